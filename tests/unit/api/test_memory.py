@@ -1,0 +1,49 @@
+"""The memory estimate against the same sum done by hand, and the text of a refusal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rljob.api import load_manifest, memory_estimate
+
+BASE = Path(__file__).parent / "base.yaml"
+MIB = 2**20
+PROCESSES = (900 + 450 + 500 + 150 + 60) * MIB
+
+
+def test_the_sum_by_hand() -> None:
+    """50 steps + 3 of left context + 3 of right context = 56 frames a chunk, uncompressed once, a quarter of that twice."""
+    estimate = memory_estimate(load_manifest(BASE), frame_bytes=42 * 42)
+    frames = 56 / 50 * 1764
+    expected = 200_000 * (frames + 64) + 2 * 200_000 * (frames / 4 + 64) + PROCESSES
+    assert estimate.total_bytes == pytest.approx(expected, abs=10)
+    assert estimate.problem(estimate.total_bytes) == ""
+
+
+def test_frames_sampling_keeps_one_copy_less() -> None:
+    index = memory_estimate(load_manifest(BASE), frame_bytes=7056).total_bytes
+    frames = memory_estimate(load_manifest(BASE, ["spec.replay.sampling=Frames"]), frame_bytes=7056).total_bytes
+    assert index - frames == pytest.approx(200_000 * (56 / 50 * 7056 / 4 + 64), abs=10)
+
+
+def test_bytes_limit_the_capacity() -> None:
+    job = load_manifest(BASE, ["spec.replay.capacityBytes=100Mi"])
+    assert memory_estimate(job, frame_bytes=7056).lines[0].size_bytes == pytest.approx(100 * MIB, rel=1e-3)
+
+
+def test_a_refusal_shows_the_arithmetic_and_a_capacity_that_fits() -> None:
+    job = load_manifest(BASE, ["spec.replay.capacity=10000000"])
+    text = memory_estimate(job, frame_bytes=7056).problem(16 << 30)
+    assert text.startswith("spec.replay.capacity: got 10000000; allowed on this machine: about 1,")
+    assert "10,000,000 transitions * (56 frames / 50 steps * 7,056 B + 64 B)" in text
+    assert "16,384 MiB available" in text
+    fits = int(text.split("about ")[1].split(" transitions")[0].replace(",", ""))
+    assert not memory_estimate(load_manifest(BASE, [f"spec.replay.capacity={fits}"]), frame_bytes=7056).problem(
+        16 << 30
+    )
+
+
+def test_a_machine_that_is_too_small_for_anything() -> None:
+    text = memory_estimate(load_manifest(BASE), frame_bytes=7056).problem(1 << 30)
+    assert "not even rateLimiter.minSize (8,000) would fit" in text

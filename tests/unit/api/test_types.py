@@ -1,0 +1,165 @@
+"""Values: what becomes of quantities, decimals, presets and defaults; and that every field is described."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
+from rljob.api import ApeXDQNParameters, EnvironmentParameters, RLJob, load_manifest, nearest, quantity
+from rljob.api.apex_dqn import Preset
+from rljob.api.presets import PRESETS
+from rljob.api.types import decimal_text
+
+BASE = Path(__file__).parent / "base.yaml"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0), ("2", 2), ("500m", 0.5), ("1k", 1e3), ("4Gi", 4 * 2**30), ("1.5Mi", 1.5 * 2**20), ("2G", 2e9),
+        ("1e3", 1e3), ("1E3", 1e3), ("1E", 1e18), ("2Ei", 2 * 2**60), (".5", 0.5), ("100n", 1e-7),
+    ],
+)  # fmt: skip
+def test_quantities(text: str, number: float) -> None:
+    assert quantity(text) == pytest.approx(number)
+
+
+@pytest.mark.parametrize("text", ["", "4GB", "-1", "1 Gi", "Gi", "1K", "nan", "inf", "1e999", "0x10"])
+def test_no_quantities(text: str) -> None:
+    with pytest.raises(ValueError, match="Kubernetes quantity"):
+        quantity(text)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_decimals_survive_their_text(number: float) -> None:
+    assert float(decimal_text(number)) == number
+
+
+def test_defaults_are_the_documented_ones() -> None:
+    parameters = ApeXDQNParameters()
+    assert (parameters.gamma, parameters.n_step, parameters.batch_size, parameters.learning_rate) == (
+        0.99,
+        3,
+        512,
+        1e-4,
+    )
+    assert parameters.learning_rate_final == parameters.learning_rate
+    environment = EnvironmentParameters()
+    assert (environment.frame_size, environment.frame_stack, environment.actions, environment.input_scale) == (
+        84,
+        4,
+        (),
+        None,
+    )
+
+
+def test_presets_are_complete_names_and_lose_against_values() -> None:
+    assert set(PRESETS) | {"None"} == set(get_args(Preset))
+    for name in PRESETS:
+        job = load_manifest(BASE, [f"spec.algorithm.parameters.preset={name}", "spec.algorithm.parameters.gamma=0.5"])
+        parameters = job.spec.algorithm.resolved()
+        assert parameters.gamma == 0.5
+        expected = {**PRESETS[name], "gamma": 0.5, "batch_size": 128}
+        assert {key: getattr(parameters, key) for key in expected} == expected
+
+
+def test_parameters_are_frozen_and_checked_when_changed() -> None:
+    parameters = ApeXDQNParameters()
+    with pytest.raises(ValidationError):
+        parameters.gamma = 0.5  # type: ignore[misc]
+    assert parameters.updated(n_step=5).n_step == 5
+    with pytest.raises(ValidationError, match="integer from 1 to 100"):
+        parameters.updated(n_step=0)
+
+
+def test_replay_numbers() -> None:
+    replay = load_manifest(BASE, ["spec.replay.capacityBytes=1Gi", "spec.replay.shards=2"]).spec.replay.resolved()
+    assert (replay.capacity, replay.capacity_bytes, replay.shards) == (200_000, 2**30, 2)
+    assert replay.error_buffer == 6 * 800
+    assert (
+        load_manifest(BASE, ["spec.replay.rateLimiter.errorBuffer='6e3'"]).spec.replay.resolved().error_buffer == 6000
+    )
+
+
+def test_no_limit_needs_no_error_buffer() -> None:
+    job = load_manifest(BASE, ["spec.replay.rateLimiter.samplesPerInsert=0", "spec.replay.rateLimiter.errorBuffer=0"])
+    assert job.spec.replay.resolved().samples_per_insert == 0
+
+
+@given(
+    ratio=st.floats(0.01, 100),
+    chunk=st.integers(1, 1000),
+    batch=st.integers(1, 4096),
+    order=st.lists(st.booleans(), max_size=300),
+)
+def test_no_deadlock_at_the_smallest_error_buffer(ratio: float, chunk: int, batch: int, order: list[bool]) -> None:
+    """Play the limiter with whole chunks and batches, at the smallest buffer that is accepted: one side can always go on."""
+    buffer = max(2 * max(1.0, ratio) * chunk, batch)
+    drift = 0.0
+    for insert_first in order:
+        may_insert, may_sample = drift + ratio * chunk <= buffer, drift - batch >= -buffer
+        assert may_insert or may_sample
+        drift += ratio * chunk if (insert_first and may_insert) or not may_sample else -batch
+
+
+def test_nearest() -> None:
+    known = ["nStep", "gamma", "batchSize"]
+    assert nearest("n_step", known) == "nStep"
+    assert nearest("Gama", known) == "gamma"
+    assert nearest("zzz", known) is None
+    assert nearest("", known) is None
+    assert nearest("x", []) is None
+
+
+def _models(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type[BaseModel]]:
+    if model in seen:
+        return
+    seen.add(model)
+    yield model
+    for field in model.model_fields.values():
+        pending = [field.annotation]
+        while pending:
+            annotation = pending.pop()
+            if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+                yield from _models(annotation, seen)
+            pending += get_args(annotation)
+
+
+def test_every_field_is_described_and_every_list_and_string_bounded() -> None:
+    """What a CRD needs: descriptions for `kubectl explain`, bounds for the cost estimate of its rules."""
+    for model in [*_models(RLJob, set()), ApeXDQNParameters, EnvironmentParameters]:
+        assert model.__doc__
+        for name, field in model.model_fields.items():
+            assert field.description, f"{model.__name__}.{name}"
+    unbounded: list[str] = []
+
+    def visit(schema: object, path: str) -> None:
+        if isinstance(schema, dict):
+            if schema.get("type") == "array" and "maxItems" not in schema:
+                unbounded.append(path)
+            if schema.get("type") == "string" and not {"maxLength", "enum", "const"} & set(schema):
+                unbounded.append(path)
+            mapping = schema.get("type") == "object" and "properties" not in schema
+            if mapping and "maxProperties" not in schema:
+                unbounded.append(path)
+            for key, value in schema.items():
+                visit(value, f"{path}.{key}")
+        elif isinstance(schema, list):
+            for item in schema:
+                visit(item, path)
+
+    visit(RLJob.model_json_schema(), "RLJob")
+    assert unbounded == []
+
+
+def test_the_api_is_light_to_import() -> None:
+    code = "import sys, rljob.api; print([m for m in ('torch', 'zmq', 'numpy', 'gymnasium') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,38 @@
+"""The RLJob resource: its types, defaults and rules, and how a manifest becomes one. Light to import: no torch, no zmq,
+no numpy."""
+
+from __future__ import annotations
+
+from rljob.api.apex_dqn import ApeXDQNParameters
+from rljob.api.environment import EnvironmentParameters, EnvironmentSource
+from rljob.api.job import API_VERSION, KIND, Metadata, RLJob, RLJobSpec
+from rljob.api.load import dump_manifest, load_manifest, parse_job
+from rljob.api.local import not_applied_locally
+from rljob.api.memory import MemoryEstimate, memory_estimate
+from rljob.api.problems import ABSENT, ManifestError, Problem, nearest
+from rljob.api.replay import ReplayParameters, ReplaySpec
+from rljob.api.types import quantity
+
+__all__ = [
+    "ABSENT",
+    "API_VERSION",
+    "KIND",
+    "ApeXDQNParameters",
+    "EnvironmentParameters",
+    "EnvironmentSource",
+    "ManifestError",
+    "MemoryEstimate",
+    "Metadata",
+    "Problem",
+    "RLJob",
+    "RLJobSpec",
+    "ReplayParameters",
+    "ReplaySpec",
+    "dump_manifest",
+    "load_manifest",
+    "memory_estimate",
+    "nearest",
+    "not_applied_locally",
+    "parse_job",
+    "quantity",
+]

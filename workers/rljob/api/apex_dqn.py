@@ -1,0 +1,101 @@
+"""The parameters of ApeXDQN: distributed, prioritized, double, dueling, n-step Q-learning (Horgan et al., 2018)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from rljob.api.parameters import ParameterSet
+from rljob.api.types import Flag, Integer, Real, refuse
+
+Preset = Literal["None", "ApeXAtari", "PongQuickstart", "CartPole"]
+
+
+class ApeXDQNParameters(ParameterSet):
+    """Hyper-parameters, each usable in ``spec.algorithm.parameters`` under its camelCase name.
+
+    A "step" is one action of one environment; an "update" is one optimiser step on one batch.
+    """
+
+    preset: Preset = "None"
+    """A named, complete set of values to start from; parameters given beside it win."""
+    gamma: Annotated[float, Real(0, 1)] = 0.99
+    """Discount per step."""
+    n_step: Annotated[int, Integer(1, 100)] = 3
+    """Steps of reward before the bootstrap value."""
+    batch_size: Annotated[int, Integer(1, 65_536)] = 512
+    """Transitions a learner update is computed from."""
+    learning_rate: Annotated[float, Real(0, 1, above=True)] = 1e-4
+    """Step size of the optimiser at the start."""
+    learning_rate_final: Annotated[float, Real(0, 1)] = Field(
+        default_factory=lambda known: known.get("learning_rate", 0.0)
+    )
+    """Step size at the end of the linear decay; the same as learningRate unless given."""
+    learning_rate_decay_steps: Annotated[int, Integer(0)] = 0
+    """Steps (of all environments together) over which the learning rate falls; 0 keeps it constant."""
+    optimizer: Literal["Adam", "RMSProp"] = "Adam"
+    """Which optimiser."""
+    adam_epsilon: Annotated[float, Real(0, 1, above=True)] = Field(default=1.5e-4, alias="optimizerEpsilon")
+    """The number that keeps the optimiser's denominator from zero."""
+    rmsprop_decay: Annotated[float, Real(0, 1, below=True)] = 0.95
+    """Decay of RMSProp's running mean of squares; Adam does not use it."""
+    gradient_clip_norm: Annotated[float, Real(0)] = 40.0
+    """Largest gradient norm; longer gradients are scaled to it. 0 does not clip."""
+    target_update_interval: Annotated[int, Integer(1)] = 2500
+    """Updates between copies of the online network to the target network (when targetUpdateTau is 0)."""
+    target_update_tau: Annotated[float, Real(0, 1)] = 0.0
+    """Share of the online network that the target takes over at each update; 0 copies at intervals instead."""
+    double: Flag = True
+    """Choose the bootstrap action with the online network, judge it with the target network."""
+    dueling: Flag = True
+    """Split the head into a state value and action advantages."""
+    network: Literal["Auto", "Nature", "Compact", "MLP"] = "Auto"
+    """Nature: Mnih et al. 2015, for 84x84. Compact: two small convolutions, for 42x42. MLP: for vectors. Auto chooses
+    by shape."""
+    hidden_units: Annotated[int, Integer(0, 16_384)] = 0
+    """Width of the hidden layer(s); 0 takes the network's own default."""
+    layer_norm: Flag = False
+    """Normalise each layer's features before its activation."""
+    loss: Literal["Huber", "MSE"] = "Huber"
+    """How a TD error becomes a loss."""
+    epsilon_base: Annotated[float, Real(0, 1)] = 0.4
+    """Environment i of N explores with base^(1 + exponent * i / (N - 1))."""
+    epsilon_exponent: Annotated[float, Real(0, 100)] = 7.0
+    """See epsilonBase."""
+    evaluation_epsilon: Annotated[float, Real(0, 1)] = 0.01
+    """Share of random actions while a policy is judged."""
+    evaluation_weights_decay: Annotated[float, Real(0, 1, below=True)] = 0.0
+    """Per-update decay of the moving average of the weights that evaluations use; 0 judges the online weights."""
+    chunk_length: Annotated[int, Integer(1, 1000)] = 50
+    """Steps an actor sends together."""
+    precision: Literal["Auto", "FP32", "BF16"] = "Auto"
+    """Arithmetic of the learner's forward and backward pass; Auto takes BF16 where the device gains from it."""
+    compile: Flag = False
+    """Compile the learner's update with torch.compile."""
+    publish_interval: Annotated[int, Integer(1)] = 10
+    """Updates between two versions of the weights sent to the actors."""
+    prefetch_batches: Annotated[int, Integer(1, 64)] = 2
+    """Batches the learner asks for ahead of use."""
+    seed: Annotated[int, Integer(0, 2**31 - 1)] = 1
+    """Seed of networks, exploration, sampling and environments."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.n_step > self.chunk_length:
+            raise refuse(
+                f"allowed: at most chunkLength; a window of {self.n_step} steps never fits into a chunk of "
+                f"{self.chunk_length}, so no transition would ever be stored",
+                "n_step",
+            )
+        if self.learning_rate_final > self.learning_rate:
+            raise refuse(
+                f"allowed: at most learningRate ({self.learning_rate:g}); it decays, it does not grow",
+                "learning_rate_final",
+            )
+        if self.learning_rate_final < self.learning_rate and self.learning_rate_decay_steps == 0:
+            raise refuse(
+                "allowed: below learningRate only with learningRateDecaySteps above 0; without it nothing would decay",
+                "learning_rate_final",
+            )
+        return self

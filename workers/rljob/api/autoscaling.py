@@ -1,0 +1,129 @@
+"""``spec.autoscaling``: how the number of actors follows the learner."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rljob.api.types import APIModel, Integer, Seconds
+
+Percent = Annotated[int, Integer(0, 100)]
+Replicas = Annotated[int, Integer(0, 100_000)]
+
+
+class ScalingPolicy(APIModel):
+    """One limit on how fast the number changes, as in the HorizontalPodAutoscaler."""
+
+    type: Literal["Percent", "Pods"]
+    """What value counts."""
+    value: Annotated[int, Integer(1, 100_000)]
+    """How much may change within the period."""
+    period_seconds: Annotated[int, Integer(1, 1800)]
+    """The period."""
+
+
+class ScalingRules(APIModel):
+    """How fast the number may change in one direction."""
+
+    stabilization_window_seconds: Annotated[int, Integer(0, 3600)] = 0
+    """Act on the most cautious recommendation of this window."""
+    select_policy: Literal["Max", "Min", "Disabled"] = "Max"
+    """Which of the policies counts; Disabled forbids the direction."""
+    policies: list[ScalingPolicy] = Field(default_factory=list, max_length=8)
+    """The limits."""
+
+
+def _scale_up() -> ScalingRules:
+    return ScalingRules(
+        policies=[
+            ScalingPolicy(type="Percent", value=100, period_seconds=15),
+            ScalingPolicy(type="Pods", value=4, period_seconds=15),
+        ]
+    )
+
+
+def _scale_down() -> ScalingRules:
+    return ScalingRules(
+        stabilization_window_seconds=180,
+        select_policy="Min",
+        policies=[ScalingPolicy(type="Percent", value=20, period_seconds=15)],
+    )
+
+
+class ScalingBehavior(APIModel):
+    """How fast the number may change."""
+
+    scale_up: ScalingRules = Field(default_factory=_scale_up)
+    """Upwards."""
+    scale_down: ScalingRules = Field(default_factory=_scale_down)
+    """Downwards."""
+
+
+class ScalingTarget(APIModel):
+    """What the controller steers towards."""
+
+    queue_utilization_percent: Annotated[int, Integer(1, 99)] = 50
+    """Fill of the learner's queue, for signal LearnerQueueDepth."""
+
+
+class ScalingGuards(APIModel):
+    """What forbids growth."""
+
+    max_policy_lag_updates: Annotated[int, Integer(1)] = 400
+    """Policy lag (95th percentile) above which actors are taken away."""
+    min_marginal_gain_percent: Percent = 10
+    """Stop growing where an added actor brings less than this share of its nominal rate."""
+
+
+class Fallback(APIModel):
+    """What to do when figures stay away."""
+
+    after_seconds: Seconds = 600
+    """Time without figures."""
+    replicas: Replicas = 1
+    """The number of actors then."""
+    behavior: Literal["Static", "CurrentReplicasIfHigher", "CurrentReplicasIfLower"] = "CurrentReplicasIfHigher"
+    """Whether the present number may stay."""
+
+
+class MissingMetrics(APIModel):
+    """What happens when the learner's figures are missing."""
+
+    stale_after_seconds: Seconds = 45
+    """Older figures are taken as missing, never as zero."""
+    action: Literal["Hold", "Fallback"] = "Hold"
+    """Keep the number, or fall back."""
+    fallback: Fallback = Field(default_factory=Fallback)
+    """For action Fallback."""
+
+
+class AutoscalingSpec(APIModel):
+    """The number of actors over time."""
+
+    mode: Literal["Internal", "External", "Disabled"] = "Disabled"
+    """Internal: the controller decides. External: something else writes /scale. Disabled: actors.replicas stays."""
+    min_replicas: Replicas = 1
+    """Fewest actors."""
+    max_replicas: Replicas = 100
+    """Most actors."""
+    signal: Literal["SamplesPerInsert"] = "SamplesPerInsert"
+    """What is measured; it belongs to the algorithm."""
+    target: ScalingTarget = Field(default_factory=ScalingTarget)
+    """What is aimed for."""
+    sample_period_seconds: Seconds = 15
+    """Time between decisions."""
+    rate_window_seconds: Seconds = 60
+    """Time over which rates are averaged."""
+    trim_time_constant_seconds: Annotated[int, Integer(60, 10**9)] = 300
+    """How slowly the fill is trimmed; faster than a minute oscillates."""
+    tolerance_percent: Percent = 5
+    """Smaller differences are left alone."""
+    behavior: ScalingBehavior = Field(default_factory=ScalingBehavior)
+    """How fast the number may change."""
+    guards: ScalingGuards = Field(default_factory=ScalingGuards)
+    """What forbids growth."""
+    missing_metrics: MissingMetrics = Field(default_factory=MissingMetrics)
+    """What happens without figures."""
+    pause: Literal["None", "ScaleIn", "ScaleOut", "All"] = "None"
+    """Stop deciding for a while, in one direction or both."""

@@ -1,0 +1,52 @@
+"""Fields that only a cluster reads: scheduling, network, monitoring."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rljob.api.types import APIModel, Integer
+
+
+class Gang(APIModel):
+    """Start all or nothing."""
+
+    scheduler: Literal["None", "Volcano", "Coscheduling"] = "None"
+    """Which gang scheduler, if any."""
+    min_actors: Annotated[int, Integer(0, 100_000)] = 1
+    """Actors that must fit together with the learner and the replay shards."""
+
+
+class Kueue(APIModel):
+    """How the job queues; used when metadata.labels has kueue.x-k8s.io/queue-name."""
+
+    actor_block_size: Annotated[int, Integer(1, 10_000)] = 16
+    """Actors admitted together."""
+
+
+class SchedulingSpec(APIModel):
+    """How the cluster admits and places the job as a whole."""
+
+    gang: Gang = Field(default_factory=Gang)
+    """Start all or nothing."""
+    kueue: Kueue = Field(default_factory=Kueue)
+    """Quota."""
+
+
+class NetworkSpec(APIModel):
+    """Who may talk to the job's pods, and how."""
+
+    policy: Literal["Enabled", "Disabled"] = "Enabled"
+    """A NetworkPolicy that lets only pods of the same job in."""
+    encryption: Literal["None", "Curve"] = "Curve"
+    """Curve encrypts and authenticates every connection between pods."""
+
+
+class MonitoringSpec(APIModel):
+    """How figures are scraped."""
+
+    pod_monitor: Literal["Auto", "Enabled", "Disabled"] = "Auto"
+    """A PodMonitor; Auto makes one where the cluster knows the kind."""
+    metrics_port: Annotated[int, Integer(1024, 65_535)] = 9090
+    """Port of /metrics, /healthz, /readyz and /status in each pod."""

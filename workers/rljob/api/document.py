@@ -1,0 +1,138 @@
+"""From the text of a manifest to plain values: YAML with every trap of YAML turned into a problem with a line and a
+column."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import yaml
+
+from rljob.api.problems import ABSENT, ManifestError, Problem
+
+MAX_BYTES = 1 << 20
+"""Largest manifest read; an API server accepts about 1.5 MiB for a whole object."""
+_MAX_NODES = 100_000
+
+
+def parse_document(text: bytes, source: str) -> dict[str, Any]:
+    """Parse one YAML (or JSON) document that is a mapping. ``source`` names the text in problems. Raises ManifestError.
+
+    Refused, each with its place: bytes that are no UTF-8, malformed YAML, nothing at all, several documents, something
+    else than a
+    mapping, the same key twice, keys that are no strings, and aliases that contain themselves or unfold beyond 100,000
+    values.
+    """
+    if len(text) > MAX_BYTES:
+        raise ManifestError([Problem(source, ABSENT, f"has {len(text):,} bytes; allowed: up to {MAX_BYTES:,}")])
+    try:
+        decoded = text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = text[: error.start].count(b"\n") + 1
+        column = error.start - (text.rfind(b"\n", 0, error.start) + 1) + 1
+        message = f"byte 0x{text[error.start]:02x} is not UTF-8; save the file as UTF-8"
+        raise ManifestError([Problem(f"{source}:{line}:{column}", ABSENT, message)]) from None
+    try:
+        loader = yaml.SafeLoader(decoded)
+        try:
+            return _mapping(loader, source)
+        finally:
+            loader.dispose()
+    except ManifestError:  # a ValueError too
+        raise
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = " ".join(part for part in (error.context, error.problem) if part)
+        raise ManifestError([Problem(_place(source, mark), ABSENT, f"not valid YAML: {what}")]) from None
+    except yaml.YAMLError as error:
+        raise ManifestError([Problem(source, ABSENT, f"not valid YAML: {error}".splitlines()[0])]) from None
+    except RecursionError:
+        raise ManifestError(
+            [Problem(source, ABSENT, "is nested too deeply; an RLJob needs about ten levels")]
+        ) from None
+    except ValueError as error:  # a scalar that looks like a date or a number and is none, such as 2026-13-45
+        raise ManifestError(
+            [Problem(source, ABSENT, f"holds a value that cannot be read ({error}); quote it")]
+        ) from None
+
+
+def parse_value(text: str) -> Any:
+    """The value of one override: a YAML scalar or a one-line list or mapping. ValueError if it is neither."""
+    try:
+        return parse_document(f"value: {text}".encode(), "value")["value"]
+    except ManifestError as error:
+        raise ValueError(error.problems[0].message) from None
+
+
+def _mapping(loader: yaml.SafeLoader, source: str) -> dict[str, Any]:
+    nodes: list[yaml.Node] = []
+    while loader.check_node():
+        node = loader.get_node()
+        if node is not None:
+            nodes.append(node)
+    if not nodes or all(_is_empty(node) for node in nodes):
+        raise ManifestError([Problem(source, ABSENT, "is empty; allowed: one RLJob document")])
+    if len(nodes) > 1:
+        place = _place(source, nodes[1].start_mark)
+        raise ManifestError([Problem(place, ABSENT, f"has {len(nodes)} documents; allowed: one RLJob a file")])
+    node = nodes[0]
+    if not isinstance(node, yaml.MappingNode):
+        found = "a list" if isinstance(node, yaml.SequenceNode) else "a single value"
+        raise ManifestError(
+            [
+                Problem(
+                    _place(source, node.start_mark),
+                    ABSENT,
+                    f"is {found}; allowed: a mapping with apiVersion, kind, metadata and spec",
+                )
+            ]
+        )
+    problems: list[Problem] = []
+    _check(node, source, problems, set(), [0])
+    if problems:
+        raise ManifestError(problems)
+    document: dict[str, Any] = loader.construct_document(node)
+    return document
+
+
+def _check(node: yaml.Node, source: str, problems: list[Problem], open_nodes: set[int], count: list[int]) -> None:
+    """Collect what is wrong below ``node``; ``open_nodes`` are its ancestors, ``count`` the values met so far."""
+    count[0] += 1
+    if id(node) in open_nodes:
+        raise ManifestError([Problem(_place(source, node.start_mark), ABSENT, "contains itself through an alias")])
+    if count[0] > _MAX_NODES:
+        raise ManifestError([Problem(source, ABSENT, f"unfolds to more than {_MAX_NODES:,} values")])
+    open_nodes.add(id(node))
+    if isinstance(node, yaml.MappingNode):
+        first: dict[Hashable, yaml.Mark] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag not in (
+                "tag:yaml.org,2002:str",
+                "tag:yaml.org,2002:merge",
+            ):
+                shown = key.value if isinstance(key, yaml.ScalarNode) else "a list or mapping"
+                problems.append(Problem(_place(source, key.start_mark), shown, "allowed as a key: a string; quote it"))
+            elif key.value in first:
+                line = first[key.value].line + 1
+                problems.append(
+                    Problem(
+                        _place(source, key.start_mark),
+                        key.value,
+                        f"allowed: each key once; this one is also in line {line}",
+                    )
+                )
+            else:
+                first[key.value] = key.start_mark
+            _check(value, source, problems, open_nodes, count)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _check(item, source, problems, open_nodes, count)
+    open_nodes.discard(id(node))
+
+
+def _is_empty(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
+
+
+def _place(source: str, mark: yaml.Mark | None) -> str:
+    return source if mark is None else f"{source}:{mark.line + 1}:{mark.column + 1}"

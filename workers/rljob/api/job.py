@@ -1,0 +1,118 @@
+"""RLJob, group ``rljob.dev``, version ``v1alpha1``: one training job, on one machine or a cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rljob.api.algorithm import AlgorithmSpec
+from rljob.api.autoscaling import AutoscalingSpec
+from rljob.api.cluster import MonitoringSpec, NetworkSpec, SchedulingSpec
+from rljob.api.environment import EnvironmentSource
+from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, PodCleanup, SuccessPolicy
+from rljob.api.pods import Labels
+from rljob.api.replay import ReplaySpec
+from rljob.api.roles import ActorsSpec, EvaluatorSpec, LearnerSpec
+from rljob.api.types import APIModel, Flag, Integer, Name, Seconds, SecondsOrZero, Text
+
+API_VERSION = "rljob.dev/v1alpha1"
+KIND = "RLJob"
+
+
+class Metadata(APIModel):
+    """The job's identity."""
+
+    name: Annotated[
+        str,
+        Text(
+            45,
+            "a DNS label (lower-case letters, digits, '-', a letter first) short enough for \"<name>-actor-12345\"",
+            r"^[a-z]([-a-z0-9]*[a-z0-9])?$",
+        ),
+    ]
+    """The job's name; pods, services and the run folder are named after it."""
+    namespace: Name = "default"
+    """Where it lives on a cluster."""
+    labels: Labels = Field(default_factory=dict)
+    """Labels; kueue.x-k8s.io/queue-name names a queue."""
+    annotations: Annotated[
+        dict[Annotated[str, Text(317, "an annotation's key")], Annotated[str, Text(65_536, "text", shortest=0)]],
+        Field(max_length=64),
+    ] = Field(default_factory=dict)
+    """Notes; nothing here reads them."""
+
+
+class SecretName(APIModel):
+    """A reference to a Secret by name."""
+
+    name: Annotated[str, Text(253, "a Secret")]
+    """Its name."""
+
+
+class RLJobSpec(APIModel):
+    """What is wanted."""
+
+    suspend: Flag = False
+    """True: save a checkpoint, then remove all pods."""
+    managed_by: Annotated[
+        str, Text(63, "a controller, such as rljob.dev/operator", r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$")
+    ] = "rljob.dev/operator"
+    """The controller responsible; others leave the job alone. It cannot be changed later."""
+    image: Annotated[str, Text(512, "a container image", r"^[^\s]+$")] = "rljob:latest"
+    """Image of all roles; may change only while suspended."""
+    image_pull_secrets: list[SecretName] = Field(default_factory=list, max_length=16)
+    """Secrets for the image's registry."""
+    algorithm: AlgorithmSpec
+    """What learns, with which hyper-parameters."""
+    environment: EnvironmentSource
+    """What is played."""
+    learner: LearnerSpec = Field(default_factory=LearnerSpec)
+    """The process that trains."""
+    replay: ReplaySpec = Field(default_factory=ReplaySpec)
+    """The store of experience."""
+    actors: ActorsSpec = Field(default_factory=ActorsSpec)
+    """The processes that play."""
+    autoscaling: AutoscalingSpec = Field(default_factory=AutoscalingSpec)
+    """How the number of actors follows the learner."""
+    evaluator: EvaluatorSpec = Field(default_factory=EvaluatorSpec)
+    """The process that judges."""
+    checkpoint: CheckpointSpec = Field(default_factory=CheckpointSpec)
+    """What is saved."""
+    success_policy: SuccessPolicy = Field(default_factory=SuccessPolicy)
+    """When the job is complete."""
+    early_stopping: EarlyStopping = Field(default_factory=EarlyStopping)
+    """When to give up."""
+    backoff_limit: Annotated[int, Integer(0, 10_000)] = 4
+    """Failures of learner or replay before the job fails; actors do not count."""
+    failure_policy: FailurePolicy = Field(default_factory=FailurePolicy)
+    """How failures count."""
+    active_deadline_seconds: Seconds | None = None
+    """Longest the job may run, suspension not counted."""
+    startup_deadline_seconds: Seconds = 1800
+    """Longest until the roles are ready."""
+    progress_deadline_seconds: Seconds = 1800
+    """Longest without a learner update."""
+    ttl_seconds_after_finished: SecondsOrZero | None = None
+    """Delete the job this long after its end; unset keeps it."""
+    pod_cleanup: PodCleanup = Field(default_factory=PodCleanup)
+    """Which pods go at the end."""
+    scheduling: SchedulingSpec = Field(default_factory=SchedulingSpec)
+    """How the job is admitted and placed."""
+    network: NetworkSpec = Field(default_factory=NetworkSpec)
+    """Who may talk to the pods."""
+    monitoring: MonitoringSpec = Field(default_factory=MonitoringSpec)
+    """How figures are scraped."""
+
+
+class RLJob(APIModel):
+    """One training job."""
+
+    api_version: Literal["rljob.dev/v1alpha1"]
+    """The API this document is written for."""
+    kind: Literal["RLJob"]
+    """What it describes."""
+    metadata: Metadata
+    """Its identity."""
+    spec: RLJobSpec
+    """What is wanted."""

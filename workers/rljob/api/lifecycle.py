@@ -1,0 +1,169 @@
+"""When a job ends, what it keeps, and what counts as a failure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rljob.api.types import APIModel, DecimalText, Flag, Integer, Name, Seconds, SecondsOrZero, Text
+
+Included = Literal["Learner", "Replay"]
+Role = Literal["Learner", "Replay", "Actor", "Evaluator"]
+
+
+class VolumeClaim(APIModel):
+    """A folder in a persistent volume."""
+
+    claim_name: Annotated[str, Text(253, "a PersistentVolumeClaim")]
+    """The claim."""
+    sub_path: Annotated[str, Text(1024, "a path without '..'", r"^([^/.][^/]*(/[^/.][^/]*)*)?$", shortest=0)] = ""
+    """Folder inside the volume."""
+
+
+class SecretRef(APIModel):
+    """A Secret of the job's namespace."""
+
+    name: Annotated[str, Text(253, "a Secret")]
+    """Its name."""
+
+
+class ObjectStore(APIModel):
+    """A bucket."""
+
+    url: Annotated[str, Text(2048, 'a bucket such as "s3://bucket/prefix"', r"^(s3|gs|az)://[^/]+(/.*)?$")]
+    """Bucket and prefix."""
+    secret_ref: SecretRef | None = None
+    """Where the credentials are; unset uses the pod's identity."""
+    endpoint: Annotated[str, Text(2048, "a URL", r"^(https?://.+)?$", shortest=0)] = ""
+    """Address of a store that is not the cloud's own."""
+
+
+class CheckpointStorage(APIModel):
+    """Where checkpoints go; exactly one."""
+
+    persistent_volume_claim: VolumeClaim | None = None
+    """A volume."""
+    object_store: ObjectStore | None = None
+    """A bucket."""
+
+
+def _everything() -> list[Included]:
+    return ["Learner", "Replay"]
+
+
+class CheckpointSpec(APIModel):
+    """What is saved, how often and where."""
+
+    interval_seconds: Seconds = 300
+    """Time between checkpoints."""
+    retain: Annotated[int, Integer(1, 1000)] = 5
+    """Newest checkpoints to keep."""
+    include: list[Included] = Field(default_factory=_everything, max_length=2)
+    """What is saved."""
+    storage: CheckpointStorage | None = None
+    """Where; on one machine it is the run folder."""
+    on_suspend: Literal["Required", "BestEffort", "Skip"] = "Required"
+    """Whether a suspended job must have saved itself before its pods go."""
+    restore_from: Annotated[
+        str,
+        Text(
+            2048, '"Latest", "None" or a URI such as "s3://bucket/run/4000"', r"^(Latest|None|[a-z][a-z0-9+.-]*://.+)$"
+        ),
+    ] = "Latest"
+    """What a new learner starts from: the newest verified checkpoint, nothing, or this one."""
+
+
+class TargetReturn(APIModel):
+    """Stop when evaluations are good enough."""
+
+    value: Annotated[float, DecimalText()]
+    """Mean return to reach over evaluator.episodes games."""
+    window_evaluations: Annotated[int, Integer(1, 100)] = 1
+    """Evaluations in a row that the mean is taken over."""
+
+
+class SuccessPolicy(APIModel):
+    """When the job is complete; the first criterion met wins."""
+
+    env_frames: Annotated[int, Integer(1)] | None = None
+    """Raw frames played by all actors together."""
+    target_return: TargetReturn | None = None
+    """Return reached."""
+    on_learner_exit_zero: Flag = True
+    """The learner ended by itself without an error."""
+
+
+class Plateau(APIModel):
+    """Stop when nothing improves."""
+
+    metric: Literal["evalReturn"] = "evalReturn"
+    """What must improve."""
+    min_delta: Annotated[float, DecimalText(0)] = 0.0
+    """By how much, at least."""
+    patience_evaluations: Annotated[int, Integer(1, 10_000)] = 20
+    """Evaluations without improvement before the job stops."""
+
+
+class EarlyStopping(APIModel):
+    """When to give up."""
+
+    plateau: Plateau | None = None
+    """No improvement."""
+    on_non_finite_loss: Literal["Fail", "RestoreAndContinue", "Ignore"] = "Fail"
+    """A loss that is infinite or no number."""
+
+
+class ExitCodes(APIModel):
+    """Exit codes that a rule is about."""
+
+    operator: Literal["In", "NotIn"] = "In"
+    """In or not in values."""
+    values: list[Annotated[int, Integer(1, 255)]] = Field(min_length=1, max_length=255)
+    """Exit codes; 0 is no failure."""
+
+
+class PodCondition(APIModel):
+    """A pod's condition that a rule is about."""
+
+    type: Annotated[str, Text(316, "a condition's type")]
+    """Its type."""
+    status: Literal["True", "False", "Unknown"] = "True"
+    """Its status."""
+
+
+class FailureRule(APIModel):
+    """What to do about one kind of failure."""
+
+    name: Name
+    """Named in events."""
+    roles: list[Role] = Field(default_factory=list, max_length=4)
+    """Roles it is about; empty means all."""
+    on_exit_codes: ExitCodes | None = None
+    """Which exits."""
+    on_pod_conditions: list[PodCondition] = Field(default_factory=list, max_length=20)
+    """Which conditions."""
+    action: Literal["FailJob", "RestartRole", "RestartRoleAndIgnoreBackoff", "Ignore"]
+    """What is done."""
+
+
+class FailurePolicy(APIModel):
+    """How failures count."""
+
+    reset_after_seconds: SecondsOrZero = 3600
+    """Healthy this long, the count of failures returns to 0."""
+    rules: list[FailureRule] = Field(default_factory=list, max_length=32)
+    """The first that matches decides."""
+    max_actor_crash_loop_percent: Annotated[int, Integer(1, 100)] = 50
+    """More of the actors crash-looping fail the job."""
+
+
+class PodCleanup(APIModel):
+    """Which pods go when the job has ended."""
+
+    on_complete: Literal["All", "Running", "None"] = "All"
+    """After success."""
+    on_failed: Literal["All", "Running", "None"] = "Running"
+    """After failure; finished pods stay for their logs."""
+    after_seconds: SecondsOrZero = 0
+    """How long they stay; the pod with the accelerator goes at once."""

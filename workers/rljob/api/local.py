@@ -1,0 +1,63 @@
+"""What of a manifest means nothing on one machine, so that a local run can name it once instead of passing over it in
+silence."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from rljob.api.job import RLJob
+
+_ROLE = ("resources", "placement", "podTemplate")
+_CLUSTER_ONLY = (
+    "metadata.namespace",
+    "spec.suspend",
+    "spec.managedBy",
+    "spec.image",
+    "spec.imagePullSecrets",
+    *(f"spec.{role}.{field}" for role in ("learner", "replay", "actors", "evaluator") for field in _ROLE),
+    "spec.learner.disruptionBudget",
+    "spec.replay.redis.image",
+    "spec.replay.redis.resources",
+    "spec.replay.redis.persistence.storage",
+    "spec.replay.redis.persistence.storageClassName",
+    "spec.actors.onEviction",
+    "spec.actors.startupWave",
+    "spec.autoscaling",
+    "spec.checkpoint.storage",
+    "spec.checkpoint.onSuspend",
+    "spec.failurePolicy.rules",
+    "spec.failurePolicy.resetAfterSeconds",
+    "spec.ttlSecondsAfterFinished",
+    "spec.podCleanup",
+    "spec.scheduling",
+    "spec.network",
+    "spec.monitoring",
+)
+_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+
+
+def not_applied_locally(job: RLJob) -> list[str]:
+    """Paths of the fields that the user set and that a run on one machine does not apply, in the order of the list above.
+
+    A field set to what one machine does anyway (nothing, ``suspend: false``, ``autoscaling.mode: Disabled``) is not
+    named.
+    """
+    found = [path for path in _CLUSTER_ONLY if _is_set(job, path)]
+    if job.spec.autoscaling.mode == "Disabled" and "spec.autoscaling" in found:
+        found.remove("spec.autoscaling")
+    if _QUEUE_LABEL in job.metadata.labels:
+        found.insert(0, f"metadata.labels.{_QUEUE_LABEL}")
+    return found
+
+
+def _is_set(job: RLJob, path: str) -> bool:
+    """Whether the document gave ``path`` a value that asks for something."""
+    node: object = job
+    for part in path.split("."):
+        if not isinstance(node, BaseModel):
+            return False
+        name = next(n for n, field in type(node).model_fields.items() if (field.alias or n) == part)
+        if name not in node.model_fields_set:
+            return False
+        node = getattr(node, name)
+    return bool(node) and not (isinstance(node, BaseModel) and not node.model_fields_set)

@@ -1,0 +1,73 @@
+"""What can be wrong with a manifest, and how it is said: where, what was found, what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_SHOWN_CHARACTERS = 80
+
+
+class _Absent:
+    """The value of a problem that is about something that is not there (a missing field) or about no value at all."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+ABSENT = _Absent()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing to change in a manifest.
+
+    ``path`` is the place in the document (``spec.replay.capacity``), in the form that ``--set`` understands;
+    ``value`` is what was found there (`ABSENT` if nothing was); ``message`` says what is allowed.
+    """
+
+    path: str
+    value: Any
+    message: str
+
+    def __str__(self) -> str:
+        if self.value is ABSENT:
+            return f"{self.path}: {self.message}"
+        return f"{self.path}: got {_shown(self.value)}; {self.message}"
+
+
+class ManifestError(ValueError):
+    """A manifest that cannot be run. ``problems`` holds every problem found, ``str()`` shows one a line."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems: tuple[Problem, ...] = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that ``name`` was most likely meant to be, or None if none is near."""
+    by_lower: dict[str, str] = {}
+    for candidate in known:
+        by_lower.setdefault(_folded(candidate), candidate)
+    matches = difflib.get_close_matches(_folded(name), list(by_lower), n=1, cutoff=0.6)
+    return by_lower[matches[0]] if matches else None
+
+
+def unknown_name(name: str, known: Sequence[str], noun: str) -> str:
+    """Say that ``name`` is no known ``noun``, with the nearest known name, or all of them when none is near."""
+    suggestion = nearest(name, known)
+    if suggestion is not None:
+        return f"unknown {noun}; did you mean {suggestion!r}?"
+    return f"unknown {noun}; known here: {', '.join(sorted(known))}"
+
+
+def _folded(name: str) -> str:
+    """Spelling without case, dashes and underscores, so that ``n_step`` is near ``nStep``."""
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."

@@ -1,0 +1,120 @@
+"""``spec.replay``: where experience is kept, how it is drawn, and how much faster one side may be than the other."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rljob.api.pods import Resources, RoleSpec
+from rljob.api.types import APIModel, DecimalText, Integer, Quantity, Text, quantity
+
+
+class Prioritization(APIModel):
+    """Which transitions are drawn (Schaul et al., 2016)."""
+
+    exponent: Annotated[float, DecimalText(0, 1)] = 0.6
+    """How much the TD error matters: 0 draws uniformly, 1 in proportion to it."""
+    importance: Annotated[float, DecimalText(0, 1)] = 0.4
+    """How much of the bias that this brings is corrected: 0 nothing, 1 all."""
+
+
+class RateLimiter(APIModel):
+    """Keeps the number of samples per inserted transition, by holding back whichever side is ahead."""
+
+    samples_per_insert: Annotated[float, DecimalText(0, 10_000)] = 8.0
+    """Samples the learner draws for each transition inserted; 0 sets no limit."""
+    min_size: Annotated[int, Integer(1)] = 50_000
+    """Transitions to be stored before the first is drawn."""
+    error_buffer: Annotated[float, DecimalText(0, 1e15)] | None = None
+    """How many samples the two sides may drift apart in either direction; a tenth of the samples of minSize unless
+    given."""
+
+
+class Persistence(APIModel):
+    """How Redis keeps the experience over a restart of its pod."""
+
+    mode: Literal["None", "Snapshot", "AppendOnly"] = "Snapshot"
+    """Snapshot: from time to time. AppendOnly: every write, slower."""
+    storage: Quantity = "32Gi"
+    """Size of the volume."""
+    storage_class_name: Annotated[str, Text(253, "a StorageClass", shortest=0)] = ""
+    """Kind of volume; empty takes the cluster's default."""
+
+
+class RedisSpec(APIModel):
+    """The Redis beside each replay shard, which holds the log of chunks."""
+
+    image: Annotated[str, Text(512, "a container image")] = "redis:7.2-alpine"
+    """Image of the sidecar."""
+    resources: Resources = Field(default_factory=Resources)
+    """What the sidecar asks for."""
+    persistence: Persistence = Field(default_factory=Persistence)
+    """What outlives the pod."""
+
+
+class ReplayParameters(APIModel):
+    """`ReplaySpec` with defaults filled in and quantities as numbers. Sizes are totals over all shards."""
+
+    capacity: int
+    """Transitions."""
+    capacity_bytes: int
+    """Bytes; 0 sets no limit."""
+    exponent: float
+    """Priority exponent."""
+    importance: float
+    """Importance exponent."""
+    samples_per_insert: float
+    """0: no limit."""
+    min_size: int
+    """Transitions before the first sample."""
+    error_buffer: float
+    """Samples."""
+    shards: int
+    """Replay services."""
+    sampling: Literal["Index", "Frames"]
+    """How samples reach the learner."""
+    persistence: Literal["None", "Snapshot", "AppendOnly"]
+    """How Redis keeps the log."""
+
+
+class ReplaySpec(RoleSpec):
+    """The store of experience between actors and learner."""
+
+    shards: Annotated[int, Integer(1, 256)] = 1
+    """Replay services; each holds its share. It cannot be changed later."""
+    capacity: Annotated[int, Integer(1, 10**11)] = 2_000_000
+    """Transitions over all shards; the oldest give way."""
+    capacity_bytes: Quantity | None = None
+    """A second limit, in bytes over all shards; whichever is reached first counts."""
+    sampling: Literal["Index", "Frames"] = "Index"
+    """Index: the learner mirrors the store and is sent numbers only. Frames: it is sent the frames of every sample."""
+    prioritization: Prioritization = Field(default_factory=Prioritization)
+    """Which transitions are drawn."""
+    rate_limiter: RateLimiter = Field(default_factory=RateLimiter)
+    """How often each transition is drawn."""
+    redis: RedisSpec = Field(default_factory=RedisSpec)
+    """The log that survives a crash."""
+
+    def resolved(self) -> ReplayParameters:
+        """Numbers, with what depends on other fields filled in.
+
+        The default error buffer is a tenth of the samples that minSize stands for, and never less than four chunks of
+        50 steps a
+        shard, so that neither side waits for the other at every chunk.
+        """
+        limiter = self.rate_limiter
+        default_buffer = max(1.0, limiter.samples_per_insert) * max(0.1 * limiter.min_size, 200.0 * self.shards)
+        return ReplayParameters(
+            capacity=self.capacity,
+            capacity_bytes=math.floor(quantity(self.capacity_bytes)) if self.capacity_bytes is not None else 0,
+            exponent=self.prioritization.exponent,
+            importance=self.prioritization.importance,
+            samples_per_insert=limiter.samples_per_insert,
+            min_size=limiter.min_size,
+            error_buffer=default_buffer if limiter.error_buffer is None else limiter.error_buffer,
+            shards=self.shards,
+            sampling=self.sampling,
+            persistence=self.redis.persistence.mode,
+        )

@@ -1,0 +1,56 @@
+"""``spec.learner``, ``spec.actors`` and ``spec.evaluator``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rljob.api.pods import ResourceName, RoleSpec
+from rljob.api.types import APIModel, DecimalText, Flag, Integer, Seconds
+
+
+class Accelerator(APIModel):
+    """The device the learner computes on."""
+
+    resource_name: ResourceName = "nvidia.com/gpu"
+    """The extended resource to ask for; never guessed from its suffix."""
+    count: Annotated[int, Integer(0, 16)] = 0
+    """How many; 0 means the learner computes on the CPU."""
+
+
+class LearnerSpec(RoleSpec):
+    """The one process that trains the network."""
+
+    accelerator: Accelerator = Field(default_factory=Accelerator)
+    """The device it computes on."""
+    disruption_budget: Literal["Protected", "None"] = "Protected"
+    """Protected: voluntary evictions of the learner are refused."""
+
+
+class ActorsSpec(RoleSpec):
+    """The processes that play the environment."""
+
+    replicas: Annotated[int, Integer(0, 100_000)] = 1
+    """How many actors; the initial number where autoscaling is on."""
+    envs_per_actor: Annotated[int, Integer(1, 4096)] = 8
+    """Environments that one actor steps together."""
+    on_eviction: Literal["Replace", "Ignore"] = "Replace"
+    """What happens when a node takes an actor away; it never counts as a failure."""
+    drain_seconds: Annotated[int, Integer(1, 3600)] = 25
+    """Time an actor gets to send what it holds before it is killed."""
+    startup_wave: Annotated[int, Integer(1, 10_000)] = 32
+    """Actors that may be starting at once."""
+
+
+class EvaluatorSpec(RoleSpec):
+    """A process beside the training that plays whole, unclipped games with the newest weights."""
+
+    enabled: Flag = True
+    """Whether there is one."""
+    episodes: Annotated[int, Integer(1, 10_000)] = 20
+    """Games in one evaluation."""
+    interval_seconds: Seconds = 300
+    """Time between the starts of two evaluations."""
+    trigger_return: Annotated[float, DecimalText()] | None = None
+    """Evaluate only once the mean training return has reached this; unset evaluates from the start."""

@@ -1,0 +1,216 @@
+"""Field types whose errors state the whole allowed range, and the base class of every API type.
+
+Each marker goes into ``Annotated[...]``. It validates strictly (a quoted number is no integer, ``true`` is no number),
+refuses NaN and infinities, and replaces pydantic's message by one that names everything that is allowed, so that a user
+never
+learns the lower bound only to meet the upper one next.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, StrictBool
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
+
+MAX_INTEGER = 10**15
+"""Upper bound of every count: far beyond any run, and safe in JSON, where integers are exact up to 2^53."""
+
+ALLOWED = "allowed"
+"""The error type of every marker here; its message is complete as it is."""
+
+
+class APIModel(BaseModel):
+    """Base of all manifest types: camelCase outside, snake_case inside, immutable, and no unknown field passes."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_alias=True,
+        validate_by_name=True,
+        use_attribute_docstrings=True,
+    )
+
+
+def refuse(allowed: str, at: str = "") -> PydanticCustomError:
+    """The error of a value outside what ``allowed`` describes; a rule between fields names the one to change with ``at``.
+
+    The text goes in as a template field, because braces in it would be read as one.
+    """
+    return PydanticCustomError(ALLOWED, "{allowed}", {"allowed": allowed, "at": at})
+
+
+def _guarded(
+    inner: CoreSchema,
+    allowed: str,
+    prepare: Callable[[Any], Any] | None = None,
+    serialization: core_schema.SerSchema | None = None,
+) -> CoreSchema:
+    def check(value: Any, handler: core_schema.ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(prepare(value) if prepare else value)
+        except (ValidationError, ValueError, OverflowError):
+            raise refuse(allowed) from None
+
+    return core_schema.no_info_wrap_validator_function(check, inner, serialization=serialization)
+
+
+def _plain(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """An integer from ``low`` to ``high``, both allowed."""
+
+    low: int
+    high: int = MAX_INTEGER
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Strict integer; booleans and texts are refused."""
+        upper = f" to {_plain(self.high)}" if self.high < MAX_INTEGER else " upwards"
+        allowed = f"allowed: an integer from {_plain(self.low)}{upper}"
+        return _guarded(core_schema.int_schema(strict=True, ge=self.low, le=self.high), allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Real:
+    """A finite number between ``low`` and ``high``; the ends are allowed unless ``above`` / ``below`` say otherwise."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False
+    below: bool = False
+
+    @property
+    def allowed(self) -> str:
+        """The range in words."""
+        if math.isinf(self.low) and math.isinf(self.high):
+            return "allowed: a finite number"
+        low = "" if math.isinf(self.low) else f" {'above' if self.above else 'from'} {_plain(self.low)}"
+        if math.isinf(self.high):
+            return f"allowed: a finite number{low}" + ("" if self.above else " upwards")
+        return f"allowed: a number{low} {'to below' if self.below else 'to'} {_plain(self.high)}"
+
+    def _number(self) -> CoreSchema:
+        bounds: dict[str, float] = {}
+        if not math.isinf(self.low):
+            bounds["gt" if self.above else "ge"] = self.low
+        if not math.isinf(self.high):
+            bounds["lt" if self.below else "le"] = self.high
+        return core_schema.float_schema(strict=True, allow_inf_nan=False, **bounds)  # type: ignore[arg-type]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Strict finite float; integers are accepted as floats, texts and booleans are not."""
+        return _guarded(self._number(), self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalText(Real):
+    """A `Real` that a manifest writes as a string (``"0.6"``), as Kubernetes APIs hold no floats; a plain 0.6 is accepted too.
+
+    In Python it is a float. It is written back as the string.
+    """
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Float from a number or its text; to text in JSON."""
+
+        def prepare(value: Any) -> Any:
+            return float(value) if isinstance(value, str) else value
+
+        to_text = core_schema.plain_serializer_function_ser_schema(
+            decimal_text, return_schema=core_schema.str_schema(), when_used="json"
+        )
+        return _guarded(self._number(), self.allowed, prepare, to_text)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """A string with a number in it."""
+        return {"type": "string", "maxLength": 32, "pattern": r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string of at most ``longest`` characters that matches ``pattern``; ``kind`` describes it in errors."""
+
+    longest: int
+    kind: str = "text"
+    pattern: str | None = None
+    shortest: int = 1
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Strict string."""
+        inner = core_schema.str_schema(
+            strict=True, min_length=self.shortest, max_length=self.longest, pattern=self.pattern
+        )
+        span = f"{self.shortest} to {self.longest}" if self.shortest else f"up to {self.longest}"
+        return _guarded(inner, f"allowed: {self.kind}, {span} characters")
+
+
+_QUANTITY = re.compile(r"^([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,2})?$")
+_DECIMAL_SUFFIXES = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+
+def quantity(text: str) -> float:
+    """The number a Kubernetes quantity stands for: ``"500m"`` -> 0.5, ``"4Gi"`` -> 4294967296.0. ValueError if it is
+    none."""
+    match = _QUANTITY.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no Kubernetes quantity")
+    number, suffix = float(match[1]), match[2] or ""
+    if suffix in _DECIMAL_SUFFIXES:
+        return number * 10.0 ** _DECIMAL_SUFFIXES[suffix]
+    if suffix.endswith("i"):
+        return number * 2.0 ** (10 * (1 + "KMGTPE".index(suffix[0])))
+    return number * 10.0 ** int(suffix[1:]) if suffix else number
+
+
+class _QuantityText:
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def prepare(value: Any) -> Any:
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                value = f"{value}"
+            if isinstance(value, str):
+                quantity(value)
+            return value
+
+        inner = core_schema.str_schema(strict=True, max_length=32)
+        return _guarded(inner, 'allowed: a Kubernetes quantity from 0 upwards, such as "500m", "2", "4Gi"', prepare)
+
+
+def decimal_text(number: float) -> str:
+    """A number as the manifest writes it: ``8.0`` -> ``"8"``, ``0.6`` -> ``"0.6"``."""
+    return repr(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
+
+
+def _json_object(text: str) -> str:
+    if not isinstance(json.loads(text), dict):
+        raise ValueError("no JSON object")
+    return text
+
+
+class JSONObjectText:
+    """A string that holds a JSON object, such as ``{"difficulty": 1}``; at most 4,096 characters."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Strict string, parsed once to see that it is an object."""
+        inner = core_schema.str_schema(strict=True, max_length=4096)
+
+        def prepare(value: Any) -> Any:
+            return _json_object(value) if isinstance(value, str) else value
+
+        return _guarded(inner, 'allowed: the text of a JSON object, such as {"difficulty": 1}', prepare)
+
+
+Flag = StrictBool
+Quantity = Annotated[str, _QuantityText()]
+Name = Annotated[str, Text(63, "a DNS label (lower-case letters, digits, '-')", r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+Seconds = Annotated[int, Integer(1, 10**9)]
+SecondsOrZero = Annotated[int, Integer(0, 10**9)]
