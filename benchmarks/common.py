@@ -1,0 +1,51 @@
+"""What every benchmark prints: one JSON line a result, and the machine it ran on."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = ("torch", "numpy", "ale-py", "gymnasium", "pyzmq", "lz4", "redis", "msgpack")
+
+
+def report(name: str, **figures: Any) -> None:
+    """Print one result; floats are rounded to four significant digits."""
+    print(json.dumps({"benchmark": name, **{key: _rounded(value) for key, value in figures.items()}}), flush=True)
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores, memory, bf16 support, versions, commit and date."""
+    cpu = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    model = next((line.split(":", 1)[1].strip() for line in cpu.splitlines() if line.startswith("model name")), "")
+    return {
+        "cpu": model or platform.processor(),
+        "cores": os.cpu_count(),
+        "avx512_bf16": "avx512_bf16" in cpu,
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in _PACKAGES},
+        "commit": _commit(),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit() -> str:
+    answer = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return answer.stdout.strip()

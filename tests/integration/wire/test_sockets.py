@@ -1,0 +1,370 @@
+"""Real sockets of every transport: conversation, fuzz, vanished peers, full queues, keys."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zmq
+from rljob.wire import (
+    Client,
+    ClientSecurity,
+    Limits,
+    Message,
+    Publisher,
+    SecurityProblem,
+    Server,
+    ServerSecurity,
+    Subscriber,
+    encode,
+    generate_keys,
+    zap,
+)
+
+pytestmark = pytest.mark.timeout(60)
+PULSE = Message("pulse", {"service": "s", "known": True}, {})
+GOODBYE = Message("goodbye", {"actor": "actor-0", "inc": "one"}, {})
+
+
+def chunk(steps: int = 50, sequence: int = 0, seed: int = 0) -> Message:
+    generator = np.random.default_rng(seed)
+    frames = np.zeros((steps + 6, 84, 84), np.uint8)
+    frames[:, 30:34, 30:34] = generator.integers(0, 256, (steps + 6, 4, 4))
+    fields = {"epoch": 0, "actor": "actor-0", "inc": "one", "seq": sequence, "env": 0, "pv": 1, "steps": steps}
+    columns = {
+        "frames": frames,
+        "obs_at": np.arange(steps, dtype=np.uint16),
+        "boot_at": np.arange(steps, dtype=np.uint16),
+        "action": generator.integers(0, 6, steps).astype(np.int32),
+        "ret": generator.normal(size=steps).astype(np.float32),
+        "disc": np.ones(steps, np.float32),
+        "prio": np.ones(steps, np.float32),
+        "flags": np.zeros(steps, np.uint8),
+    }
+    return Message("chunk", fields, columns)
+
+
+@pytest.fixture(params=["inproc", "ipc", "tcp"])
+def endpoint(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return {"inproc": f"inproc://{tmp_path}", "ipc": f"ipc://{tmp_path}/s", "tcp": "tcp://127.0.0.1:*"}[request.param]
+
+
+@pytest.fixture
+def context() -> Iterator[zmq.Context]:
+    with zmq.Context() as context:
+        yield context
+
+
+def eventually(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.002)
+
+
+def take(server: Server, seconds: float = 10.0) -> tuple[bytes, Message]:
+    deadline = time.monotonic() + seconds
+    while (received := server.receive()) is None:
+        assert server.wait(deadline - time.monotonic()), "nothing came"
+    return received
+
+
+def test_conversation(endpoint: str, context: zmq.Context) -> None:
+    message = chunk()
+    with Server(endpoint, context=context) as server, Client(server.endpoint, context=context) as client:
+        assert server.receive() is None
+        assert client.receive(0.01) is None
+        parts = encode(message, compress=("frames",))
+        eventually(lambda: client.send(parts))
+        server.wait(5)
+        received = server.receive_raw()
+        assert received is not None
+        peer, raw = received
+        np.testing.assert_array_equal(raw.column("frames"), message.columns["frames"])
+        assert server.send(peer, raw.rekind("mirror", {"slot": 1, "gen": 2}))
+        mirrored = client.receive(5)
+        assert mirrored is not None
+        assert mirrored.kind == "mirror"
+        for name, column in message.columns.items():
+            np.testing.assert_array_equal(mirrored.columns[name], column)
+        assert (server.sent_total, server.received_total, client.sent_total, client.received_total) == (1, 1, 1, 1)
+        assert server.malformed_total == client.malformed_total == 0
+
+
+def test_large_columns_cross_without_copies(endpoint: str, context: zmq.Context) -> None:
+    buffer = np.random.default_rng(0).integers(0, 256, 8 << 20, dtype=np.uint8)
+    weights = Message(
+        "weights", {"version": 1, "epoch": 0, "digest": "d"}, {"buffer": buffer, "manifest": np.zeros(2, "u1")}
+    )
+    with Server(endpoint, context=context) as server, Client(server.endpoint, context=context) as client:
+        eventually(lambda: client.send(Message("fetch", {"have": 0}, {})))
+        peer, _ = take(server)
+        assert server.send(peer, weights, copy=False)
+        received = client.receive(10)
+        assert received is not None
+        np.testing.assert_array_equal(received.columns["buffer"], buffer)
+
+
+def test_order_is_kept(endpoint: str, context: zmq.Context) -> None:
+    with Server(endpoint, context=context) as server, Client(server.endpoint, context=context) as client:
+        for sequence in range(200):
+            eventually(lambda s=sequence: client.send(Message("sample", {"req": s, "n": 1}, {})))
+            if sequence % 10 == 9:
+                for expected in range(sequence - 9, sequence + 1):
+                    assert take(server)[1].fields["req"] == expected
+
+
+def test_a_fuzzer_is_counted_and_refused_and_disturbs_nobody(endpoint: str, context: zmq.Context) -> None:
+    generator = np.random.default_rng(5)
+    good = encode(chunk(5), compress=("frames",))
+    cases = 3_000
+    with (
+        Server(endpoint, high_water_mark=16, context=context) as server,
+        Client(server.endpoint, context=context) as friend,
+        Client(server.endpoint, high_water_mark=16, context=context) as fuzzer,
+    ):
+        eventually(lambda: friend.send(GOODBYE))
+        friends_peer, _ = take(server)
+        good_received = 0
+        friends_total = 0
+        for case in range(cases):
+            parts = [bytes(part) for part in good]
+            match case % 5:
+                case 0:
+                    parts = [generator.bytes(int(n)) for n in generator.integers(0, 700, generator.integers(1, 30))]
+                case 1:
+                    parts[int(generator.integers(len(parts)))] = generator.bytes(40)
+                case 2:
+                    parts = parts[: int(generator.integers(1, len(parts)))]
+                case 3:
+                    damaged = bytearray(parts[0])
+                    damaged[0] ^= 0xFF
+                    parts[0] = bytes(damaged)
+                case 4:
+                    parts = [b"", *parts]
+            eventually(lambda p=parts: fuzzer.send(p))
+            if case % 100 == 0:
+                eventually(lambda c=case: friend.send(chunk(5, c)))
+                friends_total += 1
+            while (received := server.receive_raw()) is not None:
+                assert received[0] == friends_peer
+                good_received += 1
+        eventually(lambda: drained(server, cases))
+        while good_received < friends_total:
+            assert take(server)[0] == friends_peer
+            good_received += 1
+        assert server.malformed_total == cases
+        assert server.malformed.keys() >= {"header", "parts", "size"}
+        assert server.refused_total + server.unanswered_total == cases
+        assert 1 <= server.refused_total <= 4 + 60  # a burst and then one a second, whatever the machine's speed
+        refused = fuzzer.receive(5)
+        assert refused is not None
+        assert refused.kind == "refused"
+        assert str(refused.fields["reason"]).split(":")[0] in server.malformed
+        assert server.send(friends_peer, PULSE)
+        assert friend.receive(5) == PULSE
+
+
+def drained(server: Server, malformed: int) -> bool:
+    received = server.receive_raw()
+    assert received is None, "the friend's messages were all taken above"
+    return server.malformed_total >= malformed
+
+
+def test_a_client_counts_malformed_answers_and_goes_on(endpoint: str, context: zmq.Context) -> None:
+    with Server(endpoint, context=context) as server, Client(server.endpoint, context=context) as client:
+        eventually(lambda: client.send(GOODBYE))
+        peer, _ = take(server)
+        for parts in ([b"nonsense"], [b""] * 40, encode(PULSE)):
+            assert server.send(peer, parts)
+        assert client.receive(5) == PULSE
+        assert client.malformed == {"header": 1, "parts": 1}
+
+
+def test_limits_apply_to_what_is_received(endpoint: str, context: zmq.Context) -> None:
+    small = Limits(max_message_bytes=1000)
+    with Server(endpoint, limits=small, context=context) as server, Client(server.endpoint, context=context) as client:
+        eventually(lambda: client.send(chunk(5)))
+        eventually(lambda: drained(server, 1))
+        assert server.malformed == {"size": 1}
+
+
+def test_sending_to_a_vanished_peer_returns_at_once(endpoint: str, context: zmq.Context) -> None:
+    with Server(endpoint, high_water_mark=4, context=context) as server:
+        client = Client(server.endpoint, high_water_mark=4, context=context)
+        eventually(lambda: client.send(GOODBYE))
+        peer, _ = take(server)
+        client.close()
+        slowest = 0.0
+        deadline = time.monotonic() + 10
+        while server.unreachable_total == 0:
+            started = time.monotonic()
+            server.send(peer, PULSE)
+            slowest = max(slowest, time.monotonic() - started)
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        assert slowest < 1.0
+        assert not server.send(b"never-seen", PULSE)
+        assert server.unreachable_total == 2
+
+
+def test_a_full_queue_says_so_and_loses_nothing(endpoint: str, context: zmq.Context) -> None:
+    """A peer that does not read: `send` returns False, never blocks, and what it took arrives in order."""
+    message = chunk(50)  # 400 kB, so that kernel buffers fill soon
+    with (
+        Server(endpoint, high_water_mark=2, context=context) as server,
+        Client(server.endpoint, high_water_mark=2, context=context) as client,
+    ):
+        eventually(lambda: client.send(GOODBYE))
+        peer, _ = take(server)
+        taken = 0
+        started = time.monotonic()
+        while server.eagain_total < 5:
+            mirror = Message("mirror", {**message.fields, "slot": taken, "gen": 0}, message.columns)
+            taken += server.send(peer, mirror)
+            assert taken < 1000
+        assert time.monotonic() - started < 20
+        for expected in range(taken):
+            received = client.receive(5)
+            assert received is not None
+            assert received.fields["slot"] == expected
+        assert client.receive(0.05) is None
+        eventually(lambda: server.send(peer, PULSE))
+        sent = 0
+        while client.eagain_total < 5:
+            sent += client.send(Message("sample", {"req": sent, "n": 1}, {}))
+            assert sent < 100_000
+        for expected in range(sent):
+            assert take(server)[1].fields["req"] == expected
+
+
+def test_nothing_is_queued_for_a_server_that_is_not_there(context: zmq.Context, tmp_path: Path) -> None:
+    endpoint = f"ipc://{tmp_path}/later"
+    with Client(endpoint, context=context) as client:
+        assert not client.send(GOODBYE)
+        assert client.eagain_total == 1
+        with Server(endpoint, context=context) as server:
+            eventually(lambda: client.send(GOODBYE))
+            first, _ = take(server)
+        with Server(endpoint, context=context) as server:
+            eventually(lambda: client.send(GOODBYE) and server.wait(0.1))
+            again, _ = take(server)
+            assert again != first
+
+
+def test_notices(endpoint: str, context: zmq.Context) -> None:
+    with Publisher(endpoint, context=context) as publisher, Subscriber(publisher.endpoint, context=context) as listener:
+        versions = iter(range(1, 10_000))
+
+        def heard() -> bool:
+            publisher.publish(next(versions).to_bytes(8, "big"))
+            return listener.receive(0.05) is not None
+
+        eventually(heard)
+        for version in (1 << 40, 1 << 41):
+            publisher.publish(version.to_bytes(8, "big"))
+        publisher.socket.send_multipart([b"two", b"parts"])
+        publisher.socket.send(b"x" * 65)
+        publisher.publish(b"end")
+        seen = []
+        eventually(lambda: seen.append(listener.latest()) or b"end" in seen)
+        assert listener.malformed_total == 2
+        with pytest.raises(ValueError, match="64"):
+            publisher.publish(b"x" * 65)
+
+
+# Keys
+
+
+@pytest.mark.parametrize("transport", ["ipc", "tcp"])
+def test_only_allowed_keys_come_in(transport: str, tmp_path: Path, context: zmq.Context) -> None:
+    endpoint = f"ipc://{tmp_path}/s" if transport == "ipc" else "tcp://127.0.0.1:*"
+    own, friend_keys, stranger_keys = generate_keys(), generate_keys(), generate_keys()
+    with Server(endpoint, ServerSecurity(own, frozenset({friend_keys.public})), context=context) as server:
+        outsiders = [
+            Client(server.endpoint, ClientSecurity(stranger_keys, own.public), context=context),
+            Client(server.endpoint, ClientSecurity(friend_keys, stranger_keys.public), context=context),
+            Client(server.endpoint, context=context),
+        ]
+        with Client(server.endpoint, ClientSecurity(friend_keys, own.public), context=context) as friend:
+            eventually(lambda: friend.send(GOODBYE))
+            peer, message = take(server)
+            assert message == GOODBYE
+            deadline = time.monotonic() + 1.0
+            while time.monotonic() < deadline:
+                assert not any(outsider.send(GOODBYE) for outsider in outsiders)
+                assert server.receive() is None
+                time.sleep(0.02)
+            assert all(outsider.receive() is None for outsider in outsiders)
+            assert zap.refused_total(context) >= 1
+            assert server.send(peer, PULSE)
+            assert friend.receive(5) == PULSE
+            assert server.malformed_total == 0
+        for outsider in outsiders:
+            outsider.close()
+
+
+def test_a_key_allowed_at_one_server_is_not_allowed_at_another(context: zmq.Context) -> None:
+    own, one, two = generate_keys(), generate_keys(), generate_keys()
+    with (
+        Server("tcp://127.0.0.1:*", ServerSecurity(own, frozenset({one.public})), context=context) as first,
+        Server("tcp://127.0.0.1:*", ServerSecurity(own, frozenset({two.public})), context=context) as second,
+        Client(first.endpoint, ClientSecurity(one, own.public), context=context) as right,
+        Client(second.endpoint, ClientSecurity(one, own.public), context=context) as wrong,
+    ):
+        eventually(lambda: right.send(GOODBYE))
+        take(first)
+        time.sleep(0.5)
+        assert not wrong.send(GOODBYE)
+        assert second.receive() is None
+
+
+def test_secure_notices_and_all_interfaces(context: zmq.Context) -> None:
+    own, friend = generate_keys(), generate_keys()
+    with Publisher("tcp://0.0.0.0:*", ServerSecurity(own, frozenset({friend.public})), context=context) as publisher:
+        local = publisher.endpoint.replace("0.0.0.0", "127.0.0.1")
+        with Subscriber(local, ClientSecurity(friend, own.public), context=context) as listener:
+            eventually(lambda: publisher.publish(b"1") or listener.receive(0.05) == b"1")
+
+
+def test_the_door_closes_with_the_last_server_and_opens_again(context: zmq.Context) -> None:
+    own, friend = generate_keys(), generate_keys()
+    for _ in range(3):
+        with Server("tcp://127.0.0.1:*", ServerSecurity(own, frozenset({friend.public})), context=context) as server:
+            with Client(server.endpoint, ClientSecurity(friend, own.public), context=context) as client:
+                eventually(lambda c=client: c.send(GOODBYE))
+                take(server)
+            assert any(thread.name == "rljob-zap" for thread in threading.enumerate())
+            server.close()
+        assert not any(thread.name == "rljob-zap" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("endpoint", ["tcp://0.0.0.0:0", "tcp://*:0", "tcp://10.1.2.3:5555"])
+def test_no_open_socket_beyond_loopback(endpoint: str, context: zmq.Context) -> None:
+    for make in (Server, Client, Publisher, Subscriber):
+        with pytest.raises(SecurityProblem, match="CURVE"):
+            make(endpoint, context=context)
+
+
+def test_bad_endpoints_are_named(context: zmq.Context, tmp_path: Path) -> None:
+    for endpoint in ("nonsense", "udp://127.0.0.1:5", "tcp://", f"ipc:///{'x' * 200}"):
+        with pytest.raises(ValueError, match=endpoint[:8]):
+            Server(endpoint, context=context)
+    with (
+        Server("tcp://127.0.0.1:*", context=context) as server,
+        pytest.raises(zmq.ZMQError, match=r"cannot bind tcp://127\.0\.0\.1"),
+    ):
+        Server(server.endpoint, context=context)
+    with pytest.raises(zmq.ZMQError, match="cannot bind ipc"):
+        Server(f"ipc://{tmp_path}/no/such/folder", context=context)
+
+
+def test_a_secure_socket_that_cannot_bind_leaves_no_door_open(context: zmq.Context) -> None:
+    security = ServerSecurity(generate_keys(), frozenset())
+    with Server("tcp://127.0.0.1:*", context=context) as server, pytest.raises(zmq.ZMQError):
+        Server(server.endpoint, security, context=context)
+    assert not any(thread.name == "rljob-zap" for thread in threading.enumerate())

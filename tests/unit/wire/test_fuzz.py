@@ -1,0 +1,207 @@
+"""Whatever the bytes are: a message or `MalformedMessage`, and no more memory than the bytes pay for."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable
+from zlib import crc32
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rljob.wire.errors import REASONS, MalformedMessage
+from rljob.wire.message import Message, decode, encode
+from rljob.wire.schema import KINDS
+
+Make = Callable[..., Message]
+CASES = 120_000
+_ATOMS: list[object] = [
+    None, True, False, 0, 1, -1, 255, 256, 1 << 20, 1 << 31, 1 << 32, (1 << 63) - 1, -(1 << 63), (1 << 64) - 1,
+    0.0, float("nan"), float("inf"), "", "u1", "f8", "O", "|O", "frames", "chunk", "x" * 300, b"", b"u1", [], {}, [0],
+    [1 << 40, 0], {"": 0}, [[[[]]]], msgpack.Timestamp(1, 2), msgpack.ExtType(5, b"12345"),
+]  # fmt: skip
+
+
+def seeds(make_message: Make) -> list[list[bytes]]:
+    """Two encodings of every kind of message."""
+    result = []
+    for kind in sorted(KINDS):
+        message = make_message(kind, 40)
+        result += [[bytes(p) for p in encode(message, compress=c)] for c in ((), tuple(message.columns))]
+    return result
+
+
+def mutate_bytes(parts: list[bytes], generator: np.random.Generator) -> list[bytes]:
+    """Flips, cuts, doublings and exchanges of raw bytes and whole parts."""
+    parts = list(parts)
+    for _ in range(generator.integers(1, 4)):
+        index = int(generator.integers(len(parts)))
+        part = bytearray(parts[index])
+        at = int(generator.integers(len(part) + 1))
+        match generator.integers(7):
+            case 0 if part:
+                part[at % len(part)] ^= 1 << int(generator.integers(8))
+            case 1:
+                del part[at:]
+            case 2:
+                part[at:at] = generator.bytes(int(generator.integers(1, 9)))
+            case 3:
+                part = bytearray(generator.bytes(int(generator.integers(0, 600))))
+            case 4:
+                parts.insert(index, parts[int(generator.integers(len(parts)))])
+                continue
+            case 5 if len(parts) > 1:
+                del parts[index]
+                continue
+            case _:
+                other = int(generator.integers(len(parts)))
+                parts[index], parts[other] = parts[other], parts[index]
+                continue
+        parts[index] = bytes(part)
+    return parts
+
+
+def mutate_header(parts: list[bytes], generator: np.random.Generator) -> list[bytes]:
+    """Replaces one value somewhere in the header and packs it again, so that the checks behind msgpack are reached."""
+    header = msgpack.unpackb(parts[0])
+    node: list | dict = header
+    while True:
+        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+        key = keys[int(generator.integers(len(keys)))]
+        child = node[key]
+        if isinstance(child, list | dict) and child and generator.random() < 0.85:
+            node = child
+            continue
+        if isinstance(child, int) and not isinstance(child, bool) and generator.random() < 0.5:
+            node[key] = child + int(generator.integers(-2, 3))
+        else:
+            node[key] = _ATOMS[int(generator.integers(len(_ATOMS)))]
+        break
+    try:
+        return [msgpack.packb(header), *parts[1:]]
+    except OverflowError:  # one more than the largest integer
+        return parts
+
+
+def mutate_block(parts: list[bytes], generator: np.random.Generator) -> list[bytes]:
+    """Damages a buffer and mends its checksum, so that the decompressor is reached."""
+    if len(parts) == 1:
+        return parts
+    index = int(generator.integers(1, len(parts)))
+    part = bytearray(parts[index])
+    if not part:
+        return parts
+    for _ in range(generator.integers(1, 5)):
+        part[int(generator.integers(len(part)))] = int(generator.integers(256))
+    header = msgpack.unpackb(parts[0])
+    header[3][index - 1][5] = crc32(part)
+    return [msgpack.packb(header), *parts[1:index], bytes(part), *parts[index + 1 :]]
+
+
+MUTATIONS = (mutate_bytes, mutate_header, mutate_block)
+
+
+def outcome(parts: list[bytes]) -> str:
+    try:
+        decode(parts)
+    except MalformedMessage as error:
+        return error.reason
+    return "decoded"
+
+
+def test_a_hundred_thousand_mutations_raise_nothing_else(make_message: Make) -> None:
+    generator = np.random.default_rng(20_240)
+    originals = seeds(make_message)
+    outcomes: Counter[str] = Counter()
+    for case in range(CASES):
+        parts = MUTATIONS[case % 3](originals[int(generator.integers(len(originals)))], generator)
+        outcomes[outcome(parts)] += 1
+    assert outcomes.total() == CASES
+    # The mutations are worth something only if every check is reached, and some mutants are still messages.
+    assert outcomes.keys() == REASONS | {"decoded"}, outcomes
+    assert outcomes["decoded"] > 100
+
+
+def test_memory_is_bounded_by_what_was_received(make_message: Make) -> None:
+    generator = np.random.default_rng(7)
+    originals = seeds(make_message)
+    mutants = [
+        MUTATIONS[case % 3](originals[int(generator.integers(len(originals)))], generator) for case in range(6_000)
+    ]
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for parts in mutants:
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            outcome(parts)
+            _, peak = tracemalloc.get_traced_memory()
+            # LZ4 expands at most 255-fold; twice, because the block is decompressed beside its result.
+            assert peak - before <= 2 * 255 * sum(map(len, parts)) + 65_536
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize("shape", [[1 << 26], [1 << 13, 1 << 13], [1 << 40], [0, 1 << 26], [1 << 26] * 6])
+def test_a_lie_about_size_allocates_nothing(codec: int, shape: list[int], make_message: Make) -> None:
+    parts = encode(make_message("chunk", 5))
+    header = msgpack.unpackb(parts[0])
+    frames = header[3][0]
+    assert frames[0] == "frames"
+    frames[1:5] = ["u1", shape, codec, int(np.prod(shape, dtype=np.float64)) % (1 << 63)]
+    lie = [msgpack.packb(header), *parts[1:]]
+    outcome(lie)
+    tracemalloc.start()
+    try:
+        assert outcome(lie) in ("size", "shape", "header")
+        assert tracemalloc.get_traced_memory()[1] < 65_536
+    finally:
+        tracemalloc.stop()
+
+
+@given(st.lists(st.binary(max_size=700), max_size=20))
+@settings(max_examples=500)
+def test_random_parts(parts: list[bytes]) -> None:
+    assert outcome(parts) != "decoded"
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.floats() | st.text(max_size=12)
+    | st.binary(max_size=8) | st.sampled_from(["u1", "f4", "frames", "chunk"]),
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=6) | st.integers(0, 9), inner, max_size=4),
+    max_leaves=20,
+)  # fmt: skip
+
+
+@given(
+    kind=st.sampled_from(sorted(KINDS)),
+    fields=_VALUES,
+    columns=_VALUES,
+    buffers=st.lists(st.binary(max_size=40), max_size=9),
+)
+@settings(max_examples=500)
+def test_any_msgpack_in_the_place_of_fields_and_columns(
+    kind: str, fields: object, columns: object, buffers: list[bytes]
+) -> None:
+    outcome([msgpack.packb([1, kind, fields, columns]), *buffers])
+
+
+@given(st.data())
+@settings(max_examples=500, deadline=None)
+def test_any_value_anywhere_in_a_good_header(make_message: Make, data: st.DataObject) -> None:
+    parts = [bytes(p) for p in encode(make_message(data.draw(st.sampled_from(sorted(KINDS))), 3))]
+    header = msgpack.unpackb(parts[0])
+    node: list | dict = header
+    while True:
+        key = data.draw(st.sampled_from(sorted(node) if isinstance(node, dict) else range(len(node))))
+        if isinstance(node[key], list | dict) and node[key] and data.draw(st.booleans()):
+            node = node[key]
+            continue
+        node[key] = data.draw(_VALUES)
+        break
+    outcome([msgpack.packb(header), *parts[1:]])

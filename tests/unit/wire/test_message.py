@@ -1,0 +1,253 @@
+"""Round trips, and each way in which a message can be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from zlib import crc32
+
+import lz4.block
+import msgpack
+import numpy as np
+import pytest
+import zmq
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from rljob.wire.errors import MalformedMessage
+from rljob.wire.message import HEADER_BYTES, Limits, Message, decode, decode_header, encode
+from rljob.wire.schema import DTYPES, KINDS, Column, Field, Kind
+
+ANY = {
+    "any": Kind(
+        {"flag": Field(bool, optional=True)},
+        {"data": Column(frozenset(DTYPES), 1, 5, max_bytes=1 << 20), "b": Column(frozenset({"u1"}), optional=True)},
+    )
+}
+Make = Callable[..., Message]
+
+
+def assert_same(left: Message, right: Message) -> None:
+    assert left.kind == right.kind
+    assert dict(left.fields) == dict(right.fields)
+    assert left.columns.keys() == right.columns.keys()
+    for name, array in left.columns.items():
+        assert array.dtype == right.columns[name].dtype
+        np.testing.assert_array_equal(array, right.columns[name])
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("rows", [0, 1, 60])
+def test_every_kind_makes_the_round_trip(kind: str, rows: int, make_message: Make) -> None:
+    message = make_message(kind, rows)
+    for compress in ((), tuple(message.columns)):
+        parts = encode(message, compress=compress)
+        assert len(parts[0]) <= HEADER_BYTES
+        assert_same(decode(parts), message)
+        assert_same(decode([zmq.Frame(part) for part in parts]), message)
+        assert_same(decode([memoryview(part) for part in parts]), message)
+        assert_same(decode(decode_header(parts).parts()), message)
+
+
+@pytest.mark.parametrize("code", sorted(DTYPES))
+@given(data=st.data())
+def test_every_element_type_and_layout_makes_the_round_trip(code: str, data: st.DataObject) -> None:
+    shape = data.draw(hnp.array_shapes(min_dims=1, max_dims=5, min_side=0, max_side=6))
+    array = data.draw(hnp.arrays(DTYPES[code], shape))
+    array = data.draw(st.sampled_from([array, array[::-1], array.T, np.asfortranarray(array), array[..., ::2]]))
+    message = Message("any", {}, {"data": array})
+    compress = data.draw(st.sampled_from([(), ("data",)]))
+    result = decode(encode(message, compress=compress, schema=ANY), schema=ANY).columns["data"]
+    assert result.dtype == array.dtype
+    assert result.tobytes() == np.ascontiguousarray(array).tobytes()
+    assert result.shape == array.shape
+    assert not result.flags.writeable
+
+
+def test_the_header_of_the_longest_chunk_fits() -> None:
+    fields = {name: "x" * 64 if field.type is str else field.high for name, field in KINDS["mirror"].fields.items()} | {
+        "steps": 300
+    }
+    columns = {
+        name: np.zeros((300, *[8] * 3) if name == "frames" else 300, DTYPES[max(column.dtypes)])
+        for name, column in KINDS["mirror"].columns.items()
+    }
+    assert len(encode(Message("mirror", fields, columns))[0]) <= HEADER_BYTES
+
+
+def test_compression_is_used_only_where_it_makes_the_buffer_smaller() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, 10_000, dtype=np.uint8)
+    for array, pays in ((np.zeros(10_000, np.uint8), True), (noise, False), (np.zeros(100, np.uint8), False)):
+        raw = decode_header(encode(Message("any", {}, {"data": array}), compress=("data",), schema=ANY), schema=ANY)
+        assert (raw.nbytes < array.nbytes) == pays
+        assert raw.raw_nbytes == array.nbytes
+        np.testing.assert_array_equal(raw.column("data"), array)
+
+
+def test_rekind_changes_the_header_and_no_buffer(make_message: Make) -> None:
+    parts = encode(make_message("chunk", 40), compress=("frames", "action"))
+    raw = decode_header(parts)
+    mirrored = raw.rekind("mirror", {"slot": 11, "gen": 12})
+    assert all(new is old for new, old in zip(mirrored[1:], parts[1:], strict=True))
+    result = decode(mirrored)
+    assert result.kind == "mirror"
+    assert dict(result.fields) == {**raw.fields, "slot": 11, "gen": 12}
+    for kind, extra in (("mirror", {"slot": 1}), ("ack", {}), ("nonsense", {}), ("chunk", {"gen": 1})):
+        with pytest.raises(MalformedMessage):
+            raw.rekind(kind, extra)
+
+
+def test_numpy_scalars_and_integers_become_the_declared_type() -> None:
+    fields = {
+        "version": np.int64(4),
+        "mean": np.float32(0.5),
+        "stderr": 1,
+        "n": 3,
+        "seconds": 2.0,
+        "finished": np.True_,
+    }
+    empty = np.zeros(0, np.uint8)
+    columns = {"returns": np.zeros(3, "f4"), "lengths": np.zeros(3, "i4"), "buffer": empty, "manifest": empty}
+    result = decode(encode(Message("evaluation", fields, columns)))
+    assert dict(result.fields) == {
+        "version": 4,
+        "mean": 0.5,
+        "stderr": 1.0,
+        "n": 3,
+        "seconds": 2.0,
+        "finished": True,
+    }
+    assert type(result.fields["version"]) is int
+    assert type(result.fields["finished"]) is bool
+
+
+@pytest.mark.parametrize(
+    ("fields", "columns", "reason"),
+    [
+        ({}, {"data": np.float32(1)}, "shape"),
+        ({}, {"data": np.zeros((1,) * 6, "u1")}, "shape"),
+        ({}, {"data": np.array([None])}, "dtype"),
+        ({}, {"data": np.zeros(3, ">f4")}, "dtype"),
+        ({}, {"data": np.zeros(3, "c8")}, "dtype"),
+        ({}, {"data": np.zeros(3, [("a", "f4")])}, "dtype"),
+        ({}, {"data": np.array(["text"])}, "dtype"),
+        ({}, {"data": np.zeros(1 << 20, "u2")}, "size"),
+        ({}, {"data": np.zeros(3, "u1"), "other": np.zeros(3, "u1")}, "column"),
+        ({}, {}, "column"),
+        ({"flag": 1}, {"data": np.zeros(3, "u1")}, "field"),
+        ({"other": 1}, {"data": np.zeros(3, "u1")}, "field"),
+    ],
+)
+def test_what_may_not_be_sent_is_refused_before_it_leaves(fields: dict, columns: dict, reason: str) -> None:
+    with pytest.raises(MalformedMessage) as error:
+        encode(Message("any", fields, columns), schema=ANY)
+    assert error.value.reason == reason
+
+
+def test_rows_must_agree_with_the_field_and_with_each_other(make_message: Make) -> None:
+    chunk = make_message("chunk", 5)
+    for steps in (4, 6):
+        with pytest.raises(MalformedMessage, match="shape"):
+            encode(Message("chunk", {**chunk.fields, "steps": steps}, chunk.columns))
+    batch = make_message("batch", 5)
+    with pytest.raises(MalformedMessage, match="shape"):
+        encode(Message("batch", batch.fields, {**batch.columns, "gen": np.zeros(4, "u4")}))
+    without = {name: array for name, array in batch.columns.items() if name != "obs"}
+    with pytest.raises(MalformedMessage, match="together"):
+        encode(Message("batch", batch.fields, without))
+
+
+DATA = np.arange(64, dtype="<f4")
+BLOCK = lz4.block.compress(bytes(4096), store_size=False)
+
+
+def described(**changes: object) -> list[object]:
+    entry: dict[str, object] = {
+        "name": "data",
+        "dtype": "f4",
+        "shape": [64],
+        "codec": 0,
+        "raw": 256,
+        "crc": crc32(DATA.tobytes()),
+    }
+    return list({**entry, **changes}.values())
+
+
+@pytest.mark.parametrize(
+    ("header", "buffers", "reason"),
+    [
+        ([1, "any", {}, [described()]], [DATA.tobytes()], None),
+        ([2, "any", {}, [described()]], [DATA.tobytes()], "version"),
+        ([True, "any", {}, [described()]], [DATA.tobytes()], "version"),
+        ([1, "none", {}, [described()]], [DATA.tobytes()], "kind"),
+        ([1, 5, {}, [described()]], [DATA.tobytes()], "header"),
+        ([1, "any", {}], [], "header"),
+        ({}, [], "header"),
+        ([1, "any", [], []], [], "header"),
+        ([1, "any", {"flag": 1}, [described()]], [DATA.tobytes()], "field"),
+        ([1, "any", {"x": 1}, [described()]], [DATA.tobytes()], "field"),
+        ([1, "any", {1: 1}, [described()]], [DATA.tobytes()], "header"),
+        ([1, "any", {}, []], [], "column"),
+        ([1, "any", {}, [described()]], [], "parts"),
+        ([1, "any", {}, [described()]], [DATA.tobytes()] * 2, "parts"),
+        ([1, "any", {}, [described()] * 2], [DATA.tobytes()] * 2, "column"),
+        ([1, "any", {}, [described(name="x")]], [DATA.tobytes()], "column"),
+        ([1, "any", {}, [described(name=[])]], [DATA.tobytes()], "column"),
+        ([1, "any", {}, [described()[:5]]], [DATA.tobytes()], "header"),
+        ([1, "any", {}, [described(dtype="O")]], [DATA.tobytes()], "dtype"),
+        ([1, "any", {}, [described(dtype=["f4"])]], [DATA.tobytes()], "dtype"),
+        ([1, "any", {}, [described(shape=[])]], [DATA.tobytes()], "shape"),
+        ([1, "any", {}, [described(shape=64)]], [DATA.tobytes()], "shape"),
+        ([1, "any", {}, [described(shape=[-8, -8])]], [DATA.tobytes()], "shape"),
+        ([1, "any", {}, [described(shape=[64.0])]], [DATA.tobytes()], "shape"),
+        ([1, "any", {}, [described(shape=[0, 1 << 62])]], [b""], "shape"),
+        ([1, "any", {}, [described(shape=[1 << 19, 1 << 19])]], [DATA.tobytes()], "size"),
+        ([1, "any", {}, [described(shape=[63])]], [DATA.tobytes()], "size"),
+        ([1, "any", {}, [described(raw=255)]], [DATA.tobytes()], "size"),
+        ([1, "any", {}, [described(raw=256.0)]], [DATA.tobytes()], "header"),
+        ([1, "any", {}, [described()]], [DATA.tobytes()[:-1]], "size"),
+        ([1, "any", {}, [described()]], [DATA.tobytes() + b"x"], "size"),
+        ([1, "any", {}, [described(crc=1)]], [DATA.tobytes()], "checksum"),
+        ([1, "any", {}, [described(crc=-1)]], [DATA.tobytes()], "header"),
+        ([1, "any", {}, [described(codec=2)]], [DATA.tobytes()], "codec"),
+        ([1, "any", {}, [described(codec=True)]], [DATA.tobytes()], "codec"),
+        ([1, "any", {}, [described(codec=1)]], [DATA.tobytes()[:99]], "checksum"),
+        ([1, "any", {}, [described(codec=1, crc=crc32(b"\xff" * 99))]], [b"\xff" * 99], "codec"),
+        ([1, "any", {}, [described(codec=1, shape=[1024], raw=4096, crc=crc32(BLOCK))]], [BLOCK], None),
+        ([1, "any", {}, [described(codec=1, shape=[1023], raw=4092, crc=crc32(BLOCK))]], [BLOCK], "codec"),
+        ([1, "any", {}, [described(codec=1, shape=[1025], raw=4100, crc=crc32(BLOCK))]], [BLOCK], "codec"),
+        ([1, "any", {}, [described(codec=1, shape=[1 << 18], raw=1 << 20, crc=crc32(BLOCK))]], [BLOCK], "size"),
+        ([1, "any", {}, [described(codec=1, shape=[0], raw=0)]], [b""], "size"),
+        ([1, "any", {}, [described(dtype="b1", shape=[2], raw=2, crc=crc32(b"\1\2"))]], [b"\1\2"], "codec"),
+    ],
+)
+def test_each_lie_is_called_by_its_name(header: object, buffers: list[bytes], reason: str | None) -> None:
+    parts = [msgpack.packb(header), *buffers]
+    if reason is None:
+        decode(parts, schema=ANY)
+        return
+    with pytest.raises(MalformedMessage) as error:
+        decode(parts, schema=ANY)
+    assert error.value.reason == reason
+    assert len(str(error.value)) < 300
+
+
+def test_limits_on_parts_header_and_total(make_message: Make) -> None:
+    parts = encode(make_message("chunk", 50))
+    for limits in (Limits(max_parts=8), Limits(max_header_bytes=100), Limits(max_message_bytes=1000)):
+        with pytest.raises(MalformedMessage):
+            decode(parts, limits)
+    for wrong in ([], [b""], [parts[0]] * 17, [b"x" * 513]):
+        with pytest.raises(MalformedMessage):
+            decode(wrong)
+
+
+def test_header_and_small_columns_need_no_frames(make_message: Make) -> None:
+    parts = encode(make_message("chunk", 50), compress=("frames",))
+    parts[1] = bytes(parts[1])[:-1] + b"?"
+    raw = decode_header(parts)
+    assert raw.column("prio").shape == (50,)
+    assert raw.has("frames")
+    assert not raw.has("obs")
+    for broken in (raw.verify, raw.message):
+        with pytest.raises(MalformedMessage, match="frames"):
+            broken()

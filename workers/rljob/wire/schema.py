@@ -1,0 +1,291 @@
+"""The allow-list: every kind of message, its fields and its columns.
+
+A message that is not described here does not exist: it is refused before anything is allocated for it. Sizes are in
+elements unless the name says `_bytes`; counts and sequence numbers are signed 64-bit integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final, Literal
+
+import numpy as np
+
+from rljob.wire.errors import MalformedMessage, quoted
+
+Scalar = int | float | str | bool
+
+DTYPES: Final[Mapping[str, np.dtype[np.generic]]] = MappingProxyType(
+    {
+        code: np.dtype("|b1" if code == "b1" else f"<{code}")
+        for code in ("b1", "u1", "u2", "u4", "u8", "i2", "i4", "i8", "f4", "f8")
+    }
+)
+"""Element types by wire code, all little-endian. There is no object, string or structured type, and never will be."""
+
+CODES: Final[Mapping[np.dtype[np.generic], str]] = MappingProxyType({dtype: code for code, dtype in DTYPES.items()})
+
+ITEM_BYTES: Final[Mapping[str, int]] = MappingProxyType({code: dtype.itemsize for code, dtype in DTYPES.items()})
+
+MiB: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One scalar of the header: its exact type, its range (integers), its length in bytes and its choices (text)."""
+
+    type: type[int] | type[float] | type[str] | type[bool]
+    low: int = -1
+    high: int = (1 << 63) - 1
+    max_bytes: int = 0
+    choices: frozenset[str] = frozenset()
+    optional: bool = False
+
+    def check(self, name: str, value: object) -> None:
+        """Raises `MalformedMessage("field")` unless `value` is exactly what this field allows."""
+        if type(value) is not self.type:
+            raise MalformedMessage(
+                "field", f"{name} is {quoted(value)} ({type(value).__name__}); it must be {self.type.__name__}"
+            )
+        if type(value) is int:
+            if not self.low <= value <= self.high:
+                raise MalformedMessage("field", f"{name} is {value}; it must be within {self.low}..{self.high}")
+        elif type(value) is str:
+            if len(value) > self.max_bytes or (not value.isascii() and len(value.encode()) > self.max_bytes):
+                raise MalformedMessage("field", f"{name} has more than {self.max_bytes} bytes of UTF-8")
+            if self.choices and value not in self.choices:
+                raise MalformedMessage("field", f"{name} is {quoted(value)}; it must be one of {sorted(self.choices)}")
+
+    def coerce(self, value: object) -> object:
+        """The plain Python scalar for a numpy scalar (or an int where a float is meant); anything else unchanged."""
+        if isinstance(value, np.generic):
+            value = value.item()
+        if self.type is float and type(value) is int:
+            return float(value)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One array: allowed element types, dimensions and size.
+
+    `rows` labels the leading dimension: columns with the same label must have the same number of rows, and where the
+    label is the name of a field, that many. The optional columns of a kind come all together or not at all.
+    """
+
+    dtypes: frozenset[str]
+    min_ndim: int = 1
+    max_ndim: int = 1
+    max_bytes: int = MiB
+    rows: str = ""
+    optional: bool = False
+
+    def check(self, name: str, code: str, shape: tuple[int, ...]) -> int:
+        """The size in bytes of this column with that type and shape; raises `MalformedMessage`. Allocates nothing."""
+        if code not in self.dtypes:
+            raise MalformedMessage("dtype", f"{name} has {quoted(code)}; it must be one of {sorted(self.dtypes)}")
+        if not self.min_ndim <= len(shape) <= self.max_ndim:
+            raise MalformedMessage(
+                "shape", f"{name} has {len(shape)} dimensions; it must have {self.min_ndim}..{self.max_ndim}"
+            )
+        raw_bytes = ITEM_BYTES[code]
+        # Every extent is bounded before the product is formed, zero extents included: [0, 2**40] is refused.
+        for extent in shape:
+            if type(extent) is not int or not 0 <= extent <= self.max_bytes:
+                raise MalformedMessage("shape", f"{name} has an extent {quoted(extent)}, not 0..{self.max_bytes}")
+            raw_bytes *= extent
+        if raw_bytes > self.max_bytes:
+            raise MalformedMessage("size", f"{name} would have {raw_bytes} bytes; at most {self.max_bytes} are allowed")
+        return raw_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of message: its fields and columns, all required unless a column says it is optional."""
+
+    fields: Mapping[str, Field]
+    columns: Mapping[str, Column]
+
+    def check_fields(self, fields: Mapping[str, object]) -> None:
+        """Raises `MalformedMessage("field")` unless `fields` are exactly the declared ones."""
+        for name, field in self.fields.items():
+            if name in fields:
+                field.check(name, fields[name])
+            elif not field.optional:
+                raise MalformedMessage("field", f"{name} is missing")
+        if not fields.keys() <= self.fields.keys():
+            extra = next(name for name in fields if name not in self.fields)
+            raise MalformedMessage("field", f"{quoted(extra)} is unknown; the fields are {sorted(self.fields)}")
+
+    def check_columns(self, fields: Mapping[str, object], shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Presence and agreement of leading dimensions, for columns that each passed `Column.check`."""
+        if len(shapes) != len(self.columns):
+            self._check_presence(shapes)
+        rows: dict[str, int] = {}
+        for name, shape in shapes.items():
+            label = self.columns[name].rows
+            if not label:
+                continue
+            expected = rows.setdefault(label, fields.get(label, shape[0]))  # type: ignore[arg-type]
+            if shape[0] != expected:
+                raise MalformedMessage("shape", f"{name} has {shape[0]} rows; {label!r} says {expected}")
+
+    def _check_presence(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        absent = [name for name in self.columns if name not in shapes]
+        optional = {name for name, column in self.columns.items() if column.optional}
+        required = [name for name in absent if name not in optional]
+        if required:
+            raise MalformedMessage("column", f"{required[0]} is missing")
+        if absent and set(absent) != optional:
+            raise MalformedMessage("column", f"{absent[0]} is missing: {sorted(optional)} come together or not at all")
+
+
+_COUNT = Field(int, low=0)
+_NUMBER = Field(int)
+_SMALL = Field(int, low=0, high=1 << 20)
+_REAL = Field(float)
+_TRUTH = Field(bool)
+_NAME = Field(str, max_bytes=64)
+_SESSION = Field(int, low=0, optional=True)  # counts the hellos of a client; a welcome repeats it
+_REASON = Field(str, max_bytes=200)
+
+
+def _column(dtypes: str, *, ndim: tuple[int, int] = (1, 1), max_bytes: int = MiB, rows: str = "") -> Column:
+    return Column(frozenset(dtypes.split()), *ndim, max_bytes=max_bytes, rows=rows)
+
+
+def _kind(fields: Mapping[str, Field] | None = None, columns: Mapping[str, Column] | None = None) -> Kind:
+    return Kind(MappingProxyType(dict(fields or {})), MappingProxyType(dict(columns or {})))
+
+
+def _optional(columns: Mapping[str, Column]) -> dict[str, Column]:
+    return {name: replace(column, optional=True) for name, column in columns.items()}
+
+
+def _rows(label: str, columns: Iterable[tuple[str, str]]) -> dict[str, Column]:
+    return {name: _column(dtypes, rows=label) for name, dtypes in columns}
+
+
+_WHO: Final = {"actor": _NAME, "inc": _NAME}
+_CHUNK_FIELDS: Final = {
+    "epoch": _NUMBER,
+    **_WHO,
+    "seq": _COUNT,
+    "env": _SMALL,
+    "pv": _NUMBER,
+    "steps": _SMALL,
+}
+_CHUNK_COLUMNS: Final = {
+    "frames": _column("u1 f4", ndim=(1, 6), max_bytes=64 * MiB),
+    **_rows(
+        "steps",
+        [("obs_at", "u2"), ("boot_at", "u2"), ("action", "i4"), ("ret", "f4"), ("disc", "f4"), ("prio", "f4")],
+    ),
+    "flags": _column("u1", rows="steps"),
+}
+_OBSERVATIONS: Final = _column("u1 f4", ndim=(2, 7), max_bytes=256 * MiB, rows="n")
+_BLOB: Final = _column("u1", max_bytes=512 * MiB)
+_TEXT: Final = _column("u1", max_bytes=4 * MiB)
+_MODE: Final[tuple[Literal["index"], Literal["frames"]]] = ("index", "frames")
+
+KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+    {
+        # actor <-> replay
+        "hello": _kind({**_WHO, "envs": _SMALL, "session": _SESSION}),
+        "welcome": _kind(
+            {
+                "service": _NAME,
+                "slot": _NUMBER,
+                "slots": _COUNT,
+                "epoch": _NUMBER,
+                "seq": _NUMBER,
+                "credits": _SMALL,
+                "session": _SESSION,
+            }
+        ),
+        "chunk": _kind(_CHUNK_FIELDS, _CHUNK_COLUMNS),
+        "ack": _kind({"seq": _NUMBER, "credits": _SMALL, "durable": _TRUTH}),
+        "credit": _kind({"credits": _SMALL}),
+        "heartbeat": _kind(
+            {
+                **_WHO,
+                "pv": _NUMBER,
+                "state": _NAME,
+                "steps": _COUNT,
+                "raw": _COUNT,
+                "produced": _COUNT,
+                "blocked": _REAL,
+                "rss": _COUNT,
+                "sps": _REAL,
+            },
+            {"stages": _column("f8", max_bytes=4096)},
+        ),
+        "pulse": _kind({"service": _NAME, "known": _TRUTH}),
+        "episodes": _kind(
+            _WHO,
+            _rows(
+                "n",
+                [
+                    ("ret", "f4"),
+                    ("length", "i4"),
+                    ("raw", "i4"),
+                    ("env", "i4"),
+                    ("epsilon", "f4"),
+                    ("cut", "u1"),
+                    ("pv", "i8"),
+                ],
+            ),
+        ),
+        "goodbye": _kind(_WHO),
+        "refused": _kind({"reason": _REASON}),
+        # learner <-> replay
+        "subscribe": _kind({"mode": Field(str, max_bytes=8, choices=frozenset(_MODE)), "inc": _NAME}),
+        "subscribed": _kind(
+            {
+                "service": _NAME,
+                "epoch": _NUMBER,
+                "chunks": _COUNT,
+                "length": _SMALL,
+                "frames": _SMALL,
+                "state": _NAME,
+            }
+        ),
+        "mirror": _kind({"slot": _COUNT, "gen": _COUNT, **_CHUNK_FIELDS}, _CHUNK_COLUMNS),
+        "sample": _kind({"req": _COUNT, "n": Field(int, low=1, high=1 << 16)}),
+        "batch": _kind(
+            {"req": _COUNT, "size": _COUNT, "shard": _NUMBER},
+            {
+                **_rows("n", [("slot", "u4"), ("gen", "u4"), ("prob", "f8")]),
+                **_optional(
+                    {
+                        "obs": _OBSERVATIONS,
+                        "next_obs": _OBSERVATIONS,
+                        **_rows("n", [("action", "i4"), ("ret", "f4"), ("disc", "f4"), ("pv", "i8")]),
+                    }
+                ),
+            },
+        ),
+        "priorities": _kind({}, _rows("n", [("slot", "u4"), ("gen", "u4"), ("prio", "f4")])),
+        "stats": _kind({}, _optional({"json": _TEXT})),
+        # weights
+        "fetch": _kind({"have": _NUMBER, "evaluation": Field(bool, optional=True)}),
+        "weights": _kind({"version": _COUNT, "epoch": _NUMBER, "digest": _NAME}, {"buffer": _BLOB, "manifest": _TEXT}),
+        "current": _kind({"version": _COUNT}),
+        "evaluation": _kind(
+            {
+                "version": _COUNT,
+                "mean": _REAL,
+                "stderr": _REAL,
+                "n": _COUNT,
+                "seconds": _REAL,
+                "finished": _TRUTH,
+            },
+            {**_rows("n", [("returns", "f4"), ("lengths", "i4")]), "buffer": _BLOB, "manifest": _TEXT},
+        ),
+        "noted": _kind({"version": _COUNT}),
+    }
+)
+"""Kinds by name. `inc` is the text of a random incarnation id; `shard` is an index; `finished` is false for an
+evaluation that was given up early."""

@@ -1,0 +1,227 @@
+"""The two ends of a conversation: `Server` (ROUTER) and `Client` (DEALER).
+
+Nothing here blocks except `Client.receive` and `Server.wait`, which wait as long as they are told. Nothing is dropped
+silently: a send says whether it was taken, a malformed message is counted by reason and its sender told. A socket
+belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import zmq
+
+from rljob.wire import transport
+from rljob.wire.column import Buffer
+from rljob.wire.errors import MalformedMessage
+from rljob.wire.message import DEFAULT, Limits, Message, RawMessage, decode_header, encode
+from rljob.wire.notices import Publisher, Subscriber
+from rljob.wire.refusals import RefusalLimiter
+from rljob.wire.security import ClientSecurity, ServerSecurity
+from rljob.wire.transport import Closing, Context, Socket
+
+__all__ = ["Client", "Publisher", "Server", "Subscriber"]
+
+# A small part received without copying keeps alive libzmq's whole 8 kB receive buffer; copying it is cheaper.
+_COPY_BYTES: Final = 1 << 16
+
+
+class _Endpoint(Closing):
+    """What `Server` and `Client` share: reading one multipart message within the limits, counters, closing."""
+
+    def __init__(self, socket: Socket, limits: Limits) -> None:
+        self.socket = socket
+        self.limits = limits
+        self.sent_total = 0
+        self.received_total = 0
+        self.eagain_total = 0
+        self.sent_bytes_total = 0
+        self.received_bytes_total = 0
+        self.malformed: Counter[str] = Counter()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    @property
+    def malformed_total(self) -> int:
+        return self.malformed.total()
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Whether something is there to receive, after waiting at most so long."""
+        return bool(self.socket.poll(max(0, round(timeout_seconds * 1000)), zmq.POLLIN))
+
+    def _read(self, max_parts: int) -> list[Buffer] | None:
+        """The parts of the next message, or None if there is none. All parts of a message arrive together, so only the
+        first can be missing. Parts beyond `max_parts` + 1 are taken off the socket but not kept."""
+        try:
+            frame = self.socket.recv(zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return None
+        parts: list[Buffer] = []
+        received_bytes = 0
+        while True:
+            size = len(frame)
+            received_bytes += size
+            if len(parts) <= max_parts:
+                parts.append(frame.bytes if size < _COPY_BYTES else frame.buffer)
+            if not frame.more:
+                break
+            frame = self.socket.recv(zmq.NOBLOCK, copy=False)
+        self.received_total += 1
+        self.received_bytes_total += received_bytes
+        return parts
+
+    def _write(self, parts: Sequence[Buffer], *, copy: bool) -> bool:
+        try:
+            self.socket.send_multipart(parts, zmq.NOBLOCK, copy=copy)
+        except zmq.Again:
+            self.eagain_total += 1
+            return False
+        self.sent_total += 1
+        self.sent_bytes_total += sum(map(len, parts))
+        return True
+
+
+class Server(_Endpoint):
+    """A bound ROUTER that answers many clients.
+
+    Peers are known by the random identity of their connection, which changes when they reconnect: who they are in the
+    job's terms stands in their messages. `unreachable_total` counts sends to peers that are gone, `eagain_total` those
+    to peers that do not read; `refused_total` the malformed messages whose sender was told, `unanswered_total` those
+    whose sender was not, to keep the rate down.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        security: ServerSecurity | None = None,
+        *,
+        high_water_mark: int = 64,
+        limits: Limits = DEFAULT,
+        context: Context | None = None,
+    ) -> None:
+        socket = transport.make_socket(context or zmq.Context.instance(), zmq.ROUTER, high_water_mark)
+        # Without this ROUTER discards what it cannot deliver and calls it sent.
+        socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        # A second connection under a taken identity gets nothing; identities are random, so only an attacker tries.
+        socket.setsockopt(zmq.ROUTER_HANDOVER, 0)
+        self.endpoint, self._domain = transport.bind(socket, endpoint, security)
+        super().__init__(socket, limits)
+        self.unreachable_total = 0
+        self.refused_total = 0
+        self.unanswered_total = 0
+        self._refusals = RefusalLimiter(time.monotonic)
+
+    def close(self) -> None:
+        """Closes the socket and its door; what was not delivered is lost."""
+        if not self.socket.closed:
+            transport.unbind(self.socket, self._domain)
+
+    def receive_raw(self) -> tuple[bytes, RawMessage] | None:
+        """The next well-formed message and its sender, its columns checked but not decoded; None if none is waiting.
+
+        Malformed ones on the way are counted in `malformed[reason]` and their senders told. A buffer whose checksum is
+        wrong is malformed; one that does not decompress shows when its column is decoded: call `refuse` then.
+        """
+        while (parts := self._read(self.limits.max_parts + 1)) is not None:
+            peer = bytes(parts[0])
+            try:
+                raw = decode_header(parts[1:], self.limits)
+                raw.verify()
+            except MalformedMessage as error:
+                self.refuse(peer, error)
+            else:
+                return peer, raw
+        return None
+
+    def receive(self) -> tuple[bytes, Message] | None:
+        """As `receive_raw`, decoded."""
+        while (received := self.receive_raw()) is not None:
+            peer, raw = received
+            try:
+                return peer, raw.message()
+            except MalformedMessage as error:
+                self.refuse(peer, error)
+        return None
+
+    def refuse(self, peer: bytes, error: MalformedMessage) -> None:
+        """Counts a malformed message and tells its sender, at most a few times a second."""
+        self.malformed[error.reason] += 1
+        if self._refusals.allows(peer) and self.send(peer, Message("refused", {"reason": _short(str(error))}, {})):
+            self.refused_total += 1
+        else:
+            self.unanswered_total += 1
+
+    def send(self, peer: bytes, message: Message | Sequence[Buffer], *, copy: bool = True) -> bool:
+        """Hands a message (or the parts of one) to libzmq; False if the peer is gone or its queue is full (counted).
+
+        With `copy=False` large parts are not copied: their memory must stay unchanged for as long as it lives.
+        """
+        parts = encode(message) if isinstance(message, Message) else message
+        try:
+            return self._write([peer, *parts], copy=copy)
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
+            self.unreachable_total += 1
+            return False
+
+
+class Client(_Endpoint):
+    """A DEALER connected to one server; it reconnects by itself, as a new peer, and loses what was on the way."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        security: ClientSecurity | None = None,
+        *,
+        high_water_mark: int = 64,
+        limits: Limits = DEFAULT,
+        context: Context | None = None,
+    ) -> None:
+        socket = transport.make_socket(context or zmq.Context.instance(), zmq.DEALER, high_water_mark)
+        # Nothing is queued for a server that is not there: `send` says False, and the caller keeps what it has.
+        socket.setsockopt(zmq.IMMEDIATE, 1)
+        transport.connect(socket, endpoint, security)
+        super().__init__(socket, limits)
+        self.endpoint = endpoint
+
+    def send(self, message: Message | Sequence[Buffer], *, copy: bool = True) -> bool:
+        """Hands a message (or the parts of one) to libzmq; False if there is no connection or its queue is full.
+
+        With `copy=False` large parts are not copied: their memory must stay unchanged for as long as it lives.
+        """
+        return self._write(encode(message) if isinstance(message, Message) else message, copy=copy)
+
+    def receive_raw(self, timeout_seconds: float = 0.0) -> RawMessage | None:
+        """The next well-formed message, its columns checked but not decoded; None after the timeout."""
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            parts = self._read(self.limits.max_parts)
+            if parts is None:
+                if timeout_seconds <= 0 or not self.wait(max(0.0, deadline - time.monotonic())):
+                    return None
+                continue
+            try:
+                raw = decode_header(parts, self.limits)
+                raw.verify()
+                return raw
+            except MalformedMessage as error:
+                self.malformed[error.reason] += 1
+
+    def receive(self, timeout_seconds: float = 0.0) -> Message | None:
+        """As `receive_raw`, decoded."""
+        deadline = time.monotonic() + timeout_seconds
+        while (raw := self.receive_raw(max(0.0, deadline - time.monotonic()))) is not None:
+            try:
+                return raw.message()
+            except MalformedMessage as error:
+                self.malformed[error.reason] += 1
+        return None
+
+
+def _short(text: str) -> str:
+    return text.encode("ascii", "replace")[:200].decode()

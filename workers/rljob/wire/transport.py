@@ -1,0 +1,127 @@
+"""The socket options that every socket of a job gets, and why."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Final, Self
+
+import zmq
+
+from rljob.wire import zap
+from rljob.wire.security import ClientSecurity, ServerSecurity, require_security
+
+Context = zmq.Context[Any]
+Socket = zmq.Socket[Any]
+
+MAX_PART_BYTES: Final = 1 << 29
+"""No part may be larger; libzmq drops a connection that announces more, before allocating. It has no bound on the number
+of parts, and gathers a message before anyone sees it: whoever holds an allowed key can make it gather a lot."""
+
+LINGER_MILLISECONDS: Final = 500
+
+_MAX_IPC_PATH: Final = 103  # sun_path, less what libzmq needs
+
+
+class Closing:
+    """A context manager that closes itself."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the socket; may be called again."""
+        raise NotImplementedError
+
+
+def make_socket(context: Context, kind: int, high_water_mark: int) -> Socket:
+    """An unbound socket with the options that must be set before bind or connect.
+
+    High-water marks are in messages and small: flow control is by credits, and what a socket holds is lost with it.
+    """
+    socket: Socket = context.socket(kind)
+    socket.setsockopt(zmq.SNDHWM, high_water_mark)
+    socket.setsockopt(zmq.RCVHWM, high_water_mark)
+    # A closing role's last words get this long to leave; a peer that is gone does not hold up its end.
+    socket.setsockopt(zmq.LINGER, LINGER_MILLISECONDS)
+    # Nothing here blocks on purpose; the timeouts are the belt to NOBLOCK's braces.
+    socket.setsockopt(zmq.SNDTIMEO, 0)
+    socket.setsockopt(zmq.MAXMSGSIZE, MAX_PART_BYTES)
+    # A peer that vanished without a FIN is noticed by TCP in about 11 s. ZMTP's own heartbeats stay off: a process that
+    # does not read for longer than their timeout is aborted by libzmq (zeromq/libzmq#3937, "_input_stopped").
+    socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 5)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, 2)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, 3)
+    # A connection that never completes its handshake (a port scanner, the wrong keys) is dropped.
+    socket.setsockopt(zmq.HANDSHAKE_IVL, 10_000)
+    socket.setsockopt(zmq.RECONNECT_IVL, 100)
+    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2_000)
+    return socket
+
+
+def bind(socket: Socket, endpoint: str, security: ServerSecurity | None) -> tuple[str, bytes | None]:
+    """Binds and returns the resolved endpoint (with the port that was chosen) and the ZAP domain, if any.
+
+    Closes the socket and raises `SecurityProblem` for an address beyond loopback without keys, `ValueError` or
+    `zmq.ZMQError` (naming the endpoint) for one that cannot be bound.
+    """
+    domain: bytes | None = None
+    try:
+        check_endpoint(endpoint)
+        require_security(endpoint, security)
+        if security is not None and not endpoint.startswith("inproc://"):
+            domain = zap.open_door(socket.context, security.allowed_clients)
+            socket.setsockopt(zmq.ZAP_DOMAIN, domain)
+            # Without this, a handshake that finds no answerer at the door is let in.
+            socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+            socket.setsockopt(zmq.CURVE_SERVER, 1)
+            socket.setsockopt(zmq.CURVE_SECRETKEY, security.keys.secret)
+            socket.setsockopt(zmq.CURVE_PUBLICKEY, security.keys.public)
+        try:
+            socket.bind(endpoint)
+        except zmq.ZMQError as error:
+            raise zmq.ZMQError(error.errno, f"cannot bind {endpoint}: {error.strerror}") from error
+        return socket.get_string(zmq.LAST_ENDPOINT).rstrip("\0") or endpoint, domain
+    except BaseException:
+        unbind(socket, domain)
+        raise
+
+
+def unbind(socket: Socket, domain: bytes | None) -> None:
+    """Closes a bound socket and then its door, in this order, so that it never stands open without one."""
+    context = socket.context
+    socket.close()
+    if domain is not None:
+        zap.close_door(context, domain)
+
+
+def connect(socket: Socket, endpoint: str, security: ClientSecurity | None) -> None:
+    """Starts connecting (libzmq goes on in the background, for ever); closes the socket and raises as `bind` does."""
+    try:
+        check_endpoint(endpoint)
+        require_security(endpoint, security)
+        if security is not None and not endpoint.startswith("inproc://"):
+            socket.setsockopt(zmq.CURVE_SERVERKEY, security.server_key)
+            socket.setsockopt(zmq.CURVE_SECRETKEY, security.keys.secret)
+            socket.setsockopt(zmq.CURVE_PUBLICKEY, security.keys.public)
+        try:
+            socket.connect(endpoint)
+        except zmq.ZMQError as error:
+            raise zmq.ZMQError(error.errno, f"cannot connect to {endpoint}: {error.strerror}") from error
+    except BaseException:
+        socket.close()
+        raise
+
+
+def check_endpoint(endpoint: str) -> None:
+    """Raises `ValueError` for an endpoint that could only fail later and obscurely."""
+    scheme, separator, address = endpoint.partition("://")
+    if not separator or scheme not in ("tcp", "ipc", "inproc") or not address:
+        raise ValueError(f"{endpoint!r} is not an endpoint; write tcp://host:port, ipc:///path or inproc://name")
+    if scheme == "ipc" and len(address.encode()) > _MAX_IPC_PATH:
+        raise ValueError(f"{endpoint!r}: a unix socket's path has at most {_MAX_IPC_PATH} bytes")

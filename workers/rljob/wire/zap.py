@@ -1,0 +1,123 @@
+"""The allow-list at the door: one thread that answers libzmq's question whether a client key may come in.
+
+libzmq asks once per CURVE handshake, by a REQ to `inproc://zeromq.zap.01` of the same context (ZeroMQ RFC 27). There
+can be one answerer per context, and several servers share a context, so each server registers a domain of its own with
+the keys that it allows; a domain that nobody registered lets nobody in.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+import weakref
+from collections.abc import Collection
+
+import zmq
+from zmq.utils import z85
+
+_log = logging.getLogger(__name__)
+_ENDPOINT = "inproc://zeromq.zap.01"
+_REQUEST_PARTS = 7
+
+
+class ZapDoor:
+    """The answerer of one context. Use `open_door` and `close_door`; the thread lives while any domain is open."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+        self._domains: dict[bytes, frozenset[bytes]] = {}
+        self.refused_total = 0
+        # Both sockets exist before the thread does, so that no handshake of a server bound next can miss the answerer.
+        self._answers = context.socket(zmq.REP)
+        self._answers.linger = 0
+        self._stop = context.socket(zmq.PAIR)
+        self._stop.linger = 0
+        self._stopped = context.socket(zmq.PAIR)
+        self._stopped.linger = 0
+        stop_endpoint = f"inproc://rljob-zap-stop-{uuid.uuid4().hex}"
+        try:
+            self._answers.bind(_ENDPOINT)
+            self._stopped.bind(stop_endpoint)
+            self._stop.connect(stop_endpoint)
+        except zmq.ZMQError:
+            for socket in (self._answers, self._stop, self._stopped):
+                socket.close()
+            raise
+        self._thread = threading.Thread(target=self._run, name="rljob-zap", daemon=True)
+        self._thread.start()
+
+    def allow(self, domain: bytes, clients: Collection[bytes]) -> None:
+        """Lets the clients with these public keys (Z85) into `domain`, replacing what was allowed there."""
+        self._domains[domain] = frozenset(z85.decode(key) for key in clients)
+
+    def withdraw(self, domain: bytes) -> bool:
+        """Closes `domain`; True if no domain is left open."""
+        self._domains.pop(domain, None)
+        return not self._domains
+
+    def stop(self) -> None:
+        """Ends the thread and frees the endpoint; returns when both have happened."""
+        self._stop.send(b"")
+        self._thread.join()
+        self._stop.close()
+
+    def _run(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._answers, zmq.POLLIN)
+        poller.register(self._stopped, zmq.POLLIN)
+        try:
+            while self._stopped not in (ready := dict(poller.poll())):
+                if self._answers in ready:
+                    self._answers.send_multipart(self._answer(self._answers.recv_multipart()))
+        except zmq.ContextTerminated:
+            _log.debug("the context ended before its servers were closed")
+        else:
+            # close() alone frees the name only later, on another thread; the next door may open at once.
+            self._answers.unbind(_ENDPOINT)
+        finally:
+            self._answers.close()
+            self._stopped.close()
+
+    def _answer(self, request: list[bytes]) -> list[bytes]:
+        if len(request) != _REQUEST_PARTS:
+            return [b"1.0", request[1] if len(request) > 1 else b"", b"500", b"unexpected request", b"", b""]
+        version, request_id, domain, _address, _identity, mechanism, key = request
+        allowed = mechanism == b"CURVE" and key in self._domains.get(domain, frozenset())
+        if allowed:
+            return [version, request_id, b"200", b"OK", z85.encode(key), b""]
+        self.refused_total += 1
+        return [version, request_id, b"400", b"this client key is not allowed", b"", b""]
+
+
+_doors: weakref.WeakKeyDictionary[zmq.Context[zmq.Socket[bytes]], ZapDoor] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def open_door(context: zmq.Context[zmq.Socket[bytes]], clients: Collection[bytes]) -> bytes:
+    """Registers a new domain that lets `clients` (public keys, Z85) in and returns its name, for `ZMQ_ZAP_DOMAIN`.
+
+    Call it before the socket binds: without an answerer every handshake would fail. Raises `zmq.ZMQError` if
+    something else answers in this context.
+    """
+    domain = uuid.uuid4().hex.encode()
+    with _lock:
+        door = _doors.get(context)
+        if door is None:
+            door = _doors[context] = ZapDoor(context)
+        door.allow(domain, clients)
+    return domain
+
+
+def close_door(context: zmq.Context[zmq.Socket[bytes]], domain: bytes) -> None:
+    """Closes the domain of a socket that is closed; the last one stops the thread."""
+    with _lock:
+        door = _doors.get(context)
+        if door is not None and door.withdraw(domain):
+            del _doors[context]
+            door.stop()
+
+
+def refused_total(context: zmq.Context[zmq.Socket[bytes]]) -> int:
+    """Handshakes refused since the first domain of this context was opened."""
+    door = _doors.get(context)
+    return door.refused_total if door is not None else 0
