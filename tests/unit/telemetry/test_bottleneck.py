@@ -1,0 +1,100 @@
+"""The bottleneck's sentence: one situation a line, and no figures whatever make it fall silent."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rljob.telemetry.bottleneck import Kind, bottleneck
+
+
+def stages(role: str, **shares: float) -> dict[str, float]:
+    return {f"stage/{role}/{stage}": share for stage, share in shares.items()}
+
+
+MIXED_ACTOR = stages("actor", env=0.5, infer=0.35, encode=0.1, send=0.05, blocked=0.0)
+ENV_ACTOR = stages("actor", env=0.9, infer=0.06, encode=0.03, send=0.01, blocked=0.0)
+INFER_ACTOR = stages("actor", env=0.1, infer=0.85, encode=0.03, send=0.02, blocked=0.0)
+SEND_ACTOR = stages("actor", env=0.2, infer=0.1, encode=0.1, send=0.6, blocked=0.0)
+IDLE_REPLAY = stages("replay", idle=0.8, insert=0.1, sample=0.1)
+BUSY_REPLAY = stages("replay", idle=0.05, insert=0.35, sample=0.6)
+
+
+def flow(wait: float, held: float, depth: float | None = None) -> dict[str, float]:
+    figures = {"learner_wait_fraction": wait, "actors_blocked_fraction": held}
+    return figures if depth is None else figures | {"queue_depth_batches": depth, "queue_bound_batches": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("figures", "state", "limiter", "kind", "words"),
+    [
+        ({}, "", "", Kind.WarmingUp, ["warming up"]),
+        (flow(1.0, 0.0) | {"replay/items": 1200}, "WarmingUp", "", Kind.WarmingUp, ["1,200 transitions"]),
+        (flow(1.0, 0.0), "WaitingForReplay", "samples", Kind.WarmingUp, []),
+        (flow(0.62, 0.0, 0.0) | MIXED_ACTOR, "Training", "", Kind.ActorsTooSlow, ["62 %", "actors.replicas"]),
+        (flow(0.62, 0.0) | {"actors_running": 3}, "Training", "samples", Kind.ActorsTooSlow, ["3 now"]),
+        (flow(0.62, 0.0, 5.0), "Training", "samples", Kind.ActorsTooSlow, ["experience"]),
+        ({"stage/learner/wait": 0.4}, "", "", Kind.ActorsTooSlow, ["40 %"]),
+        (flow(0.5, 0.0, 0.2) | ENV_ACTOR, "Training", "", Kind.EnvironmentTooSlow, ["50 %", "90 %", "environment"]),
+        (flow(0.5, 0.0, 0.2) | INFER_ACTOR, "Training", "", Kind.InferenceTooSlow, ["85 %", "envsPerActor"]),
+        (flow(0.5, 0.0, 0.2) | SEND_ACTOR, "Training", "", Kind.TransportTooSlow, ["70 %", "sending"]),
+        (flow(0.5, 0.0, 6.0) | BUSY_REPLAY, "Training", "", Kind.ReplayTooSlow, ["95 %", "replay.shards"]),
+        (flow(0.5, 0.0) | BUSY_REPLAY | MIXED_ACTOR, "Training", "", Kind.ReplayTooSlow, ["replay.shards"]),
+        (flow(0.5, 0.0, 6.0) | IDLE_REPLAY, "Training", "none", Kind.TransportTooSlow, ["80 %", "prefetch"]),
+        (flow(0.5, 0.0, 0.1) | BUSY_REPLAY | MIXED_ACTOR, "Training", "", Kind.ActorsTooSlow, []),
+        (flow(0.4, 0.4, 4.0) | BUSY_REPLAY, "Training", "", Kind.ReplayTooSlow, ["both wait"]),
+        (flow(0.4, 0.4, 4.0) | IDLE_REPLAY, "Training", "", Kind.ReplayTooSlow, ["errorBuffer"]),
+        (
+            flow(0.02, 0.7, 8.0) | stages("learner", wait=0.02, copy=0.1, update=0.88),
+            "Training",
+            "inserts",
+            Kind.LearnerTooSlow,
+            ["70 %", "'update' (88 %)", "accelerator"],
+        ),
+        (
+            flow(0.5, 0.0) | {"queue_depth_batches": 0.0, "queue_bound_batches": 0.0} | BUSY_REPLAY,
+            "Training",
+            "",
+            Kind.ReplayTooSlow,
+            [],
+        ),
+        (flow(0.05, 0.1, 4.0), "Training", "", Kind.Balanced, ["5 %", "10 %"]),
+        (flow(float("nan"), float("inf")), "Training", "", Kind.WarmingUp, []),
+    ],
+)
+def test_situations(figures: dict[str, float], state: str, limiter: str, kind: Kind, words: list[str]) -> None:
+    verdict = bottleneck(figures, state=state, limiter=limiter)
+    assert verdict.kind is kind, verdict.sentence
+    for word in words:
+        assert word in verdict.sentence
+
+
+@pytest.mark.parametrize("wait", [0.2, 0.5, 0.99])
+@pytest.mark.parametrize(
+    "actor", [MIXED_ACTOR, ENV_ACTOR, INFER_ACTOR, SEND_ACTOR, {}], ids=["mixed", "env", "infer", "send", "none"]
+)
+def test_a_starved_learner_never_blames_itself(wait: float, actor: dict[str, float]) -> None:
+    verdict = bottleneck(flow(wait, 0.0, 0.0) | actor, state="Training")
+    assert verdict.kind not in (Kind.LearnerTooSlow, Kind.Balanced, Kind.WarmingUp)
+    assert verdict.share == wait
+
+
+NAMES = [
+    "learner_wait_fraction", "actors_blocked_fraction", "queue_depth_batches", "actors_running", "replay/items",
+    "stage/learner/wait", "stage/learner/update", "stage/replay/idle", "stage/replay/insert", "stage/actor/env",
+    "stage/actor/infer", "stage/actor/send", "stage/actor/blocked", "stage/actor/", "stage//", "x",
+]  # fmt: skip
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(NAMES), st.floats()),
+    st.sampled_from(["", "Training", "WarmingUp", "Finishing", "?"]),
+    st.sampled_from(["", "none", "samples", "inserts", "?"]),
+)
+def test_always_a_sentence(figures: dict[str, float], state: str, limiter: str) -> None:
+    verdict = bottleneck(figures, state=state, limiter=limiter)
+    assert verdict.sentence[0].isupper()
+    assert verdict.sentence.endswith(".")
+    assert "nan" not in verdict.sentence
+    assert 0.0 <= verdict.share <= 1.0

@@ -1,0 +1,79 @@
+"""Progress and time to go, on curves whose end is known."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rljob.telemetry.progress import Point, Progress, Target, progress
+
+
+def steady(seconds: int, frames_per_second: int, curve: object = None) -> list[Point]:
+    value = curve if callable(curve) else lambda _: None
+    return [Point(float(t), t * frames_per_second, value(t)) for t in range(0, seconds + 1, 5)]
+
+
+def test_frames_at_a_steady_rate() -> None:
+    found = progress(Target(raw_frames=1_000_000), steady(250, 1000))
+    assert found == Progress(pytest.approx(25.0), pytest.approx(750.0), "raw frames")
+
+
+def test_the_recent_rate_counts() -> None:
+    slow = steady(600, 100)
+    fast = [Point(600.0 + t, 60_000 + t * 1000) for t in range(5, 301, 5)]
+    found = progress(Target(raw_frames=1_000_000), slow + fast)
+    assert found.eta_seconds == pytest.approx(640.0)
+
+
+def test_met_targets() -> None:
+    assert progress(Target(raw_frames=100), [Point(1.0, 100)]) == Progress(100.0, 0.0, "raw frames")
+    assert progress(Target(mean_return=18), [], [17.0, 18.5]) == Progress(100.0, 0.0, "return")
+    assert progress(Target(mean_return=18, window_evaluations=3), [], [17.5, 18.5, 18.0]).percent == 100.0
+    assert progress(Target(mean_return=18, window_evaluations=3), [], [19.0, 19.0]).percent is None
+
+
+def test_return_on_a_noisy_line() -> None:
+    noise = random.Random(7)
+    history = steady(400, 10, lambda t: -20 + 0.05 * t + noise.gauss(0, 0.3))
+    found = progress(Target(mean_return=10), history)
+    assert found.percent == pytest.approx(66, abs=5)
+    assert found.eta_seconds == pytest.approx(200, rel=0.3)
+
+
+@pytest.mark.parametrize("curve", [lambda t: -21.0, lambda t: -10 - 0.01 * t], ids=["flat", "falling"])
+def test_no_guess_without_progress(curve: object) -> None:
+    assert progress(Target(mean_return=18), steady(300, 10, curve)).eta_seconds is None
+
+
+def test_the_first_criterion_to_be_met_leads() -> None:
+    history = steady(400, 1000, lambda t: -20 + 0.05 * t)
+    assert progress(Target(raw_frames=500_000, mean_return=20), history).criterion == "raw frames"
+    assert progress(Target(raw_frames=50_000_000, mean_return=10), history).criterion == "return"
+    assert progress(Target(), history) == Progress(None, None, "")
+
+
+def test_impossible_targets_are_refused() -> None:
+    with pytest.raises(ValueError, match="raw_frames must be positive"):
+        Target(raw_frames=0)
+    with pytest.raises(ValueError, match="window_evaluations"):
+        Target(window_evaluations=0)
+
+
+values = st.floats(-1e6, 1e6)
+points = st.builds(Point, st.floats(0, 1e7), st.integers(0, 2**40), st.none() | values)
+
+
+@settings(deadline=None)
+@given(
+    st.builds(Target, st.none() | st.integers(1, 2**40), st.none() | values, st.integers(1, 5)),
+    st.lists(points, max_size=40),
+    st.lists(values, max_size=6),
+)
+def test_always_in_range(target: Target, history: list[Point], evaluations: list[float]) -> None:
+    history.sort(key=lambda point: (point.elapsed_seconds, point.raw_frames))
+    found = progress(target, history, evaluations)
+    assert found.percent is None or 0.0 <= found.percent <= 100.0
+    assert found.eta_seconds is None or (found.eta_seconds >= 0 and math.isfinite(found.eta_seconds))

@@ -1,0 +1,161 @@
+"""The record of a run, read back with TensorBoard's own reader, through restarts, torn lines and a full disk."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rljob.telemetry.recorder as recorder_module
+from rljob.telemetry.figures import flatten_status, stage_fractions
+from rljob.telemetry.recorder import Recorder, read_records
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+
+class Time:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def status(updates: int, **more: Any) -> dict[str, Any]:
+    return {
+        "role": "learner", "state": "Training", "epoch": 1, "updates": updates, "raw_frames_total": updates * 40,
+        "mean_return": -3.5, "loss": 0.25, "device": "cpu", "precision": "FP32",
+        "replay": {"items": 500, "fill": 0.5, "durable": True, "state": "serving"},
+        "actors": [{"state": "Running"}, {"state": "Gone"}, {"state": "Running", "age_seconds": 60.0}, {"state": "Running"}],
+        "stages": {"learner": {"wait": float(updates), "update": 3.0 * updates}},
+    } | more  # fmt: skip
+
+
+def points(folder: Path) -> list[dict[str, Any]]:
+    return [record for record in read_records(folder / "metrics.jsonl") if "kind" not in record]
+
+
+def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    events = EventAccumulator(str(folder / "tensorboard"))
+    events.Reload()
+    return {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_both_files_hold_the_same_names_and_numbers(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        recorder.record_status(status(10))
+        recorder.record_status(status(20, loss=float("nan")))
+    first, second = points(tmp_path)
+    assert first["raw_frames"] == 400
+    assert first["replay/items"] == 500
+    assert first["actors_running"] == 2
+    assert first["stage/learner/wait"] == 0.25
+    assert first["state"] == "Training"
+    assert "loss" not in second
+    written = scalars(tmp_path)
+    stamps = {"time_unix", "elapsed_seconds", "raw_frames", "state"}
+    assert set(written) == (set(first) | set(second)) - stamps
+    assert written["loss"] == [(400, 0.25)]
+    assert written["updates"] == [(400, 10.0), (800, 20.0)]
+
+
+def test_evaluations_and_checkpoints_are_recorded_once_even_over_a_restart(tmp_path: Path) -> None:
+    verdict = {"version": 4, "updates": 8, "raw_frames": 320, "mean": 17.5, "standard_error": 0.5, "episodes": 20}
+    saved = {"step": 8, "path": "p", "digest": "d", "state": "Valid", "message": ""}
+    for _ in range(2):
+        with Recorder(tmp_path) as recorder:
+            for updates in (10, 20):
+                recorder.record_status(status(updates, evaluations=[verdict], checkpoint=saved))
+    records = read_records(tmp_path / "metrics.jsonl")
+    evaluations = [record for record in records if record.get("kind") == "evaluation"]
+    assert [(one["mean"], one["raw_frames"]) for one in evaluations] == [(17.5, 320)]
+    assert scalars(tmp_path)["evaluation/mean"] == [(320, 17.5)]
+    checkpoints = [record["step"] for record in records if record.get("kind") == "checkpoint"]
+    assert checkpoints == [8, 8]  # once an opening: a resumed learner did verify it again
+    assert [record["device"] for record in records if record.get("kind") == "learner"] == ["cpu", "cpu"]
+
+
+def test_elapsed_time_goes_on_after_a_pause_and_a_torn_line(tmp_path: Path) -> None:
+    clock = Time()
+    with Recorder(tmp_path, wall=clock, monotonic=clock) as recorder:
+        clock.now += 30
+        recorder.record({"loss": 1.0}, 100, 1)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"loss": 2.0, "time_un')  # killed in the middle of a line
+    clock.now += 3600
+    with Recorder(tmp_path, wall=clock, monotonic=clock) as recorder:
+        clock.now += 5
+        recorder.record({"loss": 3.0}, 200, 2)
+    assert [(one["loss"], one["elapsed_seconds"]) for one in points(tmp_path)] == [(1.0, 30.0), (3.0, 35.0)]
+    assert scalars(tmp_path)["loss"] == [(100, 1.0), (200, 3.0)]
+
+
+def test_records_are_readable_while_the_recorder_is_open(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    recorder.record({"loss": 1.0}, 100, 1)
+    assert len(points(tmp_path)) == 1
+    assert scalars(tmp_path)["loss"] == [(100, 1.0)]
+    recorder.close()
+
+
+def test_a_full_disk_costs_records_not_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    full = False
+
+    class Disk(recorder_module.io.FileIO):
+        """Takes only half of what it is given once it is full, as a file system does at its last block."""
+
+        def write(self, data: bytes) -> int:  # type: ignore[override]
+            if not full:
+                return super().write(data) or 0
+            super().write(data[: len(data) // 2])
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(recorder_module.io, "FileIO", Disk)
+    with caplog.at_level(logging.WARNING), Recorder(tmp_path) as recorder:
+        recorder.record({"loss": 1.0}, 100, 1)
+        full = True
+        recorder.record({"loss": 2.0}, 200, 2)
+        recorder.record({"loss": 3.0}, 300, 3)
+        full = False
+        recorder.record({"loss": 4.0}, 400, 4)
+    assert recorder.failures == 4, "two files, two records"
+    assert caplog.text.count("No space left on device") == 1
+    assert [one["loss"] for one in points(tmp_path)] == [1.0, 4.0]
+    assert scalars(tmp_path)["loss"] == [(100, 1.0), (400, 4.0)]
+    for line in (tmp_path / "metrics.jsonl").read_text().splitlines():
+        json.loads(line)
+
+
+def test_a_folder_that_cannot_be_made_is_survived(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("a file, where a folder should be")
+    with Recorder(tmp_path / "run") as recorder:
+        recorder.record({"loss": 1.0}, 1, 1)
+    assert recorder.failures > 0
+
+
+def test_flatten_leaves_out_what_is_no_figure() -> None:
+    odd = {
+        "mean_return": None,
+        "loss": float("inf"),
+        "replay": None,
+        "actors": "3",
+        "huge": 10**400,
+        "stages": [],
+        "state": "Training",
+    }
+    assert flatten_status(odd) == {}
+    assert flatten_status({}) == {}
+
+
+def test_stage_fractions_are_of_the_interval_and_survive_a_restarted_role() -> None:
+    before = {"actor": {"env": 10.0, "send": 10.0}, "learner": {"wait": 50.0, "update": 50.0}}
+    now = {"actor": {"env": 13.0, "send": 11.0}, "learner": {"wait": 1.0, "update": 3.0}, "replay": {"idle": 0.0}}
+    assert stage_fractions(now, before) == {
+        "actor": {"env": 0.75, "send": 0.25},
+        "learner": {"wait": 0.25, "update": 0.75},
+    }

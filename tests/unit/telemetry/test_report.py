@@ -1,0 +1,253 @@
+"""The report: complete, partial, empty and hostile run folders, and drawings whose geometry is checked."""
+
+from __future__ import annotations
+
+import json
+import math
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rljob.telemetry.charts import Series, compact, line_chart, nice_ticks, stacked_bars, thinned
+from rljob.telemetry.recorder import Recorder
+from rljob.telemetry.report import duration, instant, mean_figures, size, write_report
+
+SVG = "{http://www.w3.org/2000/svg}"
+VOID = {"meta", "link", "br", "hr", "img", "line", "path", "circle", "rect"}
+
+
+class Page(HTMLParser):
+    """Checks that tags match, and gathers the text, the tags and everything that a browser could load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.text: list[str] = []
+        self.loads: list[str] = []
+        self.labels: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.loads += [f"{name}={value}" for name, value in attrs if name in ("src", "href", "xlink:href", "data")]
+        self.labels += [value or "" for name, value in attrs if name == "aria-label"]
+        assert not [name for name, _ in attrs if name.startswith("on")], "no event handlers"
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def read(path: Path) -> Page:
+    page = Page()
+    page.feed(path.read_text())
+    page.close()
+    assert page.open == []
+    assert page.loads == [], "the page must stand alone"
+    assert "script" not in page.tags
+    return page
+
+
+def complete_run(folder: Path, evil: str = "") -> None:
+    with Recorder(folder) as recorder:
+        for i in range(40):
+            evaluations = [
+                {
+                    "version": v, "updates": v * 10, "raw_frames": v * 100, "mean": v - 20.0,
+                    "standard_error": 0.4, "episodes": 20, "seconds": 3.0, "finished": v != 30,
+                }
+                for v in range(10, i, 10)
+            ]  # fmt: skip
+            recorder.record_status(
+                {
+                    "role": "learner", "state": "Training" if i > 5 else "WarmingUp", "updates": i * 10,
+                    "raw_frames_total": i * 100, "mean_return": i - 21.0, "queue_depth_batches": 0.0,
+                    "queue_bound_batches": 8.0, "learner_wait_fraction": 0.62, "actors_blocked_fraction": 0.0,
+                    "policy_lag_updates": 12.0, "updates_per_second": 20.0, "steps_per_second": 900.0,
+                    "samples_per_insert": 8.0, "replay": {"items": i * 50, "capacity": 2000, "fill": i / 40},
+                    "actors": [{"state": "Running"}] * 2, "evaluations": evaluations, "device": "cpu" + evil,
+                    "stages": {"learner": {"wait": i * 0.62, f"update{evil}": i * 0.38}, "actor": {"env": float(i)}},
+                    "checkpoint": {"step": i // 20 * 200, "digest": "sha256:ab" + evil, "state": "Valid", "path": "p"},
+                    "rss_bytes": 3e8,
+                }
+            )  # fmt: skip
+    (folder / "job.yaml").write_text(
+        json.dumps(
+            {
+                "metadata": {"name": "pong" + evil},
+                "spec": {
+                    "algorithm": {"name": "ApeXDQN" + evil}, "environment": {"id": "ALE/Pong-v5" + evil},
+                    "successPolicy": {"targetReturn": {"value": "18"}},
+                },
+            }
+        )
+    )  # fmt: skip
+    outcome = {
+        "state": "Failed", "reason": "BackoffLimit" + evil, "message": "gone" + evil, "seconds": 125.0,
+        "started_unix": 1.7e9, "finished_unix": 1.7e9 + 125, "resume": "rljob run --resume" + evil,
+    }  # fmt: skip
+    (folder / "outcome.json").write_text(json.dumps(outcome))
+    for name in ("logs", "roles", "checkpoints/step-200"):
+        (folder / name).mkdir(parents=True)
+    (folder / "logs" / "actor-0.log").write_text("last words" + evil)
+    (folder / "roles" / "actor-0.json").write_text(json.dumps({"role": "actor", "name": "actor-0" + evil}))
+    (folder / "checkpoints" / "step-200" / "model.safetensors").write_bytes(bytes(2048))
+
+
+def test_a_complete_run_is_told_in_full(tmp_path: Path) -> None:
+    complete_run(tmp_path)
+    path = write_report(tmp_path)
+    page = read(path)
+    text = "".join(page.text)
+    assert path == tmp_path / "report.html"
+    assert "The learner waited 62 % of the time for experience" in text
+    assert text.index("Bottleneck") < text.index("Learning")
+    for part in (
+        "pong", "ApeXDQN on ALE/Pong-v5", "Failed · BackoffLimit", "2 min 05 s", "Best evaluation", "given up early", "0.00",
+        "Learner queue depth", "Actors at work", "Replay fill", "Policy lag", "62.0 %", "step-200", "2.0 KiB",
+        "torch 2", "last words", "rljob run --resume", "2023-11-14",
+    ):  # fmt: skip
+        assert part in text, part
+    assert "What this report lacks" not in text
+    assert page.tags.count("svg") == len(page.labels) >= 11
+    assert all(len(label) > 20 for label in page.labels)
+
+
+def test_an_empty_folder_says_what_is_missing(tmp_path: Path) -> None:
+    text = "".join(read(write_report(tmp_path)).text)
+    for name in ("job.yaml", "outcome.json", "metrics.jsonl"):
+        assert f"{name} is missing" in text
+    assert "No figures were recorded" in text
+    with pytest.raises(NotADirectoryError, match="not a run folder"):
+        write_report(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("missing", ["job.yaml", "outcome.json", "metrics.jsonl", "logs/actor-0.log"])
+def test_any_one_file_may_be_missing(tmp_path: Path, missing: str) -> None:
+    complete_run(tmp_path)
+    (tmp_path / missing).unlink()
+    read(write_report(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["job.yaml", "outcome.json", "metrics.jsonl", "roles/actor-0.json"])
+@pytest.mark.parametrize(
+    "damage", [b"", b"[1, 2", b"\xff\xfe\x00", b"[]", b'"text"', b"{}", b'{"spec": 3, "metadata": []}']
+)
+def test_any_one_file_may_be_damaged(tmp_path: Path, name: str, damage: bytes) -> None:
+    complete_run(tmp_path)
+    (tmp_path / name).write_bytes(damage)
+    read(write_report(tmp_path))
+
+
+def test_nothing_from_the_folder_becomes_markup(tmp_path: Path) -> None:
+    evil = "</title></svg><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}"
+    complete_run(tmp_path, evil)
+    path = write_report(tmp_path)
+    page = read(path)
+    assert "img" not in page.tags
+    assert "49" not in [text.strip() for text in page.text]
+    assert "pong" + evil in "".join(page.text)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = [
+    "kind", "state", "elapsed_seconds", "updates", "raw_frames", "mean", "standard_error", "episodes", "seconds",
+    "mean_return", "replay/fill", "replay/items", "steps_per_second", "stage/learner/wait", "learner_wait_fraction",
+    "machine", "versions", "device", "step", "digest",
+]  # fmt: skip
+lines = st.dictionaries(
+    st.sampled_from(KEYS),
+    json_values | st.sampled_from(["evaluation", "checkpoint", "machine", "learner", "Training"]),
+    max_size=8,
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    records=st.lists(lines, max_size=8),
+    outcome=st.dictionaries(st.sampled_from(["state", "reason", "seconds", "started_unix"]), json_values),
+)
+def test_any_json_makes_a_page(tmp_path_factory: pytest.TempPathFactory, records: list[Any], outcome: Any) -> None:
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "metrics.jsonl").write_text("\n".join(json.dumps(record) for record in records))
+    (folder / "outcome.json").write_text(json.dumps(outcome))
+    read(write_report(folder))
+
+
+def test_lines_stand_where_their_numbers_are() -> None:
+    chart = line_chart("Speed", [Series("a", [(0, 0), (5, 50), (10, 100)])], x_label="s", y_label="m")
+    root = ElementTree.fromstring(chart.svg)
+    path = root.find(f"{SVG}path")
+    assert path is not None
+    (x0, y0), (x1, y1), (x2, y2) = (
+        tuple(float(number) for number in step.split()) for step in path.attrib["d"][1:].split("L")
+    )
+    assert x1 - x0 == pytest.approx(x2 - x1)
+    assert y0 - y1 == pytest.approx(y1 - y2)
+    assert y2 < y0, "up is more"
+    assert "highest 100" in root.attrib["aria-label"]
+
+
+def test_a_gap_breaks_the_line_and_nothing_draws_nothing() -> None:
+    gap = line_chart("x", [Series("a", [(0, 1), (1, math.nan), (2, 3), (3, 4)])], x_label="s", y_label="m")
+    path = ElementTree.fromstring(gap.svg).find(f"{SVG}path")
+    assert path is not None
+    assert path.attrib["d"].count("M") == 2
+    assert line_chart("x", [Series("a", [(0, math.nan)])], x_label="s", y_label="m").svg == ""
+    assert stacked_bars("x", {"learner": {"wait": 0.0}}).svg == ""
+
+
+def test_stacked_bars_are_in_proportion() -> None:
+    root = ElementTree.fromstring(stacked_bars("t", {"learner": {"wait": 0.75, "update": 0.25}}).svg)
+    wait, update = (float(rect.attrib["width"]) for rect in root.iter(f"{SVG}rect"))
+    assert wait / update == pytest.approx(3, rel=0.02)
+
+
+finite = st.floats(-1e12, 1e12)
+
+
+@given(finite, finite, st.integers(2, 10))
+def test_ticks_cover_their_range_with_few_round_steps(a: float, b: float, wanted: int) -> None:
+    low, high = sorted((a, b))
+    ticks = nice_ticks(low, high, wanted)
+    span = max(high - low, 1e-6 * max(1.0, abs(low), abs(high)))
+    assert ticks[0] <= low + 1e-6 * span
+    assert ticks[-1] >= high - 1e-6 * span
+    assert 2 <= len(ticks) <= 2 * wanted + 3
+    assert ticks == sorted(set(ticks))
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), finite), min_size=1, max_size=2000))
+def test_thinning_keeps_the_extremes(points: list[tuple[float, float]]) -> None:
+    kept = thinned(points, 100)
+    assert len(kept) <= max(100, 1)
+    assert {min(y for _, y in points), max(y for _, y in points)} <= {y for _, y in kept}
+
+
+def test_means_are_weighted_with_time() -> None:
+    points = [{"elapsed_seconds": 1.0, "x": 0.0}, {"elapsed_seconds": 4.0, "x": 1.0}]
+    assert mean_figures(points)["x"] == pytest.approx(0.75)
+
+
+def test_words_for_numbers() -> None:
+    assert [compact(x) for x in (0, 0.034, 12.5, 1304, 25_000, 1_250_000, 3e9, -2e6)] == [
+        "0", "0.034", "12.5", "1,304", "25 k", "1.25 M", "3 G", "-2 M",
+    ]  # fmt: skip
+    assert [duration(x) for x in (4.21, 600, 245, 7260, None, -1)] == [
+        "4.2 s", "10 min", "4 min 05 s", "2 h 01 min", "", "",
+    ]  # fmt: skip
+    assert [size(x) for x in (12, 2048, 3 * 2**30, None)] == ["12 B", "2.0 KiB", "3.0 GiB", ""]
+    assert instant(1e300) == instant(None) == ""

@@ -1,0 +1,152 @@
+"""The telemetry server over real sockets: its four pages, its promises, and its patience with bad callers."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from rljob.telemetry.metrics import learner_registry
+from rljob.telemetry.server import HOST_VARIABLE, TelemetryServer
+
+
+class Role:
+    """A status and a readiness that a test can change."""
+
+    def __init__(self) -> None:
+        self.status: dict[str, Any] = {"role": "learner", "updates": 7, "loss": float("nan")}
+        self.ready = False
+        self.error: Exception | None = None
+
+    def read(self) -> dict[str, Any]:
+        if self.error:
+            raise self.error
+        return self.status
+
+
+@pytest.fixture
+def role() -> Role:
+    return Role()
+
+
+@pytest.fixture
+def server(role: Role) -> Iterator[TelemetryServer]:
+    with TelemetryServer("learner", 0, role.read, lambda: role.ready, learner_registry(role.read)) as server:
+        yield server
+
+
+def get(server: TelemetryServer, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(server.url + path, timeout=5) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_status_is_strict_json(server: TelemetryServer, role: Role) -> None:
+    role.status |= {"n": np.int64(3), "array": np.arange(2), "where": {"inf": float("inf")}}
+    code, body = get(server, "/status?pretty=1")
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    document = json.loads(body, parse_constant=refuse)
+    assert code == 200
+    assert document == {
+        "role": "learner", "updates": 7, "loss": None, "n": 3, "array": [0, 1], "where": {"inf": None},
+    }  # fmt: skip
+
+
+def test_metrics_parse_as_prometheus_text(server: TelemetryServer) -> None:
+    code, body = get(server, "/metrics")
+    families = {family.name: family for family in text_string_to_metric_families(body)}
+    assert code == 200
+    assert families["rljob_learner_updates"].samples[0].value == 7
+    assert families["rljob_rss_bytes"].samples[0].value > 1 << 20
+
+
+def test_ready_follows_the_role(server: TelemetryServer, role: Role) -> None:
+    assert get(server, "/readyz") == (503, "learner: not ready\n")
+    role.ready = True
+    assert get(server, "/readyz") == (200, "learner: ready\n")
+
+
+def test_health_is_a_promise_of_the_next_beat(server: TelemetryServer) -> None:
+    assert get(server, "/healthz")[0] == 200, "a role that starts is alive"
+    server.beat(within_seconds=30)
+    assert get(server, "/healthz")[0] == 200
+    server.beat(within_seconds=0.05)
+    time.sleep(0.1)
+    code, reason = get(server, "/healthz")
+    assert code == 503
+    assert "limit 0.1 s" in reason or "limit 0.0 s" in reason
+    server.beat()
+    assert get(server, "/healthz")[0] == 200
+
+
+def test_an_exception_is_answered_with_its_reason_and_survived(server: TelemetryServer, role: Role) -> None:
+    role.error = RuntimeError("the mirror is <gone>")
+    for path in ("/status", "/metrics"):
+        code, body = get(server, path)
+        assert code == 500
+        assert "RuntimeError: the mirror is <gone>" in json.loads(body)["error"]
+    role.error = None
+    assert get(server, "/status")[0] == 200
+
+
+def test_unknown_page_names_the_known_ones(server: TelemetryServer) -> None:
+    code, body = get(server, "/metric")
+    assert code == 404
+    assert "/metrics, /healthz, /readyz, /status" in body
+
+
+def test_silent_and_rude_callers_hold_nobody_up(server: TelemetryServer) -> None:
+    with closing(socket.create_connection((server.host, server.port))) as rude:
+        rude.sendall(b"\x00\xff" * 400 + b"\r\n\r\n")
+        assert get(server, "/readyz")[0] == 503
+    silent = [socket.create_connection((server.host, server.port)) for _ in range(40)]
+    try:
+        deadline = time.monotonic() + 10
+        turned_away = 0
+        for caller in silent:
+            caller.settimeout(max(0.1, deadline - time.monotonic()))
+            try:
+                turned_away += caller.recv(12).startswith(b"HTTP/1.0 503")
+            except TimeoutError:
+                break  # one of those that hold a place: they are silent, so nothing comes
+            except ConnectionResetError:
+                turned_away += 1
+        for caller in silent:
+            caller.close()
+        code = 0
+        while code != 503 and time.monotonic() < deadline + 10:
+            try:
+                code = get(server, "/readyz")[0]
+            except OSError:
+                time.sleep(0.1)
+        assert code == 503
+    finally:
+        for caller in silent:
+            caller.close()
+
+
+def test_binds_loopback_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(HOST_VARIABLE, raising=False)
+    with TelemetryServer("actor", 0, dict, bool) as server:
+        assert server.host == "127.0.0.1"
+        with pytest.raises(OSError, match=f"the replay cannot serve its metrics on 127.0.0.1:{server.port}"):
+            TelemetryServer("replay", server.port, dict, bool)
+    monkeypatch.setenv(HOST_VARIABLE, "0.0.0.0")
+    with TelemetryServer("actor", 0, dict, bool) as server:
+        assert server.host == "0.0.0.0"
+        assert get(server, "/status") == (200, "{}")
+    server.close()  # a second time is allowed

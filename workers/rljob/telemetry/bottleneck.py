@@ -1,0 +1,216 @@
+"""Which part of a run holds the others up, in one sentence with its numbers and what to change.
+
+Four places can be slow: the actors (their environments, their inference), the transport, the replay service and the
+learner. Two shares tell on which side of the replay the slow one stands: how long the learner waited for a batch, and how
+long the actors were held back without a credit. The rate limiter's state then tells whether a waiting learner lacks
+*experience* (actors) or its *delivery* (replay, transport); the stages of that role tell which of its parts it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from rljob.telemetry.figures import number
+
+
+class Kind(StrEnum):
+    """What is slow."""
+
+    ActorsTooSlow = "ActorsTooSlow"
+    LearnerTooSlow = "LearnerTooSlow"
+    ReplayTooSlow = "ReplayTooSlow"
+    EnvironmentTooSlow = "EnvironmentTooSlow"
+    InferenceTooSlow = "InferenceTooSlow"
+    TransportTooSlow = "TransportTooSlow"
+    Balanced = "Balanced"
+    WarmingUp = "WarmingUp"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is slow, the sentence for the reader, and the share of time (0..1) that it rests on."""
+
+    kind: Kind
+    sentence: str
+    share: float
+
+
+NOTABLE: Final = 0.15
+"""A side that waits less than this share of its time is not held up."""
+
+DOMINANT: Final = 0.7
+"""A stage that takes this share of its role's working time is what the role does."""
+
+_DELIVERABLE_BATCHES = 1.0
+"""From this queue depth on, the limiter would hand out a batch at once: what is missing is its delivery."""
+
+_STARTING = frozenset({"Starting", "WaitingForReplay", "WarmingUp"})
+_IDLE_STAGES = frozenset({"idle", "poll", "wait", "blocked"})
+_MOVING_STAGES = frozenset({"encode", "send", "receive", "decode"})
+
+
+def bottleneck(figures: Mapping[str, float], *, state: str = "", limiter: str = "") -> Verdict:
+    """Judges one interval of a run.
+
+    Args:
+        figures: the flat figures of one record (:func:`rljob.telemetry.figures.flatten_status`); those that are missing
+            or not finite count as unknown. Used: ``learner_wait_fraction`` (else ``stage/learner/wait``),
+            ``actors_blocked_fraction`` (else ``stage/actor/blocked``), ``queue_depth_batches`` and its bound,
+            ``replay/items``, ``actors_running``, ``stage/<role>/<stage>``.
+        state: the learner's state, if known.
+        limiter: the side that the rate limiter blocks: ``samples``, ``inserts``, ``none``, or empty if unknown.
+    """
+    known = {name: finite for name, value in figures.items() if (finite := number(value)) is not None}
+    if state in _STARTING:
+        return _warming_up(known)
+    wait = _share(known, "learner_wait_fraction", "stage/learner/wait")
+    held = _share(known, "actors_blocked_fraction", "stage/actor/blocked")
+    if wait is None and held is None:
+        return _warming_up(known)
+    wait, held = wait or 0.0, held or 0.0
+    if wait >= NOTABLE and held >= NOTABLE:
+        return _both_wait(known, wait, held)
+    if wait >= NOTABLE:
+        limits = known.get("queue_bound_batches", 1.0) > 0  # without a rate limiter there is no depth to speak of
+        depth = known.get("queue_depth_batches") if limits else None
+        starved = limiter == "samples" or (depth is not None and depth < _DELIVERABLE_BATCHES)
+        deliverable = limiter != "samples" and depth is not None and depth >= _DELIVERABLE_BATCHES
+        if not starved and (deliverable or _busy(known, "replay") >= DOMINANT):
+            return _delivery_is_slow(known, wait)
+        return _actors_are_slow(known, wait)
+    if held >= NOTABLE:
+        return _learner_is_slow(known, held)
+    return _balanced(known, wait, held)
+
+
+def _warming_up(known: Mapping[str, float]) -> Verdict:
+    items = known.get("replay/items")
+    stored = f" ({items:,.0f} transitions are stored)" if items is not None else ""
+    return Verdict(
+        Kind.WarmingUp,
+        f"The run is still warming up{stored}: there is nothing to judge before the learner takes its first batches.",
+        0.0,
+    )
+
+
+def _both_wait(known: Mapping[str, float], wait: float, held: float) -> Verdict:
+    lead = f"The learner waited {_percent(wait)} of the time and the actors were held back {_percent(held)}: "
+    if _stages(known, "replay") and _busy(known, "replay") < DOMINANT:
+        idle = _percent(1 - _busy(known, "replay"))
+        advice = (
+            f"neither can run although the replay service idles {idle}, so the rate limiter's band is too narrow; "
+            "raise replay.rateLimiter.errorBuffer or shorten the chunks (chunkLength)."
+        )
+    else:
+        advice = (
+            "both wait for the replay service, which is the bottleneck; add shards (replay.shards), give it a faster "
+            "core, or choose index sampling."
+        )
+    return Verdict(Kind.ReplayTooSlow, lead + advice, min(wait, held))
+
+
+def _delivery_is_slow(known: Mapping[str, float], wait: float) -> Verdict:
+    busy = _busy(known, "replay")
+    lead = f"The learner waited {_percent(wait)} of the time although the replay service had experience to give: "
+    if not _stages(known, "replay") or busy >= DOMINANT:
+        at_work = f", at work {_percent(busy)} of the time," if busy else ""
+        return Verdict(
+            Kind.ReplayTooSlow,
+            f"{lead}the replay service{at_work} is the bottleneck; add shards (replay.shards), give it a core of its "
+            "own, or choose index sampling. More actors will not help.",
+            wait,
+        )
+    return Verdict(
+        Kind.TransportTooSlow,
+        f"{lead}batches are under way too long while the replay service idles {_percent(1 - busy)}, so the transport is the "
+        "bottleneck; prefetch more (prefetchBatches), put learner and replay on one machine, or choose index sampling. "
+        "More actors will not help.",
+        wait,
+    )
+
+
+def _actors_are_slow(known: Mapping[str, float], wait: float) -> Verdict:
+    lead = f"The learner waited {_percent(wait)} of the time for experience: "
+    running = known.get("actors_running")
+    now = f", {running:.0f} now" if running is not None else ""
+    work = {stage: share for stage, share in _stages(known, "actor").items() if stage not in _IDLE_STAGES}
+    whole = sum(work.values())
+    shares = {stage: share / whole for stage, share in work.items()} if whole > 0 else {}
+    moving = sum(share for stage, share in shares.items() if stage in _MOVING_STAGES)
+    if shares.get("env", 0.0) >= DOMINANT:
+        return Verdict(
+            Kind.EnvironmentTooSlow,
+            f"{lead}the actors spend {_percent(shares['env'])} of their work in the environment, which is the "
+            f"bottleneck; add actors (actors.replicas{now}) on further cores, or make the environment cheaper.",
+            wait,
+        )
+    if shares.get("infer", 0.0) >= DOMINANT:
+        return Verdict(
+            Kind.InferenceTooSlow,
+            f"{lead}the actors spend {_percent(shares['infer'])} of their work choosing actions, so inference is the "
+            "bottleneck; more environments an actor share one pass (actors.envsPerActor), a smaller network costs less "
+            f"(network), more actors add cores (actors.replicas{now}).",
+            wait,
+        )
+    if moving >= 0.5:
+        return Verdict(
+            Kind.TransportTooSlow,
+            f"{lead}the actors spend {_percent(moving)} of their work packing and sending, so the transport is the "
+            "bottleneck; bring actors and replay closer together or widen the network between them.",
+            wait,
+        )
+    return Verdict(
+        Kind.ActorsTooSlow,
+        f"{lead}the actors are the bottleneck; add actors (actors.replicas{now}) on further cores, or use each sample "
+        "more often (raise replay.rateLimiter.samplesPerInsert).",
+        wait,
+    )
+
+
+def _learner_is_slow(known: Mapping[str, float], held: float) -> Verdict:
+    work = {stage: share for stage, share in _stages(known, "learner").items() if stage not in _IDLE_STAGES}
+    longest = max(work, key=lambda stage: work[stage]) if work else ""
+    where = f", whose longest stage is {longest!r} ({_percent(work[longest])})," if longest else ""
+    return Verdict(
+        Kind.LearnerTooSlow,
+        f"The actors were held back {_percent(held)} of the time: the learner{where} is the bottleneck; give it an "
+        "accelerator or more cores, lower replay.rateLimiter.samplesPerInsert, or run fewer actors for the same speed.",
+        held,
+    )
+
+
+def _balanced(known: Mapping[str, float], wait: float, held: float) -> Verdict:
+    return Verdict(
+        Kind.Balanced,
+        f"The run is balanced: the learner waited {_percent(wait)} of the time and the actors were held back "
+        f"{_percent(held)}; to go faster, add to both sides at once.",
+        max(wait, held),
+    )
+
+
+def _share(known: Mapping[str, float], *names: str) -> float | None:
+    """The first of the figures that is known, as a share between 0 and 1."""
+    for name in names:
+        if name in known:
+            return min(1.0, max(0.0, known[name]))
+    return None
+
+
+def _stages(known: Mapping[str, float], role: str) -> dict[str, float]:
+    prefix = f"stage/{role}/"
+    return {
+        name.removeprefix(prefix): min(1.0, max(0.0, share)) for name, share in known.items() if name.startswith(prefix)
+    }
+
+
+def _busy(known: Mapping[str, float], role: str) -> float:
+    """Share of a role's time that is not idle; 0 if its stages are unknown."""
+    stages = _stages(known, role)
+    return min(1.0, sum(share for stage, share in stages.items() if stage not in _IDLE_STAGES))
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %"

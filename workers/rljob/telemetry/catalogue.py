@@ -1,0 +1,216 @@
+"""Every metric a role exports, declared once: name, kind, help, and where its value stands in the status document.
+
+A declaration holds a path into the role's status document, so a hot path only ever counts in plain ints and floats, and
+``/metrics`` and ``/status`` cannot disagree. ``docs/metrics.md`` is written from these tables (:mod:`.metrics_page`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+PREFIX: Final = "rljob_"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric family.
+
+    Attributes:
+        name: without the prefix; counters end in ``_total``, and a unit stands in the name.
+        kind: counter (only grows while the role lives), gauge or histogram.
+        help: one sentence for the person who reads the figure.
+        path: where the value stands in the status document, ``a/b/c``. With ``label``, a mapping from the label's value
+            to the number, or a text whose value becomes the label of a series that is 1.
+        label: a second label beside the role's own, or empty.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    path: str
+    label: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """The name as Prometheus sees it."""
+        return PREFIX + self.name
+
+
+# Shared by all roles; the value of the first two is read from the kernel at each scrape, not from the status document.
+PROCESS: Final = (
+    Metric("rss_bytes", "gauge", "Resident memory of the role's process.", "(process)"),
+    Metric("shm_bytes", "gauge", "The part of the resident memory that is shared memory.", "(process)"),
+    Metric("state", "gauge", "1 for the state that the role is in now.", "state", "state"),
+)
+
+ACTOR: Final = (
+    Metric("env_steps_total", "counter", "Agent steps taken in all environments of this actor.", "steps"),
+    Metric("raw_frames_total", "counter", "Emulator frames those steps took (frame skip included).", "raw_frames"),
+    Metric("episodes_total", "counter", "Episodes ended, by how.", "episodes_by_end", "end"),
+    Metric("transitions_produced_total", "counter", "Transitions put into chunks.", "produced"),
+    Metric(
+        "transitions_dropped_total",
+        "counter",
+        "Transitions given up before they were acknowledged.",
+        "dropped",
+        "reason",
+    ),
+    Metric("bytes_encoded_total", "counter", "Bytes of the chunks as they go on the wire.", "bytes_encoded"),
+    Metric("chunks_sent_total", "counter", "Chunks handed to the socket, repeats included.", "chunks_sent"),
+    Metric("chunks_acknowledged_total", "counter", "Chunks that the replay service took over.", "chunks_acknowledged"),
+    Metric("chunks_resent_total", "counter", "Chunks sent again after a lost connection.", "chunks_resent"),
+    Metric(
+        "chunks_refused_total", "counter", "Chunks that the replay service refused, by reason.", "refused", "reason"
+    ),
+    Metric("credits_available", "gauge", "Chunks this actor may send before it must wait.", "credits"),
+    Metric("unacknowledged_chunks", "gauge", "Chunks kept until they are acknowledged.", "unacknowledged_chunks"),
+    Metric(
+        "actor_blocked_seconds_total",
+        "counter",
+        "Time without a credit: the learner cannot keep up.",
+        "blocked_seconds",
+    ),
+    Metric("actor_steps_per_second", "gauge", "Recent agent steps a second.", "steps_per_second"),
+    Metric("policy_version", "gauge", "Version of the weights that this actor acts with.", "policy_version"),
+    Metric("weight_age_seconds", "gauge", "Time since those weights arrived.", "weight_age_seconds"),
+    Metric("zmq_eagain_total", "counter", "Sends that a full socket turned away.", "eagain"),
+    Metric("stage_seconds_total", "counter", "Time a stage of the actor's loop.", "stages", "stage"),
+)
+
+REPLAY: Final = (
+    Metric("replay_items", "gauge", "Transitions that can be sampled now.", "items"),
+    Metric("replay_capacity_items", "gauge", "Transitions that fit.", "capacity"),
+    Metric("replay_bytes", "gauge", "Bytes that the stored experience takes.", "bytes"),
+    Metric("replay_fill_ratio", "gauge", "Items / capacity, 0..1.", "fill"),
+    Metric("replay_durable", "gauge", "1 while everything acknowledged is in the log, else 0.", "durable"),
+    Metric("replay_inserted_total", "counter", "Transitions inserted.", "inserted_total"),
+    Metric("replay_sampled_total", "counter", "Transitions sampled, repeats included.", "sampled_total"),
+    Metric("replay_chunks_total", "counter", "Chunks accepted.", "chunks_total"),
+    Metric("replay_batches_total", "counter", "Batches handed to the learner.", "batches_total"),
+    Metric("replay_capacity_bytes", "gauge", "Bytes that fit; 0 means no limit.", "capacity_bytes"),
+    Metric("replay_duplicate_chunks_total", "counter", "Chunks seen before and dropped.", "duplicates_total"),
+    Metric("replay_rejected_total", "counter", "Messages refused, by reason.", "rejected_total", "reason"),
+    Metric(
+        "replay_stale_priority_updates_total",
+        "counter",
+        "Priority updates for experience that was overwritten in the meantime.",
+        "stale_priority_updates_total",
+    ),
+    Metric(
+        "replay_invalid_priority_updates_total",
+        "counter",
+        "Priority updates refused because the value is no priority.",
+        "invalid_priority_updates_total",
+    ),
+    Metric("replay_samples_per_insert", "gauge", "Samples drawn an inserted transition, so far.", "samples_per_insert"),
+    Metric(
+        "limiter_error_samples",
+        "gauge",
+        "Inserts x target ratio - samples: above 0 the learner is behind, below 0 the actors are.",
+        "limiter/error",
+    ),
+    Metric("limiter_buffer_samples", "gauge", "How far that error may go before a side is blocked.", "limiter/buffer"),
+    Metric("limiter_blocked", "gauge", "1 for the side that the limiter holds back now.", "limiter/blocked", "side"),
+    Metric(
+        "replay_queue_depth_batches",
+        "gauge",
+        "Batches the learner may still draw before it must wait for new experience.",
+        "queue_depth_batches",
+    ),
+    Metric("replay_queue_bound_batches", "gauge", "The most that depth can be.", "queue_bound_batches"),
+    Metric(
+        "replay_insert_blocked_seconds_total",
+        "counter",
+        "Time during which the limiter withheld credits from actors.",
+        "insert_blocked_seconds",
+    ),
+    Metric(
+        "replay_sample_blocked_seconds_total",
+        "counter",
+        "Time during which a request of the learner waited for the limiter.",
+        "sample_blocked_seconds",
+    ),
+    Metric("tree_root", "gauge", "Sum of all priorities (the root of the sum tree).", "priority_total"),
+    Metric("replay_episodes_total", "counter", "Episodes reported by all actors over the whole run.", "episodes_total"),
+    Metric("redis_latency_seconds", "gauge", "Time of the last write to the log.", "redis/latency_seconds"),
+    Metric("redis_lag_chunks", "gauge", "Chunks accepted but not yet in the log.", "redis/lag_chunks"),
+    Metric("redis_failures_total", "counter", "Writes to the log that failed.", "redis/failures_total"),
+    Metric("redis_reachable", "gauge", "1 while the log's Redis answers, else 0.", "redis/reachable"),
+    Metric("zmq_eagain_total", "counter", "Sends that a full socket turned away.", "eagain"),
+    Metric("stage_seconds_total", "counter", "Time a stage of the service's loop.", "stages", "stage"),
+)
+
+LEARNER: Final = (
+    Metric("learner_updates_total", "counter", "Gradient updates over the whole run.", "updates"),
+    Metric("learner_samples_total", "counter", "Transitions learned from, repeats included.", "samples"),
+    Metric("run_env_steps_total", "counter", "Agent steps of all actors over the whole run.", "steps_total"),
+    Metric("run_raw_frames_total", "counter", "Emulator frames of all actors over the whole run.", "raw_frames_total"),
+    Metric("run_episodes_total", "counter", "Episodes of all actors over the whole run.", "episodes_total"),
+    Metric(
+        "mean_return",
+        "gauge",
+        "Mean game score of the last 20 games played by the greedier half of the actors' environments.",
+        "mean_return",
+    ),
+    Metric(
+        "learner_queue_depth_batches",
+        "gauge",
+        "Batches the learner may still draw before it must wait for new experience (see the page's note).",
+        "queue_depth_batches",
+    ),
+    Metric("learner_queue_bound_batches", "gauge", "The most that depth can be.", "queue_bound_batches"),
+    Metric(
+        "ready_batches", "gauge", "Prefetched batches that wait for the learner; 0 means it waits.", "ready_batches"
+    ),
+    Metric("learner_wait_seconds_total", "counter", "Time the learner waited for a batch.", "stages/learner/wait"),
+    Metric("learner_wait_fraction", "gauge", "Recent share of time the learner waited, 0..1.", "learner_wait_fraction"),
+    Metric(
+        "actors_blocked_fraction",
+        "gauge",
+        "Recent share of time the actors were held back, 0..1.",
+        "actors_blocked_fraction",
+    ),
+    Metric(
+        "policy_lag_updates",
+        "gauge",
+        "Mean updates between the weights that acted and the weights that learn.",
+        "policy_lag_updates",
+    ),
+    Metric("policy_lag_bucket_updates", "histogram", "The same lag, a histogram of samples.", "policy_lag_histogram"),
+    Metric("learner_updates_per_second", "gauge", "Recent gradient updates a second.", "updates_per_second"),
+    Metric("run_env_steps_per_second", "gauge", "Recent agent steps a second, all actors.", "steps_per_second"),
+    Metric("run_raw_frames_per_second", "gauge", "Recent emulator frames a second.", "raw_frames_per_second"),
+    Metric("samples_per_insert", "gauge", "Samples learned an inserted transition.", "samples_per_insert"),
+    Metric("loss", "gauge", "Loss of the last update.", "loss"),
+    Metric("learner_epoch", "gauge", "Times the learner was started in this run.", "epoch"),
+    Metric("checkpoint_step", "gauge", "Update number of the newest checkpoint.", "checkpoint/step"),
+    Metric("checkpoint_state", "gauge", "1 for the state of the newest checkpoint.", "checkpoint/state", "state"),
+    Metric("recompiles_total", "counter", "Compilations of the update step after the first.", "recompiles"),
+    Metric(
+        "amp_skipped_steps_total", "counter", "Updates skipped because a gradient was not finite.", "skipped_updates"
+    ),
+    Metric("gradient_norm", "gauge", "Recent mean norm of the gradient before clipping.", "gradient_norm"),
+    Metric("q_taken", "gauge", "Recent mean value of the actions learned from.", "q_taken"),
+    Metric("learner_resubscriptions_total", "counter", "Times a mirror had to be filled anew.", "resubscriptions"),
+    Metric("stage_seconds_total", "counter", "Time a stage of the learner's loop.", "stages/learner", "stage"),
+)
+
+EVALUATOR: Final = (
+    Metric("evaluations_total", "counter", "Evaluations finished.", "evaluations_total"),
+    Metric("evaluation_episodes_total", "counter", "Games played for them.", "episodes_total"),
+    Metric("evaluation_mean_return", "gauge", "Mean game score of the last evaluation.", "last/mean"),
+    Metric("evaluation_standard_error", "gauge", "Standard error of that mean.", "last/standard_error"),
+    Metric("evaluation_seconds", "gauge", "Time the last evaluation took.", "last/seconds"),
+    Metric("evaluation_policy_version", "gauge", "Version of the weights that were judged.", "last/version"),
+    Metric("stage_seconds_total", "counter", "Time a stage of the evaluator's loop.", "stages", "stage"),
+)
+
+ROLES: Final[dict[str, tuple[Metric, ...]]] = {
+    "actor": ACTOR,
+    "replay": REPLAY,
+    "learner": LEARNER,
+    "evaluator": EVALUATOR,
+}

@@ -1,0 +1,95 @@
+"""From a learner's status document to the flat, named numbers that TensorBoard and ``metrics.jsonl`` hold.
+
+The names are the contract between a run folder and everything that reads it (the report, a notebook, the live view):
+a top-level number keeps its name, a number of the replay becomes ``replay/<name>``, the share of a stage
+``stage/<role>/<stage>``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+GONE_STATES = frozenset({"gone", "lost", "left", "dead", "stopped", "expired", "draining", "failed", "connecting"})
+"""Actor states (lower case) in which no experience is being made."""
+
+SILENT_SECONDS = 15.0
+"""An actor that has not been heard of for so long does not count as running."""
+
+_NOT_FIGURES = frozenset({"epoch", "started_unix", "raw_frames_total"})
+"""Top-level numbers that say which run this is, or that every record carries anyway."""
+
+Stages = Mapping[str, Mapping[str, float]]
+
+
+def number(value: object) -> float | None:
+    """``value`` as a finite float, or None if it is no such thing. True and False are 1.0 and 0.0."""
+    if not isinstance(value, bool | int | float):
+        return None
+    try:
+        finite = float(value)
+    except OverflowError:  # an integer beyond 1.8e308
+        return None
+    return finite if math.isfinite(finite) else None
+
+
+def flatten_status(status: Mapping[str, Any], previous_stages: Stages | None = None) -> dict[str, float]:
+    """The finite numbers of a learner's status, flat.
+
+    Args:
+        status: the learner's status document. Unknown or missing parts are left out, never an error.
+        previous_stages: ``status["stages"]`` of the record before; the shares of stages are then of the time since.
+    """
+    figures: dict[str, float] = {}
+    for name, value in status.items():
+        finite = number(value)
+        if finite is not None and name not in _NOT_FIGURES:
+            figures[name] = finite
+    replay = status.get("replay")
+    if isinstance(replay, Mapping):
+        for name, value in replay.items():
+            finite = number(value)
+            if finite is not None:
+                figures[f"replay/{name}"] = finite
+    actors = status.get("actors")
+    if isinstance(actors, list | tuple):
+        figures["actors_running"] = float(sum(1 for actor in actors if is_running(actor)))
+    stages = status.get("stages")
+    if isinstance(stages, Mapping):
+        for role, shares in stage_fractions(stages, previous_stages).items():
+            for stage, share in shares.items():
+                figures[f"stage/{role}/{stage}"] = share
+    return figures
+
+
+def is_running(actor: object) -> bool:
+    """Whether an entry of the status document's ``actors`` is at work."""
+    if not isinstance(actor, Mapping) or str(actor.get("state", "")).lower() in GONE_STATES:
+        return False
+    return (number(actor.get("age_seconds")) or 0.0) <= SILENT_SECONDS
+
+
+def stage_fractions(stages: Stages, previous: Stages | None = None) -> dict[str, dict[str, float]]:
+    """Each role's stages as shares (0..1) of the time between two readings of its clock.
+
+    Args:
+        stages: total seconds a role and stage, now.
+        previous: the same earlier; None, or a role whose clock went backwards because it was restarted, means since 0.
+
+    Returns:
+        The same keys with shares that sum to 1 a role; a role in which no time passed is left out.
+    """
+    shares: dict[str, dict[str, float]] = {}
+    for role, seconds in stages.items():
+        if not isinstance(seconds, Mapping):
+            continue
+        now = {stage: number(value) or 0.0 for stage, value in seconds.items()}
+        before = (previous or {}).get(role) or {}
+        spent = {stage: value - (number(before.get(stage)) or 0.0) for stage, value in now.items()}
+        if any(value < 0 for value in spent.values()):
+            spent = now
+        whole = sum(spent.values())
+        if whole > 0:
+            shares[role] = {stage: value / whole for stage, value in spent.items()}
+    return shares

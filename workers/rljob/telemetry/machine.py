@@ -1,0 +1,43 @@
+"""The machine and the versions a run was made with, so that its figures can be compared with others later."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+PACKAGES: Final = ("rljob", "torch", "gymnasium", "ale-py", "numpy", "pyzmq", "redis", "lz4", "safetensors")
+
+
+def describe_machine() -> dict[str, Any]:
+    """``{"machine": {...}, "versions": {...}}``, all plain text and numbers; absent packages are left out."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "machine": {
+            "processor": _processor(),
+            "cores": affinity or 1,
+            "memory_bytes": int(psutil.virtual_memory().total),
+            "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        },
+        "versions": versions,
+    }
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"

@@ -1,0 +1,150 @@
+"""The Prometheus view of a role: one collector that reads the role's status document at each scrape.
+
+Nothing is counted here. A scrape asks the role for its status once and translates; what the status lacks is left out of
+the answer rather than sent as a made-up zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from rljob.telemetry.catalogue import PREFIX, PROCESS, ROLES
+from rljob.telemetry.catalogue import Metric as Declared
+from rljob.telemetry.figures import number
+from rljob.telemetry.resources import rss_bytes, shm_bytes
+
+Snapshot = Callable[[], Mapping[str, Any]]
+
+_IDENTITY: Final = {"actor": "actor", "replay": "shard", "learner": "learner", "evaluator": "evaluator"}
+"""The label that carries a role's name, so that ``sum by (actor)`` reads as one says it."""
+
+
+def actor_registry(snapshot: Snapshot) -> CollectorRegistry:
+    """The metrics of one actor; ``snapshot`` returns its status document and is called at each scrape."""
+    return _registry("actor", snapshot)
+
+
+def replay_registry(snapshot: Snapshot) -> CollectorRegistry:
+    """The metrics of one replay service; ``snapshot`` returns its status document and is called at each scrape."""
+    return _registry("replay", snapshot)
+
+
+def learner_registry(snapshot: Snapshot) -> CollectorRegistry:
+    """The metrics of the learner; ``snapshot`` returns its status document and is called at each scrape."""
+    return _registry("learner", snapshot)
+
+
+def evaluator_registry(snapshot: Snapshot) -> CollectorRegistry:
+    """The metrics of the evaluator; ``snapshot`` returns its status document and is called at each scrape."""
+    return _registry("evaluator", snapshot)
+
+
+def _registry(role: str, snapshot: Snapshot) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(RoleCollector(role, snapshot))
+    return registry
+
+
+class RoleCollector(Collector):
+    """Translates a role's status document into metric families. Raises what ``snapshot`` raises."""
+
+    def __init__(self, role: str, snapshot: Snapshot) -> None:
+        self.role = role
+        self.declared = ROLES[role]
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterable[Metric]:
+        """One family a declared metric for which the status holds a value."""
+        status = self._snapshot()
+        identity = {"role": self.role}
+        name = status.get("name") or status.get("service")
+        if name and _IDENTITY[self.role] != "learner":
+            identity[_IDENTITY[self.role]] = str(name)
+        for metric in self.declared:
+            samples = list(_samples(metric, _at(status, metric.path)))
+            if samples:
+                yield _family(metric, identity, samples)
+        state = status.get("state")
+        process = {"rss_bytes": float(rss_bytes()), "shm_bytes": float(shm_bytes()), "state": state}
+        for metric in PROCESS:
+            samples = list(_samples(metric, process[metric.name]))
+            if samples:
+                yield _family(metric, identity, samples)
+
+
+def _at(status: Mapping[str, Any], path: str) -> Any:
+    """The value at ``a/b/c`` of nested mappings, or None."""
+    value: Any = status
+    for key in path.split("/"):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _samples(metric: Declared, value: Any) -> Iterable[tuple[str, Any]]:
+    """(label value or "", sample value) pairs of one metric."""
+    if metric.kind == "histogram":
+        if isinstance(value, Mapping) and len(value.get("counts", ())) == len(value.get("bounds", ())) + 1:
+            yield "", value
+    elif not metric.label:
+        finite = number(value)
+        if finite is not None:
+            yield "", finite
+    elif isinstance(value, Mapping):
+        for label, item in value.items():
+            finite = number(item)
+            if finite is not None:
+                yield str(label), finite
+    elif isinstance(value, str) and value:
+        yield value, 1.0
+
+
+def _family(metric: Declared, identity: Mapping[str, str], samples: Iterable[tuple[str, Any]]) -> Metric:
+    names = [*identity, metric.label] if metric.label else list(identity)
+    if metric.kind == "histogram":
+        histogram = HistogramMetricFamily(metric.full_name, metric.help, labels=names)
+        for _, value in samples:
+            histogram.add_metric(list(identity.values()), _cumulative(value), sum_value=number(value.get("sum")) or 0.0)
+        return histogram
+    family: CounterMetricFamily | GaugeMetricFamily = (
+        CounterMetricFamily(metric.full_name.removesuffix("_total"), metric.help, labels=names)
+        if metric.kind == "counter"
+        else GaugeMetricFamily(metric.full_name, metric.help, labels=names)
+    )
+    for label, value in samples:
+        values = [*identity.values(), label] if metric.label else list(identity.values())
+        family.add_metric(values, value)
+    return family
+
+
+def _cumulative(value: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Prometheus buckets from ``{"bounds": [b...], "counts": [c..., overflow]}``, whose counts are not cumulative."""
+    buckets: list[tuple[str, float]] = []
+    total = 0.0
+    for bound, count in zip([*value["bounds"], "+Inf"], value["counts"], strict=True):
+        total += float(count)
+        buckets.append((str(bound), total))
+    return buckets
+
+
+def declared_names() -> dict[str, list[str]]:
+    """Full names of all declared metrics a role, process metrics last."""
+    return {role: [metric.full_name for metric in (*metrics, *PROCESS)] for role, metrics in ROLES.items()}
+
+
+__all__ = [
+    "PREFIX",
+    "RoleCollector",
+    "Snapshot",
+    "actor_registry",
+    "declared_names",
+    "evaluator_registry",
+    "learner_registry",
+    "replay_registry",
+]

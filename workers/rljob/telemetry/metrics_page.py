@@ -1,0 +1,63 @@
+"""``docs/metrics.md``, written from the declarations: ``python -m rljob.telemetry.metrics_page > docs/metrics.md``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from rljob.telemetry.catalogue import PROCESS, ROLES, Metric
+
+_HEAD: Final = """# Metrics
+
+<!-- Written by `python -m rljob.telemetry.metrics_page`; a test compares. Change workers/rljob/telemetry/catalogue.py. -->
+
+Every role of a job serves HTTP on its metrics port: `/metrics` (Prometheus), `/healthz` (503 when the role's loop has not
+moved for as long as it promised), `/readyz`, and `/status` (JSON). It binds 127.0.0.1 unless `RLJOB_METRICS_HOST` says
+otherwise. A scrape reads the same document that `/status` sends; a value the role does not know is left out, not sent as 0.
+
+Every series has the label `role`, and `actor`, `shard` or `evaluator` with the name of the process. Counters start at 0
+with their process, except those "over the whole run", which the replay service keeps.
+
+A **raw frame** is one frame of the emulator; an agent **step** takes several (frame skip). A **transition** is one step
+with its n-step return. **Policy lag** is counted in updates of the learner.
+
+**Queue depth** is in batches for both families of algorithms. For a replay (Ape-X DQN) it is the credit that the rate
+limiter still grants: how many batches the learner may draw before it must wait for new experience. The number of prefetched
+batches (`rljob_ready_batches`) is a sign of health, not of demand: it is full whenever the replay keeps up, whatever the
+number of actors. Read depth next to `rljob_learner_wait_fraction` and `rljob_actors_blocked_fraction`, never alone.
+
+"""
+
+_TAIL: Final = """
+## The run folder
+
+TensorBoard and `metrics.jsonl` hold the same numbers under the same names, taken from the learner's `/status`: a top-level
+number keeps its name (`mean_return`, `queue_depth_batches`, `steps_per_second`, ...), a number of the replay becomes
+`replay/<name>`, the share of a stage in the time since the record before `stage/<role>/<stage>`, the number of actors at
+work `actors_running`, and an evaluation `evaluation/mean`, `/standard_error`, `/episodes`, `/seconds`. TensorBoard's step is
+raw frames.
+
+A line of `metrics.jsonl` without `kind` is a point in time: `time_unix`, `elapsed_seconds` (time that the run was going,
+pauses left out), `updates`, `raw_frames`, `state`, and the figures. A line with `kind` is an event: `evaluation`,
+`checkpoint`, `machine` (processor and versions, at each start) or `learner` (device and precision, at each change).
+"""
+
+
+def markdown() -> str:
+    """The whole page."""
+    sections = [_HEAD, _section("All roles", PROCESS)]
+    sections += [_section(role.capitalize(), metrics) for role, metrics in ROLES.items()]
+    return "\n".join(sections) + _TAIL
+
+
+def _section(title: str, metrics: Sequence[Metric]) -> str:
+    rows = "\n".join(
+        f"| `{metric.full_name}` | {metric.kind} | {f'`{metric.label}`' if metric.label else ''} | {metric.help} |"
+        for metric in metrics
+    )
+    return f"## {title}\n\n| metric | kind | further label | meaning |\n|---|---|---|---|\n{rows}\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

@@ -1,0 +1,141 @@
+"""How far a run has come towards its success policy, and how long the rest may take. Pure.
+
+Raw frames are counted, so their progress is a ratio and their end a matter of the recent rate. A return is not: its
+progress is the way covered from where the curve began, and its end the recent slope continued, which knows nothing of
+plateaus. Where there is no honest estimate there is none (None), never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+RECENT_FRACTION: Final = 1 / 3
+"""The last third of the history stands for "now": long enough against noise, short enough to follow a change."""
+
+RECENT_SECONDS: Final = 120.0
+"""The recent part of a long history is no longer than this for rates."""
+
+_MAX_SLOPE_POINTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The two criteria of a success policy that can be foreseen; whichever is met first ends the run.
+
+    Attributes:
+        raw_frames: emulator frames over the whole run; None = no such bound.
+        mean_return: evaluation mean to reach; None = no such bound.
+        window_evaluations: the mean is taken over so many evaluations in a row.
+    """
+
+    raw_frames: int | None = None
+    mean_return: float | None = None
+    window_evaluations: int = 1
+
+    def __post_init__(self) -> None:
+        if self.raw_frames is not None and self.raw_frames <= 0:
+            raise ValueError(f"raw_frames must be positive, not {self.raw_frames}: the run would end before it began")
+        if self.window_evaluations < 1:
+            raise ValueError(f"window_evaluations must be at least 1, not {self.window_evaluations}")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One moment of a run: elapsed seconds, raw frames so far, and the training return (None before the first game)."""
+
+    elapsed_seconds: float
+    raw_frames: int
+    mean_return: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Percent of the way (0..100) and seconds to go; None where unknowable. ``criterion`` names the one that leads."""
+
+    percent: float | None
+    eta_seconds: float | None
+    criterion: str
+
+
+def progress(target: Target, history: Sequence[Point], evaluations: Sequence[float] = ()) -> Progress:
+    """Progress towards ``target``.
+
+    Args:
+        history: moments in order of time, oldest first.
+        evaluations: evaluation means, oldest first.
+
+    Returns:
+        Of the two criteria the one that will be met first (the smaller ETA; without ETAs, the larger percentage).
+    """
+    candidates = []
+    if target.raw_frames is not None:
+        candidates.append(_frames(target.raw_frames, history))
+    if target.mean_return is not None:
+        candidates.append(_return(target.mean_return, target.window_evaluations, history, evaluations))
+    if not candidates:
+        return Progress(None, None, "")
+    never = float("inf")
+    return min(
+        candidates,
+        key=lambda one: (never if one.eta_seconds is None else one.eta_seconds, -(one.percent or 0.0)),
+    )
+
+
+def _frames(wanted: int, history: Sequence[Point]) -> Progress:
+    name = "raw frames"
+    if not history:
+        return Progress(0.0, None, name)
+    last = history[-1]
+    if last.raw_frames >= wanted:
+        return Progress(100.0, 0.0, name)
+    percent = 100.0 * max(0, last.raw_frames) / wanted
+    recent = _recent(history)
+    seconds = last.elapsed_seconds - recent[0].elapsed_seconds
+    frames = last.raw_frames - recent[0].raw_frames
+    if seconds <= 0 or frames <= 0:
+        return Progress(percent, None, name)
+    return Progress(percent, (wanted - last.raw_frames) * seconds / frames, name)
+
+
+def _return(wanted: float, window: int, history: Sequence[Point], evaluations: Sequence[float]) -> Progress:
+    name = "return"
+    if len(evaluations) >= window and sum(evaluations[-window:]) / window >= wanted:
+        return Progress(100.0, 0.0, name)
+    curve = [(point.elapsed_seconds, point.mean_return) for point in history if point.mean_return is not None]
+    if not curve:
+        return Progress(None, None, name)
+    start = min(value for _, value in curve[: max(1, len(curve) // 10)])
+    now = median(value for _, value in curve[-5:])
+    if start >= wanted:
+        return Progress(99.0 if now >= wanted else None, None, name)
+    percent = min(99.0, max(0.0, 100.0 * (now - start) / (wanted - start)))
+    if now >= wanted:
+        return Progress(99.0, None, name)  # only an evaluation is missing, and when it comes is not in the curve
+    slope = _slope(curve[-max(8, int(len(curve) * RECENT_FRACTION)) :])
+    eta = (wanted - now) / slope if slope is not None and slope > 0 else None
+    return Progress(percent, eta if eta is not None and eta < 1e9 else None, name)
+
+
+def _recent(history: Sequence[Point]) -> Sequence[Point]:
+    end = history[-1].elapsed_seconds
+    span = min(RECENT_SECONDS, max(0.0, end - history[0].elapsed_seconds))
+    recent = [point for point in history if point.elapsed_seconds >= end - span]
+    return recent if len(recent) > 1 else history[-2:]
+
+
+def _slope(curve: Sequence[tuple[float, float]]) -> float | None:
+    """Return a second: the median of the slopes between pairs of points (Theil-Sen), deaf to single lucky games."""
+    if len(curve) < 4:
+        return None
+    step = max(1, len(curve) // _MAX_SLOPE_POINTS)
+    points = curve[::step]
+    slopes = [
+        (later[1] - earlier[1]) / (later[0] - earlier[0])
+        for position, earlier in enumerate(points)
+        for later in points[position + 1 :]
+        if later[0] > earlier[0]
+    ]
+    return median(slopes) if slopes else None

@@ -1,0 +1,262 @@
+"""The written record of a run: TensorBoard events and ``metrics.jsonl``, the same names and numbers in both.
+
+Every record is written and handed to the operating system at once, so a run that is killed loses at most the record
+under way; nothing waits for the disk. A disk that is full costs records, counted and told once, never the training.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from rljob.telemetry.figures import Stages, flatten_status, number
+from rljob.telemetry.machine import describe_machine
+from rljob.telemetry.server import finite
+
+log = logging.getLogger(__name__)
+
+METRICS_FILE: Final = "metrics.jsonl"
+TENSORBOARD_DIRECTORY: Final = "tensorboard"
+EVALUATION: Final = "evaluation"
+CHECKPOINT: Final = "checkpoint"
+MACHINE: Final = "machine"
+LEARNER: Final = "learner"
+"""Values of ``"kind"``: the last two hold the facts that figures depend on, at each opening and at each change."""
+
+_LEARNER_FACTS = ("device", "precision", "compiled", "epoch")
+
+
+class Recorder:
+    """Appends to ``run_dir/metrics.jsonl`` and ``run_dir/tensorboard/``; safe to open again after any kind of end.
+
+    A JSONL line is ``{"time_unix", "elapsed_seconds", "updates", "raw_frames", <figures>}``; one with ``"kind"`` is an
+    event of its own (``evaluation``, ``checkpoint``, ``machine``, ``learner``). ``elapsed_seconds`` counts the time that a
+    recorder was open and goes on from the last line of an earlier one, so a pause between two parts of a run is not in
+    it. TensorBoard's step is ``raw_frames``.
+
+    Args:
+        run_dir: the run folder; made if missing.
+        wall: seconds since 1970, for the stamps. monotonic: seconds, for the elapsed time.
+
+    Methods may be called from any thread. :attr:`failures` counts the records that could not be written.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        wall: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.failures = 0
+        self._wall = wall
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._stages: Stages | None = None
+        self._evaluated: set[tuple[Any, ...]] = set()
+        self._checkpoint: tuple[Any, ...] | None = None
+        self._facts: dict[str, Any] = {}
+        path = run_dir / METRICS_FILE
+        self._offset_seconds = self._recall(path)
+        self._opened = monotonic()
+        events = run_dir / TENSORBOARD_DIRECTORY
+        name = f"events.out.tfevents.{wall():.6f}.{socket.gethostname()}.{os.getpid()}"
+        self._lines = _Appender(path)
+        self._events = _Appender(events / name)
+        if path.exists() and not self._lines.ends_with_newline():
+            self._write(self._lines, b"\n")  # whoever wrote before was killed in the middle of a line
+        self._write(self._events, _framed(Event(wall_time=wall(), file_version="brain.Event:2")))
+        self._point(0, 0, {**describe_machine(), "kind": MACHINE}, {})
+
+    def record(self, figures: Mapping[str, float], raw_frames: int, updates: int, *, state: str = "") -> None:
+        """One point in time. Figures that are not finite are left out of TensorBoard and ``null`` in the JSONL."""
+        extra: dict[str, Any] = {"state": state} if state else {}
+        with self._lock:
+            self._point(raw_frames, updates, {**extra, **figures}, figures)
+
+    def record_status(self, status: Mapping[str, Any]) -> None:
+        """One point in time from a learner's status document, and whatever evaluation or checkpoint is new in it."""
+        raw_frames = int(number(status.get("raw_frames_total")) or 0)
+        updates = int(number(status.get("updates")) or 0)
+        figures = flatten_status(status, self._stages)
+        if isinstance(stages := status.get("stages"), Mapping):
+            self._stages = {role: dict(seconds) for role, seconds in stages.items() if isinstance(seconds, Mapping)}
+        facts = {name: status[name] for name in _LEARNER_FACTS if status.get(name) is not None}
+        if facts != self._facts:
+            self._facts = facts
+            with self._lock:
+                self._point(raw_frames, updates, {**facts, "kind": LEARNER}, {})
+        self.record(figures, raw_frames, updates, state=str(status.get("state", "")))
+        for evaluation in status.get("evaluations") or ():
+            self.record_evaluation(evaluation)
+        checkpoint = status.get("checkpoint")
+        if isinstance(checkpoint, Mapping) and checkpoint.get("state") not in (None, "", "Missing"):
+            identity = tuple(checkpoint.get(key) for key in ("step", "digest", "state"))
+            if identity != self._checkpoint:
+                self._checkpoint = identity
+                with self._lock:
+                    self._point(raw_frames, updates, {**checkpoint, "kind": CHECKPOINT}, {})
+
+    def record_evaluation(self, evaluation: Mapping[str, Any]) -> None:
+        """One verdict of the evaluator; one that is in the record already is not written twice.
+
+        Args:
+            evaluation: ``version``, ``updates``, ``raw_frames``, ``mean``, ``standard_error``, ``episodes`` and
+                ``seconds``, the time that the evaluation took.
+        """
+        identity = _identity(evaluation)
+        with self._lock:
+            if identity in self._evaluated:
+                return
+            self._evaluated.add(identity)
+            scalars = {
+                f"{EVALUATION}/{name}": value
+                for name in ("mean", "standard_error", "episodes", "seconds")
+                if (value := number(evaluation.get(name))) is not None
+            }
+            raw_frames = int(number(evaluation.get("raw_frames")) or 0)
+            updates = int(number(evaluation.get("updates")) or 0)
+            self._point(raw_frames, updates, {**evaluation, "kind": EVALUATION}, scalars)
+
+    def close(self) -> None:
+        """Closes both files. Recording afterwards is an error."""
+        with self._lock:
+            self._lines.close()
+            self._events.close()
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _point(self, raw_frames: int, updates: int, line: Mapping[str, Any], scalars: Mapping[str, float]) -> None:
+        now = self._wall()
+        elapsed = self._offset_seconds + self._monotonic() - self._opened
+        document = {
+            **line,
+            "time_unix": now,
+            "elapsed_seconds": round(elapsed, 3),
+            "updates": updates,
+            "raw_frames": raw_frames,
+        }
+        self._write(self._lines, json.dumps(finite(document), separators=(",", ":")).encode() + b"\n")
+        values = [
+            Summary.Value(tag=name, simple_value=value)
+            for name, raw in scalars.items()
+            if (value := number(raw)) is not None
+        ]
+        if values:
+            event = Event(wall_time=now, step=raw_frames, summary=Summary(value=values))
+            self._write(self._events, _framed(event))
+
+    def _write(self, target: _Appender, data: bytes) -> None:
+        try:
+            target.append(data)
+        except OSError as error:
+            self.failures += 1
+            if self.failures == 1:
+                log.warning("cannot write %s: %s; training goes on, missing records are counted", target.path, error)
+
+    def _recall(self, path: Path) -> float:
+        """Elapsed seconds at the end of the record so far; also notes which evaluations it holds."""
+        elapsed = 0.0
+        try:
+            for record in read_records(path):
+                elapsed = max(elapsed, number(record.get("elapsed_seconds")) or 0.0)
+                if record.get("kind") == EVALUATION:
+                    self._evaluated.add(_identity(record))
+        except OSError:
+            pass  # no record yet, or one that cannot be read: this recorder starts from zero
+        return elapsed
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """Every whole line of a ``metrics.jsonl``, oldest first; a line cut short by a crash is passed over.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    records = []
+    for line in path.read_bytes().splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            records.append(record)
+    return records
+
+
+def _identity(evaluation: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells two verdicts apart: a resumed learner may give out a version number a second time."""
+    return tuple(number(evaluation.get(name)) for name in ("version", "raw_frames", "mean"))
+
+
+def _framed(event: Event) -> bytes:
+    """The event in TensorBoard's record framing: length and payload, each with its checksum."""
+    buffer = io.BytesIO()
+    RecordWriter(buffer).write(event.SerializeToString())
+    return buffer.getvalue()
+
+
+class _Appender:
+    """A file that grows by whole records: one that does not fit is taken back, so what follows it stays readable.
+
+    The file is opened when first needed and again after an error, so a folder that comes back is written to again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: io.FileIO | None = None
+        self._closed = False
+
+    def append(self, data: bytes) -> None:
+        """Raises OSError when ``data`` is not in the file as a whole; then none of it is."""
+        if self._closed:
+            raise ValueError(f"{self.path} is closed")
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = io.FileIO(self.path, "a")
+        file = self._file
+        start = os.fstat(file.fileno()).st_size
+        try:
+            written = file.write(data)
+            if written != len(data):
+                raise OSError(f"only {written} of {len(data)} bytes fit on the disk")
+        except OSError:
+            self._file = None
+            try:
+                file.truncate(start)
+            finally:
+                file.close()
+            raise
+
+    def ends_with_newline(self) -> bool:
+        """Whether the file is empty or its last byte ends a line."""
+        try:
+            with self.path.open("rb") as file:
+                if file.seek(0, os.SEEK_END) == 0:
+                    return True
+                file.seek(-1, os.SEEK_END)
+                return file.read(1) == b"\n"
+        except OSError:
+            return True
+
+    def close(self) -> None:
+        self._closed = True
+        if self._file is not None:
+            self._file.close()
+            self._file = None

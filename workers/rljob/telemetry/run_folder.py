@@ -1,0 +1,159 @@
+"""Reads a run folder, whole or in part, into one value. Files that are missing or damaged are named, never fatal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from rljob.telemetry.recorder import CHECKPOINT, EVALUATION, LEARNER, MACHINE, METRICS_FILE, read_records
+
+MANIFEST_FILE: Final = "job.yaml"
+OUTCOME_FILE: Final = "outcome.json"
+_LOG_TAIL_BYTES = 4096
+_LOG_TAIL_LINES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCheckpoint:
+    """A checkpoint as it lies on the disk: its name, all its bytes, and when it was finished (seconds since 1970)."""
+
+    name: str
+    size_bytes: int
+    modified_unix: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Everything a report needs.
+
+    Attributes:
+        points: records of figures, oldest first. evaluations, checkpoints: the records of those kinds.
+        facts: the last ``machine`` and ``learner`` records, merged.
+        stored: checkpoints on the disk, oldest first.
+        problems: what is missing or cannot be read, a sentence each.
+    """
+
+    path: Path
+    name: str
+    job: Mapping[str, Any] = field(default_factory=dict)
+    manifest_text: str = ""
+    outcome: Mapping[str, Any] = field(default_factory=dict)
+    points: tuple[Mapping[str, Any], ...] = ()
+    evaluations: tuple[Mapping[str, Any], ...] = ()
+    checkpoints: tuple[Mapping[str, Any], ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    stored: tuple[StoredCheckpoint, ...] = ()
+    roles: tuple[Mapping[str, Any], ...] = ()
+    log_tails: Mapping[str, str] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def read_run_folder(path: Path) -> RunFolder:
+    """Reads what there is under ``path``.
+
+    Raises:
+        NotADirectoryError: ``path`` is no folder.
+    """
+    if not path.is_dir():
+        raise NotADirectoryError(f"{path} is not a run folder: there is no such directory")
+    problems: list[str] = []
+    text = _text(path / MANIFEST_FILE, "the job's configuration", problems)
+    job = _manifest(text, problems)
+    outcome = _json(path / OUTCOME_FILE, "how the run ended; it may still be going on", problems)
+    records: list[dict[str, Any]] = []
+    try:
+        records = read_records(path / METRICS_FILE)
+    except OSError:
+        problems.append(f"{METRICS_FILE} is missing: there are no figures over time.")
+    else:
+        if not records:
+            problems.append(f"{METRICS_FILE} holds no record: nothing was measured yet.")
+    facts: dict[str, Any] = {}
+    for record in records:
+        if record.get("kind") in (MACHINE, LEARNER):
+            facts.update(record)
+    metadata = job.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    return RunFolder(
+        path=path,
+        name=str(name or path.resolve().name),
+        job=job,
+        manifest_text=text,
+        outcome=outcome,
+        points=tuple(record for record in records if "kind" not in record),
+        evaluations=tuple(record for record in records if record.get("kind") == EVALUATION),
+        checkpoints=tuple(record for record in records if record.get("kind") == CHECKPOINT),
+        facts=facts,
+        stored=_stored(path / "checkpoints"),
+        roles=_roles(path / "roles"),
+        log_tails=_log_tails(path / "logs"),
+        problems=tuple(problems),
+    )
+
+
+def _text(path: Path, what: str, problems: list[str]) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        problems.append(f"{path.name} is missing: it would tell {what}.")
+        return ""
+
+
+def _manifest(text: str, problems: list[str]) -> Mapping[str, Any]:
+    try:
+        job = yaml.safe_load(text) if text else {}
+    except yaml.YAMLError:
+        job = None
+    if isinstance(job, Mapping):
+        return job
+    problems.append(f"{MANIFEST_FILE} is not a YAML mapping; it is shown as it is.")
+    return {}
+
+
+def _json(path: Path, what: str, problems: list[str]) -> Mapping[str, Any]:
+    text = _text(path, what, problems)
+    try:
+        document = json.loads(text) if text else {}
+    except ValueError:
+        document = None
+    if isinstance(document, Mapping):
+        return document
+    problems.append(f"{path.name} is not a JSON object.")
+    return {}
+
+
+def _roles(folder: Path) -> tuple[Mapping[str, Any], ...]:
+    """The announcements that can be read, by file name."""
+    ignored: list[str] = []
+    paths = [path for path in sorted(folder.glob("*.json")) if not path.name.endswith(".final.json")]
+    return tuple(_json(path, "", ignored) for path in paths)
+
+
+def _stored(folder: Path) -> tuple[StoredCheckpoint, ...]:
+    found = []
+    for entry in sorted(folder.glob("*")) if folder.is_dir() else ():
+        try:
+            files = [entry] if entry.is_file() else [file for file in entry.rglob("*") if file.is_file()]
+            size = sum(file.stat().st_size for file in files)
+            found.append(StoredCheckpoint(entry.name, size, entry.stat().st_mtime))
+        except OSError:
+            continue  # removed by the running job while we looked
+    return tuple(sorted(found, key=lambda checkpoint: checkpoint.modified_unix))
+
+
+def _log_tails(folder: Path) -> dict[str, str]:
+    tails = {}
+    for path in sorted(folder.glob("*.log")):
+        try:
+            with path.open("rb") as file:
+                file.seek(max(0, path.stat().st_size - _LOG_TAIL_BYTES))
+                lines = file.read().decode(errors="replace").splitlines()
+        except OSError:
+            continue
+        tails[path.name] = "\n".join(lines[-_LOG_TAIL_LINES:])
+    return tails

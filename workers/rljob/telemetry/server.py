@@ -1,0 +1,230 @@
+"""The HTTP side door of a role: Prometheus figures, liveness, readiness and the status document.
+
+It runs on daemon threads of the role's own process and only ever *reads*, so no client can hold up training: the number
+of threads is bounded, a slow client is cut off, and an error while answering is answered, not raised.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import TracebackType
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+log = logging.getLogger(__name__)
+
+HOST_VARIABLE: Final = "RLJOB_METRICS_HOST"
+"""Environment variable that names the address to bind; a pod sets 0.0.0.0, everything else stays on 127.0.0.1."""
+
+_MAX_THREADS = 8
+_CLIENT_TIMEOUT_SECONDS = 5.0
+_BUSY = b"HTTP/1.0 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nbusy\n"
+
+
+class TelemetryServer:
+    """Serves ``/metrics``, ``/healthz``, ``/readyz`` and ``/status``; listens as soon as it is built.
+
+    Args:
+        role: the role's name, repeated in the answers of the probes.
+        port: TCP port to bind; 0 takes any free one (see :attr:`port`).
+        status: returns the role's status document. Called on a server thread, so it must only read. NaN and infinities
+            are sent as ``null``, because JSON has no word for them; NumPy scalars are sent as numbers.
+        ready: whether the role does its work now (``/readyz`` 200) or not yet (503). Called on a server thread.
+        registry: the figures for ``/metrics``; None serves an empty page.
+        host: address to bind; None means ``$RLJOB_METRICS_HOST``, else 127.0.0.1.
+
+    Raises:
+        OSError: the address cannot be bound; the message names it.
+
+    An exception in ``status``, ``ready`` or a collector becomes a 500 with the reason as its body; the server lives on.
+    """
+
+    def __init__(
+        self,
+        role: str,
+        port: int,
+        status: Callable[[], Mapping[str, Any]],
+        ready: Callable[[], bool],
+        registry: CollectorRegistry | None = None,
+        *,
+        host: str | None = None,
+    ) -> None:
+        self.role = role
+        self._status = status
+        self._ready = ready
+        self._registry = registry if registry is not None else CollectorRegistry()
+        self._due: tuple[float, float] | None = None  # (monotonic deadline of the next beat, its limit in seconds)
+        address = host or os.environ.get(HOST_VARIABLE) or "127.0.0.1"
+        try:
+            self._server = _BoundedServer((address, port), self)
+        except OSError as error:
+            raise OSError(
+                error.errno, f"the {role} cannot serve its metrics on {address}:{port}: {error.strerror}"
+            ) from error
+        self.host: str = address
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.2}, name=f"{role}-telemetry", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Base address for a client on this machine, such as ``http://127.0.0.1:9100``."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(self.host, self.host)
+        return f"http://{host}:{self.port}"
+
+    def beat(self, within_seconds: float = 60.0) -> None:
+        """The role's loop has made progress, and promises the next beat ``within_seconds`` seconds from now.
+
+        ``/healthz`` answers 503 once a promise is broken. Before the first beat the role counts as alive: how long a
+        start may take is for whoever started it to say. Costs one clock reading; call it every turn of the loop.
+        """
+        self._due = (time.monotonic() + within_seconds, within_seconds)
+
+    def close(self) -> None:
+        """Stops listening; answers under way are finished or cut off after their time limit. May be called twice."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join(timeout=2.0)
+        self._server.server_close()
+
+    def __enter__(self) -> TelemetryServer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def answer(self, path: str, accept: str) -> tuple[int, str, bytes]:
+        """The reply to ``GET path``: (HTTP status, content type, body). ``accept`` chooses the metrics' format."""
+        try:
+            if path == "/metrics":
+                encode, content_type = choose_encoder(accept)
+                return 200, content_type, encode(self._registry)
+            if path == "/status":
+                return 200, "application/json", _dumps(self._status())
+            if path == "/readyz":
+                ready = bool(self._ready())
+                return (
+                    (200 if ready else 503),
+                    "text/plain",
+                    f"{self.role}: {'ready' if ready else 'not ready'}\n".encode(),
+                )
+            if path == "/healthz":
+                return self._health()
+        except Exception as error:  # noqa: BLE001  whatever the role's callable raises must not end its telemetry
+            reason = f"{type(error).__name__}: {error}"
+            log.warning("%s: cannot answer %s: %s", self.role, path, reason)
+            return 500, "application/json", _dumps({"error": f"{self.role} cannot answer {path}: {reason}"})
+        known = "/metrics, /healthz, /readyz, /status"
+        return 404, "application/json", _dumps({"error": f"no such page; there are: {known}"})
+
+    def _health(self) -> tuple[int, str, bytes]:
+        due = self._due
+        if due is None:
+            return 200, "text/plain", f"{self.role}: starting\n".encode()
+        deadline, limit = due
+        late = time.monotonic() - deadline
+        if late <= 0:
+            return 200, "text/plain", f"{self.role}: alive\n".encode()
+        text = f"{self.role}: no progress for {limit + late:.1f} s (limit {limit:.1f} s)\n"
+        return 503, "text/plain", text.encode()
+
+
+class _BoundedServer(HTTPServer):
+    """One daemon thread an answer, at most :data:`_MAX_THREADS` of them; more callers are told to come back."""
+
+    allow_reuse_address = True
+    request_queue_size = 32
+
+    def __init__(self, address: tuple[str, int], telemetry: TelemetryServer) -> None:
+        self.telemetry = telemetry
+        self._places = threading.BoundedSemaphore(_MAX_THREADS)
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, _Handler)
+
+    def server_bind(self) -> None:
+        """Binds without the reverse name look-up of the base class, which can hang for seconds without a resolver."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._places.acquire(blocking=False):
+            try:
+                request.settimeout(0.1)
+                request.sendall(_BUSY)
+            except OSError:
+                pass  # the caller is told when it can be told; it is turned away either way
+            self.shutdown_request(request)
+            return
+        threading.Thread(target=self._serve_one, args=(request, client_address), daemon=True).start()
+
+    def _serve_one(self, request: Any, client_address: Any) -> None:
+        try:
+            self.finish_request(request, client_address)
+        except OSError:
+            pass  # the client went away or was too slow: its loss
+        finally:
+            self.shutdown_request(request)
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        log.debug("telemetry request from %s failed", client_address, exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """GET only; a client has :data:`_CLIENT_TIMEOUT_SECONDS` for each read and write."""
+
+    timeout = _CLIENT_TIMEOUT_SECONDS
+    server: _BoundedServer
+    server_version = "rljob"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        code, content_type, body = self.server.telemetry.answer(
+            urlsplit(self.path).path, self.headers.get("Accept", "")
+        )
+        self.send_response(code)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        log.debug("%s " + format, self.address_string(), *args)
+
+
+def _dumps(document: Any) -> bytes:
+    return json.dumps(finite(document), separators=(",", ":")).encode()
+
+
+def finite(value: Any) -> Any:
+    """A copy that strict JSON can carry: NaN and infinities become None, NumPy values numbers, the rest its text."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [finite(item) for item in value]
+    if hasattr(value, "tolist"):  # NumPy scalars and arrays
+        return finite(value.tolist())
+    return str(value)
