@@ -1,0 +1,106 @@
+"""Steps per second of each environment backend, one JSON line a result.
+
+    python benchmarks/env_backends.py [--seconds 3] [--environments 16]
+
+Uniformly random actions, no policy: what the environments alone can deliver. ``direct`` lines are the library's own vector
+environment without this project around it, in the same run, so that the cost of our adapter can be read off.
+``cpu_seconds_per_second`` counts this process and its workers: 1.0 is one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import psutil
+from ale_py.vector_env import AtariVectorEnv
+from common import machine, report
+from gymnasium.vector import AutoresetMode
+from rljob.api import EnvironmentParameters
+from rljob.envs import make_vector_environment
+
+CASES = {
+    "ALE/Pong-v5": ("Native", "Sync", "Async"),
+    "ALE/Breakout-v5": ("Native", "Sync", "Async"),
+    "CartPole-v1": ("Native", "Sync", "Async"),
+}
+
+
+def cpu_seconds() -> float:
+    """User and system time of this process and of its living descendants."""
+    total = 0.0
+    here = psutil.Process()
+    for process in [here, *here.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system
+    return total
+
+
+def measure(step: Callable[[np.ndarray], Any], num_envs: int, num_actions: int, seconds: float) -> dict[str, float]:
+    """Warm up for a fifth of the time, then count steps (of single environments) per second."""
+    actions = np.random.default_rng(0).integers(0, num_actions, (1024, num_envs))
+    began, cpu, turns, warm = time.perf_counter(), 0.0, 0, False
+    while True:
+        for i in range(16):
+            step(actions[(turns + i) % len(actions)])
+        turns += 16
+        elapsed = time.perf_counter() - began
+        if not warm and elapsed > seconds / 5:
+            warm, began, cpu, turns = True, time.perf_counter(), cpu_seconds(), 0
+        elif warm and elapsed > seconds:
+            break
+    used = cpu_seconds() - cpu
+    steps = turns * num_envs
+    return {
+        "steps_per_second": steps / elapsed,
+        "steps_per_cpu_second": steps / used,
+        "cpu_seconds_per_second": used / elapsed,
+    }
+
+
+def direct(environment_id: str, num_envs: int) -> tuple[Callable[[np.ndarray], Any], int]:
+    """The library's own vector environment: its step function and number of actions."""
+    if environment_id.startswith("ALE/"):
+        game = gymnasium.spec(environment_id).kwargs["game"]
+        atari = AtariVectorEnv(game, num_envs, num_threads=1, autoreset_mode=AutoresetMode.SAME_STEP)
+        atari.reset(seed=0)
+        return atari.step, int(atari.single_action_space.n)
+    vector = gymnasium.make_vec(environment_id, num_envs, vectorization_mode="vector_entry_point")
+    vector.reset(seed=0)
+    return vector.step, int(vector.single_action_space.n)  # type: ignore[attr-defined]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=3.0, help="time a result is measured for")
+    parser.add_argument("--environments", type=int, default=16, help="environments side by side")
+    arguments = parser.parse_args()
+    report("machine", **machine())
+    for environment_id, backends in CASES.items():
+        step, num_actions = direct(environment_id, arguments.environments)
+        figures = measure(step, arguments.environments, num_actions, arguments.seconds)
+        report(
+            "env_backends",
+            environment=environment_id,
+            backend="direct",
+            environments=arguments.environments,
+            **figures,
+        )
+        for backend in backends:
+            parameters = EnvironmentParameters(backend=backend)
+            env = make_vector_environment(environment_id, parameters, arguments.environments, 0)
+            env.reset()
+            figures = measure(env.step, env.num_envs, env.spec.num_actions, arguments.seconds)
+            env.close()
+            report("env_backends", environment=environment_id, backend=backend, environments=env.num_envs, **figures)
+
+
+if __name__ == "__main__":
+    main()

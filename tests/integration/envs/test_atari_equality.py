@@ -1,0 +1,143 @@
+"""Native Atari against Gymnasium's wrapper stack on real ROMs: every byte, across ends of games."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from rljob.api import EnvironmentParameters
+from rljob.envs import make_single_environment, make_vector_environment
+
+STEPS = 2_200
+
+
+def _reference(environment_id: str, frame_size: int, limit: int) -> gymnasium.Env[Any, Any]:
+    """The stack written out by hand, sharing nothing with the code under test."""
+    env: gymnasium.Env[Any, Any] = gymnasium.make(
+        environment_id, frameskip=1, repeat_action_probability=0.0, max_num_frames_per_episode=limit
+    )
+    env = AtariPreprocessing(env, noop_max=0, frame_skip=4, screen_size=frame_size, terminal_on_life_loss=False)
+    return FrameStackObservation(env, 4, padding_type="zero")
+
+
+@pytest.mark.parametrize(
+    ("environment_id", "frame_size", "limit"),
+    [
+        ("ALE/Pong-v5", 84, 108_000),
+        ("ALE/Breakout-v5", 84, 108_000),
+        ("ALE/SpaceInvaders-v5", 42, 108_000),
+        ("ALE/Qbert-v5", 84, 108_000),
+        ("ALE/Seaquest-v5", 84, 1_001),  # a limit that cuts a frame skip short
+    ],
+)
+def test_native_equals_the_gymnasium_stack(environment_id: str, frame_size: int, limit: int) -> None:
+    parameters = EnvironmentParameters(
+        frame_size=frame_size, noop_max=0, max_episode_raw_frames=limit, backend="Native"
+    )
+    native = make_vector_environment(environment_id, parameters, 1, 7)
+    reference = _reference(environment_id, frame_size, limit)
+    rng = np.random.default_rng(0)
+    ours, (theirs, info) = native.reset(), reference.reset(seed=7)
+    np.testing.assert_array_equal(ours[0], theirs)
+    lives, score, ends, lost = info["lives"], 0.0, 0, 0
+    for _ in range(STEPS):
+        action = int(rng.integers(native.spec.num_actions))
+        result = native.step(np.array([action]))
+        theirs, reward, terminated, truncated, info = reference.step(action)
+        ended = terminated or truncated
+        score += float(reward)
+        assert result.reward[0] == np.sign(reward)
+        assert (result.terminated[0], result.truncated[0]) == (terminated, truncated and not terminated)
+        assert result.life_lost[0] == (not ended and 0 < info["lives"] < lives)
+        lost += int(result.life_lost[0])
+        lives = info["lives"]
+        if ended:
+            ends += 1
+            assert result.final_observation is not None
+            np.testing.assert_array_equal(result.final_observation[0], theirs)
+            (record,) = result.episodes
+            assert record.game_return == score
+            assert record.raw_frames == info["episode_frame_number"]
+            theirs, info = reference.reset()
+            lives, score = info["lives"], 0.0
+        np.testing.assert_array_equal(result.observation[0], theirs)
+    assert ends >= 1
+    assert lost >= 1 or environment_id == "ALE/Pong-v5"
+    native.close()
+    reference.close()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_pool": False, "max_episode_raw_frames": 401},
+        {"fire_reset": True},  # without a limit that matters: only the native one leaves out the frames of the start
+        {"frame_skip": 1, "actions": (3, 2), "max_episode_raw_frames": 150},
+    ],
+)
+def test_backends_agree_with_every_switch(settings: dict[str, Any]) -> None:
+    """Two rows, native against our own wrapped stack, in what the plain stack of Gymnasium cannot do."""
+    base = EnvironmentParameters(noop_max=0, **settings)
+    native = make_vector_environment("ALE/Breakout-v5", base.updated(backend="Native"), 2, 3)
+    sync = make_vector_environment("ALE/Breakout-v5", base.updated(backend="Sync"), 2, 3)
+    rng = np.random.default_rng(1)
+    np.testing.assert_array_equal(native.reset(), sync.reset())
+    ends = 0
+    for _ in range(450):
+        actions = rng.integers(0, native.spec.num_actions, 2)
+        a, b = native.step(actions), sync.step(actions)
+        for name in ("observation", "reward", "terminated", "truncated", "life_lost", "raw_frames", "episodes"):
+            np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+        if a.final_observation is not None and b.final_observation is not None:
+            ended = a.terminated | a.truncated
+            np.testing.assert_array_equal(a.final_observation[ended], b.final_observation[ended])
+            ends += int(ended.sum())
+    assert ends >= 2
+    native.close()
+    sync.close()
+
+
+@pytest.mark.parametrize("backend", ["Native", "Sync"])
+def test_raw_frames_are_the_emulators_own_count(backend: str) -> None:
+    """With no-operation starts and games cut short, the sum over steps is ALE's frame number, not steps times 4."""
+    parameters = EnvironmentParameters(backend=backend, noop_max=20, max_episode_raw_frames=203)
+    env = make_vector_environment("ALE/Pong-v5", parameters, 1, 5)
+    env.reset()
+    counted, records = 0, []
+    for _ in range(200):
+        result = env.step(np.zeros(1, np.int64))
+        counted += result.raw_frames
+        records += result.episodes
+    assert len(records) >= 3
+    if backend == "Native":  # its limit leaves out the no-operation start, so that every game adds that start
+        assert all(203 <= record.raw_frames < 203 + 20 for record in records)
+    else:
+        assert all(record.raw_frames == 203 for record in records)
+    assert counted != 800
+    env.close()
+
+
+def test_breakout_is_scored_over_all_its_lives() -> None:
+    """Five lives, one score: lost lives are reported and end nothing; the score is the game's, unclipped."""
+    parameters = EnvironmentParameters(life_loss="EndsEpisode", fire_reset=True)
+    env = make_vector_environment("ALE/Breakout-v5", parameters, 2, 11)
+    plain = make_single_environment("ALE/Breakout-v5", parameters.updated(noop_max=0), for_scoring=True)
+    env.reset()
+    rng = np.random.default_rng(2)
+    records, lost_before_end = [], np.zeros(2, int)
+    while len(records) < 3:
+        result = env.step(rng.integers(0, 4, 2))
+        lost_before_end += result.life_lost
+        assert not (result.life_lost & (result.terminated | result.truncated)).any()
+        for record in result.episodes:
+            assert lost_before_end[record.environment] == 4  # the fifth life is the end itself
+            lost_before_end[record.environment] = 0
+            records.append(record)
+    assert all(record.length_steps > 50 and not record.truncated for record in records)
+    _, info = plain.reset(seed=0)
+    assert info["lives"] == 5
+    env.close()
+    plain.close()

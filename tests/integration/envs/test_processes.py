@@ -1,0 +1,113 @@
+"""What happens to worker processes when something goes wrong: named, quick, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from rljob.api import EnvironmentParameters
+from rljob.envs import EnvironmentProblem, make_vector_environment
+from rljob.envs.gymnasium_vector import GymnasiumVector
+from rljob.envs.processes import ProcessVector
+
+ASYNC = EnvironmentParameters(backend="Async")
+
+
+def _workers(env: GymnasiumVector) -> list[int]:
+    assert isinstance(env._env, ProcessVector)
+    return [process.pid for process in env._env.processes]
+
+
+def _step_until_problem(env: GymnasiumVector, actions: np.ndarray) -> tuple[EnvironmentProblem, float]:
+    for _ in range(1000):
+        began = time.monotonic()
+        try:
+            env.step(actions)
+        except EnvironmentProblem as problem:
+            return problem, time.monotonic() - began
+    raise AssertionError("a thousand steps without a problem")
+
+
+def test_a_killed_worker_is_named_within_a_second_and_the_others_end() -> None:
+    env = make_vector_environment("CartPole-v1", ASYNC, 3, 0)
+    assert isinstance(env, GymnasiumVector)
+    env.reset()
+    pids = _workers(env)
+    os.kill(pids[1], signal.SIGKILL)
+    problem, seconds = _step_until_problem(env, np.zeros(3, np.int64))
+    assert problem.environment == 1
+    assert "environment 1 of 'CartPole-v1'" in str(problem)
+    assert "SIGKILL" in str(problem)
+    assert seconds < 1.0
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+    env.close()
+    env.close()
+
+
+def test_an_environment_that_dies_inside_its_step_is_named(toys_importable: None) -> None:
+    env = make_vector_environment(
+        "toys:countdown", EnvironmentParameters(backend="Async", kwargs='{"kill_at": 4}'), 3, 0
+    )
+    assert isinstance(env, GymnasiumVector)
+    env.reset()
+    problem, seconds = _step_until_problem(env, np.zeros(3, np.int64))
+    assert problem.environment == 1
+    assert seconds < 1.0
+
+
+@pytest.mark.parametrize("backend", ["Async", "Sync"])
+def test_an_environment_that_raises_is_named_with_its_reason(backend: str, toys_importable: None) -> None:
+    parameters = EnvironmentParameters(backend=backend, kwargs='{"fail_at": 4}')
+    env = make_vector_environment("toys:countdown", parameters, 3, 0)
+    assert isinstance(env, GymnasiumVector)
+    env.reset()
+    problem, _ = _step_until_problem(env, np.zeros(3, np.int64))
+    assert problem.environment == 1
+    assert str(problem) == ("environment 1 of 'toys:countdown' failed in step(): RuntimeError: the plant caught fire")
+    env.close()
+
+
+def test_no_worker_outlives_a_killed_owner(tmp_path: Path) -> None:
+    script = tmp_path / "owner.py"
+    script.write_text(
+        "from rljob.api import EnvironmentParameters\n"
+        "from rljob.envs import make_vector_environment\n"
+        "import time\n"
+        "if __name__ == '__main__':\n"
+        "    env = make_vector_environment('CartPole-v1', EnvironmentParameters(backend='Async'), 2, 0)\n"
+        "    env.reset()\n"
+        "    print('ready', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    owner = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "ready\n"
+    family = psutil.Process(owner.pid).children(recursive=True)
+    assert len(family) >= 2
+    owner.kill()
+    owner.wait()
+    gone, alive = psutil.wait_procs(family, timeout=5)
+    assert not alive, f"{len(gone)} ended, left: {alive}"
+
+
+def test_close_ends_the_workers_and_leaves_no_shared_memory() -> None:
+    def ours() -> set[str]:
+        return {name for name in os.listdir("/dev/shm") if name.startswith(f"pym-{os.getpid()}-")}
+
+    before = ours()
+    env = make_vector_environment("CartPole-v1", ASYNC, 2, 0)
+    assert isinstance(env, GymnasiumVector)
+    env.reset()
+    pids = _workers(env)
+    env.close()
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+    assert ours() == before

@@ -1,0 +1,80 @@
+"""Environments that tests name as ``module:factory``."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+
+class Countdown(gymnasium.Env[Any, Any]):
+    """Observes (episode, step); terminates at step ``length`` after action 1, is truncated at ``limit``; odd rewards."""
+
+    observation_space = gymnasium.spaces.Box(-1e6, 1e6, (2,), np.float64)
+
+    def __init__(self, length: int = 5, limit: int = 7, fail_at: int = -1, kill_at: int = -1, bad: str = "") -> None:
+        self.action_space = gymnasium.spaces.Discrete(3)
+        if bad == "dict":
+            self.observation_space = gymnasium.spaces.Dict({"x": gymnasium.spaces.Discrete(3)})  # type: ignore[assignment]
+        if bad == "continuous":
+            self.action_space = gymnasium.spaces.Box(-1, 1, (1,))  # type: ignore[assignment]
+        self._length, self._limit, self._fail_at, self._kill_at = length, limit, fail_at, kill_at
+        self._episode = -1
+        self._total = 0
+        self._row = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None:
+            self._row, self._episode = seed, -1
+        self._episode, self._step = self._episode + 1, 0
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._step += 1
+        self._total += 1
+        if self._total == self._fail_at and self._row % 10 == 1:
+            raise RuntimeError("the plant caught fire")
+        if self._total == self._kill_at and self._row % 10 == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        terminated = bool(self._step >= self._length and action == 1)
+        return self._observation(), 2.5 if action else -0.5, terminated, self._step >= self._limit, {}
+
+    def _observation(self) -> Any:
+        return np.array([1000 * self._row + self._episode, self._step], np.float64)
+
+
+def countdown(**kwargs: Any) -> Countdown:
+    return Countdown(**kwargs)
+
+
+def broken() -> Countdown:
+    raise FileNotFoundError("plant.xml is missing")
+
+
+def not_an_environment() -> str:
+    return "hello"
+
+
+def vector(num_envs: int = 0, mode: str = "SameStep") -> Any:
+    """One plain environment without ``num_envs``; with it a vector in any autoreset mode."""
+    if not num_envs:
+        return Countdown()
+    return SyncVectorEnv([Countdown] * num_envs, autoreset_mode=AutoresetMode(mode))
+
+
+def vector_only(num_envs: int) -> Any:
+    return vector(num_envs)
+
+
+class Pictures(Countdown):
+    """As Countdown, with 6 x 5 pictures whose pixels are the step."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (6, 5), np.uint8)
+
+    def _observation(self) -> Any:
+        return np.full((6, 5), (10 * self._episode + self._step + 1) % 251, np.uint8)

@@ -1,0 +1,90 @@
+"""What cannot be made says why, and what would be right, in its first line."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rljob.api import EnvironmentParameters
+from rljob.envs import EnvironmentProblem, describe_environment, make_single_environment, make_vector_environment
+from rljob.envs.spaces import checked_actions
+
+
+@pytest.fixture(autouse=True)
+def _toys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "integration" / "envs"))
+
+
+@pytest.mark.parametrize(
+    ("environment_id", "settings", "said"),
+    [
+        ("ALE/Png-v5", {}, "did you mean ALE/Pong-v5"),
+        ("Pnog", {}, "Pong-v"),
+        ("CartPole-v9", {}, "CartPole-v1"),
+        ("no_such_module:make", {}, "module 'no_such_module' cannot be imported"),
+        ("toys:countdwn", {}, "did you mean countdown"),
+        ("toys:broken", {}, "FileNotFoundError: plant.xml is missing"),
+        ("toys:not_an_environment", {}, "it must return a gymnasium.Env"),
+        ("toys:countdown", {"kwargs": '{"speed": 3}'}, "unexpected keyword argument 'speed'"),
+        ("toys:countdown", {"kwargs": '{"bad": "dict"}'}, "observations of Dict; only Box"),
+        ("toys:countdown", {"kwargs": '{"bad": "continuous"}'}, "actions of Box; only Discrete"),
+        ("FrozenLake-v1", {}, "observations of Discrete; only Box"),
+        ("Pendulum-v1", {}, "actions of Box; only Discrete"),
+        ("ALE/Pong-v5", {"actions": (0, 9)}, "actions [9] do not exist; it has 6"),
+        ("ALE/Pong-v5", {"kwargs": '{"frameskip": 2}'}, "set the parameter frameSkip"),
+    ],
+)
+def test_the_first_line_says_it(environment_id: str, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(EnvironmentProblem) as caught:
+        describe_environment(environment_id, EnvironmentParameters(**settings))
+    first_line = str(caught.value).splitlines()[0]
+    assert said in first_line
+    assert environment_id in first_line
+
+
+@pytest.mark.parametrize(
+    ("environment_id", "settings", "said"),
+    [
+        ("MountainCar-v0", {}, "it registers no vector_entry_point"),
+        ("ALE/Pong-v5", {"kwargs": '{"difficulty": 1}'}, "ALE's vector environment"),
+        ("toys:countdown", {}, "its factory takes no num_envs"),
+        ("toys:vector", {"kwargs": '{"mode": "NextStep"}'}, "dummy step between episodes"),
+    ],
+)
+def test_native_is_refused_where_it_would_not_be_exact(
+    environment_id: str, settings: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(EnvironmentProblem, match=said.replace("(", r"\(")):
+        make_vector_environment(environment_id, EnvironmentParameters(backend="Native", **settings), 2, 0)
+
+
+def test_auto_falls_back_where_native_is_not_exact() -> None:
+    difficult = EnvironmentParameters(kwargs='{"difficulty": 1}')
+    make_vector_environment("ALE/Pong-v5", difficult, 2, 0).close()
+
+
+def test_a_missing_rom_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))
+    with pytest.raises(EnvironmentProblem, match=r"pip install --force-reinstall ale-py.*unset ALE_ROMS_DIR"):
+        describe_environment("ALE/Pong-v5", EnvironmentParameters())
+
+
+def test_a_vector_only_factory_cannot_be_scored() -> None:
+    with pytest.raises(EnvironmentProblem, match="give num_envs a default"):
+        make_single_environment("toys:vector_only", EnvironmentParameters(), for_scoring=True)
+
+
+def test_a_problem_survives_pickling_with_its_index() -> None:
+    problem = pickle.loads(pickle.dumps(EnvironmentProblem("fire", environment=3)))
+    assert (str(problem), problem.environment) == ("fire", 3)
+
+
+@pytest.mark.parametrize(
+    "actions", [np.array([0, 3]), np.array([-1, 0]), np.array([0]), np.array([0.0, 1.0]), np.array([[0, 1]])]
+)
+def test_wrong_actions_are_refused(actions: Any) -> None:
+    with pytest.raises(ValueError, match="actions must"):
+        checked_actions(actions, num_envs=2, num_actions=3)

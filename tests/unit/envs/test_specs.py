@@ -1,0 +1,107 @@
+"""Descriptions: shapes, casts, stacks and the identity of experience."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rljob.api import EnvironmentParameters
+from rljob.envs import describe_environment, make_single_environment
+from rljob.envs.frames import AtariCounters
+from rljob.envs.meter import EpisodeMeter
+
+
+@pytest.fixture(autouse=True)
+def _toys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "integration" / "envs"))
+
+
+@pytest.mark.parametrize(
+    ("environment_id", "settings", "shape", "dtype", "stack", "actions", "skip"),
+    [
+        ("ALE/Pong-v5", {"frame_size": 42, "actions": (0, 2, 3)}, (42, 42), "uint8", 4, 3, 4),
+        ("ALE/Pong-v5", {"full_action_space": True, "frame_skip": 2, "frame_stack": 2}, (84, 84), "uint8", 2, 18, 2),
+        ("CartPole-v1", {}, (4,), "float32", 1, 2, 1),
+        ("toys:countdown", {}, (2,), "float32", 1, 3, 1),  # float64 is cast
+        ("toys:Pictures", {"frame_stack": 3}, (6, 5), "uint8", 3, 3, 1),
+        ("toys:Pictures", {"frame_stack": 1, "actions": (2,)}, (6, 5), "uint8", 1, 1, 1),
+        ("toys:vector_only", {"actions": (2, 0)}, (2,), "float32", 1, 2, 1),
+    ],
+)
+def test_spec(
+    environment_id: str, settings: dict[str, Any], shape: Any, dtype: str, stack: int, actions: int, skip: int
+) -> None:
+    spec = describe_environment(environment_id, EnvironmentParameters(**settings))
+    assert (spec.frame_shape, spec.frame_dtype, spec.stack) == (shape, dtype, stack)
+    assert (spec.num_actions, spec.raw_frames_per_step) == (actions, skip)
+    assert spec.frame_bytes == np.zeros(shape, dtype).nbytes
+
+
+def test_the_fingerprint_is_of_the_experience() -> None:
+    base = EnvironmentParameters()
+    prints = {
+        name: describe_environment("CartPole-v1", parameters).fingerprint
+        for name, parameters in {
+            "base": base,
+            "other backend": base.updated(backend="Sync"),
+            "other input": base.updated(centre_input=True),
+            "other skip": base.updated(frame_skip=3),
+            "other kwargs": base.updated(kwargs='{"sutton_barto_reward": true}'),
+        }.items()
+    }
+    assert prints["base"] == prints["other backend"] == prints["other input"]
+    assert len(set(prints.values())) == 3
+    assert len(prints["base"]) == 64
+    assert describe_environment("CartPole-v0", base).fingerprint != prints["base"]
+
+
+def test_pictures_are_stacked_oldest_first_over_zeros() -> None:
+    env = make_single_environment("toys:Pictures", EnvironmentParameters(frame_stack=3), for_scoring=True)
+    observation, _ = env.reset(seed=0)
+    assert observation[:, 0, 0].tolist() == [0, 0, 1]
+    observation, *_ = env.step(0)
+    assert observation[:, 0, 0].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("for_scoring", "reward"), [(True, 2.5), (False, 1.0)])
+def test_rewards_are_clipped_for_training_only(for_scoring: bool, reward: float) -> None:
+    env = make_single_environment("toys:countdown", EnvironmentParameters(), for_scoring=for_scoring)
+    env.reset(seed=0)
+    assert env.step(1)[1] == reward
+
+
+def test_counters_against_a_story_told_by_hand() -> None:
+    """Row 0: 3 frames of start, a step of 4, a step cut after 2 by the end, a new start of 5. Row 1 loses a life."""
+    counters = AtariCounters()
+
+    def info(frames: list[int], episode: list[int], lives: list[int]) -> dict[str, Any]:
+        keys = ("frame_number", "episode_frame_number", "lives")
+        return {k: np.array(v, np.int32) for k, v in zip(keys, (frames, episode, lives), strict=True)}
+
+    assert counters.begin(info([3, 0], [3, 0], [5, 3])).tolist() == [3, 0]
+    step = counters.step(info([7, 4], [7, 4], [5, 2]), np.array([False, False]))
+    assert (step.of_step.tolist(), step.of_reset.tolist(), step.life_lost.tolist()) == ([4, 4], [0, 0], [False, True])
+    step = counters.step(info([14, 8], [5, 8], [5, 0]), np.array([True, False]))
+    assert (step.of_step.tolist(), step.of_reset.tolist(), step.played.tolist()) == ([2, 4], [5, 0], [6, 8])
+    assert step.life_lost.tolist() == [False, False]  # zero lives without an end is the end itself, a little later
+
+
+def test_the_meter_counts_like_a_loop() -> None:
+    rng = np.random.default_rng(0)
+    meter, totals, records = EpisodeMeter(3), [[0.0, 0, 0] for _ in range(3)], []
+    meter.begin()
+    expected = []
+    for _ in range(200):
+        reward, frames = rng.normal(size=3), rng.integers(1, 5, 3)
+        terminated = rng.random(3) < 0.05
+        truncated = (rng.random(3) < 0.05) & ~terminated
+        records += meter.step(reward, frames, terminated, truncated, raw_frames_of_reset=2)
+        for i in range(3):
+            totals[i] = [totals[i][0] + reward[i], totals[i][1] + 1, totals[i][2] + int(frames[i])]
+            if terminated[i] or truncated[i]:
+                expected.append((i, totals[i][0], totals[i][1], totals[i][2], bool(truncated[i])))
+                totals[i] = [0.0, 0, 2]
+    assert len(expected) > 20
+    assert [(r.environment, r.game_return, r.length_steps, r.raw_frames, r.truncated) for r in records] == expected

@@ -1,0 +1,17 @@
+"""Environments: Gymnasium and Atari behind one vector interface with exact episode ends."""
+
+from rljob.envs.base import EpisodeRecord, StepResult, VectorEnvironment
+from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.factory import describe_environment, make_single_environment, make_vector_environment
+from rljob.envs.spec import EnvironmentSpec
+
+__all__ = [
+    "EnvironmentProblem",
+    "EnvironmentSpec",
+    "EpisodeRecord",
+    "StepResult",
+    "VectorEnvironment",
+    "describe_environment",
+    "make_single_environment",
+    "make_vector_environment",
+]

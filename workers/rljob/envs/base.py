@@ -1,0 +1,80 @@
+"""What every vector environment of this project looks like from outside, whichever backend computes it.
+
+One rule for the end of an episode (Gymnasium calls it SAME_STEP): the step that ends an episode returns the first
+observation of the next one in ``observation`` and the last one of the old in ``final_observation``. Every step of every
+environment is therefore a real transition; there are no dummy steps that somebody has to remember to mask.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rljob.envs.spec import EnvironmentSpec
+
+Observation = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRecord:
+    """One finished game, scored on the game's own unclipped rewards.
+
+    A game ends when the environment says so or when its time limit is reached, never because a life was lost.
+    ``raw_frames`` is the game's own frame count, no-operation frames of its start included; steps where it has none.
+    """
+
+    environment: int
+    game_return: float
+    length_steps: int
+    raw_frames: int
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """The outcome of one step of N environments; the arrays belong to the caller and are never written again.
+
+    observation: [N, S, *F*], oldest frame first; after an end, the first observation of the next episode.
+    reward: f4[N], clipped to [-1, 1] if so configured.
+    terminated, truncated: bool[N], never both in one row; truncated: time ran out, and bootstrapping is right.
+    life_lost: bool[N]: a life went and the game goes on; never set on a row that ended.
+    final_observation: [N, S, *F*], valid only in rows where terminated or truncated; None when no row ended.
+    raw_frames: frames emulated in this step by all N environments, those of resets included.
+    episodes: the games that ended in this step, in order of environment.
+    """
+
+    observation: Observation
+    reward: NDArray[np.float32]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    life_lost: NDArray[np.bool_]
+    final_observation: Observation | None
+    raw_frames: int
+    episodes: tuple[EpisodeRecord, ...]
+
+
+class VectorEnvironment(Protocol):
+    """N copies of one environment, stepped together by one thread. Not thread-safe; ``close`` may be called twice."""
+
+    @property
+    def spec(self) -> EnvironmentSpec: ...
+
+    @property
+    def num_envs(self) -> int: ...
+
+    def reset(self, seed: int | None = None) -> Observation:
+        """Start N new episodes and return their observations [N, S, *F*].
+
+        ``seed`` gives environment i the seed ``seed + i`` (a vector class with one generator takes ``seed`` itself);
+        None gives the seeds of the constructor the first time and lets the generators run on afterwards.
+        """
+        ...
+
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
+        """Act in every environment. Raises ValueError on a wrong shape or an action outside [0, num_actions)."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,194 @@
+"""Making environments from a manifest's words: the doors into this room.
+
+Which backend ``Auto`` means, in this order:
+
+1. Atari without extra kwargs: Native (ALE's vector environment, which cannot set a game's ``mode`` and ``difficulty``).
+2. A factory that takes ``num_envs``, or a Gymnasium id with a vector class that can follow the SAME_STEP rule: Native.
+3. Image observations, more than two environments and more than one core: Async. A step of such an environment costs
+   more than the exchange with a process (roughly 0.1 ms); a step of a small vector environment costs less.
+4. Everything else: Sync.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+
+from rljob.envs import single, wrappers
+from rljob.envs.atari import NativeAtari
+from rljob.envs.base import VectorEnvironment
+from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.gymnasium_vector import GymnasiumVector
+from rljob.envs.processes import ProcessVector
+from rljob.envs.spaces import FrameFormat, checked_subset, frame_format, num_actions
+from rljob.envs.spec import EnvironmentSpec, fingerprint
+from rljob.envs.target import AtariGame, RegisteredEnvironment, Target, UserFactory, resolve
+
+if TYPE_CHECKING:
+    from rljob.api import EnvironmentParameters
+
+
+def describe_environment(environment_id: str, parameters: EnvironmentParameters) -> EnvironmentSpec:
+    """Shapes, actions and fingerprint of an environment; builds one copy to look at. Raises EnvironmentProblem."""
+    return _describe(resolve(environment_id, parameters), parameters)
+
+
+def make_single_environment(
+    environment_id: str,
+    parameters: EnvironmentParameters,
+    *,
+    for_scoring: bool,
+    render_mode: str | None = None,
+) -> gymnasium.Env[Any, Any]:
+    """One plain Gymnasium environment with observations [S, *F*], made of Gymnasium's own wrappers.
+
+    ``for_scoring``: rewards are the game's own; otherwise they are clipped if the parameters say so. Lives never end an
+    episode in either. Raises EnvironmentProblem.
+    """
+    env = single.build(resolve(environment_id, parameters), parameters, render_mode=render_mode)
+    return env if for_scoring or not parameters.reward_clipping else wrappers.ClippedReward(env)
+
+
+def make_vector_environment(
+    environment_id: str, parameters: EnvironmentParameters, num_envs: int, seed: int
+) -> VectorEnvironment:
+    """``num_envs`` copies behind the backend that the parameters choose (Auto: see above). Raises EnvironmentProblem."""
+    if num_envs < 1:
+        raise ValueError(f"num_envs must be at least 1, got {num_envs}")
+    target = resolve(environment_id, parameters)
+    spec = _describe(target, parameters)
+    if parameters.backend in ("Auto", "Native") and (reason := _why_not_native(target, spec, parameters)):
+        if parameters.backend == "Native":
+            raise EnvironmentProblem(
+                f"environment {environment_id!r} has no Native backend: {reason}; set backend: Auto"
+            )
+    elif parameters.backend in ("Auto", "Native"):
+        try:
+            return _native(target, spec, parameters, num_envs, seed)
+        except EnvironmentProblem:
+            must_be_native = isinstance(target, UserFactory) and target.vector_only
+            if parameters.backend == "Native" or must_be_native or isinstance(target, AtariGame):
+                raise
+    if parameters.backend == "Async" or (parameters.backend == "Auto" and _worth_processes(spec, num_envs)):
+        return _wrapped(ProcessVector(target.id, _makers(target, parameters, num_envs)), target, spec, parameters, seed)
+    sync: VectorEnv[Any, Any, Any] = SyncVectorEnv(
+        _makers(target, parameters, num_envs), copy=False, autoreset_mode=AutoresetMode.SAME_STEP
+    )
+    return _wrapped(sync, target, spec, parameters, seed)
+
+
+def _describe(target: Target, parameters: EnvironmentParameters) -> EnvironmentSpec:
+    if isinstance(target, UserFactory) and target.vector_only:
+        vector = _user_vector(target, 1)
+        frame, stack = frame_format(target.id, vector.single_observation_space), 1
+        actions = num_actions(target.id, vector.single_action_space)
+        vector.close()
+        if parameters.actions:
+            actions = len(checked_subset(target.id, parameters.actions, actions))
+    else:
+        env = single.build(target, parameters)
+        stacked = frame_format(target.id, env.observation_space)
+        frame, stack = FrameFormat(stacked.shape[1:], stacked.dtype), stacked.shape[0]
+        actions = num_actions(target.id, env.action_space)
+        env.close()
+    return EnvironmentSpec(
+        id=target.id,
+        frame_shape=frame.shape,
+        frame_dtype=frame.dtype,
+        stack=stack,
+        num_actions=actions,
+        raw_frames_per_step=parameters.frame_skip if isinstance(target, AtariGame) else 1,
+        fingerprint=fingerprint(target.id, parameters),
+    )
+
+
+def _why_not_native(target: Target, spec: EnvironmentSpec, parameters: EnvironmentParameters) -> str | None:
+    if isinstance(target, AtariGame):
+        return "kwargs (mode, difficulty) cannot be passed to ALE's vector environment" if target.kwargs else None
+    if isinstance(target, RegisteredEnvironment) and not target.has_vector_class:
+        return "it registers no vector_entry_point"
+    if isinstance(target, UserFactory) and not target.vectorised:
+        return "its factory takes no num_envs"
+    return "frames of a vector class are not stacked, and frameStack is above 1" if spec.stack > 1 else None
+
+
+def _native(
+    target: Target, spec: EnvironmentSpec, parameters: EnvironmentParameters, num_envs: int, seed: int
+) -> VectorEnvironment:
+    if isinstance(target, AtariGame):
+        return NativeAtari(
+            spec,
+            target.rom,
+            num_envs,
+            seed,
+            actions=parameters.actions or tuple(range(spec.num_actions)),
+            frame_skip=parameters.frame_skip,
+            max_pool=parameters.max_pool,
+            noop_max=parameters.noop_max,
+            fire_reset=parameters.fire_reset,
+            sticky_action_probability=parameters.sticky_action_probability,
+            full_action_space=parameters.full_action_space,
+            max_episode_raw_frames=parameters.max_episode_raw_frames,
+            reward_clipping=parameters.reward_clipping,
+        )
+    if isinstance(target, UserFactory):
+        vector = _user_vector(target, num_envs)
+    else:
+        try:
+            vector = gymnasium.make_vec(target.id, num_envs, vectorization_mode="vector_entry_point", **target.kwargs)
+        except Exception as error:
+            raise EnvironmentProblem(
+                f"environment {target.id!r}: its vector class cannot be made: {type(error).__name__}: {error}"
+            ) from error
+    return GymnasiumVector(
+        spec, vector, seed, stacked=False, reward_clipping=parameters.reward_clipping, actions=parameters.actions
+    )
+
+
+def _user_vector(target: UserFactory, num_envs: int) -> VectorEnv[Any, Any, Any]:
+    try:
+        vector = target.make(num_envs=num_envs, **target.kwargs)
+    except Exception as error:
+        raise EnvironmentProblem(
+            f"environment {target.id!r}: the factory failed: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(vector, VectorEnv) or vector.num_envs != num_envs:
+        raise EnvironmentProblem(
+            f"environment {target.id!r}: with num_envs={num_envs} the factory returned {type(vector).__name__}; it "
+            f"must return a gymnasium.vector.VectorEnv of {num_envs}"
+        )
+    return vector
+
+
+def _worth_processes(spec: EnvironmentSpec, num_envs: int) -> bool:
+    image = spec.frame_dtype == "uint8" and len(spec.frame_shape) >= 2
+    return image and num_envs > 2 and len(os.sched_getaffinity(0)) > 1
+
+
+def _makers(target: Target, parameters: EnvironmentParameters, num_envs: int) -> list[Any]:
+    return [functools.partial(_labelled, target, parameters, index) for index in range(num_envs)]
+
+
+def _labelled(target: Target, parameters: EnvironmentParameters, index: int) -> gymnasium.Env[Any, Any]:
+    return wrappers.Labelled(single.build(target, parameters), target.id, index)
+
+
+def _wrapped(
+    vector: VectorEnv[Any, Any, Any],
+    target: Target,
+    spec: EnvironmentSpec,
+    parameters: EnvironmentParameters,
+    seed: int,
+) -> GymnasiumVector:
+    return GymnasiumVector(
+        spec,
+        vector,
+        seed,
+        stacked=True,
+        reward_clipping=parameters.reward_clipping,
+        atari=isinstance(target, AtariGame),
+    )

@@ -1,0 +1,131 @@
+"""A Gymnasium vector environment of any kind, brought to this project's rule for the end of an episode.
+
+Three kinds of vector environment can keep the SAME_STEP rule exactly: those that follow it themselves (Gymnasium's Sync
+and Async, a user's own), those whose automatic reset is off and that reset single rows on request
+(``AutoresetMode.DISABLED`` with ``options={"reset_mask": ...}``), and those whose rows ``rows.py`` knows how to reset
+(Gymnasium's CartPole). One that resets at the *next* step spends a dummy step on it, in which all other rows move on: the
+first observation of the new episode then comes one step too late to be returned with the end of the old one, and a dummy
+step handed out as a transition would poison the replay. Such an environment is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from numpy.typing import NDArray
+
+from rljob.envs.base import Observation, StepResult
+from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.frames import AtariCounters
+from rljob.envs.meter import EpisodeMeter
+from rljob.envs.rows import RowReset, row_reset
+from rljob.envs.spaces import checked_actions
+from rljob.envs.spec import EnvironmentSpec
+
+
+class GymnasiumVector:
+    """N rows of ``env``; owns it and closes it.
+
+    ``stacked``: observations come as [N, S, *F*] already, else as [N, *F*] with S = 1. ``actions``: for each of our
+    actions the one of ``env``, empty for the same. ``atari``: infos carry ALE's counters. Raises EnvironmentProblem if
+    ``env`` cannot follow the SAME_STEP rule; ``env`` is then closed.
+    """
+
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        env: VectorEnv[Any, Any, Any],
+        seed: int,
+        *,
+        stacked: bool,
+        reward_clipping: bool,
+        actions: tuple[int, ...] = (),
+        atari: bool = False,
+    ) -> None:
+        self.spec = spec
+        self.num_envs = int(env.num_envs)
+        self._env = env
+        self._seed: int | None = seed
+        self._stacked = stacked
+        self._reward_clipping = reward_clipping
+        self._actions = np.asarray(actions, np.int64) if actions else None
+        self._dtype = np.dtype(spec.frame_dtype)
+        self._meter = EpisodeMeter(self.num_envs)
+        self._counters = AtariCounters() if atari else None
+        self._closed = False
+        try:
+            self._row_reset: RowReset | None = self._choose_row_reset()
+        except EnvironmentProblem:
+            self.close()
+            raise
+
+    def reset(self, seed: int | None = None) -> Observation:
+        seed, self._seed = (self._seed if seed is None else seed), None
+        observation, info = self._env.reset(seed=seed)
+        self._meter.begin(self._counters.begin(info) if self._counters else 0)
+        return self._frames(observation)
+
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
+        checked_actions(actions, self.num_envs, self.spec.num_actions)
+        taken = actions if self._actions is None else self._actions[actions]
+        observation, reward, terminated, truncated, info = self._env.step(taken)
+        terminated = np.asarray(terminated, np.bool_)
+        # Both at once is possible in Gymnasium; there is then nothing to bootstrap from.
+        truncated = np.asarray(truncated, np.bool_) & ~terminated
+        ended = terminated | truncated
+        final: Observation | None = None
+        if ended.any():
+            if self._row_reset is None:
+                final = self._frames(_final_observations(observation, info["final_obs"], ended))
+            else:
+                final = self._frames(observation)
+                observation = self._row_reset(self._env, ended, observation)
+        of_step: NDArray[np.int64] | int = 1
+        of_reset: NDArray[np.int64] | int = 0
+        life_lost = np.zeros(self.num_envs, np.bool_)
+        if self._counters is not None:
+            counts = self._counters.step(info, ended)
+            of_step, of_reset, life_lost = counts.of_step, counts.of_reset, counts.life_lost
+        return StepResult(
+            observation=self._frames(observation),
+            reward=(np.clip(reward, -1.0, 1.0) if self._reward_clipping else reward).astype(np.float32),
+            terminated=terminated,
+            truncated=truncated,
+            life_lost=life_lost,
+            final_observation=final,
+            raw_frames=self.num_envs if isinstance(of_step, int) else int(np.sum(of_step) + np.sum(of_reset)),
+            episodes=self._meter.step(reward, of_step, terminated, truncated, of_reset),
+        )
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._env.close()
+
+    def _choose_row_reset(self) -> RowReset | None:
+        mode = self._env.metadata.get("autoreset_mode")
+        if mode == AutoresetMode.SAME_STEP:
+            return None
+        if (reset := row_reset(self._env)) is not None:
+            return reset
+        raise EnvironmentProblem(
+            f"environment {self.spec.id!r}: its vector class resets with {getattr(mode, 'value', mode)!r}, which puts a "
+            "dummy step between episodes; it must support SAME_STEP, or DISABLED with reset_mask (or set backend: Sync)"
+        )
+
+    def _frames(self, observation: Any) -> Observation:
+        """[N, S, *F*] in the dtype of the spec, in memory that ``env`` will not write again."""
+        frames = np.array(observation, dtype=self._dtype, copy=True)
+        return frames if self._stacked else frames[:, None]
+
+
+def _final_observations(like: Any, final: Any, ended: NDArray[np.bool_]) -> Any:
+    """Final observations [N, ...] whether the info holds one array or an object array with a hole for each live row."""
+    if final.dtype != np.object_:
+        return final
+    rows = np.zeros_like(like)
+    for i in np.flatnonzero(ended):
+        rows[i] = final[i]
+    return rows

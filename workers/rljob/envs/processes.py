@@ -1,0 +1,112 @@
+"""Environments in worker processes: Gymnasium's AsyncVectorEnv, plus what it leaves to its user when a worker dies."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
+
+import gymnasium
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode
+
+from rljob.envs.errors import EnvironmentProblem
+
+log = logging.getLogger(__name__)
+
+_LOST = (EOFError, BrokenPipeError, ConnectionResetError)
+
+
+class ProcessVector(AsyncVectorEnv[Any, Any]):
+    """One process an environment, observations through shared memory, SAME_STEP.
+
+    Workers come from a fork server, because the caller holds threads (ZeroMQ, torch) whose locks a plain fork would copy
+    in whatever state they are. When a worker dies or an environment raises, every other worker is ended and
+    EnvironmentProblem names the environment; the object is then closed.
+    """
+
+    def __init__(self, environment_id: str, makers: Sequence[Callable[[], gymnasium.Env[Any, Any]]]) -> None:
+        self._environment_id = environment_id
+        self.processes = []
+        self.parent_pipes = []
+        owner = os.getpid()
+        try:
+            super().__init__(
+                [_in_worker(make, owner) for make in makers],
+                shared_memory=True,
+                context="forkserver",
+                autoreset_mode=AutoresetMode.SAME_STEP,
+            )
+        except _LOST as error:
+            self._fail(error)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        try:
+            return super().reset(seed=seed, options=options)
+        except (*_LOST, EnvironmentProblem) as error:
+            self._fail(error)
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        try:
+            return super().step(actions)
+        except (*_LOST, EnvironmentProblem) as error:
+            self._fail(error)
+
+    def _raise_if_errors(self, successes: Iterable[bool]) -> None:
+        """Raise what a worker raised, itself; Gymnasium would print its traceback and wrap it in a second one."""
+        if all(successes):
+            return
+        _, _, error, trace = self.error_queue.get()
+        log.debug("%s", trace)
+        raise error
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        dead = self._dead_worker() if isinstance(error, _LOST) else None
+        self._end_workers()
+        if dead is not None:
+            index, exit_code = dead
+            how = f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
+            raise EnvironmentProblem(
+                f"environment {index} of {self._environment_id!r}: its worker process ended ({how}); the other "
+                f"{len(self.processes) - 1} were stopped",
+                environment=index,
+            ) from error
+        raise error
+
+    def _dead_worker(self) -> tuple[int, int] | None:
+        """(index, exit code) of the first worker found dead; a pipe may break a moment before its process is gone."""
+        deadline = time.monotonic() + 0.5
+        while time.monotonic() < deadline:
+            for index, process in enumerate(self.processes):
+                if process.exitcode is not None:
+                    return index, process.exitcode
+            time.sleep(0.005)
+        return None
+
+    def _end_workers(self) -> None:
+        self.closed = True
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.join(timeout=0.2)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        for pipe in self.parent_pipes:
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+def _in_worker(make: Callable[[], gymnasium.Env[Any, Any]], owner: int) -> Callable[[], gymnasium.Env[Any, Any]]:
+    def start() -> gymnasium.Env[Any, Any]:
+        # Gymnasium also calls the first maker in the owner's process, to look at its spaces.
+        if os.getpid() != owner:
+            # Ctrl-C reaches the whole process group; only the owner decides when workers end.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        return make()
+
+    return start

@@ -1,0 +1,98 @@
+"""One plain environment, built from Gymnasium's own parts: for scoring, for video, and for Sync and Async backends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+
+from rljob.envs import wrappers
+from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.spaces import frame_format
+from rljob.envs.target import AtariGame, RegisteredEnvironment, Target, UserFactory
+
+if TYPE_CHECKING:
+    from rljob.api import EnvironmentParameters
+
+Env = gymnasium.Env[Any, Any]
+
+
+def build(target: Target, parameters: EnvironmentParameters, *, render_mode: str | None = None) -> Env:
+    """The environment that ``target`` names, with observations [S, *F*] and the game's own rewards.
+
+    Raises EnvironmentProblem when it cannot be made or has spaces that are not supported.
+    """
+    if isinstance(target, AtariGame):
+        return _atari(target, parameters, render_mode)
+    env = (
+        _registered(target, render_mode)
+        if isinstance(target, RegisteredEnvironment)
+        else _from_factory(target, render_mode)
+    )
+    frame = frame_format(target.id, env.observation_space)
+    if frame.dtype == "float32" and env.observation_space.dtype != frame.dtype:
+        env = wrappers.Float32Frames(env)
+    stacked = frame.is_image and parameters.frame_stack > 1
+    env = FrameStackObservation(env, parameters.frame_stack, padding_type="zero") if stacked else wrappers.OneFrame(env)
+    return wrappers.ActionSubset(env, parameters.actions, target.id) if parameters.actions else env
+
+
+def _atari(game: AtariGame, parameters: EnvironmentParameters, render_mode: str | None) -> Env:
+    try:
+        env: Env = gymnasium.make(
+            game.id,
+            render_mode=render_mode,
+            disable_env_checker=True,
+            frameskip=1,
+            repeat_action_probability=parameters.sticky_action_probability,
+            full_action_space=parameters.full_action_space,
+            max_num_frames_per_episode=parameters.max_episode_raw_frames,
+            obs_type="grayscale",
+            **game.kwargs,
+        )
+    except Exception as error:
+        raise _cannot_make(game.id, error) from error
+    if parameters.fire_reset:
+        env = wrappers.FireReset(env)
+    preprocessing = AtariPreprocessing if parameters.max_pool else wrappers.NewestFrameOnly
+    env = preprocessing(
+        env,
+        noop_max=parameters.noop_max,
+        frame_skip=parameters.frame_skip,
+        screen_size=parameters.frame_size,
+        terminal_on_life_loss=False,
+    )
+    if parameters.actions:
+        env = wrappers.ActionSubset(env, parameters.actions, game.id)
+    # ALE starts an episode with zero frames, and so must this for the two to agree.
+    return FrameStackObservation(env, parameters.frame_stack, padding_type="zero")
+
+
+def _registered(target: RegisteredEnvironment, render_mode: str | None) -> Env:
+    try:
+        return gymnasium.make(target.id, render_mode=render_mode, disable_env_checker=True, **target.kwargs)
+    except Exception as error:
+        raise _cannot_make(target.id, error) from error
+
+
+def _from_factory(target: UserFactory, render_mode: str | None) -> Env:
+    if target.vector_only:
+        raise EnvironmentProblem(
+            f"environment {target.id!r} cannot be made one by one: its factory requires num_envs; give num_envs a "
+            "default with which it returns a plain gymnasium.Env, which scoring and video need"
+        )
+    try:
+        env = target.make(**target.kwargs, **({"render_mode": render_mode} if render_mode and target.draws else {}))
+    except Exception as error:
+        raise _cannot_make(target.id, error) from error
+    if not isinstance(env, gymnasium.Env):
+        raise EnvironmentProblem(
+            f"environment {target.id!r}: the factory returned {type(env).__name__}; it must return a gymnasium.Env"
+        )
+    return env
+
+
+def _cannot_make(environment_id: str, error: Exception) -> EnvironmentProblem:
+    reason = str(error).splitlines()[0] if str(error) else "no reason given"
+    return EnvironmentProblem(f"environment {environment_id!r} cannot be made: {type(error).__name__}: {reason}")

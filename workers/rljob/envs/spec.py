@@ -1,0 +1,61 @@
+"""What an environment is, as far as networks, chunks and checkpoints are concerned."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rljob.api import EnvironmentParameters
+
+# Neither who computes a step nor how a network scales its input changes what the environment is.
+_NOT_PART_OF_THE_ENVIRONMENT = {"backend", "centre_input", "input_scale"}
+_PACKAGES = ("gymnasium", "ale-py", "numpy", "opencv-python-headless")
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentSpec:
+    """Shapes and identity of an environment; equal fingerprints mean interchangeable experience.
+
+    frame_shape: F*, e.g. (84, 84) for Atari, (4,) for CartPole. frame_dtype: "uint8" or "float32".
+    stack: S, frames in one observation. raw_frames_per_step: the frame skip, 1 where there is none.
+    """
+
+    id: str
+    frame_shape: tuple[int, ...]
+    frame_dtype: str
+    stack: int
+    num_actions: int
+    raw_frames_per_step: int
+    fingerprint: str
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """(S, *F*): the shape of one environment's observation."""
+        return (self.stack, *self.frame_shape)
+
+    @property
+    def frame_bytes(self) -> int:
+        """Memory of one frame F*, uncompressed."""
+        return math.prod(self.frame_shape) * (1 if self.frame_dtype == "uint8" else 4)
+
+
+def fingerprint(environment_id: str, parameters: EnvironmentParameters) -> str:
+    """sha256 (hex) over the id, the parameters that shape experience, and the packages' versions."""
+    described = {
+        "id": environment_id,
+        "parameters": parameters.model_dump(exclude=_NOT_PART_OF_THE_ENVIRONMENT),
+        "packages": {name: _version(name) for name in _PACKAGES},
+    }
+    return hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,145 @@
+"""From the text in a manifest to the thing that it names: an Atari game, a Gymnasium id, or a user's own factory."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import ale_py
+import gymnasium
+from ale_py import roms
+
+from rljob.envs.errors import EnvironmentProblem
+
+if TYPE_CHECKING:
+    from rljob.api import EnvironmentParameters
+
+gymnasium.register_envs(ale_py)
+ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # or every process prints a banner
+
+# Arguments of the Atari emulator that environment parameters already decide, and the parameter that does.
+_DECIDED_ELSEWHERE = {
+    "frameskip": "frameSkip",
+    "repeat_action_probability": "stickyActionProbability",
+    "full_action_space": "fullActionSpace",
+    "max_num_frames_per_episode": "maxEpisodeRawFrames",
+    "obs_type": "frameSize (observations are always grayscale)",
+    "continuous": "actions (only discrete actions are supported)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AtariGame:
+    """A game of the Arcade Learning Environment; ``rom`` in ALE's spelling ("pong"). ``kwargs``: mode, difficulty."""
+
+    id: str
+    rom: str
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredEnvironment:
+    """Any other id that Gymnasium knows; ``has_vector_class`` tells whether it names a vectorised implementation."""
+
+    id: str
+    kwargs: dict[str, Any]
+    has_vector_class: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UserFactory:
+    """A user's ``module:factory``. It takes ``num_envs`` if ``vectorised`` and must if ``vector_only``; it takes
+    ``render_mode`` if ``draws``."""
+
+    id: str
+    make: Callable[..., Any]
+    kwargs: dict[str, Any]
+    vectorised: bool
+    vector_only: bool
+    draws: bool
+
+
+Target = AtariGame | RegisteredEnvironment | UserFactory
+
+
+def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
+    """Find what ``environment_id`` names. Raises EnvironmentProblem with the nearest names if nothing has that name.
+
+    "module:name" is a factory when ``name`` is a plain identifier; Gymnasium's own "module:Name-v0" stays an id.
+    """
+    kwargs = parameters.factory_options
+    module, colon, name = environment_id.partition(":")
+    if colon and name.isidentifier():
+        return _factory(environment_id, module, name, kwargs)
+    try:
+        spec = gymnasium.spec(environment_id)
+    except ModuleNotFoundError as error:
+        raise EnvironmentProblem(
+            f"environment {environment_id!r}: module {error.name!r} cannot be imported; install it or correct the id"
+        ) from error
+    except gymnasium.error.Error as error:
+        raise EnvironmentProblem(_unknown(environment_id, error)) from error
+    if spec.entry_point == "ale_py.env:AtariEnv":
+        if taken := next((key for key in kwargs if key in _DECIDED_ELSEWHERE), None):
+            raise EnvironmentProblem(
+                f"environment {environment_id!r}: kwargs may not set {taken!r}; "
+                f"set the parameter {_DECIDED_ELSEWHERE[taken]}"
+            )
+        return AtariGame(environment_id, _checked_rom(environment_id, str(spec.kwargs["game"])), kwargs)
+    return RegisteredEnvironment(environment_id, kwargs, spec.vector_entry_point is not None)
+
+
+def _unknown(environment_id: str, error: Exception) -> str:
+    """One line with the nearest registered names: the whole id first, then its last part, whatever the version."""
+    known = list(gymnasium.registry)
+    near = difflib.get_close_matches(environment_id, known, n=3, cutoff=0.7)
+    if not near:
+        bare = {re.sub(r"-v\d+$", "", name.rpartition("/")[2]).lower(): name for name in known}
+        wanted = re.sub(r"-v\d+$", "", environment_id.rpartition("/")[2]).lower()
+        near = [bare[name] for name in difflib.get_close_matches(wanted, bare, n=3, cutoff=0.6)]
+    advice = f"; did you mean {' or '.join(near)}?" if near else "; list what there is with gymnasium.pprint_registry()"
+    reason = str(error).splitlines()[0].partition(" Did you mean")[0].rstrip(".")
+    return f"environment {environment_id!r} is not known: {reason}{advice}"
+
+
+def _checked_rom(environment_id: str, rom: str) -> str:
+    try:
+        path = roms.get_rom_path(rom)
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"environment {environment_id!r}: the ROM {rom!r} cannot be read ({error.args[-1]}); reinstall it with "
+            "`pip install --force-reinstall ale-py`, which brings the ROMs, and unset ALE_ROMS_DIR or point it at a "
+            "folder with that file"
+        ) from error
+    if path is None:
+        raise EnvironmentProblem(
+            f"environment {environment_id!r}: this version of ale-py has no ROM {rom!r}; `pip install --upgrade ale-py`"
+        )
+    return rom
+
+
+def _factory(environment_id: str, module: str, name: str, kwargs: dict[str, Any]) -> UserFactory:
+    try:
+        loaded = importlib.import_module(module)
+    except Exception as error:
+        raise EnvironmentProblem(
+            f"environment {environment_id!r}: module {module!r} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    make = getattr(loaded, name, None)
+    if not callable(make):
+        callables = [key for key, value in vars(loaded).items() if callable(value) and not key.startswith("_")]
+        near = difflib.get_close_matches(name, callables, n=3, cutoff=0.5)
+        advice = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise EnvironmentProblem(f"environment {environment_id!r}: {module!r} has no callable {name!r}{advice}")
+    try:
+        takes = dict(inspect.signature(make).parameters)
+    except (TypeError, ValueError):  # a callable of C has no signature
+        takes = {}
+    num_envs = takes.get("num_envs")
+    vector_only = num_envs is not None and num_envs.default is inspect.Parameter.empty
+    return UserFactory(environment_id, make, kwargs, num_envs is not None, vector_only, "render_mode" in takes)

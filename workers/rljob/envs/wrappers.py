@@ -1,0 +1,115 @@
+"""Small Gymnasium wrappers that Gymnasium itself does not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.wrappers import AtariPreprocessing
+
+from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.spaces import checked_subset, num_actions
+
+Env = gymnasium.Env[Any, Any]
+
+
+class FireReset(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Press FIRE for one raw frame at each start, where the game has that button; goes below AtariPreprocessing."""
+
+    def __init__(self, env: Env) -> None:
+        super().__init__(env)
+        meanings = env.unwrapped.get_action_meanings()  # type: ignore[attr-defined]
+        self._fire = meanings.index("FIRE") if "FIRE" in meanings else None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        if self._fire is None:
+            return observation, info
+        observation, _, _, _, info = self.env.step(self._fire)
+        return observation, info
+
+
+class NewestFrameOnly(AtariPreprocessing):
+    """AtariPreprocessing without the maximum over the last two raw frames."""
+
+    def _get_obs(self) -> Any:
+        self.obs_buffer[1].fill(0)
+        return super()._get_obs()  # type: ignore[no-untyped-call]
+
+
+class ActionSubset(gymnasium.ActionWrapper[Any, Any, Any]):
+    """Offer only some actions: action i of ours is ``actions[i]`` of the wrapped environment.
+
+    Raises EnvironmentProblem unless ``actions`` are distinct actions of that environment.
+    """
+
+    def __init__(self, env: Env, actions: tuple[int, ...], environment_id: str) -> None:
+        super().__init__(env)
+        checked_subset(environment_id, actions, num_actions(environment_id, env.action_space))
+        self._actions = actions
+        self.action_space = gymnasium.spaces.Discrete(len(actions))
+
+    def action(self, action: Any) -> int:
+        return self._actions[int(action)]
+
+
+class Float32Frames(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Cast observations of any other number type to float32."""
+
+    def __init__(self, env: Env) -> None:
+        super().__init__(env)
+        space = env.observation_space
+        assert isinstance(space, gymnasium.spaces.Box)
+        low, high = (bound.astype(np.float32) for bound in (space.low, space.high))
+        self.observation_space = gymnasium.spaces.Box(low, high, dtype=np.float32)
+
+    def observation(self, observation: Any) -> Any:
+        return np.asarray(observation, np.float32)
+
+
+class OneFrame(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """A stack of one: observations [*F*] become [1, *F*], the shape that networks expect."""
+
+    def __init__(self, env: Env) -> None:
+        super().__init__(env)
+        space = env.observation_space
+        assert isinstance(space, gymnasium.spaces.Box)
+        self.observation_space = gymnasium.spaces.Box(space.low[None], space.high[None], dtype=space.dtype.type)
+
+    def observation(self, observation: Any) -> Any:
+        return np.asarray(observation)[None]
+
+
+class ClippedReward(gymnasium.RewardWrapper[Any, Any]):
+    """Rewards clipped to [-1, 1]."""
+
+    def reward(self, reward: Any) -> float:
+        return float(np.clip(reward, -1.0, 1.0))
+
+
+class Labelled(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Make whatever goes wrong inside an environment say which of the N it was."""
+
+    def __init__(self, env: Env, environment_id: str, index: int) -> None:
+        super().__init__(env)
+        self._id = environment_id
+        self._index = index
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        try:
+            return self.env.step(action)
+        except Exception as error:
+            raise self._problem("step", error) from error
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        try:
+            return self.env.reset(seed=seed, options=options)
+        except Exception as error:
+            raise self._problem("reset", error) from error
+
+    def _problem(self, where: str, error: Exception) -> EnvironmentProblem:
+        return EnvironmentProblem(
+            f"environment {self._index} of {self._id!r} failed in {where}(): {type(error).__name__}: {error}",
+            environment=self._index,
+        )
