@@ -1,0 +1,114 @@
+"""A slow, obvious account of what experience must be: whole stacks, one transition at a time, explicit loops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from rljob.experience import LIFE_LOST, TERMINATED, TRUNCATED, Chunk
+
+
+@dataclass
+class Step:
+    """One step of one stream with everything that was seen, nothing shared, nothing compressed."""
+
+    observation: np.ndarray
+    action: int
+    reward: float
+    terminated: bool
+    truncated: bool
+    life_lost: bool
+    successor: np.ndarray  # the true next state: the final observation where the episode ended
+    q_taken: float
+    value: float
+    final_value: float
+    policy_version: int
+
+
+@dataclass
+class Transition:
+    observation: np.ndarray
+    successor: np.ndarray
+    action: int
+    n_step_return: float
+    discount: float
+    priority: float
+    flags: int
+    policy_version: int
+
+
+def reference_transitions(steps: list[Step], n_step: int, gamma: float, life_loss_ends: bool) -> list[Transition]:
+    """Every transition of one stream that can be completed from ``steps``, oldest first."""
+    transitions = []
+    for start, first in enumerate(steps):
+        total, closed_by, taken = 0.0, None, 0
+        for offset in range(n_step):
+            if start + offset >= len(steps):
+                break
+            step = steps[start + offset]
+            total += gamma**offset * step.reward
+            taken = offset + 1
+            if step.terminated or (life_loss_ends and step.life_lost):
+                closed_by = "terminal"
+                break
+            if step.truncated:
+                closed_by = "truncation"
+                break
+        bootstrap = start + taken
+        if closed_by is None and bootstrap >= len(steps):
+            break  # the value of the bootstrap state is not known yet
+        if closed_by == "terminal":
+            discount, future = 0.0, 0.0
+        else:
+            discount = gamma**taken
+            value = steps[bootstrap - 1].final_value if closed_by == "truncation" else steps[bootstrap].value
+            future = discount * value if discount > 0 else 0.0
+        error = abs(total + future - first.q_taken)
+        transitions.append(
+            Transition(
+                observation=first.observation,
+                successor=steps[bootstrap - 1].successor,
+                action=first.action,
+                n_step_return=total,
+                discount=discount,
+                priority=error + 1e-3 if np.isfinite(error) else 1.0,
+                flags=TERMINATED * first.terminated + TRUNCATED * first.truncated + LIFE_LOST * first.life_lost,
+                policy_version=first.policy_version,
+            )
+        )
+    return transitions
+
+
+def assert_chunk_equals(chunk: Chunk, expected: list[Transition], stack: int) -> None:
+    """Every transition of ``chunk`` against the reference: frames bit for bit, numbers to float32 rounding."""
+    assert chunk.policy_version == expected[0].policy_version
+    for i, want in enumerate(expected):
+        here, there = int(chunk.observation_at[i]), int(chunk.bootstrap_at[i])
+        np.testing.assert_array_equal(chunk.frames[here - stack + 1 : here + 1], want.observation)
+        np.testing.assert_array_equal(chunk.frames[there - stack + 1 : there + 1], want.successor)
+        assert chunk.action[i] == want.action
+        assert chunk.flags[i] == want.flags
+        np.testing.assert_allclose(chunk.n_step_return[i], want.n_step_return, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(chunk.discount[i], want.discount, rtol=1e-6)
+        np.testing.assert_allclose(chunk.priority[i], want.priority, rtol=1e-5, atol=1e-5)
+
+
+class Recorder:
+    """Keeps the reference account of N streams beside a builder and checks every chunk the builder emits."""
+
+    def __init__(self, num_envs: int, stack: int) -> None:
+        self.stack = stack
+        self.steps: list[list[Step]] = [[] for _ in range(num_envs)]
+        self.seen = [0] * num_envs
+
+    def record(self, environment: int, step: Step) -> None:
+        self.steps[environment].append(step)
+
+    def check(self, chunks: list[Chunk], n_step: int, gamma: float, life_loss_ends: bool) -> None:
+        for chunk in chunks:
+            all_of_stream = reference_transitions(self.steps[chunk.environment], n_step, gamma, life_loss_ends)
+            start = self.seen[chunk.environment]
+            expected = all_of_stream[start : start + chunk.steps]
+            assert len(expected) == chunk.steps, "the builder emitted a transition that is not complete"
+            assert_chunk_equals(chunk, expected, self.stack)
+            self.seen[chunk.environment] += chunk.steps
