@@ -1,0 +1,242 @@
+"""Replay on one core: inserts, sampling with and without frames, in process and through a socket.
+
+One JSON line a result, medians over rounds. Chunks are built from real Pong frames (random play, the job's own
+preprocessing) and arrive as wire buffers, LZ4 frames included; inserting therefore includes decoding, checking, storing
+and the initial priorities.
+
+    python benchmarks/replay_throughput.py [--seconds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from common import machine, report
+from rljob.api import EnvironmentParameters
+from rljob.envs import make_vector_environment
+from rljob.experience import Chunk, ChunkLayout
+from rljob.replay.arrival import read_chunk
+from rljob.replay.config import ReplayConfig
+from rljob.replay.limiter import LimiterConfig, SamplesPerInsertLimiter
+from rljob.replay.ring import ChunkRing, TransitionBatch
+from rljob.replay.selectors import Prioritized
+from rljob.replay.service import ReplayService
+from rljob.replay.table import Capacity, ReplayTable
+from rljob.wire import Client, CreditWindow, Message, RawMessage, decode_header, encode
+
+LENGTH, STACK, N_STEP, BATCH = 50, 4, 3, 512
+LAYOUT = ChunkLayout(LENGTH, (84, 84), np.dtype(np.uint8), STACK, N_STEP)
+
+
+def pong_chunks(count: int) -> list[Chunk]:
+    """Chunks of random play in Pong, 8 environments; the small columns are drawn at random."""
+    rng = np.random.default_rng(1)
+    environment = make_vector_environment("ALE/Pong-v5", EnvironmentParameters(), 8, seed=1)
+    observation = environment.reset()
+    frames: list[list[Any]] = [[] for _ in range(8)]
+    chunks: list[Chunk] = []
+    rows = STACK - 1 + LENGTH + N_STEP
+    at = np.arange(LENGTH, dtype=np.uint16) + STACK - 1
+    while len(chunks) < count:
+        for index in range(8):
+            frames[index].append(observation[index, -1].copy())
+            if len(frames[index]) == rows:
+                chunks.append(
+                    Chunk(
+                        actor="actor-0", incarnation="a", sequence=len(chunks), environment=index, policy_version=1,
+                        epoch=1, frames=np.stack(frames[index]), observation_at=at, bootstrap_at=at + np.uint16(N_STEP),
+                        action=rng.integers(0, 6, LENGTH).astype(np.int32),
+                        n_step_return=rng.choice([0.0, 1.0, -1.0], LENGTH, p=[0.94, 0.03, 0.03]).astype(np.float32),
+                        discount=np.full(LENGTH, 0.97, np.float32),
+                        priority=rng.gamma(0.5, 0.2, LENGTH).astype(np.float32) + np.float32(1e-3),
+                        flags=np.zeros(LENGTH, np.uint8),
+                    )
+                )  # fmt: skip
+                frames[index] = frames[index][-(STACK - 1 + N_STEP) :]
+        observation = environment.step(rng.integers(0, 6, 8)).observation
+    environment.close()
+    return chunks[:count]
+
+
+def on_the_wire(chunks: list[Chunk]) -> list[list[bytes]]:
+    """What a socket would deliver."""
+    return [[bytes(p) for p in encode(c.to_message(), compress=LAYOUT.compressed_columns)] for c in chunks]
+
+
+def table(capacity: int, *, keep_frames: bool) -> ReplayTable:
+    size = Capacity(capacity)
+    ring = ChunkRing(LAYOUT, size.chunks(LAYOUT), keep_frames)
+    limiter = SamplesPerInsertLimiter(LimiterConfig(0.0, 1, 0.0, LENGTH, BATCH))
+    return ReplayTable(ring, Prioritized(ring.capacity_steps, 0.6), limiter, size)
+
+
+def rate(work: Callable[[], int], seconds: float, rounds: int = 5) -> float:
+    """Median over rounds of units of work a second; the first round is warm-up."""
+    rates = []
+    for _ in range(rounds + 1):
+        start, units = time.perf_counter(), 0
+        while time.perf_counter() - start < seconds / rounds:
+            units += work()
+        rates.append(units / (time.perf_counter() - start))
+    return statistics.median(rates[1:])
+
+
+def inserts(wire: list[list[bytes]], capacity: int, seconds: float, *, keep_frames: bool) -> float:
+    target, position = table(capacity, keep_frames=keep_frames), 0
+
+    def work() -> int:
+        nonlocal position
+        arrivals: list[tuple[Chunk, RawMessage]] = []
+        for _ in range(16):
+            raw = decode_header(wire[position % len(wire)])
+            raw.verify()
+            arrivals.append((read_chunk(raw, LAYOUT, with_frames=keep_frames), raw))
+            position += 1
+        target.insert(arrivals)
+        return sum(chunk.steps for chunk, _ in arrivals)
+
+    return rate(work, seconds)
+
+
+def filled(wire: list[list[bytes]], capacity: int, *, keep_frames: bool) -> ReplayTable:
+    target = table(capacity, keep_frames=keep_frames)
+    raws = [decode_header(parts) for parts in wire]
+    chunks = [read_chunk(raw, LAYOUT, with_frames=keep_frames) for raw in raws]
+    for start in range(0, capacity // LENGTH, len(wire)):
+        take = min(len(wire), capacity // LENGTH - start)
+        target.insert(list(zip(chunks[:take], raws[:take], strict=True)))
+    return target
+
+
+def sampling(target: ReplayTable, seconds: float, *, with_frames: bool) -> float:
+    rng = np.random.default_rng(2)
+    buffers = TransitionBatch.empty(LAYOUT, BATCH) if with_frames else None
+
+    def work() -> int:
+        slots, generations, _ = target.sample(BATCH, rng)
+        if buffers is not None:
+            target.ring.gather(slots, buffers)
+        target.update_priorities(slots, generations, rng.gamma(0.5, 0.2, BATCH).astype(np.float32))
+        return 1
+
+    return rate(work, seconds)
+
+
+def chi_square(target: ReplayTable, batches: int = 400) -> float:
+    """Pearson's statistic over degrees of freedom for sampled frequencies in 256 bins of slots; 1 is expected, less
+    when sampling is stratified."""
+    rng = np.random.default_rng(3)
+    leaves = target.selector.weights(0, target.ring.capacity_steps)
+    edges = np.linspace(0, len(leaves), 257).astype(int)
+    share = np.add.reduceat(leaves, edges[:-1]) / leaves.sum()
+    counts = np.zeros(256)
+    for _ in range(batches):
+        counts += np.histogram(target.sample(BATCH, rng)[0], bins=edges)[0]
+    expected = share * counts.sum()
+    use = expected > 0
+    return float((((counts - expected) ** 2)[use] / expected[use]).sum() / (use.sum() - 1))
+
+
+def through_a_socket(wire: list[list[bytes]], capacity: int, seconds: float, *, frames: bool) -> dict[str, float]:
+    """A whole service on its thread, an actor and a learner on this one (two cores, one interpreter lock)."""
+    service = ReplayService(
+        ReplayConfig(
+            run="benchmark", layout=LAYOUT, capacity=Capacity(capacity), limiter=LimiterConfig(0.0, 1, 0.0, LENGTH, BATCH),
+            ingest=f"ipc:///tmp/rljob-{uuid.uuid4().hex[:8]}", sample=f"ipc:///tmp/rljob-{uuid.uuid4().hex[:8]}",
+            keep_frames=frames, credits=32,
+        )
+    )  # fmt: skip
+    stop = threading.Event()
+    thread = threading.Thread(target=service.run, args=(stop,))
+    thread.start()
+    actor, learner = Client(service.ingest_endpoint), Client(service.sample_endpoint)
+    try:
+        inserted = _send_chunks(actor, wire, seconds)
+        batches = _draw(learner, "frames" if frames else "index", seconds)
+    finally:
+        stop.set()
+        thread.join()
+        actor.close()
+        learner.close()
+    return {"inserted_transitions_per_second": inserted, "batches_per_second": batches}
+
+
+def _send_chunks(client: Client, wire: list[list[bytes]], seconds: float) -> float:
+    window: CreditWindow[int] = CreditWindow()
+    while not client.send(Message("hello", {"actor": "actor-0", "inc": "a", "envs": 8}, {})):
+        time.sleep(0.01)
+    position, started, acknowledged = 0, 0.0, 0
+    prepared = [decode_header(parts) for parts in wire]
+    while not started or time.perf_counter() - started < seconds:
+        while window.unsent < 32:
+            window.add(position, position)
+            position += 1
+        while (due := window.next()) is not None:
+            if not client.send(prepared[due[0] % len(wire)].rekind("chunk", {"seq": due[0]})):
+                break
+            window.sent(due[0])
+        message = client.receive(1.0)
+        if message is None:
+            continue
+        fields: Any = message.fields
+        if message.kind == "welcome":
+            window.welcome(fields["seq"], fields["credits"])
+            started = time.perf_counter()
+        elif message.kind == "ack":
+            acknowledged += window.acknowledge(fields["seq"], fields["credits"])
+        elif message.kind == "credit":
+            window.grant(fields["credits"])
+    return acknowledged * LENGTH / (time.perf_counter() - started)
+
+
+def _draw(client: Client, mode: str, seconds: float) -> float:
+    while not client.send(Message("subscribe", {"mode": mode, "inc": "l"}, {})):
+        time.sleep(0.01)
+    for request in range(4):
+        client.send(Message("sample", {"req": request, "n": BATCH}, {}))
+    rng = np.random.default_rng(4)
+    started, batches, request = 0.0, 0, 4
+    while not started or time.perf_counter() - started < seconds:
+        message = client.receive(1.0)
+        if message is None or message.kind != "batch":
+            continue
+        started = started or time.perf_counter()
+        batches += 1
+        client.send(Message("sample", {"req": request, "n": BATCH}, {}))
+        request += 1
+        columns = {"slot": message.columns["slot"], "gen": message.columns["gen"]}
+        client.send(Message("priorities", {}, {**columns, "prio": rng.gamma(0.5, 0.2, BATCH).astype(np.float32)}))
+    return batches / (time.perf_counter() - started)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--seconds", type=float, default=3.0, help="time for each figure")
+    parser.add_argument("--capacity", type=int, default=100_000, help="transitions in the table")
+    options = parser.parse_args()
+    seconds, capacity = options.seconds, options.capacity
+    report("machine", **machine())
+    wire = on_the_wire(pong_chunks(400))
+    per_transition = sum(len(p) for parts in wire for p in parts) / (len(wire) * LENGTH)
+    report("replay_wire_bytes", bytes_per_transition=per_transition)
+    for name, keep_frames in (("index", False), ("frames", True)):
+        figure = inserts(wire, capacity, seconds, keep_frames=keep_frames)
+        report("replay_insert", mode=name, transitions_per_second=figure, capacity=capacity)
+    target = filled(wire, capacity, keep_frames=True)
+    for name, with_frames in (("index", False), ("frames", True)):
+        figure = sampling(target, seconds, with_frames=with_frames)
+        report("replay_sample_update", mode=name, batches_per_second=figure, batch=BATCH, capacity=capacity)
+    report("replay_sample_frequencies", chi_square_per_degree=chi_square(target))
+    for name, frames in (("index", False), ("frames", True)):
+        report("replay_socket", mode=name, **through_a_socket(wire, capacity, seconds, frames=frames))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""The service end to end, in this process: exactly once, credits, mirror and frames agree, hostile bytes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import zmq
+from rljob.experience import Chunk
+from rljob.replay.limiter import LimiterConfig
+from rljob.replay.ring import ChunkRing
+from rljob.replay.table import Capacity
+from rljob.wire import Message, encode
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def test_chunks_arrive_once_and_are_sampled(kit: Any, server: Any) -> None:
+    with kit.running(kit.config(redis=str(server.socket))) as service:
+        actor, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint)
+        actor.send_all(30)
+        assert actor.durable is True
+        assert actor.welcome["slots"] == 1
+        learner.subscribe()
+        batch = learner.sample(64)
+        assert batch.kind == "batch"
+        assert batch.fields["size"] == 300
+        assert batch.columns["prob"].sum() > 0
+        stats = learner.stats()
+        assert (stats["items"], stats["inserted_total"], stats["sampled_total"]) == (300, 300, 64)
+        assert stats["actors"][0]["name"] == "actor-0"
+
+
+def test_duplicates_and_reconnects_insert_nothing_twice(kit: Any, server: Any) -> None:
+    with kit.running(kit.config(redis=str(server.socket))) as service:
+        actor, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint)
+        rng = np.random.default_rng(3)
+        for _ in range(40):
+            actor.produce(int(rng.integers(1, 4)))
+            for _ in range(int(rng.integers(0, 4))):
+                actor.step(0.001)
+            actor.reconnect()
+        actor.until(lambda: actor.window.unacknowledged == 0, 30)
+        stats = learner.stats()
+        assert stats["inserted_total"] == actor.sequence * 10
+        assert stats["items"] == min(1000, actor.sequence * 10)
+        # The same bytes once more, from a peer that was welcomed: acknowledged again, stored no second time.
+        stale = encode(kit.make_chunk(0, inc=actor.inc).to_message(), compress=["frames"])
+        before = stats["duplicates_total"]
+        actor.client.send(stale)
+        actor.until(lambda: learner.stats()["duplicates_total"] > before)
+        assert learner.stats()["inserted_total"] == stats["inserted_total"]
+
+
+def test_strangers_are_told(kit: Any) -> None:
+    with kit.running(kit.config()) as service:
+        stranger = kit.Actor(service.ingest_endpoint)
+        deadline = time.monotonic() + 5
+        while not stranger.client.send(encode(kit.make_chunk(0).to_message())):
+            assert time.monotonic() < deadline
+        reply = stranger.client.receive(5)
+        assert (reply.kind, reply.fields["known"]) == ("pulse", False)
+        learner = kit.Learner(service.sample_endpoint)
+        reply = learner.sample()
+        assert (reply.kind, "subscribe" in reply.fields["reason"]) == ("refused", True)
+        learner.mode = "frames"
+        assert "keeps no frames" in learner.subscribe().fields["reason"]
+        assert learner.stats()["rejected_total"]["unknown"] == 2
+
+
+def test_invalid_chunk_is_refused_and_not_counted(kit: Any) -> None:
+    with kit.running(kit.config()) as service:
+        actor = kit.Actor(service.ingest_endpoint)
+        actor.until(lambda: actor.window.connected)
+        good = kit.make_chunk(0, inc=actor.inc).to_message()
+        bad = Message("chunk", good.fields, {**good.columns, "obs_at": np.full(10, 999, np.uint16)})
+        actor.client.send(encode(bad))
+        actor.until(lambda: bool(actor.refused))
+        assert "obs_at" in actor.refused[0]
+        assert kit.Learner(service.sample_endpoint).stats()["rejected_total"] == {"invalid": 1}
+
+
+def test_limiter_withholds_credits_and_defers_samples(kit: Any) -> None:
+    limiter = LimiterConfig(2.0, 20, 60.0, insert_step=10, sample_step=16)
+    with kit.running(kit.config(limiter=limiter)) as service:
+        actor, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint)
+        actor.produce(50)
+        deadline = time.monotonic() + 1.0
+        while time.monotonic() < deadline:
+            actor.step()
+        stats = learner.stats()
+        assert stats["limiter"]["blocked"] == "inserts"
+        assert stats["inserted_total"] <= 20 + 60 / 2
+        assert stats["insert_blocked_seconds"] > 0.2
+        learner.subscribe()
+        for _ in range(60):
+            assert learner.sample(16).kind == "batch"
+            actor.step(0.0)
+            if actor.window.unacknowledged == 0:
+                break
+            error = learner.stats()["limiter"]["error"]
+            assert -60 <= error <= 60
+
+
+@pytest.fixture
+def frames_service(kit: Any) -> Iterator[Any]:
+    with kit.running(kit.config(keep_frames=True, capacity=Capacity(300))) as service:
+        yield service
+
+
+def test_mirror_equals_frames(kit: Any, frames_service: Any) -> None:
+    """The ring that a learner fills from mirror messages gives bit for bit what the service gathers."""
+    service = frames_service
+    actor = kit.Actor(service.ingest_endpoint)
+    index, frames = kit.Learner(service.sample_endpoint), kit.Learner(service.sample_endpoint, "frames")
+    subscribed = index.subscribe("one")
+    frames.subscribe("two")
+    mirror = ChunkRing(kit.layout, subscribed.fields["chunks"])
+    compared = 0
+    for turn in range(30):
+        actor.send_all(3)
+        batch = frames.sample(32)
+        index.client.send(Message("sample", {"req": turn, "n": 32}, {}))
+        while (message := index.client.receive(2.0)) is not None and message.kind != "batch":
+            assert message.kind == "mirror"
+            chunk = Chunk.from_message(message, kit.layout)
+            mirror.insert_at(message.fields["slot"], message.fields["gen"], chunk)
+        assert message is not None
+        assert mirror.matches(message.columns["slot"], message.columns["gen"]).all()
+        here = mirror.matches(batch.columns["slot"], batch.columns["gen"])
+        assert here.all()
+        mine = mirror.gather(batch.columns["slot"])
+        for attribute, column in (
+            ("observation", "obs"), ("next_observation", "next_obs"), ("action", "action"),
+            ("n_step_return", "ret"), ("discount", "disc"), ("policy_version", "pv"),
+        ):  # fmt: skip
+            np.testing.assert_array_equal(getattr(mine, attribute), batch.columns[column])
+        compared += len(here)
+    assert compared == 30 * 32
+    assert service.table.oldest > 0, "the ring must have wrapped"
+
+
+def test_stale_priorities_are_dropped_and_counted(kit: Any) -> None:
+    with kit.running(kit.config(capacity=Capacity(100))) as service:
+        actor, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint)
+        learner.subscribe()
+        actor.send_all(5)
+        old = learner.sample(32)
+        actor.send_all(20)
+        columns = {"slot": old.columns["slot"], "gen": old.columns["gen"], "prio": np.full(32, 1e5, np.float32)}
+        total = learner.stats()["priority_total"]
+        learner.client.send(Message("priorities", {}, columns))
+        time.sleep(0.3)
+        stats = learner.stats()
+        assert stats["stale_priority_updates_total"] == 32
+        assert stats["priority_total"] == total
+
+
+def test_random_bytes_disturb_nobody(kit: Any) -> None:
+    rng = np.random.default_rng(11)
+    good = encode(kit.make_chunk(0).to_message(), compress=["frames"])
+    with kit.running(kit.config(ingest="tcp://127.0.0.1:*", sample="tcp://127.0.0.1:*")) as service:
+        actor, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint)
+        learner.subscribe()
+        vandals = []
+        for endpoint in (service.ingest_endpoint, service.sample_endpoint):
+            vandal = zmq.Context.instance().socket(zmq.DEALER)
+            vandal.setsockopt(zmq.LINGER, 0)
+            vandal.connect(endpoint)
+            vandals.append(vandal)
+        for turn in range(60):
+            for vandal in vandals:
+                for _ in range(20):
+                    if rng.random() < 0.5:
+                        parts = [rng.bytes(int(rng.integers(0, 300))) for _ in range(int(rng.integers(1, 20)))]
+                    else:
+                        parts = [bytearray(part) for part in good]
+                        part = parts[int(rng.integers(len(parts)))]
+                        if part:
+                            part[int(rng.integers(len(part)))] ^= int(rng.integers(1, 256))
+                    try:
+                        vandal.send_multipart(parts, zmq.NOBLOCK)
+                    except zmq.Again:
+                        break
+            actor.send_all(1)
+            if turn >= 2:
+                assert learner.sample(8).kind == "batch"
+        stats = learner.stats()
+        assert stats["inserted_total"] == 600
+        assert sum(count for reason, count in stats["rejected_total"].items() if "malformed" in reason) > 100
+        for vandal in vandals:
+            vandal.close()
+
+
+def test_episodes_and_roster(kit: Any, server: Any) -> None:
+    with kit.running(kit.config(redis=str(server.socket), greedy_epsilon=0.1)) as service:
+        actor, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint)
+        actor.send_all(2)
+        rows = {
+            "ret": np.array([1.0, -3.0], np.float32), "length": np.array([10, 20], np.int32),
+            "raw": np.array([40, 80], np.int32), "env": np.array([0, 1], np.int32),
+            "epsilon": np.array([0.4, 0.01], np.float32), "cut": np.array([0, 1], np.uint8), "pv": np.array([1, 2]),
+        }  # fmt: skip
+        actor.client.send(Message("episodes", {"actor": actor.name, "inc": actor.inc}, rows))
+        actor.until(lambda: learner.stats()["episodes_total"] == 2)
+        stats = learner.stats()
+        assert [episode["greedy_half"] for episode in stats["episodes"]] == [False, True]
+        assert [episode["truncated"] for episode in stats["episodes"]] == [False, True]
+        actor.next_heartbeat = 0.0
+        actor.until(lambda: learner.stats()["steps_total"] == 20)
+    with kit.running(kit.config(redis=str(server.socket), greedy_epsilon=0.1)) as service:
+        stats = kit.Learner(service.sample_endpoint).stats()
+        deadline = time.monotonic() + 5
+        while stats["state"] == "warming" and time.monotonic() < deadline:
+            stats = kit.Learner(service.sample_endpoint).stats()
+        assert stats["episodes_total"] == 2
+        assert stats["steps_total"] == 20
+        assert stats["episodes"][1]["return"] == -3.0

@@ -1,0 +1,96 @@
+"""The ring against a dictionary of whole stacks, built one transition at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rljob.experience import Chunk, ChunkLayout
+from rljob.replay.ring import ChunkRing, TransitionBatch
+
+LAYOUTS = (
+    ChunkLayout(5, (3, 2), np.dtype(np.uint8), 4, 2),
+    ChunkLayout(7, (4,), np.dtype(np.float32), 1, 3),
+)
+
+
+def random_chunk(layout: ChunkLayout, rng: np.random.Generator, sequence: int) -> Chunk:
+    steps = int(rng.integers(1, layout.length + 1))
+    count = int(rng.integers(layout.stack, layout.max_frames + 1))
+    chunk = Chunk(
+        actor="a",
+        incarnation="i",
+        sequence=sequence,
+        environment=0,
+        policy_version=sequence * 3,
+        epoch=0,
+        frames=rng.integers(0, 255, (count, *layout.frame_shape)).astype(layout.frame_dtype),
+        observation_at=rng.integers(layout.stack - 1, count, steps).astype(np.uint16),
+        bootstrap_at=rng.integers(layout.stack - 1, count, steps).astype(np.uint16),
+        action=rng.integers(0, 9, steps).astype(np.int32),
+        n_step_return=rng.normal(size=steps).astype(np.float32),
+        discount=rng.random(steps).astype(np.float32),
+        priority=np.ones(steps, np.float32),
+        flags=np.zeros(steps, np.uint8),
+    )
+    chunk.check(layout)
+    return chunk
+
+
+@given(st.sampled_from(LAYOUTS), st.integers(1, 6), st.integers(1, 25), st.integers(0, 10_000))
+@settings(max_examples=150, deadline=None)
+def test_gather_equals_naive_stacks(layout: ChunkLayout, capacity: int, inserts: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ring = ChunkRing(layout, capacity)
+    oracle: dict[int, tuple[Any, ...]] = {}
+    seen: dict[int, int] = {}
+    for sequence in range(inserts):
+        chunk = random_chunk(layout, rng, sequence)
+        slot, generation = ring.insert(chunk)
+        assert slot == sequence % capacity
+        assert generation > seen.get(slot, 0)
+        seen[slot] = generation
+        oracle = {key: value for key, value in oracle.items() if key // layout.length != slot}
+        for i in range(chunk.steps):
+            o, b = int(chunk.observation_at[i]) + 1, int(chunk.bootstrap_at[i]) + 1
+            oracle[slot * layout.length + i] = (
+                generation, chunk.frames[o - layout.stack : o].copy(), chunk.frames[b - layout.stack : b].copy(),
+                chunk.action[i], chunk.n_step_return[i], chunk.discount[i], chunk.policy_version,
+            )  # fmt: skip
+    slots = rng.choice(np.array(list(oracle), np.uint32), 12)
+    generations = np.array([oracle[int(slot)][0] for slot in slots], np.uint32)
+    assert ring.matches(slots, generations).all()
+    assert not ring.matches(slots, generations + np.uint32(1)).any()
+    everything = np.arange(capacity * layout.length + 3, dtype=np.uint32)
+    chunk_of = np.minimum(everything // layout.length, capacity - 1)
+    stored = ring.matches(everything, ring.generation[chunk_of])
+    assert set(everything[stored].tolist()) == set(oracle)
+    batch = ring.gather(slots, TransitionBatch.empty(layout, 12))
+    for row, slot in enumerate(slots):
+        _, observation, following, action, n_step_return, discount, version = oracle[int(slot)]
+        np.testing.assert_array_equal(batch.observation[row], observation)
+        np.testing.assert_array_equal(batch.next_observation[row], following)
+        assert batch.action[row] == action
+        assert batch.n_step_return[row] == n_step_return
+        assert batch.discount[row] == discount
+        assert batch.policy_version[row] == version
+
+
+def test_wrong_uses_are_refused() -> None:
+    layout = LAYOUTS[0]
+    chunk = random_chunk(layout, np.random.default_rng(0), 0)
+    with pytest.raises(ValueError, match="use more shards"):
+        ChunkRing(layout, 2**31)
+    ring = ChunkRing(layout, 2)
+    with pytest.raises(IndexError):
+        ring.insert_at(2, 1, chunk)
+    with pytest.raises(ValueError, match="generation"):
+        ring.insert_at(0, 2**32, chunk)
+    ring.insert(chunk)
+    with pytest.raises(ValueError, match="buffers for 3"):
+        ring.gather(np.array([0]), TransitionBatch.empty(layout, 3))
+    with pytest.raises(ValueError, match="keeps no frames"):
+        ChunkRing(layout, 2, keep_frames=False).gather(np.array([0]))

@@ -1,0 +1,88 @@
+"""The sum-tree against a plain array of weights and numpy's cumulative sum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rljob.replay.sumtree import SumTree
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 3, 63, 64, 65, 1000])
+def test_sums_stay_exact_over_many_random_operations(capacity: int) -> None:
+    rng = np.random.default_rng(capacity)
+    tree, plain, operations = SumTree(capacity), np.zeros(capacity), 0
+    while operations < 100_000:
+        if rng.random() < 0.5:
+            indices = rng.integers(0, capacity, int(rng.integers(1, 200)))
+            weights = rng.exponential(size=len(indices)) * 10.0 ** rng.integers(-6, 6)
+            tree.update(indices, weights)
+            plain[indices] = weights
+        else:
+            start = int(rng.integers(capacity))
+            weights = rng.exponential(size=int(rng.integers(1, capacity - start + 1)))
+            weights[rng.random(len(weights)) < 0.3] = 0.0
+            tree.update_range(start, weights)
+            plain[start : start + len(weights)] = weights
+        operations += len(weights)
+    np.testing.assert_array_equal(tree.leaves, plain)
+    assert tree.total == pytest.approx(plain.sum(), rel=1e-9)
+    assert tree.drift() < 1e-12
+
+
+@given(
+    weights=st.lists(st.one_of(st.just(0.0), st.floats(1e-9, 1e9)), min_size=1, max_size=70).filter(any),
+    fractions=st.lists(st.floats(-0.5, 1.5), min_size=1, max_size=50),
+)
+@settings(max_examples=300, deadline=None)
+def test_find_agrees_with_a_linear_scan_and_never_returns_an_empty_leaf(
+    weights: list[float], fractions: list[float]
+) -> None:
+    tree = SumTree(len(weights))
+    tree.update_range(0, np.array(weights))
+    prefix = np.array(fractions) * tree.total
+    found, weight = tree.find(prefix)
+    cumulative = np.cumsum(weights)
+    positive = np.flatnonzero(weights)
+    assert np.isin(found, positive).all()
+    np.testing.assert_array_equal(weight, np.array(weights)[found])
+    for value, index in zip(np.clip(prefix, 0, tree.total), found, strict=True):
+        slack = 1e-9 * tree.total
+        assert cumulative[index] >= value - slack
+        assert cumulative[index] - weights[index] <= value + slack
+
+
+@pytest.mark.parametrize("stored", [255, 256])
+def test_sampled_frequencies(stored: int) -> None:
+    """Full to capacity and one short of it; 200,000 draws. Stratified draws vary less than independent ones."""
+    rng = np.random.default_rng(5)
+    tree, weights = SumTree(256), rng.gamma(0.5, size=stored) + 0.01
+    tree.update_range(0, weights)
+    counts = np.zeros(256)
+    for _ in range(200):
+        counts += np.bincount(tree.sample(1000, rng)[0], minlength=256)
+    expected = weights / weights.sum() * 200_000
+    assert (counts[stored:] == 0).all()
+    chi_square = ((counts[:stored] - expected) ** 2 / expected).sum()
+    assert chi_square < stored + 4 * np.sqrt(2 * stored)
+
+
+def test_each_stratum_is_hit_once() -> None:
+    tree = SumTree(100)
+    tree.update_range(0, np.ones(100))
+    found, _ = tree.sample(100, np.random.default_rng(0))
+    np.testing.assert_array_equal(np.sort(found), np.arange(100))
+
+
+def test_bad_input_changes_nothing() -> None:
+    tree = SumTree(10)
+    tree.update_range(0, np.ones(10))
+    for indices, weights in (([10], [1.0]), ([-1], [1.0]), ([0], [np.nan]), ([0], [-1.0]), ([0], [np.inf])):
+        with pytest.raises((IndexError, ValueError)):
+            tree.update(np.array(indices), np.array(weights))
+    with pytest.raises(IndexError):
+        tree.update_range(8, np.ones(3))
+    assert tree.total == 10.0
+    with pytest.raises(ValueError, match="without weight"):
+        SumTree(4).sample(1, np.random.default_rng(0))

@@ -1,0 +1,243 @@
+"""The durable side of a table: accepted chunks and the counters that go with them, in Redis.
+
+Keys of shard k of run id, all under ``run:{id}:shard:{k}:``
+
+=================  ======  ===========================================================================================
+``chunk:{gen}``    string  one chunk as received: number of parts, their lengths, the parts
+``log``            hash    generation -> slot, steps: which chunks there are
+``counters``       hash    totals of the run (transitions inserted and sampled, next generation, epoch, ...)
+``seen``           hash    actor -> its incarnation, the highest sequence number accepted from it, and its transitions
+``prio``           string  snapshot of sampling weights, LZ4
+``owner``          string  the service that may write
+=================  ======  ===========================================================================================
+
+``run:{id}:episodes`` is a capped stream of finished games; ``run:{id}:actor:{slot}`` a hash with a time limit, the lease
+of an epsilon slot.
+
+A chunk, its index entry, the counters that include it and the evictions it caused are one transaction: after a crash
+at any moment the log says about every chunk either that it was accepted and counted, or neither.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from redis import Redis
+from redis.exceptions import WatchError
+
+from rljob.wire import MalformedMessage, RawMessage, decode_header
+
+_ENTRY = struct.Struct("<II")
+EPISODES_KEPT = 10_000
+
+
+class OwnerLost(RuntimeError):
+    """Another service has taken over this shard's log; this one must not write to it any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One line of the log's index."""
+
+    generation: int
+    slot: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedChunk:
+    """A chunk to be written: its index line and its parts, header first, as received."""
+
+    entry: LogEntry
+    raw: RawMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What was accepted from the latest incarnation of an actor: up to which sequence number, and how many transitions."""
+
+    incarnation: str
+    sequence: int
+    transitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """Everything but the chunks: totals, and what was accepted from each actor."""
+
+    counters: Mapping[str, int]
+    seen: Mapping[str, Accepted]
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """An epsilon slot held by an actor for another ``seconds``; 0 gives it back."""
+
+    slot: int
+    actor: str
+    incarnation: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One transaction. ``clear`` first removes whatever an earlier service left."""
+
+    chunks: Sequence[LoggedChunk] = ()
+    evicted: Sequence[int] = ()
+    state: LogState | None = None
+    clear: bool = False
+    weights: bytes | None = None
+    leases: Sequence[Lease] = ()
+    episodes: Sequence[Mapping[str, Any]] = ()
+
+
+class ChunkLog:
+    """Reads and writes the keys above. Blocking; every method may raise ``redis.RedisError``."""
+
+    def __init__(self, client: Redis, run: str, shard: int, owner: str) -> None:
+        self.client = client
+        self.owner = owner
+        self._run = f"run:{run}:"
+        self._shard = f"run:{run}:shard:{shard}:"
+
+    def take_over(self) -> None:
+        """Become the one service that may write; a predecessor's next commit raises ``OwnerLost``."""
+        self.client.set(self._shard + "owner", self.owner)
+
+    def commit(self, commit: Commit) -> None:
+        """Write all of a commit or nothing. Raises ``OwnerLost``; after other errors the outcome is unknown."""
+        shard = self._shard
+        with self.client.pipeline(transaction=True) as pipe:
+            pipe.watch(shard + "owner")  # type: ignore[no-untyped-call]
+            owner = cast(bytes | None, pipe.get(shard + "owner"))
+            if owner is not None and owner != self.owner.encode():
+                raise OwnerLost(f"the log of {shard} now belongs to {owner.decode(errors='replace')}")
+            old = cast(list[bytes], pipe.hkeys(shard + "log")) if commit.clear else []
+            pipe.multi()
+            if owner is None:
+                pipe.set(shard + "owner", self.owner)
+            if commit.clear:
+                keys = [shard + name for name in ("log", "counters", "seen", "prio")]
+                pipe.delete(*keys, *(shard + f"chunk:{int(generation)}" for generation in old))
+            if commit.evicted:
+                pipe.delete(*(shard + f"chunk:{generation}" for generation in commit.evicted))
+                pipe.hdel(shard + "log", *map(str, commit.evicted))
+            for chunk in commit.chunks:
+                pipe.set(shard + f"chunk:{chunk.entry.generation}", pack_parts(chunk.raw.parts()))
+            if commit.chunks:
+                lines = {str(c.entry.generation): _ENTRY.pack(c.entry.slot, c.entry.steps) for c in commit.chunks}
+                pipe.hset(shard + "log", mapping=cast(dict[Any, Any], lines))
+            if commit.state is not None:
+                pipe.hset(shard + "counters", mapping=dict[Any, Any](commit.state.counters))
+                if commit.state.seen:
+                    marks = {actor: _packed(accepted) for actor, accepted in commit.state.seen.items()}
+                    pipe.hset(shard + "seen", mapping=cast(dict[Any, Any], marks))
+            if commit.weights is not None:
+                pipe.set(shard + "prio", commit.weights)
+            for lease in commit.leases:
+                key = f"{self._run}actor:{lease.slot}"
+                if lease.seconds > 0:
+                    pipe.hset(key, mapping={"actor": lease.actor, "incarnation": lease.incarnation})
+                    pipe.pexpire(key, int(lease.seconds * 1000))
+                else:
+                    pipe.delete(key)
+            for episode in commit.episodes:
+                pipe.xadd(self._run + "episodes", dict[Any, Any](episode), maxlen=EPISODES_KEPT, approximate=True)
+            try:
+                pipe.execute()
+            except WatchError:
+                raise OwnerLost(f"the log of {shard} was taken over during a write") from None
+
+    def state(self) -> LogState:
+        """The counters and high-water marks of the last commit; empty ones when there is no log."""
+        counters = cast(dict[bytes, bytes], self.client.hgetall(self._shard + "counters"))
+        seen = cast(dict[bytes, bytes], self.client.hgetall(self._shard + "seen"))
+        return LogState(
+            {name.decode(): int(value) for name, value in counters.items()},
+            {actor.decode(): _accepted(value) for actor, value in seen.items()},
+        )
+
+    def index(self) -> list[LogEntry]:
+        """The stored chunks, oldest first."""
+        lines = cast(dict[bytes, bytes], self.client.hgetall(self._shard + "log"))
+        return sorted(
+            (LogEntry(int(generation), *_ENTRY.unpack(line)) for generation, line in lines.items()),
+            key=lambda entry: entry.generation,
+        )
+
+    def chunks(self, entries: Sequence[LogEntry]) -> list[RawMessage | None]:
+        """The messages of these entries; None for one that is missing or damaged. Keep to a few hundred (F48)."""
+        values = cast(list[bytes | None], self.client.mget([self._shard + f"chunk:{e.generation}" for e in entries]))
+        return [None if value is None else _readable(value) for value in values]
+
+    def weights(self) -> bytes | None:
+        """The last snapshot of sampling weights."""
+        return cast(bytes | None, self.client.get(self._shard + "prio"))
+
+    def leases(self, slots: int) -> list[Lease]:
+        """Leases of slots 0..slots-1 that have not run out."""
+        found: list[Lease] = []
+        pipe = self.client.pipeline(transaction=False)
+        for slot in range(slots):
+            pipe.hmget(f"{self._run}actor:{slot}", "actor", "incarnation")
+            pipe.pttl(f"{self._run}actor:{slot}")
+        replies = pipe.execute()
+        for slot in range(slots):
+            (actor, incarnation), milliseconds = replies[2 * slot], replies[2 * slot + 1]
+            if actor is not None and incarnation is not None and milliseconds > 0:
+                found.append(Lease(slot, actor.decode(), incarnation.decode(), milliseconds / 1000))
+        return found
+
+    def episodes(self, count: int) -> list[tuple[str, dict[str, str]]]:
+        """The newest ``count`` finished games, oldest first, as (stream id, fields)."""
+        newest = cast(list[Any], self.client.xrevrange(self._run + "episodes", count=count))
+        return [
+            (identity.decode(), {name.decode(): value.decode() for name, value in fields.items()})
+            for identity, fields in reversed(newest)
+        ]
+
+
+def _packed(accepted: Accepted) -> str:
+    return f"{accepted.sequence} {accepted.transitions} {accepted.incarnation}"
+
+
+def _accepted(value: bytes) -> Accepted:
+    sequence, transitions, incarnation = value.decode().split(" ", 2)
+    return Accepted(incarnation, int(sequence), int(transitions))
+
+
+def pack_parts(parts: Iterable[bytes | memoryview]) -> bytes:
+    """Message parts as one value."""
+    kept = list(parts)
+    return b"".join([struct.pack(f"<{len(kept) + 1}I", len(kept), *map(len, kept)), *kept])
+
+
+def unpack_parts(value: bytes) -> list[memoryview]:
+    """The parts of ``pack_parts``; they keep ``value`` alive. Raises ``ValueError`` when it is no such value."""
+    view = memoryview(value)
+    try:
+        (count,) = struct.unpack_from("<I", view)
+        lengths = struct.unpack_from(f"<{count}I", view, 4)
+    except struct.error:
+        raise ValueError("a stored chunk is cut short") from None
+    at = 4 + 4 * count
+    if at + sum(lengths) != len(value):
+        raise ValueError("a stored chunk has the wrong length")
+    parts = []
+    for length in lengths:
+        parts.append(view[at : at + length])
+        at += length
+    return parts
+
+
+def _readable(value: bytes) -> RawMessage | None:
+    try:
+        raw = decode_header(unpack_parts(value))
+        raw.verify()
+    except (ValueError, MalformedMessage):
+        return None
+    return raw

@@ -1,0 +1,101 @@
+"""What a replay service is built from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rljob.api import RLJob
+from rljob.experience import ChunkLayout
+from rljob.replay.limiter import LimiterConfig
+from rljob.replay.table import Capacity
+from rljob.wire import ServerSecurity
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayConfig:
+    """One shard. Sizes are this shard's own, not the job's; raises ``ValueError`` when they contradict each other."""
+
+    run: str
+    layout: ChunkLayout
+    capacity: Capacity
+    limiter: LimiterConfig
+    ingest: str
+    """Endpoint to bind for actors."""
+    sample: str
+    """Endpoint to bind for the learner."""
+    shard: int = 0
+    exponent: float = 0.6
+    keep_frames: bool = False
+    """Whether batches carry frames; otherwise the learner mirrors the chunks and is sent slot ids."""
+    slots: int = 1
+    """Epsilon slots."""
+    credits: int = 4
+    """Chunks one actor may have on the way."""
+    greedy_epsilon: float = 1.0
+    """Games played with an epsilon up to this count for the mean return."""
+    redis: str | None = None
+    """Address of the shard's Redis; None keeps everything in memory only."""
+    seed: int = 0
+    snapshot_seconds: float = 30.0
+    actor_timeout_seconds: float = 15.0
+    security: ServerSecurity | None = None
+
+    def __post_init__(self) -> None:
+        if self.capacity.steps < self.limiter.min_size + self.layout.length:
+            raise ValueError(
+                f"replay capacity is {self.capacity.steps} transitions a shard, less than minSize "
+                f"{self.limiter.min_size} and one chunk of {self.layout.length}: sampling would never start"
+            )
+
+
+def config_of(
+    job: RLJob,
+    *,
+    shard: int,
+    ingest: str,
+    sample: str,
+    redis: str | None,
+    frame_shape: tuple[int, ...],
+    frame_dtype: str,
+    stack: int,
+    security: ServerSecurity | None = None,
+) -> ReplayConfig:
+    """This shard's part of a job. Frame shape, dtype and stack are those of the environment.
+
+    Raises ``ValueError`` (see ``ReplayConfig`` and ``LimiterConfig``).
+    """
+    algorithm, replay = job.spec.algorithm.resolved(), job.spec.replay.resolved()
+    layout = ChunkLayout(
+        length=algorithm.chunk_length,
+        frame_shape=frame_shape,
+        frame_dtype=np.dtype(frame_dtype),
+        stack=stack,
+        n_step=algorithm.n_step,
+    )
+    shards = replay.shards
+    return ReplayConfig(
+        run=job.metadata.name,
+        layout=layout,
+        capacity=Capacity(-(-replay.capacity // shards), replay.capacity_bytes // shards),
+        limiter=LimiterConfig(
+            samples_per_insert=replay.samples_per_insert,
+            min_size=max(1, replay.min_size // shards),
+            error_buffer=replay.error_buffer / shards,
+            insert_step=layout.length,
+            sample_step=algorithm.batch_size,  # batches are drawn whole from one shard after the other
+        ),
+        ingest=ingest,
+        sample=sample,
+        shard=shard,
+        exponent=replay.exponent,
+        keep_frames=replay.sampling == "Frames",
+        slots=max(1, job.spec.actors.replicas),
+        credits=max(4, job.spec.actors.envs_per_actor),
+        # The middle of the ladder base ** (1 + exponent * i / (N - 1)); with one step there is only the base itself.
+        greedy_epsilon=algorithm.epsilon_base ** (1.0 + 0.5 * algorithm.epsilon_exponent) * (1.0 + 1e-6),
+        redis=redis,
+        seed=algorithm.seed * 1_000 + shard,
+        security=security,
+    )

@@ -1,0 +1,157 @@
+"""Keeps the log in step with the table: what was handed to the writer, what is safe, what a returning Redis still needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rljob.replay.chunk_log import Commit, Lease, LogEntry, LoggedChunk, LogState
+from rljob.replay.log_writer import LogWriter
+from rljob.replay.table import ReplayTable, StoredChunk
+
+_CHUNKS_PER_REFILL = 256
+
+
+class Durability:
+    """Follows a table with two cursors over its ordinals: submitted to the writer, and committed.
+
+    While ``durable``, a chunk may be acknowledged once it is below ``acknowledged``; otherwise at once. When Redis
+    fails the cursors stop; when it is back everything the table still holds is written anew, and the log counts as
+    durable again once it has caught up.
+
+    ``state`` is called when a commit is built and must describe every chunk stored so far.
+    """
+
+    def __init__(self, table: ReplayTable, writer: LogWriter | None, state: Callable[[], LogState]) -> None:
+        self._table = table
+        self._writer = writer
+        self._state = state
+        self.durable = writer is not None
+        self.reachable = writer is not None
+        self.failures_total = 0
+        self.latency_seconds = 0.0
+        self._submitted = table.head
+        self._committed = table.head
+        self._clear = False
+        self._evicted: list[int] = []
+        self._leases: dict[int, Lease] = {}
+        self._episodes: list[Mapping[str, Any]] = []
+        self._weights: Callable[[], bytes] | None = None
+        self._state_wanted = False
+        self._sent_at: dict[int, float] = {}
+        self._token = 0
+        self._heads: dict[int, int] = {}
+
+    @property
+    def acknowledged(self) -> int:
+        """Chunks with an ordinal below this may be acknowledged."""
+        return self._committed if self.durable else self._table.head
+
+    @property
+    def lag_chunks(self) -> int:
+        """Chunks in the table that are not yet known to be in Redis."""
+        return self._table.head - max(self._committed, self._table.oldest)
+
+    def evicted(self, chunks: Sequence[StoredChunk]) -> None:
+        """The table has dropped these; those already handed over are removed from the log."""
+        self._evicted.extend(chunk.generation for chunk in chunks if chunk.ordinal < self._submitted)
+
+    def restored(self, evicted: Sequence[int]) -> None:
+        """The table now holds what the log holds, but for these generations, which had no room any more."""
+        self._submitted = self._committed = self._table.head
+        self._evicted.extend(evicted)
+
+    def lost_at_start(self) -> None:
+        """Redis did not answer when the service started; the writer will find out by itself when it does."""
+        self.durable = False
+        self.failures_total += 1
+        self._clear = True
+
+    def lease(self, lease: Lease) -> None:
+        """Record a lease with the next commit."""
+        self._leases[lease.slot] = lease
+
+    def episodes(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Append finished games with the next commit; while Redis is gone only the newest are kept."""
+        self._episodes.extend(entries)
+        del self._episodes[:-1024]
+
+    def snapshot(self, weights: Callable[[], bytes]) -> None:
+        """Write sampling weights with the next commit; ``weights`` is called then."""
+        self._weights = weights
+
+    def touch(self) -> None:
+        """Write the counters with the next commit even if no chunk is waiting."""
+        self._state_wanted = True
+
+    def pump(self) -> None:
+        """Take in the writer's news and hand it as much as it has room for. Never blocks."""
+        if self._writer is None:
+            return
+        for event in self._writer.events():
+            if event.kind == "done":
+                self._committed = max(self._committed, self._heads.pop(event.token))
+                self.latency_seconds = time.monotonic() - self._sent_at.pop(event.token)
+                if not self.durable and self._committed == self._table.head:
+                    self.durable = True
+            elif event.kind == "up":
+                self.reachable = True
+                self._submitted = self._committed = self._table.oldest
+                self._clear = True
+                self._evicted.clear()
+            else:
+                self.durable = self.reachable = False
+                self.failures_total += 1
+                self._heads.clear()
+                self._sent_at.clear()
+        while self.reachable and self._writer.has_room and self._work_waits():
+            self._submit()
+
+    def flush(self, timeout_seconds: float) -> None:
+        """Write everything that waits, for an orderly end; gives up after the timeout or when Redis is gone."""
+        deadline = time.monotonic() + timeout_seconds
+        self.touch()
+        while self.reachable and time.monotonic() < deadline:
+            self.pump()
+            if not self._work_waits() and not self._heads:
+                return
+            time.sleep(0.002)
+
+    def _work_waits(self) -> bool:
+        return bool(
+            self._submitted < self._table.head
+            or self._evicted
+            or self._leases
+            or self._episodes
+            or self._weights
+            or self._state_wanted
+            or self._clear
+        )
+
+    def _submit(self) -> None:
+        assert self._writer is not None
+        first = max(self._submitted, self._table.oldest)
+        # The state says of every stored chunk that it was accepted, so that it may only be written together with all
+        # of them. While refilling they were acknowledged already, as not durable, and may follow piece by piece.
+        stop = self._table.head if self.durable else min(first + _CHUNKS_PER_REFILL, self._table.head)
+        chunks = []
+        for ordinal in range(first, stop):
+            stored = self._table.chunk(ordinal)
+            chunks.append(LoggedChunk(LogEntry(stored.generation, stored.slot, stored.steps), stored.raw))
+        commit = Commit(
+            chunks=chunks,
+            evicted=self._evicted,
+            state=self._state(),
+            clear=self._clear,
+            weights=self._weights() if self._weights is not None else None,
+            leases=tuple(self._leases.values()),
+            episodes=self._episodes,
+        )
+        self._token += 1
+        self._heads[self._token] = stop
+        self._sent_at[self._token] = time.monotonic()
+        self._writer.submit(self._token, commit)
+        self._submitted = stop
+        self._evicted, self._episodes, self._leases = [], [], {}
+        self._clear, self._weights, self._state_wanted = False, None, False

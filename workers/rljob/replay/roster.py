@@ -1,0 +1,156 @@
+"""Who acts for this shard, what they last said about themselves, and the games they finished."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rljob.wire import Message
+
+EPISODES_SHOWN = 256
+ACTOR_STAGES = ("env", "infer", "encode", "send", "blocked")
+
+
+@dataclass(slots=True)
+class ActorRecord:
+    """The last heartbeat of one actor; counters are those of its current incarnation."""
+
+    name: str
+    incarnation: str
+    slot: int
+    seen_at: float
+    state: str = "Starting"
+    steps: int = 0
+    raw_frames: int = 0
+    produced: int = 0
+    steps_per_second: float = 0.0
+    policy_version: int = 0
+    blocked_seconds: float = 0.0
+    rss_bytes: int = 0
+    stages: dict[str, float] = field(default_factory=dict)
+
+    def as_status(self, now: float) -> dict[str, Any]:
+        """The entry in the service's status document."""
+        return {
+            "name": self.name,
+            "slot": self.slot,
+            "incarnation": self.incarnation,
+            "state": self.state,
+            "steps": self.steps,
+            "raw_frames": self.raw_frames,
+            "produced": self.produced,
+            "steps_per_second": self.steps_per_second,
+            "policy_version": self.policy_version,
+            "stages": dict(self.stages),
+            "blocked_seconds": self.blocked_seconds,
+            "rss_bytes": self.rss_bytes,
+            "age_seconds": max(0.0, now - self.seen_at),
+        }
+
+
+class Roster:
+    """Actors by name, and totals over all their incarnations that only ever grow.
+
+    ``steps_total`` and ``raw_frames_total`` add up what heartbeats report, so that they survive every restart of an
+    actor, and of this service when they are restored.
+    """
+
+    def __init__(self, greedy_epsilon: float) -> None:
+        self._greedy_epsilon = greedy_epsilon
+        self.actors: dict[str, ActorRecord] = {}
+        self.steps_total = 0
+        self.raw_frames_total = 0
+        self.episodes_total = 0
+        self.episodes: deque[dict[str, Any]] = deque(maxlen=EPISODES_SHOWN)
+
+    def joined(self, actor: str, incarnation: str, slot: int, now: float) -> None:
+        """An actor said hello; a new incarnation starts counting from nothing."""
+        record = self.actors.get(actor)
+        if record is None or record.incarnation != incarnation:
+            self.actors[actor] = ActorRecord(actor, incarnation, slot, now)
+        else:
+            record.slot, record.seen_at = slot, now
+
+    def heard(self, message: Message, now: float) -> None:
+        """Take over a heartbeat. One from another incarnation than the one that joined is ignored."""
+        fields: Mapping[str, Any] = message.fields
+        record = self.actors.get(fields["actor"])
+        if record is None or record.incarnation != fields["inc"]:
+            return
+        self.steps_total += max(0, fields["steps"] - record.steps)
+        self.raw_frames_total += max(0, fields["raw"] - record.raw_frames)
+        record.seen_at = now
+        record.state = fields["state"]
+        record.steps, record.raw_frames, record.produced = fields["steps"], fields["raw"], fields["produced"]
+        record.steps_per_second, record.policy_version = fields["sps"], fields["pv"]
+        record.blocked_seconds, record.rss_bytes = fields["blocked"], fields["rss"]
+        stages = message.columns.get("stages")
+        if stages is not None:
+            record.stages = dict(zip(ACTOR_STAGES, map(float, stages.tolist()), strict=False))
+
+    def left(self, actor: str, incarnation: str) -> None:
+        """An actor said goodbye."""
+        record = self.actors.get(actor)
+        if record is not None and record.incarnation == incarnation:
+            record.state, record.steps_per_second = "Finished", 0.0
+
+    def lose(self, older_than_seconds: float, forget_after_seconds: float, now: float) -> list[str]:
+        """Mark actors that fell silent as ``Lost`` (their names are returned, once) and drop those long gone."""
+        lost = []
+        for name, record in list(self.actors.items()):
+            age = now - record.seen_at
+            if age > forget_after_seconds:
+                del self.actors[name]
+            elif age > older_than_seconds and record.state not in ("Lost", "Finished"):
+                record.state, record.steps_per_second = "Lost", 0.0
+                lost.append(name)
+        return lost
+
+    def finished(self, message: Message) -> list[dict[str, Any]]:
+        """Take over finished games; returns them as status entries."""
+        columns = message.columns
+        entries = []
+        rows = zip(*(columns[name].tolist() for name in ("ret", "length", "raw", "epsilon", "cut", "pv")), strict=True)
+        for game_return, length, raw_frames, epsilon, cut, version in rows:
+            self.episodes_total += 1
+            entries.append(
+                {
+                    "id": self.episodes_total,
+                    "return": game_return,
+                    "length": length,
+                    "raw_frames": raw_frames,
+                    "epsilon": epsilon,
+                    "truncated": bool(cut),
+                    "policy_version": version,
+                    "greedy_half": epsilon <= self._greedy_epsilon,
+                    "actor": message.fields["actor"],
+                }
+            )
+        self.episodes.extend(entries)
+        return entries
+
+    def restore_episodes(self, stored: Sequence[Mapping[str, str]]) -> None:
+        """Games read back from Redis, oldest first; entries that do not read as such are left out."""
+        for fields in stored:
+            try:
+                entry: dict[str, Any] = {
+                    "id": int(fields["id"]),
+                    "return": float(fields["return"]),
+                    "length": int(fields["length"]),
+                    "raw_frames": int(fields["raw_frames"]),
+                    "epsilon": float(fields["epsilon"]),
+                    "truncated": fields["truncated"] == "1",
+                    "policy_version": int(fields["policy_version"]),
+                    "actor": fields["actor"],
+                }
+            except (KeyError, ValueError):
+                continue
+            entry["greedy_half"] = entry["epsilon"] <= self._greedy_epsilon
+            self.episodes.append(entry)
+
+
+def episode_fields(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A status entry as the fields of a Redis stream entry."""
+    return {name: int(value) if isinstance(value, bool) else value for name, value in entry.items()}

@@ -1,0 +1,217 @@
+"""The learner's side of the service: subscriptions, the mirror, deferred requests, priorities."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rljob.replay.ring import TransitionBatch
+from rljob.replay.table import ReplayTable
+from rljob.wire import Message, Server, encode
+from rljob.wire.schema import Scalar
+
+log = logging.getLogger(__name__)
+
+MESSAGES_A_TURN = 64
+REQUESTS_PER_SUBSCRIBER = 64
+_UNREAD_SECONDS = 30.0
+
+Parts = list[bytes | memoryview]
+
+
+@dataclass(slots=True)
+class _Subscriber:
+    """``cursor`` is the ordinal of the next chunk to mirror; ``unsent`` a batch that its socket would not take yet."""
+
+    mode: str
+    incarnation: str
+    cursor: int
+    requests: deque[tuple[int, int]] = field(default_factory=deque)
+    unsent: Parts | None = None
+    stuck_since: float | None = None
+
+
+class Sampling:
+    """Serves subscribers from the table. Owned by the service's thread; nothing here blocks.
+
+    In index mode a subscriber is sent every stored chunk, oldest first, before any batch that may refer to it: the
+    order of one socket is the whole consistency argument. A batch therefore waits until the mirror has caught up.
+    """
+
+    def __init__(self, server: Server, table: ReplayTable, service: str, shard: int, seed: int) -> None:
+        self._server = server
+        self._table = table
+        self._service = service
+        self._shard = shard
+        self._generator = np.random.default_rng(seed)
+        self._subscribers: dict[bytes, _Subscriber] = {}
+        self._buffers: TransitionBatch | None = None
+        self.rejected: Counter[str] = Counter()
+        self.epoch = 0
+        self.batches_total = 0
+        self.mirrored_total = 0
+        self._learner = ""
+
+    def restore(self, epoch: int) -> None:
+        """Go on from the epoch that the log has."""
+        self.epoch = epoch
+
+    @property
+    def samples_wait(self) -> bool:
+        """Whether a request waits."""
+        return any(subscriber.requests for subscriber in self._subscribers.values())
+
+    @property
+    def mirror_lags(self) -> bool:
+        """Whether there are chunks or batches to send as soon as a subscriber's socket takes them."""
+        head = self._table.head
+        return any(s.unsent is not None or (s.mode == "index" and s.cursor < head) for s in self._subscribers.values())
+
+    def receive(self, now: float, state: str, stats: Callable[[], bytes]) -> int:
+        """Handle what has arrived. Returns the messages handled."""
+        handled = 0
+        while handled < MESSAGES_A_TURN:
+            received = self._server.receive()
+            if received is None:
+                break
+            handled += 1
+            self._handle(*received, state, stats)
+        return handled
+
+    def serve(self, now: float, *, sampling: bool) -> None:
+        """Send what is due: mirrored chunks, then as many batches as the limiter allows (none unless ``sampling``)."""
+        for peer, subscriber in list(self._subscribers.items()):
+            progress = self._catch_up(peer, subscriber)
+            if sampling:
+                progress |= self._answer(peer, subscriber)
+            waits = subscriber.unsent is not None or (
+                subscriber.mode == "index" and subscriber.cursor < self._table.head
+            )
+            if progress or not waits:
+                subscriber.stuck_since = None
+            elif subscriber.stuck_since is None:
+                subscriber.stuck_since = now
+            elif now - subscriber.stuck_since > _UNREAD_SECONDS:
+                log.info("learner: has read nothing for %.0f s, its subscription ends", _UNREAD_SECONDS)
+                del self._subscribers[peer]
+
+    def _handle(self, peer: bytes, message: Message, state: str, stats: Callable[[], bytes]) -> None:
+        fields: Any = message.fields
+        if message.kind == "stats":
+            document = np.frombuffer(stats(), np.uint8)
+            self._server.send(peer, Message("stats", {}, {"json": document}))
+        elif message.kind == "subscribe":
+            self._subscribe(peer, fields["mode"], fields["inc"], state)
+        elif message.kind not in ("sample", "priorities"):
+            self._refuse(peer, "kind", f"{message.kind} is no message for sampling")
+        elif peer not in self._subscribers:
+            self._refuse(peer, "unknown", "not subscribed (any more); send subscribe first")
+        elif message.kind == "priorities":
+            columns = message.columns
+            self._table.update_priorities(columns["slot"], columns["gen"], columns["prio"])
+        else:
+            self._request(peer, self._subscribers[peer], fields["req"], fields["n"])
+
+    def _subscribe(self, peer: bytes, mode: str, incarnation: str, state: str) -> None:
+        if mode == "frames" and not self._table.ring.keep_frames:
+            self._refuse(
+                peer, "mode", "this service keeps no frames; set spec.replay.sampling to Frames or mirror them"
+            )
+            return
+        if incarnation != self._learner:
+            # A new process: what the one before it was waiting for must not be drawn for nobody.
+            self.epoch += 1
+            self._learner = incarnation
+            for other in [p for p, s in self._subscribers.items() if s.incarnation != incarnation and s.mode == mode]:
+                del self._subscribers[other]
+        layout = self._table.layout
+        reply: dict[str, Scalar] = {
+            "service": self._service,
+            "epoch": self.epoch,
+            "chunks": self._table.ring.capacity_chunks,
+            "length": layout.length,
+            "frames": layout.max_frames,
+            "state": state,
+        }
+        if self._server.send(peer, Message("subscribed", reply, {})):
+            self._subscribers[peer] = _Subscriber(mode, incarnation, self._table.oldest)
+            log.info("learner: subscribed (%s), epoch %d", mode, self.epoch)
+
+    def _request(self, peer: bytes, subscriber: _Subscriber, request: int, count: int) -> None:
+        config = self._table.limiter.config
+        most = 2.0 * config.error_buffer - config.insert_step * config.samples_per_insert
+        if self._table.limiter.limits and count > max(most, config.sample_step):
+            self._refuse(peer, "size", f"a batch of {count} exceeds errorBuffer and would never be served")
+        elif len(subscriber.requests) >= REQUESTS_PER_SUBSCRIBER:
+            self._refuse(peer, "requests", f"more than {REQUESTS_PER_SUBSCRIBER} requests under way")
+        else:
+            subscriber.requests.append((request, count))
+
+    def _refuse(self, peer: bytes, reason: str, text: str) -> None:
+        self.rejected[reason] += 1
+        self._server.send(peer, Message("refused", {"reason": text}, {}))
+
+    def _catch_up(self, peer: bytes, subscriber: _Subscriber) -> bool:
+        """Mirror chunks until the cursor is at the head or the socket is full. Returns whether anything was sent.
+
+        A batch that was drawn but not taken by the socket goes first: a chunk that overtook it could overwrite, in the
+        mirror, a transition that the batch names.
+        """
+        sent = False
+        if subscriber.unsent is not None:
+            if not self._server.send(peer, subscriber.unsent):
+                return False
+            subscriber.unsent = None
+            sent = True
+        if subscriber.mode != "index":
+            return sent
+        before = subscriber.cursor
+        subscriber.cursor = max(subscriber.cursor, self._table.oldest)
+        while subscriber.cursor < self._table.head:
+            stored = self._table.chunk(subscriber.cursor)
+            parts = stored.raw.rekind("mirror", {"slot": stored.slot, "gen": stored.generation})
+            if not self._server.send(peer, parts):
+                break
+            subscriber.cursor += 1
+            self.mirrored_total += 1
+        return sent or subscriber.cursor > before
+
+    def _answer(self, peer: bytes, subscriber: _Subscriber) -> bool:
+        progress = False
+        while subscriber.unsent is None and subscriber.requests:
+            if subscriber.mode == "index" and subscriber.cursor < self._table.head:
+                break
+            request, count = subscriber.requests[0]
+            if self._table.items == 0 or not self._table.limiter.can_sample(count):
+                break
+            subscriber.requests.popleft()
+            parts = self._batch(request, count, with_frames=subscriber.mode == "frames")
+            self.batches_total += 1
+            progress = self._server.send(peer, parts)
+            if not progress:
+                subscriber.unsent = [bytes(part) for part in parts]  # the buffers are used again
+        return progress
+
+    def _batch(self, request: int, count: int, *, with_frames: bool) -> Parts:
+        slots, generations, probability = self._table.sample(count, self._generator)
+        columns: dict[str, Any] = {"slot": slots, "gen": generations, "prob": probability}
+        if with_frames:
+            # Sending copies (see Server.send), so that one set of buffers is enough.
+            if self._buffers is None or len(self._buffers) != count:
+                self._buffers = TransitionBatch.empty(self._table.layout, count)
+            batch = self._table.ring.gather(slots, self._buffers)
+            columns |= {
+                "obs": batch.observation,
+                "next_obs": batch.next_observation,
+                "action": batch.action,
+                "ret": batch.n_step_return,
+                "disc": batch.discount,
+                "pv": batch.policy_version,
+            }
+        fields = {"req": request, "size": self._table.items, "shard": self._shard}
+        return encode(Message("batch", fields, columns))

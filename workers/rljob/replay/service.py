@@ -1,0 +1,248 @@
+"""The replay service: one thread that owns the sockets and the table, beside one that writes the log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import redis
+import zmq
+
+from rljob.replay.chunk_log import ChunkLog, LogState
+from rljob.replay.config import ReplayConfig
+from rljob.replay.durability import Durability
+from rljob.replay.ingest import Ingest
+from rljob.replay.leases import SlotLeases
+from rljob.replay.limiter import SamplesPerInsertLimiter
+from rljob.replay.log_writer import LogWriter
+from rljob.replay.redis_client import connect
+from rljob.replay.restore import GENERATION_JUMP, pack_weights, restore_chunks
+from rljob.replay.ring import ChunkRing
+from rljob.replay.roster import EPISODES_SHOWN, Roster
+from rljob.replay.sampling import Sampling
+from rljob.replay.selectors import Prioritized
+from rljob.replay.status import StatusClock, describe
+from rljob.replay.table import ReplayTable
+from rljob.telemetry.clock import StageClock
+from rljob.wire import Server
+
+log = logging.getLogger(__name__)
+
+STAGES = ("poll", "ingest", "sample", "log", "status")
+_IDLE_MILLISECONDS = 50
+_LAGGING_MILLISECONDS = 1
+_STATUS_SECONDS = 0.5
+_HOUSEKEEPING_SECONDS = 1.0
+_REDIS_PATIENCE_SECONDS = 15.0
+
+
+class ReplayService:
+    """One shard. Binds its sockets when built; ``run`` serves until told to stop. Raises what binding raises.
+
+    ``status`` is the last published status document, replaced as a whole, so that any thread may read it.
+    ``on_turn`` is called every turn of the loop, at least some twenty times a second.
+    """
+
+    def __init__(self, config: ReplayConfig) -> None:
+        self.config = config
+        self.service = uuid.uuid4().hex
+        layout = config.layout
+        ring = ChunkRing(layout, config.capacity.chunks(layout), keep_frames=config.keep_frames)
+        self.table = ReplayTable(
+            ring,
+            Prioritized(ring.capacity_steps, config.exponent),
+            SamplesPerInsertLimiter(config.limiter),
+            config.capacity,
+        )
+        self.clock = StageClock(STAGES)
+        self.roster = Roster(config.greedy_epsilon)
+        self.leases = SlotLeases(config.slots)
+        self.state = "warming"
+        self._log: ChunkLog | None = None
+        self._writer: LogWriter | None = None
+        if config.redis is not None:
+            self._log = ChunkLog(connect(config.redis), config.run, config.shard, self.service)
+            self._writer = LogWriter(self._log)
+        self.durability = Durability(self.table, self._writer, self._log_state)
+        self.ingest_server = Server(config.ingest, config.security, high_water_mark=max(64, 4 * config.credits))
+        try:
+            self.sample_server = Server(config.sample, config.security)
+        except BaseException:
+            self.ingest_server.close()
+            raise
+        self.sampling = Sampling(self.sample_server, self.table, self.service, config.shard, config.seed)
+        self.ingest = Ingest(
+            self.ingest_server,
+            self.table,
+            self.durability,
+            self.roster,
+            self.leases,
+            self.service,
+            config.credits,
+            lambda: self.sampling.epoch,
+            config.actor_timeout_seconds,
+        )
+        self.on_turn: Callable[[], None] = lambda: None
+        self._blocked = StatusClock()
+        self._stats: tuple[float, bytes] = (-1.0, b"{}")
+        self._next_status = self._next_housekeeping = 0.0
+        self._next_snapshot = time.monotonic() + config.snapshot_seconds
+        self.status: dict[str, Any] = {}
+        self._publish(time.monotonic())
+
+    @property
+    def ingest_endpoint(self) -> str:
+        """Where actors connect; the port is resolved."""
+        return self.ingest_server.endpoint
+
+    @property
+    def sample_endpoint(self) -> str:
+        """Where the learner connects; the port is resolved."""
+        return self.sample_server.endpoint
+
+    def run(self, stop: threading.Event) -> None:
+        """Serve until ``stop`` is set; then write what waits to the log and close everything."""
+        try:
+            self._serve(stop)
+        finally:
+            self._end()
+
+    def _serve(self, stop: threading.Event) -> None:
+        warming: Iterator[None] | None = self._warm(stop)
+        poller = zmq.Poller()
+        poller.register(self.ingest_server.socket, zmq.POLLIN)
+        poller.register(self.sample_server.socket, zmq.POLLIN)
+        if self._writer is not None:
+            poller.register(self._writer.fileno(), zmq.POLLIN)
+        busy = False
+        while not stop.is_set():
+            self.clock.enter("poll")
+            if not busy and warming is None:
+                poller.poll(_LAGGING_MILLISECONDS if self.sampling.mirror_lags else _IDLE_MILLISECONDS)
+            now = time.monotonic()
+            handled = 0
+            if warming is not None:
+                self.clock.enter("log")
+                if next(warming, self) is self:
+                    warming = None
+            else:
+                self.clock.enter("ingest")
+                handled = self.ingest.receive(now)
+                self.clock.enter("log")
+                self.durability.pump()
+                self.clock.enter("ingest")
+                self.ingest.reply()
+            self.clock.enter("sample")
+            handled += self.sampling.receive(now, self.state, self._stats_json)
+            self.sampling.serve(now, sampling=warming is None)
+            if warming is None:
+                self.state = "serving" if self.table.limiter.inserted >= self.config.limiter.min_size else "filling"
+            self.clock.enter("status")
+            self._blocked.observe(now, self.table.limiter, self.ingest.inserts_wait, self.sampling.samples_wait)
+            self._housekeep(now, warm=warming is None)
+            self.on_turn()
+            busy = handled > 0
+
+    def _warm(self, stop: threading.Event) -> Iterator[None]:
+        """Restore everything from the log in slices; on any failure of Redis, start with what was read."""
+        if self._log is None:
+            return
+        deadline = time.monotonic() + _REDIS_PATIENCE_SECONDS
+        while not stop.is_set():
+            try:
+                self._log.take_over()
+                state = self._log.state()
+                break
+            except redis.RedisError as error:
+                if time.monotonic() > deadline:
+                    log.warning("replay log: Redis does not answer (%s); starting empty, not durable", error)
+                    self.durability.lost_at_start()
+                    return
+                yield
+                time.sleep(0.05)
+        else:
+            return
+        started = time.monotonic()
+        counters = state.counters
+        self.table.limiter.inserted = counters.get("inserted", 0)
+        self.table.limiter.sampled = counters.get("sampled", 0)
+        self.roster.steps_total = counters.get("steps", 0)
+        self.roster.raw_frames_total = counters.get("raw_frames", 0)
+        self.roster.episodes_total = counters.get("episodes", 0)
+        self.sampling.restore(counters.get("epoch", 0))
+        self.ingest.restore(state.seen)
+        dropped: list[int] = []
+        try:
+            for some in restore_chunks(self.table, self._log):
+                dropped += some
+                yield
+            leases = self._log.leases(self.config.slots)
+            self.leases.restore(((x.slot, x.actor, x.incarnation, x.seconds) for x in leases), time.monotonic())
+            self.roster.restore_episodes([fields for _, fields in self._log.episodes(EPISODES_SHOWN)])
+        except redis.RedisError as error:
+            log.warning("replay log: Redis failed while the table was restored (%s)", error)
+        if counters:
+            self.table.next_generation = (
+                max(self.table.next_generation, counters.get("next_generation", 1)) + GENERATION_JUMP
+            )
+            log.info(
+                "replay log: %d transitions in %d chunks restored in %.1f s",
+                self.table.items,
+                len(self.table),
+                time.monotonic() - started,
+            )
+        self.durability.restored(dropped)
+
+    def _log_state(self) -> LogState:
+        return LogState(
+            counters={
+                "inserted": self.table.limiter.inserted,
+                "sampled": self.table.limiter.sampled,
+                "next_generation": self.table.next_generation,
+                "epoch": self.sampling.epoch,
+                "steps": self.roster.steps_total,
+                "raw_frames": self.roster.raw_frames_total,
+                "episodes": self.roster.episodes_total,
+            },
+            seen=dict(self.ingest.seen),  # the writer reads it later, on its own thread
+        )
+
+    def _housekeep(self, now: float, *, warm: bool) -> None:
+        if now >= self._next_status:
+            self._next_status = now + _STATUS_SECONDS
+            self._publish(now)
+        if not warm or now < self._next_housekeeping:
+            return
+        self._next_housekeeping = now + _HOUSEKEEPING_SECONDS
+        self.ingest.expire(now)
+        self.durability.touch()
+        if now >= self._next_snapshot:
+            self._next_snapshot = now + self.config.snapshot_seconds
+            self.durability.snapshot(lambda: pack_weights(self.table))
+
+    def _publish(self, now: float) -> None:
+        self.status = describe(self, now, self._blocked)
+
+    def _stats_json(self) -> bytes:
+        now = time.monotonic()
+        if now - self._stats[0] > 0.1:
+            self._publish(now)
+            self._stats = (now, json.dumps(self.status).encode())
+        return self._stats[1]
+
+    def _end(self) -> None:
+        if self._writer is not None:
+            if self.state != "warming":
+                self.durability.snapshot(lambda: pack_weights(self.table))
+                self.durability.flush(3.0)
+                self.ingest.reply()
+            self._writer.close()
+        self._publish(time.monotonic())
+        self.ingest_server.close()
+        self.sample_server.close()
+        self.clock.stop()

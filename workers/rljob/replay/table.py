@@ -1,0 +1,182 @@
+"""A replay table: stored chunks in order of arrival, where they lie, what may be sampled and how often."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rljob.experience import Chunk, ChunkLayout
+from rljob.replay.limiter import SamplesPerInsertLimiter
+from rljob.replay.ring import ChunkRing
+from rljob.replay.selectors import Selector
+from rljob.wire import RawMessage
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredChunk:
+    """One accepted chunk as it arrived (columns still compressed) and where it went.
+
+    ``ordinal`` counts the chunks of this table since it was built: stored ordinals are consecutive, so that readers
+    follow the table with a plain cursor. ``generation`` counts the chunks of the whole run and is what a slot holds.
+    """
+
+    ordinal: int
+    generation: int
+    slot: int
+    steps: int
+    nbytes: int
+    raw: RawMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Limits of a table, both enforced; ``nbytes`` counts compressed chunks, 0 = no limit."""
+
+    steps: int
+    nbytes: int = 0
+
+    def chunks(self, layout: ChunkLayout) -> int:
+        """Chunk slots to reserve: an eighth more than full chunks need, because some chunks close early."""
+        full = -(-self.steps // layout.length)
+        return full + full // 8 + 8
+
+
+class ReplayTable:
+    """Ring, selector and limiter behind one door, with first-in-first-out eviction of whole chunks.
+
+    Not thread-safe: one thread owns the table. The oldest chunks are evicted before an insert would pass a limit of
+    ``capacity``, in steps or in bytes; freed slots are reused before fresh ones, so that memory follows what is stored.
+    """
+
+    def __init__(
+        self,
+        ring: ChunkRing,
+        selector: Selector,
+        limiter: SamplesPerInsertLimiter,
+        capacity: Capacity,
+        first_generation: int = 1,
+    ) -> None:
+        if capacity.steps < ring.layout.length:
+            raise ValueError(f"replay capacity of {capacity.steps} transitions is less than one chunk")
+        self.ring = ring
+        self.layout = ring.layout
+        self.selector = selector
+        self.limiter = limiter
+        self.capacity = capacity
+        self.next_generation = first_generation
+        self.items = 0
+        self.nbytes = 0
+        self.stale_priorities = 0
+        self.invalid_priorities = 0
+        self._chunks: dict[int, StoredChunk] = {}
+        self._oldest = 0
+        self._head = 0
+        self._free: deque[int] = deque()
+        self._fresh = 0
+
+    @property
+    def oldest(self) -> int:
+        """Ordinal of the oldest stored chunk; equals ``head`` when the table is empty."""
+        return self._oldest
+
+    @property
+    def head(self) -> int:
+        """Ordinal that the next chunk will get."""
+        return self._head
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def chunk(self, ordinal: int) -> StoredChunk:
+        """The stored chunk of this ordinal; ``KeyError`` when it was evicted or not yet stored."""
+        return self._chunks[ordinal]
+
+    def insert(
+        self, arrivals: Sequence[tuple[Chunk, RawMessage]], *, restored: Sequence[int] | None = None
+    ) -> list[StoredChunk]:
+        """Store chunks that satisfy the layout. Returns the evicted chunks, oldest first.
+
+        A ring that keeps frames needs decoded chunks; any other reads only their small columns. ``restored`` gives the
+        chunks the generations they had (a warm restart); they were counted by the limiter when they first came.
+        """
+        evicted: list[StoredChunk] = []
+        # What each touched slot ends up with; a slot that is freed and filled again costs one write of the tree.
+        touched: dict[int, Array | None] = {}
+        for position, (chunk, raw) in enumerate(arrivals):
+            nbytes = raw.nbytes
+            for old in self._make_room(chunk.steps, nbytes):
+                touched[old.slot] = None
+                evicted.append(old)
+            slot = self._free.popleft() if self._free else self._fresh
+            self._fresh = max(self._fresh, slot + 1)
+            touched.pop(slot, None)
+            touched[slot] = chunk.priority
+            generation = self.next_generation if restored is None else restored[position]
+            if self.ring.keep_frames:
+                self.ring.insert_at(slot, generation, chunk)
+            else:
+                self.ring.remember(slot, generation, chunk.steps)
+            self._chunks[self._head] = StoredChunk(self._head, generation, slot, chunk.steps, nbytes, raw)
+            self._head += 1
+            self.items += chunk.steps
+            self.nbytes += nbytes
+            self.next_generation = max(self.next_generation, generation + 1)
+            if restored is None:
+                self.limiter.insert(chunk.steps)
+        self._assign(touched)
+        return evicted
+
+    def sample(self, count: int, generator: np.random.Generator) -> tuple[Array, Array, Array]:
+        """(slot u4, generation u4, probability f8), all [count]; counted by the limiter.
+
+        Raises ``ValueError`` when nothing is stored; whether the limiter allows it is the caller's question.
+        """
+        ids, probability = self.selector.sample(count, generator)
+        self.limiter.sample(count)
+        return ids.astype(np.uint32), self.ring.generation[ids // self.layout.length], probability
+
+    def update_priorities(self, slots: Array, generations: Array, priorities: Array) -> None:
+        """Apply new priorities (f4[n]); entries of overwritten slots are counted as stale, non-finite ones as invalid."""
+        current = self.ring.matches(slots, generations)
+        finite = np.isfinite(priorities) & (priorities >= 0.0)
+        self.stale_priorities += int(np.count_nonzero(~current))
+        self.invalid_priorities += int(np.count_nonzero(current & ~finite))
+        use = current & finite
+        if use.all():
+            self.selector.update(slots, priorities)
+        elif use.any():
+            self.selector.update(slots[use], priorities[use])
+
+    def _make_room(self, steps: int, nbytes: int) -> Iterator[StoredChunk]:
+        limit = self.capacity.nbytes
+        while self._chunks and (
+            self.items + steps > self.capacity.steps
+            or (limit and self.nbytes + nbytes > limit)
+            or (not self._free and self._fresh == self.ring.capacity_chunks)
+        ):
+            chunk = self._chunks.pop(self._oldest)
+            self._oldest += 1
+            self.items -= chunk.steps
+            self.nbytes -= chunk.nbytes
+            self.ring.forget(chunk.slot)
+            self._free.append(chunk.slot)
+            yield chunk
+
+    def _assign(self, touched: dict[int, Array | None]) -> None:
+        length = self.layout.length
+        rows = np.zeros((len(touched), length))
+        slots = list(touched)
+        for row, priority in zip(rows, touched.values(), strict=True):
+            if priority is not None:
+                row[: len(priority)] = priority
+        # Runs of adjacent slots (the usual case: all of them) become one update each.
+        starts = [i for i in range(len(slots)) if i == 0 or slots[i] != slots[i - 1] + 1]
+        for start, stop in zip(starts, [*starts[1:], len(slots)], strict=True):
+            self.selector.assign(slots[start] * length, rows[start:stop].reshape(-1))

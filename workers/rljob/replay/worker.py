@@ -1,0 +1,85 @@
+"""The replay role: an embedded Redis (unless one is given), the service, and its telemetry, for one shard."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+
+from rljob.cli.announce import announce, write_final
+from rljob.cli.options import RoleOptions
+from rljob.envs import describe_environment
+from rljob.replay.config import config_of
+from rljob.replay.embedded_redis import EmbeddedRedis
+from rljob.replay.service import ReplayService
+from rljob.telemetry.metrics import replay_registry
+from rljob.telemetry.server import TelemetryServer
+from rljob.wire import load_keys
+
+log = logging.getLogger(__name__)
+
+
+def run_replay(options: RoleOptions, stop: threading.Event) -> None:
+    """Serve one shard until ``stop`` is set.
+
+    ``options.redis``: None starts a private server in ``run_dir/redis/<name>`` (unless the job's persistence is None);
+    "none" keeps no log; anything else is the address of a server to use. The shard's index is the number at the end of
+    its name. Raises ``ValueError`` for a job whose numbers contradict each other, ``RedisUnavailable`` and what binding
+    a socket raises.
+    """
+    job = options.job
+    if len(options.replay_ingest) != 1 or len(options.replay_sample) != 1:
+        raise ValueError("a replay role takes one --replay-ingest and one --replay-sample endpoint: its own")
+    spec = describe_environment(job.spec.environment.id, job.spec.environment.resolved())
+    with contextlib.ExitStack() as stack:
+        server = _embedded_redis(options, stack)
+        config = config_of(
+            job,
+            shard=shard_of(options.name),
+            ingest=options.replay_ingest[0],
+            sample=options.replay_sample[0],
+            redis=str(server.socket) if server is not None else _external_redis(options),
+            frame_shape=spec.frame_shape,
+            frame_dtype=spec.frame_dtype,
+            stack=spec.stack,
+            security=load_keys(options.keys, "replay").server() if options.keys is not None else None,
+        )
+        service = ReplayService(config)
+        telemetry = stack.enter_context(
+            TelemetryServer(
+                "replay",
+                options.metrics_port,
+                lambda: {"role": "replay", "name": options.name, **service.status},
+                lambda: service.state != "warming",
+                replay_registry(lambda: service.status),
+            )
+        )
+        announce(options, "replay", telemetry.url, service.service)
+        log.info("replay: %s, %d transitions, ingest %s", options.name, config.capacity.steps, service.ingest_endpoint)
+
+        def on_turn() -> None:
+            telemetry.beat()
+            if server is not None:
+                server.revive()
+
+        service.on_turn = on_turn
+        service.run(stop)
+        write_final(options, service.status)
+
+
+def shard_of(name: str) -> int:
+    """``replay-3`` -> 3; a name without a number is shard 0."""
+    digits = name.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _external_redis(options: RoleOptions) -> str | None:
+    return None if options.redis in (None, "none") else options.redis
+
+
+def _embedded_redis(options: RoleOptions, stack: contextlib.ExitStack) -> EmbeddedRedis | None:
+    """A started server of this role's own, unless another one or none is to be used."""
+    persistence = options.job.spec.replay.resolved().persistence
+    if options.redis is not None or persistence == "None":
+        return None
+    return stack.enter_context(EmbeddedRedis(options.run_dir / "redis" / options.name, persistence))
