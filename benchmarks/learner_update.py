@@ -1,0 +1,84 @@
+"""The bare learner update: double DQN on one batch in memory, no replay, no wire. One JSON line a result, under a minute.
+
+Each figure is the best of several rounds: the ceiling that an end-to-end run on this machine is compared with. The plans of
+one network take turns, round by round, so that a machine that slows down slows all of them.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import torch
+from rljob.algorithms import algorithm
+from rljob.algorithms.apex_dqn import Batch
+from rljob.algorithms.networks import NetworkConfig, QNetwork
+from rljob.api import ApeXDQNParameters
+from rljob.learner.precision import Plan
+from rljob.learner.update import Updater
+
+sys.path.insert(0, str(Path(__file__).parent))
+from common import machine, report
+
+PLAIN, CHANNELS_LAST, BF16 = Plan(), Plan(channels_last=True), Plan(bf16=True, channels_last=True)
+ROUNDS = 5
+ROUND_SECONDS = 0.7
+
+
+def main() -> None:
+    report("machine", **machine())
+    nature = NetworkConfig("Nature", (84, 84), 4, 6, dueling=False, scale=1 / 255)
+    compact = NetworkConfig("Compact", (42, 42), 4, 3, layer_norm=True, scale=1 / 24, centred=True)
+    measure("nature_84x84", nature, batch_size=32, threads=2, plans=(PLAIN, CHANNELS_LAST, BF16))
+    measure("compact_norm_42x42", compact, batch_size=128, threads=1, plans=(PLAIN, CHANNELS_LAST, BF16))
+
+
+def measure(name: str, config: NetworkConfig, *, batch_size: int, threads: int, plans: tuple[Plan, ...]) -> None:
+    """Report updates/s of every plan for one network and batch size."""
+    torch.set_num_threads(threads)
+    batch = random_batch(config, batch_size)
+    updaters = {plan: updater(config, plan, batch_size) for plan in plans}
+    best = dict.fromkeys(plans, float("inf"))
+    for _ in range(ROUNDS):
+        for plan, each in updaters.items():
+            each.update(batch, 0)
+            updates, start = 0, time.perf_counter()
+            while (elapsed := time.perf_counter() - start) < ROUND_SECONDS:
+                each.update(batch, 0)
+                updates += 1
+            best[plan] = min(best[plan], elapsed / updates)
+    for plan, seconds in best.items():
+        report(
+            "learner_update",
+            network=name,
+            batch=batch_size,
+            threads=threads,
+            plan=str(plan),
+            updates_per_second=1.0 / seconds,
+            microseconds_per_sample=1e6 * seconds / batch_size,
+            against_plain=best[plans[0]] / seconds,
+        )
+
+
+def updater(config: NetworkConfig, plan: Plan, batch_size: int) -> Updater:
+    torch.manual_seed(0)
+    params = ApeXDQNParameters.model_validate({"batch_size": batch_size})
+    network = QNetwork(config).compute(bf16=plan.bf16, channels_last=plan.channels_last)
+    return Updater(algorithm("ApeXDQN"), params, network, torch.device("cpu"))
+
+
+def random_batch(config: NetworkConfig, size: int) -> Batch:
+    shape = (size, config.stack, *config.frame_shape)
+    return Batch(
+        observation=torch.randint(0, 256, shape, dtype=torch.uint8),
+        next_observation=torch.randint(0, 256, shape, dtype=torch.uint8),
+        action=torch.randint(0, config.num_actions, (size,)),
+        n_step_return=torch.randn(size),
+        discount=torch.full((size,), 0.97),
+        weight=torch.ones(size),
+    )
+
+
+if __name__ == "__main__":
+    main()

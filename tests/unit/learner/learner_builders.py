@@ -1,0 +1,73 @@
+"""Small real things for the learner's tests."""
+
+from __future__ import annotations
+
+import torch
+from rljob.algorithms import algorithm
+from rljob.algorithms.apex_dqn import Batch
+from rljob.api import ApeXDQNParameters, EnvironmentParameters
+from rljob.envs import EnvironmentSpec
+from rljob.learner.policy import Identity
+from rljob.learner.update import Updater
+
+SPEC = EnvironmentSpec(
+    id="Test/Vectors-v0",
+    frame_shape=(4,),
+    frame_dtype="float32",
+    stack=1,
+    num_actions=2,
+    raw_frames_per_step=1,
+    fingerprint="f",
+)
+IMAGES = EnvironmentSpec(
+    id="Test/Images-v0",
+    frame_shape=(42, 42),
+    frame_dtype="uint8",
+    stack=4,
+    num_actions=3,
+    raw_frames_per_step=4,
+    fingerprint="g",
+)
+ENV_PARAMS = EnvironmentParameters()
+
+
+def parameters(**changes: object) -> ApeXDQNParameters:
+    values: dict[str, object] = {
+        "batch_size": 16,
+        "hidden_units": 16,
+        "target_update_interval": 7,
+        "learning_rate": 1e-3,
+    }
+    return ApeXDQNParameters.model_validate({**values, **changes})
+
+
+def updater(params: ApeXDQNParameters, spec: EnvironmentSpec = SPEC, seed: int = 0) -> Updater:
+    torch.manual_seed(seed)
+    method = algorithm("ApeXDQN")
+    return Updater(method, params, method.build(spec, params, ENV_PARAMS), torch.device("cpu"))
+
+
+def identity(params: ApeXDQNParameters, spec: EnvironmentSpec = SPEC) -> Identity:
+    return Identity("ApeXDQN", spec, params, ENV_PARAMS)
+
+
+def batches(count: int, spec: EnvironmentSpec = SPEC, size: int = 16, seed: int = 1) -> list[Batch]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def observations() -> torch.Tensor:
+        shape = (size, *spec.observation_shape)
+        if spec.frame_dtype == "uint8":
+            return torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
+        return torch.randn(shape, generator=generator)
+
+    return [
+        Batch(
+            observation=observations(),
+            next_observation=observations(),
+            action=torch.randint(0, spec.num_actions, (size,), generator=generator),
+            n_step_return=torch.randn(size, generator=generator),
+            discount=torch.full((size,), 0.97),
+            weight=torch.rand(size, generator=generator) * 0.9 + 0.1,
+        )
+        for _ in range(count)
+    ]

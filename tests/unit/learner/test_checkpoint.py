@@ -1,0 +1,146 @@
+"""Checkpoints: exact resume, damage, full disks, retention, and the policy they hold."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from learner_builders import IMAGES, batches, identity, parameters, updater
+from rljob.learner import checkpoint, state
+from rljob.learner.checkpoint import CheckpointProblem
+from rljob.learner.policy import load_policy
+from rljob.learner.saver import Saver
+
+
+def test_resume_is_exact(tmp_path: Path) -> None:
+    params = parameters(evaluation_weights_decay=0.95, learning_rate_final=1e-4, learning_rate_decay_steps=100)
+    data = batches(40)
+    straight = updater(params)
+    for index, batch in enumerate(data):
+        if index == 20:
+            path, _ = checkpoint.write(tmp_path, "step-20", state.capture(straight), {})
+            draws = torch.rand(3)
+        straight.update(batch, index)
+    resumed = updater(params, seed=99)
+    state.restore(resumed, checkpoint.read(path), 20)
+    assert torch.equal(torch.rand(3), draws)
+    for index in range(20, 40):
+        resumed.update(data[index], index)
+    assert resumed.updates == straight.updates == 40
+    first, second = state.capture(straight), state.capture(resumed)
+    first.pop("random.torch"), second.pop("random.torch")
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)  # bit for bit
+
+
+def test_a_checkpoint_is_a_snapshot(tmp_path: Path) -> None:
+    learner = updater(parameters())
+    captured = state.capture(learner)
+    before = captured["online.dense.0.weight"].clone()
+    learner.update(batches(1)[0], 0)
+    assert torch.equal(captured["online.dense.0.weight"], before)
+
+
+def test_another_network_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+    path, _ = checkpoint.write(tmp_path, "step-1", state.capture(updater(parameters(hidden_units=8))), {})
+    other = updater(parameters(hidden_units=16))
+    before = {name: tensor.clone() for name, tensor in other.online.state_dict().items()}
+    with pytest.raises(CheckpointProblem, match="another network"):
+        state.restore(other, checkpoint.read(path), 1)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in other.online.state_dict().items())
+
+
+@pytest.mark.parametrize("file", [checkpoint.TENSORS, checkpoint.MANIFEST])
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
+def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, file: str, damage: str) -> None:
+    tensors = {"policy.x": torch.arange(100.0)}
+    for updates in (10, 20):
+        checkpoint.write(tmp_path, checkpoint.step_name(updates), tensors, {"counters": {"updates": updates}})
+    target = tmp_path / checkpoint.step_name(20) / file
+    content = bytearray(target.read_bytes())
+    if damage == "flip":
+        content[len(content) // 2 if file == checkpoint.TENSORS else 0] ^= 0x41
+        target.write_bytes(content)
+    elif damage == "cut":
+        target.write_bytes(content[: len(content) // 2])
+    else:
+        target.unlink()
+    found = checkpoint.latest_valid(tmp_path)
+    assert found is not None
+    assert found.manifest["counters"]["updates"] == 10
+
+
+def test_retention_keeps_the_newest_and_clears_leftovers(tmp_path: Path) -> None:
+    for updates in (5, 100, 20, 3):
+        checkpoint.write(tmp_path, checkpoint.step_name(updates), {}, {})
+    checkpoint.write(tmp_path, checkpoint.BEST, {}, {})
+    (tmp_path / ".step-000000000200.1.partial").mkdir()
+    checkpoint.retain(tmp_path, 2)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["best", checkpoint.step_name(20), checkpoint.step_name(100)]
+
+
+def test_best_is_replaced_whole(tmp_path: Path) -> None:
+    for value in (1.0, 2.0):
+        checkpoint.write(tmp_path, checkpoint.BEST, {"policy.x": torch.tensor([value])}, {"value": value})
+    found = checkpoint.read(tmp_path / checkpoint.BEST)
+    assert found.section("policy")["x"].item() == found.manifest["value"] == 2.0
+    assert [p.name for p in tmp_path.iterdir()] == [checkpoint.BEST]
+
+
+def test_a_full_disk_keeps_the_previous_checkpoint_and_says_so(tmp_path: Path) -> None:
+    tensors = {"online.x": torch.zeros(50_000)}
+    saver = Saver(tmp_path, keep=3)
+    saver.save(10, tensors, {"counters": {"updates": 10}}, wait=True)
+    assert saver.status["state"] == "Valid"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        saver.save(20, tensors, {"counters": {"updates": 20}}, wait=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    status = saver.status
+    assert status["state"] == "Failed"
+    assert "could not be written" in status["message"]
+    assert status["step"] == 10
+    assert checkpoint.read(Path(status["path"])).manifest["counters"]["updates"] == 10
+    assert not list(tmp_path.glob(".*"))
+    saver.save(30, tensors, {"counters": {"updates": 30}}, wait=True)
+    assert saver.status["state"] == "Valid"
+    assert saver.status["message"] == ""
+    saver.close()
+
+
+def test_policy_prefers_the_best_then_the_average_then_the_online_network(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    params = parameters(evaluation_weights_decay=0.5)
+    learner = updater(params, IMAGES)
+    observation = batches(1, IMAGES)[0].observation
+    manifest = identity(params, IMAGES).document()
+    learner.update(batches(1, IMAGES)[0], 0)
+    step, _ = checkpoint.write(run / "checkpoints", checkpoint.step_name(1), state.capture(learner), manifest)
+    policy = load_policy(run)
+    assert learner.evaluation is not None
+    assert torch.equal(policy.module(observation), learner.evaluation(observation))
+    assert (policy.spec, policy.params) == (IMAGES, params)
+    assert not policy.module.training
+    judged = {f"policy.{name}": tensor for name, tensor in learner.online.state_dict().items()}
+    checkpoint.write(run / "checkpoints", checkpoint.BEST, judged, manifest)
+    assert torch.equal(load_policy(run).module(observation), learner.online(observation))
+    assert torch.equal(load_policy(step).module(observation), learner.evaluation(observation))
+
+
+def test_no_policy_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointProblem, match="no valid checkpoint"):
+        load_policy(tmp_path)
+    checkpoint.write(tmp_path, "step-1", {"online.x": torch.zeros(1)}, {})
+    with pytest.raises(CheckpointProblem, match="does not say what it is"):
+        load_policy(tmp_path / "step-1")
+    (tmp_path / "step-1" / checkpoint.MANIFEST).write_text(json.dumps({"format": 99}))
+    with pytest.raises(CheckpointProblem, match="format 1"):
+        load_policy(tmp_path / "step-1")

@@ -1,0 +1,104 @@
+"""Adding up shards, rates over windows, policy lag: against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rljob.learner.figures import Figures
+from rljob.learner.status import (
+    actors,
+    least_state,
+    limited,
+    mean_return,
+    replay_summary,
+    stage_totals,
+    steps_and_raw_frames,
+    total,
+)
+
+SHARDS = [
+    {
+        "state": "serving",
+        "items": 10,
+        "capacity": 100,
+        "bytes": 1000,
+        "durable": True,
+        "durability": "On",
+        "steps_total": 30,
+        "raw_frames_total": 120,
+        "inserted_total": 20,
+        "sampled_total": 80,
+        "queue_depth_batches": 3.0,
+        "actors": [{"name": "actor-1", "age_seconds": 0.5, "stages": {"env": 3.0, "blocked": 1.0}}],
+        "episodes": [{"return": r, "greedy_half": r > 2} for r in range(6)],
+    },
+    {
+        "state": "filling",
+        "items": 5,
+        "capacity": 100,
+        "bytes": 500,
+        "durable": False,
+        "steps_total": 10,
+        "raw_frames_total": 40,
+        "inserted_total": 20,
+        "sampled_total": 40,
+        "queue_depth_batches": 1.0,
+        "actors": [
+            {"name": "actor-1", "age_seconds": 0.1, "stages": {"env": 4.0, "blocked": 4.0}},
+            {"name": "actor-0"},
+        ],
+        "episodes": [{"return": 100.0, "greedy_half": False}],
+    },
+]
+
+
+def test_shards_add_up() -> None:
+    summary = replay_summary(SHARDS)
+    assert summary == {
+        "items": 15,
+        "capacity": 200,
+        "bytes": 1500,
+        "fill": 0.075,
+        "durable": False,
+        "state": "filling",
+        "durability": "On",
+    }
+    assert total(SHARDS, "inserted_total") == 40
+    assert limited(SHARDS, "queue_depth_batches") == 4.0
+    assert limited([{"queue_depth_batches": None}], "queue_depth_batches") is None
+    assert steps_and_raw_frames(SHARDS) == (40, 160)
+    assert [actor["name"] for actor in actors(SHARDS)] == ["actor-0", "actor-1"]
+    assert stage_totals(actors(SHARDS)) == {"env": 4.0, "blocked": 4.0}  # the fresher news of actor-1
+    assert mean_return(SHARDS) == (4.0, 3)
+    assert least_state([]) == "warming"
+    assert mean_return([]) == (None, 0)
+
+
+def test_policy_lag_is_in_updates_and_leaves_out_random_actors() -> None:
+    figures = Figures(publish_interval=10)
+    figures.lag(12, np.array([0, 0]))
+    assert figures.document([], {})["policy_lag_updates"] is None
+    figures.lag(12, np.array([0, 11, 9, 12, 13]))  # lags 10, 30, 0 and, from a learner that went back, 0
+    document = figures.document([], {})
+    assert document["policy_lag_updates"] == pytest.approx(10.0)
+    histogram = document["policy_lag_histogram"]
+    assert sum(histogram["counts"]) == 4
+    assert histogram["counts"][0] == 3  # 0, 0 and 10, within the first bound
+    assert histogram["sum"] == pytest.approx(40.0)
+
+
+def test_rates_are_over_the_window() -> None:
+    figures = Figures(publish_interval=10)
+    figures.window(100.0, {"wait": 5.0}, 1000, 40, 160, SHARDS)
+    figures.learned(1.0, 2.0, 3.0)
+    figures.learned(3.0, 2.0, 5.0)
+    later = [{"actors": [{"name": "actor-1", "stages": {"env": 7.0, "blocked": 5.0}}]}]
+    figures.window(102.0, {"wait": 6.0}, 1100, 240, 960, later)
+    document = figures.document(SHARDS, {"wait": 6.0})
+    assert (document["loss"], document["gradient_norm"], document["q_taken"]) == (2.0, 2.0, 4.0)
+    assert document["learner_wait_fraction"] == pytest.approx(0.5)
+    assert document["updates_per_second"] == pytest.approx(50.0)
+    assert document["steps_per_second"] == pytest.approx(100.0)
+    assert document["raw_frames_per_second"] == pytest.approx(400.0)
+    assert document["actors_blocked_fraction"] == pytest.approx(0.25)
+    assert document["samples_per_insert"] == pytest.approx(3.0)

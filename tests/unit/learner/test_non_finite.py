@@ -1,0 +1,84 @@
+"""What the loop does about a loss that is not finite: each of the manifest's three policies."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from learner_builders import batches, identity, parameters, updater
+from rljob.algorithms import algorithm
+from rljob.experience import ChunkLayout
+from rljob.learner import checkpoint
+from rljob.learner.client import ReplayClient, ReplayClientConfig
+from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
+from rljob.learner.saver import Saver
+from rljob.learner.staging import ReadyBatch, StagingRing
+from rljob.learner.weights import WeightServer
+
+_names = itertools.count()
+LAYOUT = ChunkLayout(10, (4,), np.dtype(np.float32), 1, 3)
+
+
+@contextmanager
+def learner(directory: Path, policy: str) -> Iterator[Learner]:
+    params, name = parameters(), f"inproc://non-finite-{next(_names)}"
+    server = WeightServer(f"{name}-weights", f"{name}-notice")
+    client = ReplayClient(
+        ReplayClientConfig((f"{name}-sample",), LAYOUT, params.batch_size),
+        algorithm("ApeXDQN").importance_weights,
+        torch.device("cpu"),
+    )
+    saver = Saver(directory, keep=3)
+    config = LoopConfig(params.batch_size, 10, 60.0, directory, on_non_finite=policy)
+    yield Learner(config, identity(params), updater(params), client, server, saver, lambda status: None, {})
+    client.close()
+    server.close()
+    saver.close()
+
+
+def ready(value: float) -> ReadyBatch:
+    staging = StagingRing(LAYOUT, 16, 1, torch.device("cpu")).take()
+    assert staging is not None
+    (batch,) = batches(1)
+    poisoned = batch._replace(n_step_return=torch.full((16,), value))
+    slots = np.arange(16, dtype=np.uint32)
+    return ReadyBatch(poisoned, 0, slots, slots, np.zeros(16, np.int64), staging)
+
+
+def test_fail(tmp_path: Path) -> None:
+    with learner(tmp_path, "Fail") as one:
+        one._learn(ready(1.0))
+        with pytest.raises(NonFiniteLoss, match="update 2: the loss is nan"):
+            one._learn(ready(float("nan")))
+
+
+def test_ignore_skips_the_update_and_goes_on(tmp_path: Path) -> None:
+    with learner(tmp_path, "Ignore") as one:
+        one._learn(ready(float("inf")))
+        one._learn(ready(1.0))
+        status = one.status()
+        assert (status["skipped_updates"], status["updates"]) == (1, 2)
+
+
+def test_restore_goes_back_to_the_newest_checkpoint_or_fails_without_one(tmp_path: Path) -> None:
+    with learner(tmp_path, "RestoreAndContinue") as one:
+        with pytest.raises(NonFiniteLoss, match="no checkpoint"):
+            one._learn(ready(float("nan")))
+        one._learn(ready(1.0))
+        one._save(wait=True)
+        version = one.version
+        for _ in range(3):
+            one._learn(ready(1.0))
+        one._learn(ready(float("nan")))
+        saved = checkpoint.latest_valid(tmp_path)
+        assert saved is not None
+        assert one.status()["updates"] == saved.manifest["counters"]["updates"] == 2
+        assert one.epoch == 2
+        assert one.version >= version
+        one._learn(ready(1.0))
+        assert one.status()["updates"] == 3

@@ -1,0 +1,141 @@
+"""The update against a plain-torch reference, its followers, its skips, and its compiled form."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from learner_builders import IMAGES, batches, parameters, updater
+from rljob.algorithms import apex_dqn
+from rljob.learner.precision import Plan, candidates, choose
+from rljob.learner.update import Readback, learning_rate
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
+def test_updates_equal_a_plain_loop(optimizer: str) -> None:
+    params = parameters(optimizer=optimizer, gradient_clip_norm=0.5, evaluation_weights_decay=0.9)
+    fast = updater(params)
+    online, target, average = (copy.deepcopy(fast.online) for _ in range(3))
+    if optimizer == "Adam":
+        plain: torch.optim.Optimizer = torch.optim.Adam(
+            online.parameters(), lr=1e-3, eps=params.adam_epsilon, foreach=False
+        )
+    else:
+        plain = torch.optim.RMSprop(online.parameters(), lr=1e-3, alpha=0.95, eps=params.adam_epsilon, foreach=False)
+    for index, batch in enumerate(batches(20), start=1):
+        result = apex_dqn.loss(online, target, batch)
+        plain.zero_grad()
+        result.value.backward()
+        norm = torch.stack([p.grad.square().sum() for p in online.parameters() if p.grad is not None]).sum().sqrt()
+        for parameter in online.parameters():
+            assert parameter.grad is not None
+            parameter.grad *= min(1.0, 0.5 / (norm.item() + 1e-6))
+        plain.step()
+        if index % 7 == 0:
+            target.load_state_dict(online.state_dict())
+        with torch.no_grad():
+            for mine, its in zip(average.parameters(), online.parameters(), strict=True):
+                mine.copy_(0.9 * mine + 0.1 * its)
+        priorities, figures = fast.update(batch, steps=0)
+        torch.testing.assert_close(priorities, result.td_abs + 1e-3, rtol=1e-4, atol=1e-5)
+        assert figures[:2].tolist() == pytest.approx([result.value.item(), norm.item()], rel=1e-3)
+    assert fast.updates == 20
+    assert fast.evaluation is not None
+    for mine, its in ((fast.online, online), (fast.target, target), (fast.evaluation, average)):
+        for name, tensor in its.state_dict().items():
+            torch.testing.assert_close(mine.state_dict()[name], tensor, rtol=1e-3, atol=1e-5)
+
+
+def test_soft_target_follows_at_its_rate() -> None:
+    soft = updater(parameters(target_update_tau=0.25))
+    before = copy.deepcopy(soft.target)
+    soft.update(batches(1)[0], 0)
+    for was, now, online in zip(before.parameters(), soft.target.parameters(), soft.online.parameters(), strict=True):
+        torch.testing.assert_close(now, 0.75 * was + 0.25 * online)
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
+def test_an_update_that_is_not_finite_changes_nothing(optimizer: str) -> None:
+    learner = updater(parameters(optimizer=optimizer))
+    first, second = batches(2)
+    learner.update(first, 0)
+    before = copy.deepcopy(learner.online.state_dict())
+    moments = copy.deepcopy([learner.optimizer.state[p] for p in learner.online.parameters()])
+    _, figures = learner.update(second._replace(n_step_return=torch.full((16,), float("nan"))), 0)
+    assert not np.isfinite(figures[0].item())
+    for name, tensor in learner.online.state_dict().items():
+        assert torch.equal(tensor, before[name])
+    for was, parameter in zip(moments, learner.online.parameters(), strict=True):
+        now = learner.optimizer.state[parameter]
+        assert all(torch.equal(was[key], now[key]) for key in was if isinstance(was[key], torch.Tensor))
+    learner.update(second, 0)
+    assert all(torch.isfinite(p).all() for p in learner.online.parameters())
+
+
+def test_learning_rate_decays_over_agent_steps() -> None:
+    params = parameters(learning_rate=1e-3, learning_rate_final=1e-4, learning_rate_decay_steps=1000)
+    assert [learning_rate(params, s) for s in (0, 500, 1000, 5000)] == pytest.approx([1e-3, 5.5e-4, 1e-4, 1e-4])
+    assert learning_rate(parameters(), 10**9) == 1e-3
+
+
+def test_weights_kept_in_bf16_are_refused() -> None:
+    good = updater(parameters())
+    with pytest.raises(ValueError, match="float32"):
+        type(good)(good._algorithm, good.params, copy.deepcopy(good.online).bfloat16(), CPU)
+
+
+def test_an_update_in_bf16_moves_float32_weights_like_one_in_float32() -> None:
+    params = parameters(layer_norm=True)
+    plain, rounded = updater(params, IMAGES), updater(params, IMAGES)
+    rounded.online.compute(bf16=True, channels_last=True)
+    rounded.target.compute(bf16=True, channels_last=True)
+    (batch,) = batches(1, IMAGES)
+    before = [p.clone() for p in plain.online.parameters()]
+    (first, _), (second, _) = plain.update(batch, 0), rounded.update(batch, 0)
+    assert torch.nn.functional.cosine_similarity(first, second, dim=0) > 0.995
+    assert all(p.dtype == torch.float32 for p in rounded.online.parameters())
+    assert all(not torch.equal(was, now) for was, now in zip(before, rounded.online.parameters(), strict=True))
+
+
+def test_readback_on_a_cpu_is_at_once() -> None:
+    item, priorities, figures = Readback(CPU).push("it", torch.ones(4), torch.zeros(3)) or (None, None, None)
+    assert item == "it"
+    assert priorities is not None
+    assert priorities.tolist() == [1.0] * 4
+    assert figures is not None
+
+
+def test_candidates_and_choice() -> None:
+    assert candidates("FP32", convolutional=False) == (Plan(),)
+    assert len(candidates("Auto", convolutional=True)) == 4
+    assert all(plan.bf16 for plan in candidates("BF16", convolutional=True))
+    learner = updater(parameters(), IMAGES)
+    seen: list[bool] = []
+
+    def fast_in_bf16(network: torch.nn.Module, batch: apex_dqn.Batch) -> None:
+        seen.append(bool(network.bf16))
+        if not network.bf16:
+            torch.randn(200, 200) @ torch.randn(200, 200) @ torch.randn(200, 2000)
+
+    chosen = choose("Auto", learner.online, fast_in_bf16, batches(1, IMAGES)[0], budget_seconds=0.2)
+    assert chosen.bf16
+    assert set(seen) == {False, True}
+    assert learner.online.bf16 is False  # the trial was on a copy
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
+@pytest.mark.timeout(240)
+def test_compiled_updates_equal_eager_ones_and_compile_once() -> None:
+    params = parameters(hidden_units=8)
+    eager, compiled = updater(params), updater(params)
+    compiled.compile()
+    for batch in batches(6):
+        expected, _ = eager.update(batch, 0)
+        got, _ = compiled.update(batch, 0)
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+    assert compiled.recompiles == 0

@@ -1,0 +1,199 @@
+"""Weights over real in-process sockets: fetching, evaluation weights, verdicts, damage, and a learner that comes back lower."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+from learner_builders import IMAGES, parameters, updater
+from rljob.learner.flat import Weights, WeightsProblem, pack, snapshot
+from rljob.learner.verdicts import Verdicts
+from rljob.learner.weights import Evaluation, WeightClient, WeightServer
+from rljob.wire import Message, Publisher, Server
+from torch import nn
+
+_names = itertools.count()
+
+
+def network(seed: int = 0, hidden: int = 8) -> nn.Module:
+    return updater(parameters(hidden_units=hidden), IMAGES, seed).online
+
+
+@pytest.fixture
+def endpoints() -> tuple[str, str]:
+    number = next(_names)
+    return f"inproc://weights-{number}", f"inproc://notice-{number}"
+
+
+@pytest.fixture
+def server(endpoints: tuple[str, str]) -> Iterator[WeightServer]:
+    server = WeightServer(*endpoints)
+    yield server
+    server.close()
+
+
+def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "nothing arrived"
+        time.sleep(0.005)
+
+
+def test_flat_round_trip_and_checks() -> None:
+    module, other = network(1), network(2)
+    weights = snapshot(module, 3, 1, {"updates": 30})
+    assert weights.buffer.nbytes == 4 * sum(t.numel() for t in module.state_dict().values())
+    weights.load_into(other)
+    assert all(
+        torch.equal(a, b) for a, b in zip(module.state_dict().values(), other.state_dict().values(), strict=True)
+    )
+    assert weights.meta == {"updates": 30}
+    with pytest.raises(WeightsProblem, match="another network"):
+        weights.load_into(network(hidden=4))
+    with pytest.raises(WeightsProblem, match="float32"):
+        pack({"x": torch.zeros(2, dtype=torch.bfloat16)}, 1, 1, {})
+
+
+def test_a_snapshot_does_not_follow_the_network() -> None:
+    module = network()
+    weights = snapshot(module, 1, 1, {})
+    digest = Weights(1, 1, weights.buffer.copy(), weights.manifest).digest
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(1.0)
+    assert weights.digest == digest
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        b"{",
+        b"[]",
+        b'{"tensors": 1, "meta": {}}',
+        b'{"tensors": [{}], "meta": {}}',
+        b'{"tensors": [{"name": "x", "shape": [1000000], "dtype": "float32", "offset": 0}], "meta": {}}',
+        b'{"tensors": [{"name": "x", "shape": [2], "dtype": "float32", "offset": -4}], "meta": {}}',
+        b'{"tensors": [{"name": "x", "shape": [-1], "dtype": "float32", "offset": 0}], "meta": {}}',
+        b'{"tensors": [{"name": "x", "shape": [1], "dtype": "object", "offset": 0}], "meta": {}}',
+    ],
+)
+def test_a_manifest_that_lies_is_refused(manifest: bytes) -> None:
+    weights = Weights(1, 1, np.zeros(8, np.uint8), np.frombuffer(manifest, np.uint8))
+    with pytest.raises(WeightsProblem):
+        weights.state()
+
+
+def test_clients_get_the_latest_and_then_only_news(server: WeightServer, endpoints: tuple[str, str]) -> None:
+    client = WeightClient(*endpoints, poll_seconds=0.05)
+    assert client.wait(0.2) is None  # nothing published yet
+    for version in (1, 2, 3):
+        server.publish(network(version), version, 1, {"updates": 10 * version})
+    fresh = client.wait(5.0)
+    assert fresh is not None
+    assert (fresh.version, fresh.epoch, fresh.meta["updates"]) == (3, 1, 30)
+    own = network(9)
+    fresh.load_into(own)
+    assert all(torch.equal(a, b) for a, b in zip(own.parameters(), network(3).parameters(), strict=True))
+    assert client.wait(0.3) is None
+    assert client.announced in (0, 3)
+    client.close()
+
+
+def test_a_notice_brings_weights_long_before_the_poll(server: WeightServer, endpoints: tuple[str, str]) -> None:
+    client = WeightClient(*endpoints, poll_seconds=60.0)
+    client.wait(0.3)  # connect, learn that there is nothing
+    server.publish(network(1), 1, 1, {})
+    assert client.wait(5.0) is not None
+    client.close()
+
+
+def test_a_restarted_learner_may_have_a_lower_version(server: WeightServer, endpoints: tuple[str, str]) -> None:
+    client = WeightClient(*endpoints, poll_seconds=0.05)
+    server.publish(network(1), 50, 1, {})
+    assert client.wait(5.0) is not None
+    server.publish(network(2), 40, 2, {})
+    fresh = client.wait(5.0)
+    assert fresh is not None
+    assert (fresh.version, fresh.epoch, client.version) == (40, 2, 40)
+    client.close()
+
+
+def test_evaluators_get_the_evaluation_weights(server: WeightServer, endpoints: tuple[str, str]) -> None:
+    evaluator, actor = WeightClient(*endpoints, evaluation=True), WeightClient(*endpoints)
+    server.publish(network(1), 1, 1, {}, evaluation=network(2))
+    server.publish(network(3), 2, 1, {})
+    for client, expected, version in ((evaluator, network(2), 1), (actor, network(3), 2)):
+        fresh = client.wait(5.0)
+        assert fresh is not None
+        assert fresh.version == version
+        fresh.load_into(own := network(7))
+        assert all(torch.equal(a, b) for a, b in zip(own.parameters(), expected.parameters(), strict=True))
+        client.close()
+
+
+def test_verdicts_travel_with_the_weights_judged(server: WeightServer, endpoints: tuple[str, str]) -> None:
+    client = WeightClient(*endpoints, evaluation=True)
+    judged = snapshot(network(4), 7, 1, {"updates": 70, "raw_frames": 1234})
+    sent = Evaluation(7, 18.5, 0.3, 12.0, True, np.array([18.0, 19.0], np.float32), np.array([9, 8], np.int32), judged)
+    assert client.report(sent)
+    arrived: list[Evaluation] = []
+    until(lambda: arrived.extend(server.evaluations()) or arrived)
+    until(lambda: client.poll() or client.noted == 7)
+    got = arrived[0]
+    assert (got.version, got.mean, got.finished, got.returns.tolist()) == (7, 18.5, True, [18.0, 19.0])
+    assert got.weights is not None
+    assert all(
+        torch.equal(a, b) for a, b in zip(got.weights.state().values(), network(4).state_dict().values(), strict=True)
+    )
+    verdicts = Verdicts()
+    assert verdicts.add(got, updates=999, raw_frames=999)
+    assert not verdicts.add(got, updates=999, raw_frames=999)  # sent twice
+    document = verdicts.documents()[0]
+    assert (document["updates"], document["raw_frames"], document["episodes"]) == (70, 1234, 2)
+    again = Verdicts()
+    again.restore(verdicts.documents())
+    worse = Evaluation(8, 10.0, 0.3, 1.0, True, got.returns, got.lengths)
+    given_up = Evaluation(9, 30.0, 0.3, 1.0, False, got.returns, got.lengths)
+    assert not again.add(worse, 0, 0)
+    assert not again.add(given_up, 0, 0)
+    client.close()
+
+
+def test_damaged_weights_are_dropped_and_the_version_in_use_stays(endpoints: tuple[str, str]) -> None:
+    """A server that answers with a digest that is not the buffer's: the client must not let those weights out."""
+    server, publisher = Server(endpoints[0]), Publisher(endpoints[1])
+    client = WeightClient(*endpoints, poll_seconds=0.05)
+    good = snapshot(network(1), 1, 1, {})
+
+    def answer(weights: Weights, digest: str) -> None:
+        while (request := server.receive()) is not None:
+            columns = {"buffer": weights.buffer, "manifest": weights.manifest}
+            server.send(
+                request[0], Message("weights", {"version": weights.version, "epoch": 1, "digest": digest}, columns)
+            )
+
+    def fetch(weights: Weights, digest: str) -> Weights | None:
+        deadline = time.monotonic() + 0.5
+        fresh = None
+        while fresh is None and time.monotonic() < deadline:
+            answer(weights, digest)
+            fresh = client.poll()
+        return fresh
+
+    assert fetch(good, good.digest) is not None
+    bad = snapshot(network(2), 2, 1, {})
+    damaged = bad.buffer.copy()
+    damaged[11] ^= 1
+    assert fetch(Weights(2, 1, damaged, bad.manifest), bad.digest) is None
+    assert client.digest_mismatches > 0
+    assert client.version == 1
+    recovered = fetch(bad, bad.digest)
+    assert recovered is not None
+    assert client.version == 2
+    client.close()
+    server.close()
+    publisher.close()

@@ -1,0 +1,163 @@
+"""Ape-X DQN (Horgan et al. 2018): double, dueling, n-step Q-learning from prioritized replay, acted by a ladder of epsilons.
+
+Read from top to bottom, this is the whole algorithm: the network, how an actor acts, and how a batch becomes a loss and new
+priorities. Pure functions on tensors of static shape; no sockets, no files, no clock.
+
+Shapes: B batch, N environments, S frame stack, F frame shape, A actions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rljob.algorithms.networks import NetworkConfig, QNetwork
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rljob.api import ApeXDQNParameters, EnvironmentParameters
+    from rljob.envs.spec import EnvironmentSpec
+
+PRIORITY_OFFSET = 1e-3  # keeps a transition that is predicted perfectly in the draw
+
+
+class Batch(NamedTuple):
+    """Transitions to learn from, on one device.
+
+    observation, next_observation: uint8|float32 [B, S, *F]; the state acted in, and the state m <= n steps later.
+    action: int64 [B]. n_step_return: float32 [B], sum of gamma^k r_k over the m steps.
+    discount: float32 [B], gamma^m, and 0 where the episode terminated inside the window (never where it was truncated).
+    weight: float32 [B], importance weights of the prioritized draw, 1 at most.
+    """
+
+    observation: Tensor
+    next_observation: Tensor
+    action: Tensor
+    n_step_return: Tensor
+    discount: Tensor
+    weight: Tensor
+
+
+class Loss(NamedTuple):
+    """``value``: float32 scalar to differentiate. ``td_abs``: float32 [B], detached. ``metrics``: detached scalars."""
+
+    value: Tensor
+    td_abs: Tensor
+    metrics: dict[str, Tensor]
+
+
+def build(spec: EnvironmentSpec, params: ApeXDQNParameters, env_params: EnvironmentParameters) -> QNetwork:
+    """The Q-network for this environment, initialised from torch's global generator (seed it before).
+
+    Raises ValueError when the network asked for cannot see frames of this shape.
+    """
+    default_scale = 1.0 / 255.0 if np.dtype(spec.frame_dtype) == np.uint8 else 1.0
+    return QNetwork(
+        NetworkConfig(
+            kind=str(params.network),
+            frame_shape=tuple(spec.frame_shape),
+            stack=spec.stack,
+            num_actions=spec.num_actions,
+            dueling=params.dueling,
+            hidden_units=params.hidden_units,
+            layer_norm=params.layer_norm,
+            scale=env_params.input_scale or default_scale,
+            centred=env_params.centre_input,
+        )
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- acting
+
+
+def epsilon_ladder(index: int, total: int, base: float = 0.4, exponent: float = 7.0) -> float:
+    """``base ** (1 + exponent * i / (N - 1))``: environment ``index`` of ``total`` explores less the higher its index.
+
+    A single environment (``total`` 1) stands at the exploring end, ``base``. Raises ValueError for an index outside.
+    """
+    if not 0 <= index < total:
+        raise ValueError(f"environment {index} is not on a ladder of {total}; an index from 0 to {total - 1} is")
+    return float(base ** (1.0 + exponent * index / max(1, total - 1)))
+
+
+def q_values(net: nn.Module, observation: Tensor | NDArray[Any]) -> Tensor:
+    """Action values float32 [N, A] without a gradient; ``observation`` uint8|float32 [N, S, *F] is only read."""
+    with torch.inference_mode():
+        values: Tensor = net(torch.as_tensor(observation))
+    return values
+
+
+def act(
+    net: nn.Module,
+    observation: Tensor | NDArray[Any],
+    epsilon: NDArray[np.floating[Any]] | float,
+    generator: np.random.Generator,
+) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
+    """Epsilon-greedy actions for N environments, each with its own epsilon (float [N], or one for all).
+
+    Returns (action int64[N], q_taken float32[N], value float32[N] = max_a Q): what the actor needs for initial priorities.
+    The generator advances by the same amount whatever the outcome, so that a run replays from its seed.
+    """
+    values = q_values(net, observation).cpu().numpy()
+    count, actions = values.shape
+    greedy = values.argmax(axis=1)
+    explores = generator.random(count) < epsilon
+    action = np.where(explores, generator.integers(0, actions, count), greedy)
+    rows = np.arange(count)
+    return action.astype(np.int64, copy=False), values[rows, action], values[rows, greedy]
+
+
+# -------------------------------------------------------------------------------------------------------------- learning
+
+
+def importance_weights(
+    probability: NDArray[np.floating[Any]],
+    sizes: NDArray[np.integer[Any]] | float,
+    exponent: float,
+) -> NDArray[np.float32]:
+    """``(N P)^-beta``, divided by the largest of the batch: float32 [B] in (0, 1].
+
+    ``probability`` float64 [B] is each item's chance in one draw over all N = ``sizes`` stored transitions (Schaul et al.
+    2016, 3.4; the maximum is over the batch, as in Ape-X and SEED, not over the buffer). ``exponent`` is beta; 0 gives ones.
+    """
+    weight = np.power(np.asarray(probability, np.float64) * sizes, -exponent)
+    relative: NDArray[np.float32] = (weight / weight.max()).astype(np.float32)
+    return relative
+
+
+def targets(online: nn.Module, target: nn.Module, batch: Batch, *, double: bool) -> Tensor:
+    """``R + discount * Q_target(s', a*)`` float32 [B], without a gradient.
+
+    ``a*`` is the online network's choice when ``double`` (van Hasselt et al. 2016), else the target network's own. A zero
+    discount (termination) removes the bootstrap; a truncated window keeps it.
+    """
+    with torch.no_grad():
+        bootstrap: Tensor = target(batch.next_observation)
+        chosen = (online(batch.next_observation) if double else bootstrap).argmax(dim=1, keepdim=True)
+        return batch.n_step_return + batch.discount * bootstrap.gather(1, chosen).squeeze(1)
+
+
+def loss(online: nn.Module, target: nn.Module, batch: Batch, *, double: bool = True, kind: str = "Huber") -> Loss:
+    """Importance-weighted mean of the Huber (delta 1) or half squared temporal-difference error of a batch."""
+    wanted = targets(online, target, batch, double=double)
+    values: Tensor = online(batch.observation)
+    taken = values.gather(1, batch.action.unsqueeze(1)).squeeze(1)
+    if kind == "Huber":
+        each = functional.smooth_l1_loss(taken, wanted, reduction="none")
+    elif kind == "MSE":
+        each = 0.5 * (taken - wanted).square()
+    else:
+        raise ValueError(f"loss is {kind!r}; it can be Huber or MSE")
+    detached = taken.detach()
+    metrics = {"q_taken": detached.mean(), "target": wanted.mean()}
+    return Loss((batch.weight * each).mean(), (wanted - detached).abs(), metrics)
+
+
+def priorities(td_abs: Tensor) -> Tensor:
+    """New priorities float32 [B] of a batch that has been learned from: ``|td| + 1e-3``, the rule the actors use too."""
+    return td_abs + PRIORITY_OFFSET

@@ -1,0 +1,227 @@
+"""The learner's side of replay: one thread that keeps a few batches ready, so that the training loop never waits for a socket.
+
+The thread owns the sockets of all shards, their mirrors and the filling of staging buffers. The loop takes batches, gives
+buffers back and hands over priorities; none of that blocks. At most ``prefetch`` batches are asked for or ready at any time:
+prioritized batches age, so more of them would be worse, not better.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import zmq
+from numpy.typing import NDArray
+
+from rljob.experience import ChunkLayout
+from rljob.learner.shard import ShardSession
+from rljob.learner.staging import ReadyBatch, StagingRing
+from rljob.wire import Client, ClientSecurity, Message
+
+log = logging.getLogger(__name__)
+
+POLL_MILLISECONDS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayClientConfig:
+    """``endpoints``: one "sample" endpoint a shard. ``mode``: "index" (mirror here) or "frames" (gathered by the service).
+    ``prefetch``: batches asked for ahead of use, over all shards. ``importance``: the exponent beta."""
+
+    endpoints: tuple[str, ...]
+    layout: ChunkLayout
+    batch_size: int
+    prefetch: int = 2
+    importance: float = 0.4
+    mode: str = "index"
+
+    def __post_init__(self) -> None:
+        if not self.endpoints:
+            raise ValueError("a learner needs the sample endpoint of at least one replay shard; it would wait forever")
+        if self.mode not in ("index", "frames"):
+            raise ValueError(f"sampling is {self.mode!r}; it can be index or frames")
+        if self.batch_size < 1 or self.prefetch < 1:
+            raise ValueError(f"batch size {self.batch_size} and prefetch {self.prefetch} must be at least 1")
+
+
+class ReplayClient:
+    """Ready batches of all shards, in the order they became ready.
+
+    ``weights(probability, N, beta)`` is the algorithm's importance weighting. Methods are for the training loop's thread.
+    An error in the prefetch thread is raised by the next call of ``next``.
+    """
+
+    def __init__(
+        self,
+        config: ReplayClientConfig,
+        weights: Callable[..., NDArray[np.float32]],
+        device: torch.device,
+        security: ClientSecurity | None = None,
+    ) -> None:
+        self._config, self._weights = config, weights
+        incarnation = uuid.uuid4().hex
+        self._sessions = [
+            ShardSession(index, Client(endpoint, security), config.layout, config.batch_size, config.mode, incarnation)
+            for index, endpoint in enumerate(config.endpoints)
+        ]
+        # beside those asked for or ready: one that the loop computes from, one whose copy may not have finished
+        self._staging = StagingRing(config.layout, config.batch_size, config.prefetch + 2, device)
+        self._ready: deque[ReadyBatch] = deque()
+        self._changed = threading.Condition()
+        self._learned: deque[tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]] = deque()
+        self._failure: BaseException | None = None
+        self._stop = threading.Event()
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name="replay-client", daemon=True)
+        self._thread.start()
+
+    def next(self, timeout_seconds: float) -> ReadyBatch | None:
+        """The oldest ready batch, or None after ``timeout_seconds`` without one. Give its buffer back after the update."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._failure or self._stop.is_set(), timeout_seconds)
+            if self._failure is not None:
+                raise self._failure
+            if not self._ready:
+                return None
+            batch = self._ready.popleft()
+        self._wake()
+        return batch
+
+    def give_back(self, batch: ReadyBatch) -> None:
+        """The loop has computed with this batch; its buffer may be filled again."""
+        self._staging.give_back(batch.staging)
+        self._wake()
+
+    def learned(self, batch: ReadyBatch, priority: NDArray[np.float32]) -> None:
+        """Send new priorities (float32[B]) of a batch. Those that are not finite are left out: they stay what they were."""
+        finite = np.isfinite(priority)
+        if finite.all():
+            self._learned.append((batch.shard, batch.slots, batch.generations, priority))
+        elif finite.any():
+            self._learned.append((batch.shard, batch.slots[finite], batch.generations[finite], priority[finite]))
+        self._wake()
+
+    @property
+    def ready_batches(self) -> int:
+        return len(self._ready)
+
+    @property
+    def resubscriptions(self) -> int:
+        return sum(session.resubscriptions for session in self._sessions)
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether every shard has accepted the subscription."""
+        return all(session.subscribed for session in self._sessions)
+
+    def statuses(self) -> list[dict[str, Any]]:
+        """The latest status document of each shard that has sent one, at most about a second old while it lives."""
+        return [session.status for session in self._sessions if session.status]
+
+    def close(self) -> None:
+        """Stop the thread and release the sockets."""
+        self._stop.set()
+        self._wake()
+        with self._changed:
+            self._changed.notify_all()
+        self._thread.join(timeout=5.0)
+        self._wake_in.close()
+        self._wake_out.close()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError, OSError):  # full means: it will wake up anyway
+            self._wake_in.send(b"\0")
+
+    def _run(self) -> None:
+        poller = zmq.Poller()
+        for session in self._sessions:
+            poller.register(session.connection.socket, zmq.POLLIN)
+        poller.register(self._wake_out.fileno(), zmq.POLLIN)
+        try:
+            while not self._stop.is_set():
+                busy = self._turn(time.monotonic())
+                poller.poll(0 if busy else POLL_MILLISECONDS)
+                with contextlib.suppress(BlockingIOError):
+                    self._wake_out.recv(4096)
+        except BaseException as failure:  # noqa: BLE001 - whatever it is, the loop must hear of it
+            with self._changed:
+                self._failure = failure
+                self._changed.notify_all()
+        finally:
+            for session in self._sessions:
+                session.connection.close()
+
+    def _turn(self, now: float) -> bool:
+        """One round over all shards; True when there was something to receive, so that more may be waiting."""
+        while self._learned:
+            shard, slots, generations, priority = self._learned.popleft()
+            self._sessions[shard].priorities(slots, generations, priority)
+        heard = False
+        for session in self._sessions:
+            session.tick(now)
+            for message in session.receive(now):
+                heard = True
+                self._fill(session, message)
+        self._ask()
+        return heard
+
+    def _ask(self) -> None:
+        """Request batches up to ``prefetch``, from the subscribed shard with the fewest requests under way."""
+        subscribed = [session for session in self._sessions if session.subscribed]
+        asked = sum(len(session.outstanding) for session in self._sessions)
+        room = min(self._config.prefetch - asked - len(self._ready), self._staging.available() - asked)
+        for _ in range(room if subscribed else 0):
+            if not min(subscribed, key=lambda session: len(session.outstanding)).ask():
+                return
+
+    def _fill(self, session: ShardSession, message: Message) -> None:
+        staging = self._staging.take()
+        while staging is None:  # only while a copy to the device is under way: microseconds
+            if self._stop.wait(0.0005):
+                return
+            staging = self._staging.take()
+        columns, into = message.columns, staging.transitions
+        if session.ring is not None:
+            session.ring.gather(columns["slot"], into)
+        else:
+            for name, column in _FRAME_COLUMNS.items():
+                np.copyto(getattr(into, name), columns[column])
+        # Shards are drawn from in turn, so each stands for 1/K of the draws over N transitions in all.
+        stored = sum(each.size for each in self._sessions)
+        total = stored / len(self._sessions)
+        staging.weight[:] = self._weights(columns["prob"], total, self._config.importance)
+        batch, ready = self._staging.upload(staging)
+        item = ReadyBatch(
+            batch=batch,
+            shard=session.index,
+            slots=columns["slot"].astype(np.uint32, copy=False),
+            generations=columns["gen"].astype(np.uint32, copy=False),
+            policy_version=into.policy_version.copy(),
+            staging=staging,
+            ready=ready,
+        )
+        with self._changed:
+            self._ready.append(item)
+            self._changed.notify()
+
+
+_FRAME_COLUMNS = {
+    "observation": "obs",
+    "next_observation": "next_obs",
+    "action": "action",
+    "n_step_return": "ret",
+    "discount": "disc",
+    "policy_version": "pv",
+}

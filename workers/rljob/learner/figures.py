@@ -1,0 +1,113 @@
+"""The loop's running figures: means and rates over the window since the last record, and policy lag."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rljob.learner.status import actors, limited, mean_return, stage_totals, total
+from rljob.telemetry.resources import rss_bytes
+
+LAG_BOUNDS = (10, 20, 50, 100, 200, 400, 1000, 4000)
+"""Upper bounds of the policy-lag histogram, in updates."""
+
+
+class Figures:
+    """Collects numbers from the loop's thread; ``document`` puts them into the words of the status."""
+
+    def __init__(self, publish_interval: int) -> None:
+        self._interval = publish_interval
+        self._bounds = np.asarray(LAG_BOUNDS)
+        self._lag_counts = np.zeros(len(LAG_BOUNDS) + 1, np.int64)
+        self._lag_sum = 0.0
+        self._lag_mean: float | None = None
+        self._sums = np.zeros(3)
+        self._count = 0
+        self._means: dict[str, float] = {}
+        self._rates: dict[str, float] = {}
+        self._before: tuple[float, dict[str, float]] | None = None
+
+    def lag(self, version: int, policy_version: NDArray[np.int64]) -> None:
+        """Note how far behind the learner the behaviour of a batch was. Random actors (version 0) have no lag."""
+        acted = policy_version[policy_version > 0]
+        if not len(acted):
+            return
+        updates = np.maximum(version - acted, 0) * self._interval
+        mean = float(updates.mean())
+        self._lag_sum += mean * len(updates)
+        self._lag_counts += np.bincount(np.searchsorted(self._bounds, updates), minlength=len(self._lag_counts))
+        self._lag_mean = mean if self._lag_mean is None else 0.98 * self._lag_mean + 0.02 * mean
+
+    def learned(self, loss: float, gradient_norm: float, q_taken: float) -> None:
+        """Note the scalars of one update."""
+        self._sums += (loss, gradient_norm, q_taken)
+        self._count += 1
+
+    def window(
+        self,
+        now: float,
+        stages: Mapping[str, float],
+        updates: int,
+        steps: int,
+        raw_frames: int,
+        shards: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """End a window: turn what was collected since the last call into means and rates."""
+        if self._count:
+            names = ("loss", "gradient_norm", "q_taken")
+            self._means = dict(zip(names, (self._sums / self._count).tolist(), strict=True))
+            self._sums[:], self._count = 0.0, 0
+        acting = stage_totals(actors(shards))
+        totals = {
+            "wait": stages.get("wait", 0.0),
+            "updates": float(updates),
+            "steps": float(steps),
+            "raw_frames": float(raw_frames),
+            "actor_blocked": acting.get("blocked", 0.0),
+            "actor_all": sum(acting.values()),
+        }
+        if self._before is not None:
+            then, before = self._before
+            seconds = max(now - then, 1e-9)
+            spent = {name: max(0.0, value - before[name]) for name, value in totals.items()}
+            self._rates = {
+                "learner_wait_fraction": min(1.0, spent["wait"] / seconds),
+                "updates_per_second": spent["updates"] / seconds,
+                "steps_per_second": spent["steps"] / seconds,
+                "raw_frames_per_second": spent["raw_frames"] / seconds,
+            }
+            if spent["actor_all"] > 0:
+                self._rates["actors_blocked_fraction"] = min(1.0, spent["actor_blocked"] / spent["actor_all"])
+        self._before = (now, totals)
+
+    def document(self, shards: Sequence[Mapping[str, Any]], stages: Mapping[str, float]) -> dict[str, Any]:
+        """The part of the status document that these figures and the shards' documents make up."""
+        acting = actors(shards)
+        mean, games = mean_return(shards)
+        inserted, sampled = total(shards, "inserted_total"), total(shards, "sampled_total")
+        rates = {"learner_wait_fraction": 0.0, "actors_blocked_fraction": 0.0, "updates_per_second": 0.0}
+        rates |= {"steps_per_second": 0.0, "raw_frames_per_second": 0.0}
+        return {
+            "episodes_total": int(total(shards, "episodes_total")),
+            "mean_return": mean,
+            "games": games,
+            "queue_depth_batches": limited(shards, "queue_depth_batches"),
+            "queue_bound_batches": limited(shards, "queue_bound_batches"),
+            "samples_per_insert": sampled / inserted if inserted else None,
+            "policy_lag_updates": self._lag_mean,
+            "policy_lag_histogram": {
+                "bounds": list(LAG_BOUNDS),
+                "counts": self._lag_counts.tolist(),
+                "sum": self._lag_sum,
+            },
+            "loss": None,
+            **self._means,
+            **rates,
+            **self._rates,
+            "actors": acting,
+            "stages": {"learner": dict(stages), "replay": stage_totals(shards), "actor": stage_totals(acting)},
+            "rss_bytes": rss_bytes(),
+        }

@@ -1,0 +1,124 @@
+"""A network's state as one flat buffer with a manifest and a digest: what travels to actors and evaluator.
+
+The buffer is the float32 tensors of ``state_dict()`` one after the other, in its order, without gaps; the manifest is JSON,
+``{"tensors": [{"name", "shape", "dtype", "offset"}, ...], "meta": {...}}``, offsets in bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+MAX_TENSORS = 4096
+
+
+class WeightsProblem(ValueError):
+    """Weights that cannot be used: damaged on the way, or made for another network. The message says which."""
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """One version of a network's state. Immutable: ``buffer`` (uint8[bytes]) and ``manifest`` (uint8[bytes]) are never written.
+
+    ``version`` counts publications of the learner, ``epoch`` its lives; ``digest`` is sha256 over manifest and buffer, in hex.
+    """
+
+    version: int
+    epoch: int
+    buffer: NDArray[np.uint8]
+    manifest: NDArray[np.uint8]
+    expected_digest: str = ""
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of manifest and buffer; computed once, on first use, with the interpreter lock released."""
+        sha = hashlib.sha256(self.manifest.data)
+        sha.update(self.buffer.data)
+        return sha.hexdigest()
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The parsed manifest. Raises WeightsProblem when it is not what this module writes."""
+        try:
+            document = json.loads(self.manifest.tobytes())
+            tensors, meta = document["tensors"], document["meta"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise WeightsProblem(f"the manifest of weights version {self.version} is not readable: {error!r}") from None
+        if not isinstance(tensors, list) or not isinstance(meta, dict) or len(tensors) > MAX_TENSORS:
+            raise WeightsProblem(f"the manifest of weights version {self.version} does not list tensors and meta")
+        return {"tensors": tensors, "meta": meta}
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What the learner said about these weights: counters at the time they were published."""
+        return self.document["meta"]  # type: ignore[no-any-return]
+
+    def verify(self) -> Weights:
+        """Returns self when the digest is the one announced; raises WeightsProblem otherwise."""
+        if self.digest != self.expected_digest:
+            raise WeightsProblem(
+                f"weights version {self.version} have digest {self.digest[:12]}..., announced was "
+                f"{self.expected_digest[:12]}...; the version in use is kept"
+            )
+        return self
+
+    def state(self) -> dict[str, Tensor]:
+        """The tensors by name, copied out of the buffer. Raises WeightsProblem where the manifest does not fit it."""
+        state: dict[str, Tensor] = {}
+        for entry in self.document["tensors"]:
+            try:
+                name, shape, offset = str(entry["name"]), tuple(map(int, entry["shape"])), int(entry["offset"])
+                known = entry["dtype"] == "float32"
+            except (KeyError, TypeError, ValueError) as error:
+                raise WeightsProblem(
+                    f"a tensor of weights version {self.version} is described wrongly: {error!r}"
+                ) from None
+            size = 4 * prod(shape)
+            if not known or min((offset, *shape), default=0) < 0 or offset + size > self.buffer.size:
+                raise WeightsProblem(
+                    f"tensor {name!r} of weights version {self.version} does not lie within its buffer"
+                )
+            values = np.frombuffer(self.buffer[offset : offset + size].tobytes(), np.float32)  # aligned wherever it lay
+            state[name] = torch.tensor(values).reshape(shape)
+        return state
+
+    def load_into(self, module: nn.Module) -> None:
+        """Copy into ``module`` (float32, any device). Nothing is changed unless every name and shape fits."""
+        state, own = self.state(), module.state_dict()
+        wrong = sorted(set(state) ^ set(own)) or sorted(n for n in own if state[n].shape != own[n].shape)
+        if wrong:
+            raise WeightsProblem(
+                f"weights version {self.version} are of another network: they differ in {', '.join(wrong[:6])}"
+            )
+        with torch.no_grad():
+            for name, tensor in own.items():
+                tensor.copy_(state[name])
+
+
+def snapshot(module: nn.Module, version: int, epoch: int, meta: Mapping[str, Any]) -> Weights:
+    """A copy of the module's state as it is now; later updates of the module do not reach it."""
+    return pack(module.state_dict(), version, epoch, meta)
+
+
+def pack(state: Mapping[str, Tensor], version: int, epoch: int, meta: Mapping[str, Any]) -> Weights:
+    """As ``snapshot``, from a state by name. Every tensor must be float32: weights are kept in full precision."""
+    offset, entries, parts = 0, [], []
+    for name, tensor in state.items():
+        if tensor.dtype != torch.float32:
+            raise WeightsProblem(f"tensor {name!r} is {tensor.dtype}; weights are kept and sent as float32")
+        entries.append({"name": name, "shape": list(tensor.shape), "dtype": "float32", "offset": offset})
+        offset += 4 * tensor.numel()
+        parts.append(tensor.detach().reshape(-1))
+    flat = torch.cat(parts).cpu().numpy() if parts else np.zeros(0, np.float32)
+    manifest = json.dumps({"tensors": entries, "meta": dict(meta)}, separators=(",", ":")).encode()
+    return Weights(version, epoch, flat.view(np.uint8), np.frombuffer(manifest, np.uint8))

@@ -1,0 +1,294 @@
+"""The learner's loop: wait for a batch, update, hand back priorities, publish; and on the side evaluate, record, save.
+
+The loop knows no algorithm by name and reads nothing from the device. What happens at intervals (figures, checkpoints,
+verdicts) is done between two updates, driven by the clock, so that a learner without data still answers and saves.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rljob.learner import checkpoint, state
+from rljob.learner.client import ReplayClient
+from rljob.learner.figures import Figures
+from rljob.learner.policy import Identity
+from rljob.learner.saver import Saver
+from rljob.learner.staging import ReadyBatch
+from rljob.learner.status import mean_return, replay_summary, steps_and_raw_frames
+from rljob.learner.update import Readback, Updater
+from rljob.learner.verdicts import Verdicts
+from rljob.learner.weights import WeightServer
+from rljob.telemetry.clock import StageClock
+
+log = logging.getLogger(__name__)
+
+STAGES = ("wait", "h2d", "update", "publish", "checkpoint", "other")
+CENTRING_TRANSITIONS = 2048
+EVALUATION_WEIGHTS_SECONDS = 1.0
+
+
+class NonFiniteLoss(RuntimeError):
+    """The loss is not finite and the job's policy is to fail, or there is nothing to restore."""
+
+    exit_code = 70
+
+
+@dataclass(frozen=True, slots=True)
+class LoopConfig:
+    """``publish_interval`` in updates. ``on_non_finite``: Fail, RestoreAndContinue or Ignore (skip the update)."""
+
+    batch_size: int
+    publish_interval: int
+    checkpoint_interval_seconds: float
+    checkpoint_directory: Path
+    centred: bool = False
+    on_non_finite: str = "Fail"
+    record_seconds: float = 2.0
+
+
+class Learner:
+    """One life of the learner. The parts are built and closed by the caller; ``run`` uses them from the caller's thread.
+
+    ``status()`` may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        config: LoopConfig,
+        identity: Identity,
+        updater: Updater,
+        client: ReplayClient,
+        server: WeightServer,
+        saver: Saver,
+        record: Callable[[dict[str, Any]], None],
+        surroundings: dict[str, Any],
+    ) -> None:
+        self._config, self._identity = config, identity
+        self._updater, self._client, self._server, self._saver = updater, client, server, saver
+        self._record = record
+        self._surroundings = surroundings
+        self._readback = Readback(updater.device)
+        self.clock = StageClock(STAGES)
+        self.figures = Figures(config.publish_interval)
+        self.verdicts = Verdicts()
+        self.state = "Starting"
+        self.epoch = 1
+        self.version = 0
+        self.samples = 0
+        self.steps = 0
+        self.raw_frames = 0
+        self.skipped_updates = 0
+        self._mean_return: float | None = None
+        self._on_turn: Callable[[], None] = lambda: None
+        now = time.monotonic()
+        self._next_record, self._next_checkpoint = now, now + config.checkpoint_interval_seconds
+        self._next_evaluation_weights = 0.0
+
+    # ------------------------------------------------------------------------------------------------ beginning and end
+
+    def resume(self, found: checkpoint.Checkpoint) -> None:
+        """Go on from a checkpoint, as a new epoch, and give its weights to actors that are waiting for any."""
+        counters = found.manifest["counters"]
+        state.restore(self._updater, found, int(counters["updates"]))
+        self.epoch = max(self.epoch, int(counters["epoch"])) + 1
+        self.version = max(self.version, int(counters["version"]))
+        self.samples, self.steps = int(counters["samples"]), int(counters["steps"])
+        self.raw_frames = int(counters["raw_frames"])
+        self.verdicts.restore(found.manifest.get("evaluations") or [])
+        self._saver.resumed(found, self._updater.updates)
+        self._readback.drain()
+        log.info("resumed from %s: update %d, epoch %d", found.path.name, self._updater.updates, self.epoch)
+        if self.version > 0:
+            self._publish()
+
+    def run(self, stop: threading.Event, on_turn: Callable[[], None] = lambda: None) -> None:
+        """Train until ``stop`` is set, then save. ``on_turn`` is called every few hundred milliseconds at least, as a sign of
+        life. Raises NonFiniteLoss where the job's policy says so."""
+        self._on_turn = on_turn
+        self.state = "WaitingForReplay"
+        try:
+            if self._prepare(stop):
+                self.state = "Training"
+                while not stop.is_set():
+                    self._turn()
+        finally:
+            self.clock.stop()
+        self.state = "Finishing"
+        self.clock.enter("checkpoint")
+        if self._updater.updates > 0:
+            self._save(wait=True)
+        self.clock.stop()
+        self._record(self.status())
+
+    def _prepare(self, stop: threading.Event) -> bool:
+        """Wait for the first data; measure the mean frame where the input is centred; publish the first version."""
+        wanted = CENTRING_TRANSITIONS if self._config.centred and self.version == 0 else 0
+        total, seen = torch.zeros((), dtype=torch.float64, device=self._updater.device), 0
+        while not stop.is_set():
+            ready = self._next()
+            if ready is None:
+                continue
+            if seen < wanted:  # actors without weights give every transition the same priority: a uniform draw
+                self.state = "WarmingUp"
+                newest = ready.wait().observation[:, -1].double()
+                total, seen = total + newest.sum(dim=0), seen + len(newest)
+                self._client.give_back(ready)
+                continue
+            if wanted:
+                mean = (total / seen).float()
+                self._updater.online.centre(mean)  # type: ignore[operator]
+            if self.version == 0:
+                self._updater.copy_online()
+                self._publish()
+            self._learn(ready)
+            return True
+        return False
+
+    # ------------------------------------------------------------------------------------------------------- the loop
+
+    def _turn(self) -> None:
+        ready = self._next()
+        if ready is not None:
+            self._learn(ready)
+
+    def _next(self) -> ReadyBatch | None:
+        self._on_turn()
+        self._housekeeping()
+        self.clock.enter("wait")
+        ready = self._client.next(0.2)
+        self.clock.enter("other")
+        return ready
+
+    def _learn(self, ready: ReadyBatch) -> None:
+        self.clock.enter("h2d")
+        batch = ready.wait()
+        self.clock.enter("update")
+        priorities, figures = self._updater.update(batch, self.steps)
+        self.samples += self._config.batch_size
+        self.figures.lag(self.version, ready.policy_version)
+        arrived = self._readback.push(ready, priorities, figures)
+        self._client.give_back(ready)
+        if arrived is not None:
+            self._learned(*arrived)
+        if self._updater.updates % self._config.publish_interval == 0:
+            self._publish()
+        self.clock.enter("other")
+
+    def _learned(self, ready: ReadyBatch, priorities: np.ndarray, figures: np.ndarray) -> None:
+        self._client.learned(ready, priorities)
+        loss, norm = float(figures[0]), float(figures[1])
+        if math.isfinite(loss) and math.isfinite(norm):
+            self.figures.learned(loss, norm, float(figures[2]))
+            return
+        self.skipped_updates += 1
+        what = f"update {self._updater.updates}: the loss is {loss} and its gradient's norm {norm}"
+        if self._config.on_non_finite == "Ignore":
+            log.warning("%s; the update was skipped (onNonFiniteLoss: Ignore)", what)
+            return
+        if self._config.on_non_finite == "RestoreAndContinue":
+            self._saver.finish()
+            found = checkpoint.latest_valid(self._config.checkpoint_directory)
+            if found is not None:
+                log.warning("%s; going back to %s (onNonFiniteLoss: RestoreAndContinue)", what, found.path.name)
+                self.resume(found)
+                return
+            what += ", and there is no checkpoint to restore"
+        raise NonFiniteLoss(
+            f"{what}; lower learningRate or gradientClipNorm, or set spec.earlyStopping.onNonFiniteLoss"
+        )
+
+    def _publish(self) -> None:
+        self.clock.enter("publish")
+        self.version += 1
+        now = time.monotonic()
+        judged = None
+        if self._updater.evaluation is not None and now >= self._next_evaluation_weights:
+            judged = self._updater.evaluation  # an evaluation takes seconds; a copy a second is fresh enough for it
+            self._next_evaluation_weights = now + EVALUATION_WEIGHTS_SECONDS
+        meta = {
+            **self._counters(),
+            "mean_return": self._mean_return,
+        }  # an evaluator may wait for a return worth judging
+        self._server.publish(self._updater.online, self.version, self.epoch, meta, judged)
+
+    def _housekeeping(self) -> None:
+        now = time.monotonic()
+        if now < self._next_record:
+            return
+        self._next_record = now + self._config.record_seconds
+        shards = self._client.statuses()
+        if shards:  # counted by the replay service over the whole run; never less than what a checkpoint knew
+            steps, raw_frames = steps_and_raw_frames(shards)
+            self.steps, self.raw_frames = max(self.steps, steps), max(self.raw_frames, raw_frames)
+            self._mean_return, _ = mean_return(shards)
+        for evaluation in self._server.evaluations():
+            if self.verdicts.add(evaluation, self._updater.updates, self.raw_frames) and evaluation.weights is not None:
+                self._save_best(evaluation.weights.state())
+        self.figures.window(now, self.clock.seconds(), self._updater.updates, self.steps, self.raw_frames, shards)
+        self._record(self.status())
+        if now >= self._next_checkpoint and self._updater.updates > 0 and not self._saver.busy:
+            self.clock.enter("checkpoint")
+            self._save(wait=False)
+            self._next_checkpoint = now + self._config.checkpoint_interval_seconds
+            self.clock.enter("other")
+
+    # ------------------------------------------------------------------------------------------- what others get to see
+
+    def status(self) -> dict[str, Any]:
+        """The learner's status document."""
+        shards = self._client.statuses()
+        return {
+            "role": "learner",
+            "state": self.state,
+            "epoch": self.epoch,
+            "updates": self._updater.updates,
+            "samples": self.samples,
+            "steps_total": self.steps,
+            "raw_frames_total": self.raw_frames,
+            "ready_batches": self._client.ready_batches,
+            "skipped_updates": self.skipped_updates,
+            "recompiles": self._updater.recompiles,
+            "resubscriptions": self._client.resubscriptions,
+            **self.figures.document(shards, self.clock.seconds()),
+            "replay": replay_summary(shards),
+            "evaluations": self.verdicts.documents(),
+            "checkpoint": self._saver.status,
+            "compiled": self._updater.compiled,
+            **self._surroundings,
+        }
+
+    def _counters(self) -> dict[str, Any]:
+        return {
+            "updates": self._updater.updates,
+            "samples": self.samples,
+            "steps": self.steps,
+            "raw_frames": self.raw_frames,
+            "version": self.version,
+            "epoch": self.epoch,
+        }
+
+    def _manifest(self) -> dict[str, Any]:
+        return {
+            **self._identity.document(),
+            "counters": self._counters(),
+            "evaluations": self.verdicts.documents(),
+            "torch": torch.__version__,
+            "written_unix": time.time(),
+        }
+
+    def _save(self, *, wait: bool) -> None:
+        self._saver.save(self._updater.updates, state.capture(self._updater), self._manifest(), wait=wait)
+
+    def _save_best(self, policy: dict[str, torch.Tensor]) -> None:
+        tensors = {f"policy.{name}": tensor for name, tensor in policy.items()}
+        self._saver.save_best(tensors, {**self._manifest(), "verdict": self.verdicts.documents()[-1]})

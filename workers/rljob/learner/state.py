@@ -1,0 +1,69 @@
+"""Everything a learner needs to go on as if it had never stopped, as named tensors: networks, optimiser, random state."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from rljob.learner.checkpoint import Checkpoint, CheckpointProblem
+from rljob.learner.update import Updater
+
+
+def capture(updater: Updater) -> dict[str, Tensor]:
+    """Copies of the updater's tensors, on the CPU: training may go on while they are written."""
+    tensors: dict[str, Tensor] = {}
+    for section, module in _networks(updater).items():
+        tensors |= {f"{section}.{name}": tensor for name, tensor in module.state_dict().items()}
+    for index, state in enumerate(_optimizer_states(updater)):
+        tensors |= {f"optimizer.{index}.{name}": value for name, value in state.items() if isinstance(value, Tensor)}
+    copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+    copies["random.torch"] = torch.get_rng_state()
+    return copies
+
+
+def restore(updater: Updater, checkpoint: Checkpoint, updates: int) -> None:
+    """Put the updater where ``capture`` found it. Nothing is changed unless every network fits.
+
+    A run that began to keep evaluation weights after the checkpoint starts their average from the online network. Raises
+    CheckpointProblem when the checkpoint is of another network.
+    """
+    loads: list[tuple[nn.Module, dict[str, Tensor]]] = []
+    for section, module in _networks(updater).items():
+        state = checkpoint.section(section) or (checkpoint.section("online") if section == "evaluation" else {})
+        own = module.state_dict()
+        wrong = sorted(set(own) ^ set(state)) or [name for name in own if own[name].shape != state[name].shape]
+        if wrong:
+            raise CheckpointProblem(
+                f"{checkpoint.path} is of another network than this job's: {section} differs in {', '.join(wrong[:4])}; "
+                "resume with the manifest it was trained with, or start a new run folder"
+            )
+        loads.append((module, state))
+    for module, state in loads:
+        module.load_state_dict(state)
+    parameters = list(updater.online.parameters())
+    for index, parameter in enumerate(parameters):
+        saved = checkpoint.section(f"optimizer.{index}")
+        if saved:
+            updater.optimizer.state[parameter] = {
+                name: value.to(_place(name, parameter, updater)) for name, value in saved.items()
+            }
+    updater.updates = updates
+    if "random.torch" in checkpoint.tensors:
+        torch.set_rng_state(checkpoint.tensors["random.torch"])
+
+
+def _networks(updater: Updater) -> dict[str, nn.Module]:
+    networks = {"online": updater.online, "target": updater.target}
+    if updater.evaluation is not None:
+        networks["evaluation"] = updater.evaluation
+    return networks
+
+
+def _optimizer_states(updater: Updater) -> list[dict[str, object]]:
+    return [updater.optimizer.state.get(parameter, {}) for parameter in updater.online.parameters()]
+
+
+def _place(name: str, parameter: Tensor, updater: Updater) -> torch.device:
+    """Where the optimiser keeps this part of its state: the step counter on the CPU, unless the optimiser is fused."""
+    counts_on_cpu = name == "step" and not updater.optimizer.defaults.get("fused")
+    return torch.device("cpu") if counts_on_cpu else parameter.device

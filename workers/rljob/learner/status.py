@@ -1,0 +1,85 @@
+"""What the replay shards report, added up: pure functions on their status documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+GAMES_IN_MEAN = 20
+_STATES = ("warming", "filling", "serving")
+
+
+def least_state(shards: Sequence[Mapping[str, Any]]) -> str:
+    """The state that every shard has reached: the least advanced of warming, filling, serving."""
+    order = {state: rank for rank, state in enumerate(_STATES)}
+    return min((str(shard.get("state", "")) for shard in shards), key=lambda s: order.get(s, 0), default="warming")
+
+
+def total(shards: Iterable[Mapping[str, Any]], name: str) -> float:
+    """The sum of a number over the shards that report it."""
+    return sum(shard.get(name) or 0 for shard in shards)
+
+
+def limited(shards: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    """As ``total``, but None where no shard reports the number: without a samples-per-insert ratio there is no queue."""
+    return total(shards, name) if any(shard.get(name) is not None for shard in shards) else None
+
+
+def replay_summary(shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The ``replay`` part of the learner's status: sums over shards, durable only where all are."""
+    items, capacity = int(total(shards, "items")), int(total(shards, "capacity"))
+    summary: dict[str, Any] = {
+        "items": items,
+        "capacity": capacity,
+        "bytes": int(total(shards, "bytes")),
+        "fill": items / capacity if capacity else 0.0,
+        "durable": bool(shards) and all(bool(shard.get("durable")) for shard in shards),
+        "state": least_state(shards),
+    }
+    durability = {str(shard["durability"]) for shard in shards if "durability" in shard}
+    if durability:
+        summary["durability"] = "On" if "On" in durability else "Off"
+    return summary
+
+
+def actors(shards: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Every actor once, in the order of names; where several shards know it, what the one with the freshest news says."""
+    newest: dict[str, dict[str, Any]] = {}
+    for shard in shards:
+        for actor in shard.get("actors") or ():
+            name, age = str(actor.get("name", "")), float(actor.get("age_seconds") or 0.0)
+            if name not in newest or age < float(newest[name].get("age_seconds") or 0.0):
+                newest[name] = dict(actor)
+    return [newest[name] for name in sorted(newest)]
+
+
+def stage_totals(documents: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The ``stages`` of several processes of one role, in seconds, added up."""
+    seconds: dict[str, float] = {}
+    for document in documents:
+        for stage, value in (document.get("stages") or {}).items():
+            seconds[stage] = seconds.get(stage, 0.0) + float(value or 0.0)
+    return seconds
+
+
+def steps_and_raw_frames(shards: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """(agent steps, raw frames) of the whole run. A service that does not count steps counts transitions, one a step."""
+    steps = sum(shard.get("steps_total", shard.get("inserted_total")) or 0 for shard in shards)
+    raw = sum(
+        shard["raw_frames_total"] if "raw_frames_total" in shard else total(shard.get("actors") or (), "raw_frames")
+        for shard in shards
+    )
+    return int(steps), int(raw)
+
+
+def mean_return(shards: Sequence[Mapping[str, Any]], games: int = GAMES_IN_MEAN) -> tuple[float | None, int]:
+    """Mean return of the last ``games`` games of the greedier half of the ladder, and how many there were (None, 0 at first).
+
+    Games of several shards cannot be ordered by their ids, so each shard gives its share of the newest.
+    """
+    share = max(1, games // max(1, len(shards)))
+    newest: list[float] = []
+    for shard in shards:
+        greedy = [episode for episode in shard.get("episodes") or () if episode.get("greedy_half")]
+        newest += [float(episode["return"]) for episode in greedy[-share:]]
+    return (sum(newest) / len(newest), len(newest)) if newest else (None, 0)

@@ -1,0 +1,264 @@
+"""Weights on the wire: the learner announces versions and serves the latest; actors and the evaluator fetch when it suits them.
+
+Nothing is queued: a notice says only "there is version v", a fetch gets whatever is latest when it is answered, and a client
+that missed every notice still asks once every few seconds. An evaluator asks for the evaluation weights (a moving average of
+the online ones where the job keeps one) and reports its verdict, with the weights it judged, over the same socket.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import zmq
+from numpy.typing import NDArray
+from torch import nn
+
+from rljob.learner.flat import Weights, WeightsProblem, snapshot
+from rljob.wire import Client, ClientSecurity, Message, Publisher, Server, ServerSecurity, Subscriber
+
+log = logging.getLogger(__name__)
+
+_EMPTY = np.zeros(0, np.uint8)
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """An evaluator's verdict on one version. ``returns`` float32[n], ``lengths`` int32[n] (steps), per finished game.
+
+    ``finished`` is false where the evaluator gave up because the target could no longer be reached. ``weights`` are the ones
+    judged, or None where the evaluator did not send them.
+    """
+
+    version: int
+    mean: float
+    standard_error: float
+    seconds: float
+    finished: bool
+    returns: NDArray[np.float32]
+    lengths: NDArray[np.int32]
+    weights: Weights | None = None
+
+    def to_message(self) -> Message:
+        judged = self.weights
+        return Message(
+            "evaluation",
+            {
+                "version": self.version,
+                "mean": float(self.mean),
+                "stderr": float(self.standard_error),
+                "n": len(self.returns),
+                "seconds": float(self.seconds),
+                "finished": bool(self.finished),
+            },
+            {
+                "returns": np.asarray(self.returns, np.float32),
+                "lengths": np.asarray(self.lengths, np.int32),
+                "buffer": judged.buffer if judged else _EMPTY,
+                "manifest": judged.manifest if judged else _EMPTY,
+            },
+        )
+
+    @classmethod
+    def from_message(cls, message: Message) -> Evaluation:
+        fields, columns = message.fields, message.columns
+        version = int(fields["version"])
+        judged = (
+            Weights(version, 0, _bytes(message, "buffer"), _bytes(message, "manifest"))
+            if columns["buffer"].size
+            else None
+        )
+        return cls(
+            version=version,
+            mean=float(fields["mean"]),
+            standard_error=float(fields["stderr"]),
+            seconds=float(fields["seconds"]),
+            finished=bool(fields["finished"]),
+            returns=columns["returns"].astype(np.float32),
+            lengths=columns["lengths"].astype(np.int32),
+            weights=judged,
+        )
+
+
+def _bytes(message: Message, column: str) -> NDArray[np.uint8]:
+    return message.columns[column].astype(np.uint8, copy=False)
+
+
+class WeightServer:
+    """Serves the latest weights from a thread of its own; the training loop only hands them over.
+
+    ``weights`` and ``notice`` are endpoints to bind; the attributes of the same name say what they resolved to.
+    ``publish`` belongs to one thread, the training loop's; everything else may be called from any.
+    """
+
+    def __init__(self, weights: str, notice: str, security: ServerSecurity | None = None) -> None:
+        self._server = Server(weights, security)
+        self._publisher = Publisher(notice, security)
+        self.weights, self.notice = self._server.endpoint, self._publisher.endpoint
+        self._latest: Weights | None = None
+        self._evaluation: Weights | None = None
+        self._evaluations: deque[Evaluation] = deque(maxlen=64)
+        self._stop = threading.Event()
+        self.fetches = 0
+        self._thread = threading.Thread(target=self._serve, name="weight-server", daemon=True)
+        self._thread.start()
+
+    def publish(
+        self,
+        module: nn.Module,
+        version: int,
+        epoch: int,
+        meta: Mapping[str, Any],
+        evaluation: nn.Module | None = None,
+    ) -> None:
+        """Make a copy of ``module`` the latest weights and announce them.
+
+        ``evaluation``: the module to judge, where it differs; without it the evaluation weights stay what they were, or are
+        the published ones as long as there never were others. The swap is one reference: a fetch sees the old or the new.
+        """
+        if evaluation is not None:
+            self._evaluation = snapshot(evaluation, version, epoch, meta)
+        self._latest = snapshot(module, version, epoch, meta)
+        self._publisher.publish(version.to_bytes(8, "big"))
+
+    def evaluations(self) -> list[Evaluation]:
+        """The verdicts that arrived since the last call, oldest first."""
+        arrived = []
+        while self._evaluations:
+            arrived.append(self._evaluations.popleft())
+        return arrived
+
+    def close(self) -> None:
+        """Stop serving and release the endpoints. Called by the thread that publishes."""
+        self._stop.set()
+        self._thread.join(timeout=5.0)
+        self._publisher.close()
+
+    def _serve(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._server.socket, zmq.POLLIN)
+        try:
+            while not self._stop.is_set():
+                poller.poll(100)
+                while (arrived := self._server.receive()) is not None:
+                    peer, message = arrived
+                    reply = self._answer(message)
+                    if reply is not None:
+                        self._server.send(peer, reply)
+        finally:
+            self._server.close()
+
+    def _answer(self, message: Message) -> Message | None:
+        if message.kind == "fetch":
+            self.fetches += 1
+            judged = bool(message.fields["evaluation"])
+            current = (self._evaluation if judged else None) or self._latest
+            # "not equal" rather than "newer": after a restart from a checkpoint the latest may be a lower version
+            if current is None or current.version == message.fields["have"]:
+                return Message("current", {"version": current.version if current else 0}, {})
+            return Message(
+                "weights",
+                {"version": current.version, "epoch": current.epoch, "digest": current.digest},
+                {"buffer": current.buffer, "manifest": current.manifest},
+            )
+        if message.kind == "evaluation":
+            self._evaluations.append(Evaluation.from_message(message))
+            return Message("noted", {"version": message.fields["version"]}, {})
+        return Message("refused", {"reason": f"a weight server does not answer {message.kind}"}, {})
+
+
+class WeightClient:
+    """Keeps one process up to date without ever making it wait. Used by one thread.
+
+    ``poll`` costs microseconds when nothing has happened. One fetch is in flight at a time; a notice, or ``poll_seconds``
+    without one, starts the next; a fetch unanswered for ``retry_seconds`` is sent again (the learner was away).
+    """
+
+    def __init__(
+        self,
+        weights: str,
+        notice: str,
+        security: ClientSecurity | None = None,
+        *,
+        evaluation: bool = False,
+        poll_seconds: float = 2.0,
+        retry_seconds: float = 5.0,
+    ) -> None:
+        self._client = Client(weights, security)
+        self._subscriber = Subscriber(notice, security)
+        self._evaluation = evaluation
+        self._poll_seconds, self._retry_seconds = poll_seconds, retry_seconds
+        self._asked_at: float | None = None
+        self._next_ask = 0.0
+        self.version = 0
+        self.announced = 0
+        self.digest_mismatches = 0
+        self.noted = 0
+
+    def poll(self) -> Weights | None:
+        """Newly arrived, verified weights, or None. Damaged weights are counted and dropped: the version in use stays."""
+        now = time.monotonic()
+        while (notice := self._subscriber.receive()) is not None:
+            if len(notice) == 8:
+                self.announced = int.from_bytes(notice, "big")
+                if self.announced != self.version:
+                    self._next_ask = now
+        fresh = None
+        while (message := self._client.receive(0.0)) is not None:
+            fresh = self._accept(message, now) or fresh
+        if self._asked_at is not None and now - self._asked_at > self._retry_seconds:
+            self._asked_at = None
+        if self._asked_at is None and now >= self._next_ask:
+            if self._client.send(Message("fetch", {"have": self.version, "evaluation": self._evaluation}, {})):
+                self._asked_at = now
+            self._next_ask = now + self._poll_seconds
+        return fresh
+
+    def wait(self, timeout_seconds: float, stop: threading.Event | None = None) -> Weights | None:
+        """As ``poll``, but up to ``timeout_seconds`` for weights other than those in use; for processes with time to spare."""
+        deadline = time.monotonic() + timeout_seconds
+        while (fresh := self.poll()) is None and time.monotonic() < deadline:
+            if (stop or threading.Event()).wait(0.02):
+                break
+        return fresh
+
+    def report(self, evaluation: Evaluation) -> bool:
+        """Send a verdict to the learner; False when it could not be sent now. ``noted`` becomes its version on arrival."""
+        return self._client.send(evaluation.to_message())
+
+    def close(self) -> None:
+        self._client.close()
+        self._subscriber.close()
+
+    def _accept(self, message: Message, now: float) -> Weights | None:
+        if message.kind == "noted":
+            self.noted = int(message.fields["version"])
+            return None
+        if message.kind == "refused":
+            log.warning("the weight server refused a request: %s", message.fields.get("reason"))
+        self._asked_at = None
+        if message.kind != "weights":
+            return None
+        fields = message.fields
+        arrived = Weights(
+            version=int(fields["version"]),
+            epoch=int(fields["epoch"]),
+            buffer=_bytes(message, "buffer"),
+            manifest=_bytes(message, "manifest"),
+            expected_digest=str(fields["digest"]),
+        )
+        try:
+            arrived.verify()
+        except WeightsProblem as problem:
+            self.digest_mismatches += 1
+            self._next_ask = now + self._poll_seconds
+            log.warning("%s", problem)
+            return None
+        self.version = arrived.version
+        return arrived

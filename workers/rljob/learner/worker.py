@@ -1,0 +1,161 @@
+"""The learner role: from a job to a running loop, and out again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from rljob.algorithms import Algorithm, algorithm
+from rljob.algorithms.apex_dqn import Batch
+from rljob.api import ApeXDQNParameters, RLJob, quantity
+from rljob.cli.announce import announce
+from rljob.cli.options import RoleOptions
+from rljob.envs import EnvironmentSpec, describe_environment
+from rljob.experience import ChunkLayout
+from rljob.learner import checkpoint, precision
+from rljob.learner.checkpoint import Checkpoint
+from rljob.learner.client import ReplayClient, ReplayClientConfig
+from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
+from rljob.learner.policy import Identity
+from rljob.learner.saver import Saver
+from rljob.learner.update import Updater
+from rljob.learner.weights import WeightServer
+from rljob.telemetry.metrics import learner_registry
+from rljob.telemetry.recorder import Recorder
+from rljob.telemetry.server import TelemetryServer
+from rljob.wire import load_keys
+
+log = logging.getLogger(__name__)
+
+
+def run_learner(options: RoleOptions, stop: threading.Event) -> None:
+    """Train until ``stop`` is set, then write a final checkpoint and return.
+
+    Raises SystemExit(70) where the job says that a loss that is not finite fails it, CheckpointProblem when told to resume from a
+    checkpoint that cannot be used, ValueError for a job that cannot work.
+    """
+    spec = options.job.spec
+    params, env_params = spec.algorithm.resolved(), spec.environment.resolved()
+    torch.set_num_threads(_threads(options.job))
+    device = _device(options.job)
+    environment = describe_environment(spec.environment.id, env_params)
+    method = algorithm(spec.algorithm.name)
+    torch.manual_seed(params.seed)
+    online: nn.Module = method.build(environment, params, env_params)
+    plan = _plan(method, params, environment, online.to(device), device)
+    online.compute(bf16=plan.bf16, channels_last=plan.channels_last)  # type: ignore[operator]
+    updater = Updater(method, params, online, device)
+    if params.compile:
+        updater.compile()
+    directory = options.run_dir / "checkpoints"
+    keys = load_keys(options.keys, "learner") if options.keys is not None else None
+    replay = spec.replay.resolved()
+    with ExitStack() as closing:
+        server = WeightServer(options.weights, options.notice, keys.server() if keys else None)
+        closing.callback(server.close)
+        saver = Saver(directory, spec.checkpoint.retain)
+        closing.callback(saver.close)
+        client = ReplayClient(
+            ReplayClientConfig(
+                endpoints=options.replay_sample,
+                layout=_layout(environment, params),
+                batch_size=params.batch_size,
+                prefetch=params.prefetch_batches,
+                importance=replay.importance,
+                mode=replay.sampling.lower(),
+            ),
+            method.importance_weights,
+            device,
+            keys.client("replay") if keys else None,
+        )
+        closing.callback(client.close)
+        recorder = closing.enter_context(Recorder(options.run_dir))
+        surroundings = {"device": str(device), "precision": str(plan), "started_unix": time.time()}
+        config = LoopConfig(
+            batch_size=params.batch_size,
+            publish_interval=params.publish_interval,
+            checkpoint_interval_seconds=spec.checkpoint.interval_seconds,
+            checkpoint_directory=directory,
+            centred=env_params.centre_input,
+            on_non_finite=spec.early_stopping.on_non_finite_loss,
+        )
+        identity = Identity(spec.algorithm.name, environment, params, env_params)
+        learner = Learner(config, identity, updater, client, server, saver, recorder.record_status, surroundings)
+        telemetry = closing.enter_context(
+            TelemetryServer(
+                "learner",
+                options.metrics_port,
+                learner.status,
+                lambda: learner.state in ("WarmingUp", "Training"),
+                learner_registry(learner.status),
+            )
+        )
+        announce(options, "learner", telemetry.url, uuid.uuid4().hex)
+        found = _checkpoint_to_resume(options.resume, directory)
+        if found is not None:
+            learner.resume(found)
+        try:
+            learner.run(stop, telemetry.beat)
+        except NonFiniteLoss as problem:
+            log.error("%s", problem)
+            raise SystemExit(NonFiniteLoss.exit_code) from problem
+
+
+def _layout(environment: EnvironmentSpec, params: ApeXDQNParameters) -> ChunkLayout:
+    return ChunkLayout(
+        length=params.chunk_length,
+        frame_shape=environment.frame_shape,
+        frame_dtype=np.dtype(environment.frame_dtype),
+        stack=environment.stack,
+        n_step=params.n_step,
+    )
+
+
+def _threads(job: RLJob) -> int:
+    """Torch threads: the processors that the manifest asks for, rounded, at least one."""
+    return max(1, round(quantity(job.spec.learner.resources.requests.get("cpu", "1"))))
+
+
+def _device(job: RLJob) -> torch.device:
+    if job.spec.learner.accelerator.count == 0:
+        return torch.device("cpu")
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    resource = job.spec.learner.accelerator.resource_name
+    log.warning("the learner asks for %s, but torch finds no CUDA device here; it computes on the CPU", resource)
+    return torch.device("cpu")
+
+
+def _plan(
+    method: Algorithm, params: ApeXDQNParameters, environment: EnvironmentSpec, online: nn.Module, device: torch.device
+) -> precision.Plan:
+    """Time one update of this job, without the optimiser, in each way that the job allows."""
+    size, shape = params.batch_size, environment.observation_shape
+    generator = torch.Generator().manual_seed(params.seed)
+    frames = torch.randint(0, 255, (size, *shape), generator=generator)
+    observation = frames.to(getattr(torch, environment.frame_dtype)).to(device)
+    rest = torch.zeros(size, device=device)
+    batch = Batch(observation, observation.clone(), rest.long(), rest, rest, rest + 1.0)
+
+    def update(network: nn.Module, batch: Batch) -> None:
+        method.loss(network, network, batch, double=params.double, kind=params.loss).value.backward()  # type: ignore[no-untyped-call]
+        network.zero_grad()
+
+    return precision.choose(params.precision, online, update, batch)
+
+
+def _checkpoint_to_resume(resume: str | None, directory: Path) -> Checkpoint | None:
+    """``latest``: the newest valid checkpoint of this run, if there is one. Anything else: that checkpoint, or an error."""
+    if not resume or resume.lower() == "none":
+        return None
+    if resume.lower() == "latest":
+        return checkpoint.latest_valid(directory)
+    return checkpoint.read(Path(resume))
