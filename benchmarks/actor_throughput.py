@@ -1,0 +1,268 @@
+"""How much of the environment's speed an actor keeps, on one core.
+
+1. environment + n-step + LZ4 + send, against ``AtariVectorEnv`` alone;
+2. the whole actor with the Nature network, against the best bare loop of environment + inference (fp32 and bf16).
+
+All contenders take turns in short rounds on the same core of the same run; medians over the rounds are reported, and the
+ratios are medians of the ratios within a round. The receiving side runs in another process on another core.
+Usage: ``python benchmarks/actor_throughput.py [--seconds 30] [--envs 16] [--core 0]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import multiprocessing
+import os
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from ale_py import AtariVectorEnv
+from common import machine, report
+from gymnasium.vector import AutoresetMode
+from rljob.actor.compute import Compute, acting_copy, native_bf16
+from rljob.actor.figures import ActorFigures
+from rljob.actor.loop import ActorLoop
+from rljob.actor.policy import Decision, Policy
+from rljob.actor.session import Identity, ReplaySession
+from rljob.actor.shards import MultiShard
+from rljob.algorithms import algorithm
+from rljob.api import ApeXDQNParameters, EnvironmentParameters
+from rljob.envs import make_vector_environment
+from rljob.experience import ChunkBuilder, ChunkLayout
+from rljob.learner.flat import snapshot
+from rljob.wire import Client, CreditLedger, Message, Server
+
+GAME = "ALE/Pong-v5"
+STEPS_A_ROUND = 25
+
+
+class RandomPolicy:
+    """Acts for nothing, so that what is left is everything but the policy."""
+
+    version = 0
+
+    def __init__(self, num_envs: int, num_actions: int) -> None:
+        self.epsilon = np.ones(num_envs, np.float32)
+        self._unknown = np.full(num_envs, np.nan, np.float32)
+        self._random = np.random.default_rng(0)
+        self._num_actions = num_actions
+
+    def take_slot(self, slot: int, slots: int) -> None:
+        pass
+
+    def load(self, weights: object) -> None:
+        pass
+
+    def act(self, observation: np.ndarray) -> Decision:
+        return Decision(self._random.integers(0, self._num_actions, len(observation)), self._unknown, self._unknown)
+
+    def final_values(self, observation: np.ndarray | None, truncated: np.ndarray) -> None:
+        return None
+
+
+class NoWeights:
+    """A learner that never publishes; the benchmark loads its own weights once."""
+
+    def poll(self) -> None:
+        return None
+
+
+def drain(endpoint: str, core: int) -> None:
+    """The other end: accept every chunk, acknowledge it, keep nothing."""
+    os.sched_setaffinity(0, {core})
+    server, ledger = Server(endpoint), CreditLedger(64)
+    while True:
+        if not server.wait(1.0):
+            continue
+        while (arrived := server.receive_raw()) is not None:
+            peer, raw = arrived
+            if raw.kind == "hello":
+                fields = {"service": "drain", "slot": 0, "slots": 1, "epoch": 0}
+                fields["session"] = raw.fields["session"]
+                fields["seq"] = ledger.hello(peer, raw.fields["actor"], raw.fields["inc"])
+                kind = "welcome"
+            elif raw.kind == "chunk":
+                ledger.receive(peer, raw.fields["seq"])
+                fields, kind = {"seq": raw.fields["seq"], "durable": False}, "ack"
+            elif raw.kind == "heartbeat":
+                server.send(peer, Message("pulse", {"service": "drain", "known": True}, {}))
+                continue
+            else:
+                continue
+            credits = ledger.grantable(peer)
+            server.send(peer, Message(kind, {**fields, "credits": credits}, {}))
+            ledger.granted(peer, credits)
+
+
+def bare_environment(num_envs: int) -> AtariVectorEnv:
+    return AtariVectorEnv("pong", num_envs=num_envs, num_threads=1, autoreset_mode=AutoresetMode.SAME_STEP)
+
+
+def environment_alone(num_envs: int) -> Callable[[], None]:
+    env, random = bare_environment(num_envs), np.random.default_rng(0)
+    env.reset(seed=0)
+    actions = env.single_action_space.n
+
+    def step() -> None:
+        env.step(random.integers(0, actions, num_envs))
+
+    return step
+
+
+def environment_and_inference(num_envs: int, network: torch.nn.Module) -> Callable[[], None]:
+    env = bare_environment(num_envs)
+    observation = env.reset(seed=0)[0]
+
+    def step() -> None:
+        nonlocal observation
+        with torch.inference_mode():
+            action = network(torch.from_numpy(observation)).argmax(dim=1).numpy()
+        observation = env.step(action)[0]
+
+    return step
+
+
+def actor(
+    endpoint: str, name: str, num_envs: int, precision: str | None
+) -> tuple[Callable[[], None], ActorFigures, str]:
+    """A whole actor; ``precision`` None plays at random. Returns its step, its figures and how it computes."""
+    environment_parameters, parameters = EnvironmentParameters(), ApeXDQNParameters(precision=precision or "FP32")
+    environment = make_vector_environment(GAME, environment_parameters, num_envs, seed=0)
+    spec = environment.spec
+    layout = ChunkLayout(50, spec.frame_shape, np.dtype(spec.frame_dtype), spec.stack, 3)
+    identity = Identity(name, "benchmark", num_envs)
+    figures = ActorFigures(identity)
+    session = ReplaySession(Client(endpoint), identity, figures.heartbeat, compress=layout.compressed_columns)
+    figures.sink = sink = MultiShard([session])
+    builder = ChunkBuilder(layout, num_envs, 0.99, False, name, "benchmark", 0)
+    computed = "none"
+    if precision is None:
+        policy: Policy | RandomPolicy = RandomPolicy(num_envs, spec.num_actions)
+    else:
+        chosen = algorithm("ApeXDQN")
+        policy = Policy(chosen, spec, parameters, environment_parameters, num_envs, np.random.default_rng(0))
+        policy.load(snapshot(chosen.build(spec, parameters, environment_parameters), 1, 0, {}))
+        policy.epsilon[:] = 0.01
+        computed = str(policy.compute)
+    loop = ActorLoop(environment, policy, builder, sink, NoWeights(), figures)
+    while sink.welcome is None:
+        sink.poll(0.01)
+    loop.start()
+    never = threading.Event()
+
+    def step() -> None:
+        loop.turn(never)
+        figures.clock.stop()  # the other contenders' time is not this actor's
+
+    return step, figures, computed
+
+
+@dataclass
+class Rates:
+    """One contender's rounds: steps per second, and steps per CPU second of all threads of this process."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+
+def rounds(contenders: dict[str, Callable[[], None]], seconds: float, num_envs: int) -> dict[str, Rates]:
+    """Every contender's rates; the order alternates from round to round."""
+    rates = {name: Rates() for name in contenders}
+    for step in contenders.values():
+        step()
+    end, forwards = time.monotonic() + seconds, True
+    while time.monotonic() < end:
+        for name in list(contenders) if forwards else reversed(contenders):
+            wall, cpu = time.perf_counter(), time.process_time()
+            for _ in range(STEPS_A_ROUND):
+                contenders[name]()
+            rates[name].cpu.append(STEPS_A_ROUND * num_envs / (time.process_time() - cpu))
+            rates[name].wall.append(STEPS_A_ROUND * num_envs / (time.perf_counter() - wall))
+        forwards = not forwards
+    return rates
+
+
+def compare(rates: dict[str, Rates], name: str, to: str) -> dict[str, float | int]:
+    """Medians over the rounds. The ratio of CPU times is what a busy machine leaves undisturbed."""
+    mine, other = rates[name], rates[to]
+    return {
+        "rounds": len(mine.wall),
+        "steps_per_second": statistics.median(mine.wall),
+        "steps_per_cpu_second": statistics.median(mine.cpu),
+        "ratio": statistics.median(a / b for a, b in zip(mine.wall, other.wall, strict=True)),
+        "ratio_cpu": statistics.median(a / b for a, b in zip(mine.cpu, other.cpu, strict=True)),
+    }
+
+
+def stage_shares(figures: ActorFigures) -> dict[str, float]:
+    return {stage: float(f"{share:.3g}") for stage, share in figures.clock.fractions().items()}
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--seconds", type=float, default=30.0, help="for each of the two comparisons")
+    arguments.add_argument("--envs", type=int, default=16)
+    arguments.add_argument("--core", type=int, default=min(os.sched_getaffinity(0)))
+    options = arguments.parse_args()
+    logging.basicConfig(level=logging.WARNING)
+    cores = sorted(os.sched_getaffinity(0))
+    other = next((core for core in cores if core != options.core), options.core)
+    endpoint = f"ipc://{Path(tempfile.mkdtemp()) / 'drain'}"
+    receiver = multiprocessing.get_context("spawn").Process(target=drain, args=(endpoint, other), daemon=True)
+    receiver.start()
+    os.sched_setaffinity(0, {options.core})
+    torch.set_num_threads(1)
+    report("machine", **machine())
+
+    step, figures, _ = actor(endpoint, "actor-random", options.envs, None)
+    alone, whole = "AtariVectorEnv", "env+nstep+lz4+send"
+    rates = rounds({alone: environment_alone(options.envs), whole: step}, options.seconds, options.envs)
+    report(
+        "actor_without_policy",
+        envs=options.envs,
+        env_steps_per_second=statistics.median(rates[alone].wall),
+        **compare(rates, whole, alone),
+        goal_ratio=0.85,
+        stages=stage_shares(figures),
+        bytes_per_transition=figures.status()["bytes_encoded"] / figures.produced,
+    )
+
+    spec = make_vector_environment(GAME, EnvironmentParameters(), 1, 0).spec
+    network = algorithm("ApeXDQN").build(spec, ApeXDQNParameters(), EnvironmentParameters())
+    sample = torch.zeros((options.envs, *spec.observation_shape), dtype=torch.uint8)
+    contenders = {}
+    for compute in [Compute(bf16, layout) for bf16 in (False, True) for layout in (False, True)]:
+        if native_bf16() or not compute.bf16:
+            copied = acting_copy(network, compute, sample)
+            contenders[f"bare {compute}"] = environment_and_inference(options.envs, copied)
+    bare = list(contenders)
+    ways = {}
+    for precision in ("FP32", "Auto"):
+        name = f"actor {precision}"
+        contenders[name], figures, ways[name] = actor(endpoint, f"actor-{precision}", options.envs, precision)
+    rates = rounds(contenders, options.seconds, options.envs)
+    best = max(bare, key=lambda name: statistics.median(rates[name].cpu))
+    for name in contenders:
+        report(
+            "actor_with_nature_network",
+            contender=name,
+            computed_in=ways.get(name, name.removeprefix("bare ")),
+            envs=options.envs,
+            best_bare=best,
+            **compare(rates, name, best),
+            **({"goal": "1900 steps/s or 0.9 of the best bare loop"} if name == "actor Auto" else {}),
+        )
+    report("actor_stages", contender="actor Auto", stages=stage_shares(figures))
+    receiver.terminate()
+
+
+if __name__ == "__main__":
+    main()

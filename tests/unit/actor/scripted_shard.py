@@ -1,0 +1,70 @@
+"""A replay shard reduced to its conversation: the real sockets and the real credit ledger, with faults on demand."""
+
+from __future__ import annotations
+
+import uuid
+
+from rljob.experience import Chunk
+from rljob.wire import CreditLedger, Message, Server, Verdict
+
+
+class ScriptedShard:
+    """Accepts chunks as the replay service does; ``grant`` limits the credits, ``restart`` forgets all sessions."""
+
+    def __init__(self, endpoint: str, window: int = 4) -> None:
+        self.server = Server(endpoint)
+        self.window = window
+        self.stored: list[Chunk] = []
+        self.received: list[Message] = []
+        self.grant = True
+        self.mute = False
+        self.restart(keep_log=False)
+
+    def restart(self, keep_log: bool) -> None:
+        """A new service behind the same address; with ``keep_log`` it remembers what was stored."""
+        self.service = uuid.uuid4().hex[:8]
+        self.ledger = CreditLedger(self.window)
+        if keep_log:
+            for chunk in self.stored:
+                self.ledger.restore(chunk.actor, chunk.incarnation, chunk.sequence)
+
+    def serve(self) -> None:
+        """Answer everything that has arrived."""
+        while (arrived := self.server.receive()) is not None:
+            peer, message = arrived
+            self.received.append(message)
+            if not self.mute:
+                self._answer(peer, message)
+
+    def kinds(self) -> list[str]:
+        return [message.kind for message in self.received]
+
+    def _answer(self, peer: bytes, message: Message) -> None:
+        if message.kind == "hello":
+            sequence = self.ledger.hello(peer, message.fields["actor"], message.fields["inc"])
+            credits = self._credits(peer)
+            fields = {"service": self.service, "slot": 2, "slots": 4, "epoch": 9, "seq": sequence, "credits": credits}
+            fields["session"] = message.fields["session"]
+            self.server.send(peer, Message("welcome", fields, {}))
+        elif message.kind == "chunk":
+            verdict = self.ledger.receive(peer, message.fields["seq"])
+            if verdict is Verdict.NEW:
+                self.stored.append(Chunk.from_message(message))
+            if verdict in (Verdict.NEW, Verdict.DUPLICATE):
+                fields = {"seq": self.ledger.accepted(peer), "credits": self._credits(peer), "durable": True}
+                self.server.send(peer, Message("ack", fields, {}))
+            else:
+                self.server.send(peer, Message("pulse", {"service": self.service, "known": False}, {}))
+        elif message.kind == "heartbeat":
+            self.server.send(peer, Message("pulse", {"service": self.service, "known": self.ledger.knows(peer)}, {}))
+
+    def _credits(self, peer: bytes) -> int:
+        credits = self.ledger.grantable(peer) if self.grant else 0
+        self.ledger.granted(peer, credits)
+        return credits
+
+    def grant_now(self) -> None:
+        """The limiter lets go: hand every peer its credits."""
+        self.grant = True
+        for peer in self.ledger.peers():
+            self.server.send(peer, Message("credit", {"credits": self._credits(peer)}, {}))

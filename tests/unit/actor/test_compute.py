@@ -1,0 +1,55 @@
+"""Choosing how to compute changes the speed, never the meaning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from rljob.actor.compute import Compute, acting_copy, choose_compute, copy_weights, native_bf16
+from rljob.algorithms.networks import NetworkConfig, QNetwork
+
+OBSERVATION = torch.randint(0, 256, (5, 4, 42, 42), dtype=torch.uint8)
+
+
+def a_network(seed: int = 0) -> QNetwork:
+    torch.manual_seed(seed)
+    return QNetwork(NetworkConfig("Compact", (42, 42), 4, 6, scale=1 / 255, centred=True))
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_stored_halves_equal_converted_ones_bit_for_bit(channels_last: bool) -> None:
+    network = a_network()
+    converted = a_network().compute(bf16=True, channels_last=channels_last)
+    acting = acting_copy(network, Compute(True, channels_last), OBSERVATION)
+    assert {p.dtype for p in acting.parameters()} == {torch.bfloat16, torch.float32}
+    with torch.inference_mode():
+        assert torch.equal(acting(OBSERVATION), converted(OBSERVATION))
+
+
+def test_weights_are_copied_and_the_source_stays_float32() -> None:
+    network, other = a_network(0), a_network(1)
+    other.mean.fill_(90.0)
+    acting = acting_copy(network, Compute(bf16=True), OBSERVATION)
+    copy_weights(other, acting)
+    expected = acting_copy(other, Compute(bf16=True), OBSERVATION)
+    with torch.inference_mode():
+        assert torch.equal(acting(OBSERVATION), expected(OBSERVATION))
+    assert {p.dtype for p in network.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize(("precision", "allowed"), [("FP32", {False}), ("BF16", {True}), ("Auto", {False, True})])
+def test_precision_is_obeyed(precision: str, allowed: set[bool]) -> None:
+    network = a_network()
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    assert choose_compute(network, OBSERVATION, precision).bf16 in allowed
+    assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
+
+
+def test_bf16_is_looked_up_in_the_processor_flags(tmp_path: Path) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    assert not native_bf16(cpuinfo)
+    cpuinfo.write_text("processor: 0\nflags\t\t: fpu avx2 avx512f\n")
+    assert not native_bf16(cpuinfo)
+    cpuinfo.write_text("processor: 0\nflags\t\t: fpu avx512_bf16 avx2\n")
+    assert native_bf16(cpuinfo)

@@ -1,0 +1,217 @@
+"""The session against a shard that restarts, stays silent, withholds credit: every chunk arrives exactly once."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rljob.actor.figures import ActorFigures
+from rljob.actor.session import SILENCE_SECONDS, Identity, ReplaySession
+from rljob.actor.shards import MultiShard
+from rljob.experience import Chunk
+from rljob.wire import Client
+
+from .scripted_shard import ScriptedShard
+
+_NUMBERS = itertools.count()
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def a_chunk(number: int, steps: int = 3) -> Chunk:
+    return Chunk(
+        actor="actor-0",
+        incarnation="i1",
+        sequence=number,
+        environment=0,
+        policy_version=1,
+        epoch=0,
+        frames=np.full((steps + 2, 2), number % 256, np.uint8),
+        observation_at=np.arange(steps, dtype=np.uint16),
+        bootstrap_at=np.arange(1, steps + 1, dtype=np.uint16),
+        action=np.full(steps, number, np.int32),
+        n_step_return=np.zeros(steps, np.float32),
+        discount=np.ones(steps, np.float32),
+        priority=np.ones(steps, np.float32),
+        flags=np.zeros(steps, np.uint8),
+    )
+
+
+class Pair:
+    """A session and its shard, driven in turn by one thread."""
+
+    def __init__(self, window: int = 4) -> None:
+        endpoint = f"inproc://session-{next(_NUMBERS)}"
+        self.shard = ScriptedShard(endpoint, window)
+        self.clock = Clock()
+        identity = Identity("actor-0", "i1", 8)
+        self.session = ReplaySession(Client(endpoint), identity, ActorFigures(identity).heartbeat, clock=self.clock)
+
+    def turn(self, times: int = 1, seconds: float = 0.0) -> None:
+        for _ in range(times):
+            self.session.poll()
+            self.shard.serve()
+            self.clock.now += seconds
+        self.session.poll()
+
+    def until(self, condition: Callable[[], bool], seconds_each: float = 0.0) -> None:
+        deadline = time.monotonic() + 5
+        while not condition():
+            assert time.monotonic() < deadline
+            self.turn(1, seconds_each)
+
+    def numbers(self) -> list[int]:
+        return [int(chunk.action[0]) for chunk in self.shard.stored]
+
+    def close(self) -> None:
+        self.session.close()
+        self.shard.server.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    pair = Pair()
+    yield pair
+    pair.close()
+
+
+def test_hello_welcome_chunk_ack(pair: Pair) -> None:
+    pair.until(lambda: pair.session.connected)
+    welcome = pair.session.welcome
+    assert welcome is not None
+    assert (welcome.slot, welcome.slots, welcome.epoch, pair.session.credits) == (2, 4, 9, 4)
+    for number in range(10):
+        pair.session.encode(a_chunk(number))
+    assert pair.session.held_transitions == 30
+    pair.until(lambda: pair.session.unacknowledged == 0)
+    assert pair.numbers() == list(range(10))
+    assert pair.session.durable
+    assert (pair.session.chunks_sent, pair.session.chunks_acknowledged, pair.session.chunks_resent) == (10, 10, 0)
+    assert pair.session.acknowledged_transitions == pair.session.produced_transitions == 30
+
+
+def test_without_credit_nothing_is_sent_and_a_grant_resumes(pair: Pair) -> None:
+    pair.shard.grant = False
+    pair.until(lambda: pair.session.connected)
+    pair.session.encode(a_chunk(0))
+    pair.turn(5)
+    assert pair.session.waiting == 1
+    assert "chunk" not in pair.shard.kinds()
+    pair.shard.grant_now()
+    pair.until(lambda: pair.session.unacknowledged == 0)
+    assert pair.numbers() == [0]
+
+
+@pytest.mark.parametrize("keep_log", [True, False])
+def test_restarted_shard_gets_what_it_did_not_acknowledge(pair: Pair, keep_log: bool) -> None:
+    pair.until(lambda: pair.session.connected)
+    for number in range(2):
+        pair.session.encode(a_chunk(number))
+    pair.until(lambda: pair.session.unacknowledged == 0)
+    pair.shard.mute = True
+    for number in range(2, 4):
+        pair.session.encode(a_chunk(number))
+    pair.turn(2)  # these two are lost with the old service
+    pair.shard.mute = False
+    pair.shard.restart(keep_log)
+    pair.until(lambda: pair.session.unacknowledged == 0, seconds_each=0.3)
+    assert pair.numbers() == [0, 1, 2, 3]
+    assert pair.session.chunks_resent == 2
+    assert pair.shard.kinds().count("hello") == 2
+
+
+def test_lost_acknowledgement_is_asked_for_again(pair: Pair) -> None:
+    pair.until(lambda: pair.session.connected)
+    pair.session.encode(a_chunk(0))
+    pair.session.poll()
+    pair.shard.mute = True
+    pair.shard.serve()
+    pair.shard.mute = False
+    pair.until(lambda: pair.session.unacknowledged == 0, seconds_each=0.5)
+    assert pair.numbers() == [0]
+    assert pair.session.chunks_resent == 1
+
+
+def test_silence_is_noticed(pair: Pair) -> None:
+    pair.until(lambda: pair.session.connected)
+    pair.shard.mute = True
+    pair.turn(3, seconds=SILENCE_SECONDS)
+    assert not pair.session.connected
+
+
+def test_heartbeats_go_on_every_second(pair: Pair) -> None:
+    pair.until(lambda: pair.session.connected)
+    pair.turn(50, seconds=0.1)
+    assert pair.shard.kinds().count("heartbeat") in (5, 6)
+    pair.session.close()
+    pair.shard.serve()
+    assert pair.shard.kinds()[-1] == "goodbye"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    script=st.lists(
+        st.sampled_from(["chunk", "chunk", "chunk", "turn", "lose", "restart", "withhold", "grant"]), max_size=40
+    ),
+    window=st.integers(1, 5),
+)
+def test_whatever_happens_every_chunk_arrives_once_and_in_order(script: list[str], window: int) -> None:
+    pair = Pair(window)
+    produced = 0
+    for event in script:
+        if event == "chunk":
+            pair.session.encode(a_chunk(produced))
+            produced += 1
+        elif event == "turn":
+            pair.turn(1, 0.3)
+        elif event == "lose":  # the connection breaks, with everything that was on its way
+            pair.shard.mute = True
+            pair.turn(1, 0.3)
+            pair.shard.mute = False
+            pair.shard.restart(keep_log=True)
+        elif event == "restart":
+            pair.shard.restart(keep_log=True)
+        elif event == "withhold":
+            pair.shard.grant = False
+        else:
+            pair.shard.grant_now()
+    pair.shard.grant_now()
+    pair.until(lambda: pair.session.connected and pair.session.unacknowledged == 0, seconds_each=0.5)
+    assert pair.numbers() == list(range(produced))
+    assert pair.session.produced_transitions == pair.session.acknowledged_transitions == 3 * produced
+    assert pair.session.held_transitions == 0
+    pair.close()
+
+
+def test_chunks_go_to_the_shard_with_the_most_credit() -> None:
+    pairs = [Pair(window=2), Pair(window=4)]
+    shards = MultiShard([pair.session for pair in pairs])
+    for pair in pairs:
+        pair.until(lambda pair=pair: pair.session.connected)
+    for number in range(6):
+        shards.encode(a_chunk(number))
+    assert [pair.session.waiting for pair in pairs] == [2, 4]
+    for pair in pairs:
+        pair.until(lambda pair=pair: pair.session.unacknowledged == 0)
+        assert [chunk.sequence for chunk in pair.shard.stored] == list(range(len(pair.shard.stored)))
+    assert sorted(pairs[0].numbers() + pairs[1].numbers()) == list(range(6))
+    assert shards.total("acknowledged_transitions") == 18
+    shards.close()
+    for pair in pairs:
+        pair.shard.server.close()
+
+
+def test_an_actor_without_shards_is_refused() -> None:
+    with pytest.raises(ValueError, match="--replay-ingest"):
+        MultiShard([])

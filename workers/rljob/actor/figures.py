@@ -1,0 +1,130 @@
+"""The counts an actor keeps of itself, and the two ways it reports them: heartbeats and its status document."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from rljob.actor.session import Identity
+from rljob.actor.shards import MultiShard
+from rljob.telemetry.clock import StageClock
+from rljob.telemetry.resources import rss_bytes
+from rljob.wire import Message
+
+STAGES = ("env", "infer", "encode", "send", "blocked")
+
+_RATE_WINDOW_SECONDS = 5.0
+
+
+class ActorFigures:
+    """Written by the actor's loop only; ``status`` may be called from any thread.
+
+    Conservation, for every incarnation: ``steps = produced + pending`` (in the builder) and
+    ``produced = acknowledged + held``. What is still held at the end is unacknowledged: the shard may or may not have it.
+    ``dropped`` counts, by reason, what was given up before that; nothing is, today.
+    """
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+        self.clock = StageClock(STAGES)
+        self.sink: MultiShard | None = None
+        self.state = "Connecting"
+        self.slot = -1
+        self.steps = self.raw_frames = self.produced = self.cut_steps = 0
+        self.policy_version = 0
+        self.weights_loaded_at = 0.0
+        self.dropped: dict[str, int] = {}
+        self.episodes_by_end = {"terminated": 0, "truncated": 0, "cut": 0}
+        self._rate = 0.0
+        self._rate_from = (time.monotonic(), 0)
+
+    @property
+    def blocked_seconds(self) -> float:
+        """Time in which the replay service allowed nothing more."""
+        return self.clock.seconds()["blocked"]
+
+    def heartbeat(self) -> Message:
+        """The ``heartbeat`` message of this moment."""
+        self._measure_rate()
+        seconds = self.clock.seconds()
+        return Message(
+            "heartbeat",
+            {
+                "actor": self.identity.actor,
+                "inc": self.identity.incarnation,
+                "pv": self.policy_version,
+                "state": self.state,
+                "steps": self.steps,
+                "raw": self.raw_frames,
+                "produced": self.produced,
+                "blocked": seconds["blocked"],
+                "rss": rss_bytes(),
+                "sps": self._rate,
+            },
+            {"stages": np.fromiter(seconds.values(), np.float64, len(seconds))},
+        )
+
+    def status(self) -> dict[str, Any]:
+        """The ``/status`` document."""
+        seconds = self.clock.seconds()
+        age = time.monotonic() - self.weights_loaded_at if self.policy_version else None
+        status: dict[str, Any] = {
+            "role": "actor",
+            "name": self.identity.actor,
+            "incarnation": self.identity.incarnation,
+            "state": self.state,
+            "slot": self.slot,
+            "steps": self.steps,
+            "raw_frames": self.raw_frames,
+            "produced": self.produced,
+            "cut_steps": self.cut_steps,
+            "dropped": dict(self.dropped),
+            "episodes_by_end": dict(self.episodes_by_end),
+            "steps_per_second": self._rate,
+            "policy_version": self.policy_version,
+            "weight_age_seconds": age,
+            "blocked_seconds": seconds["blocked"],
+            "rss_bytes": rss_bytes(),
+            "stages": seconds,
+        }
+        sink = self.sink
+        if sink is not None:
+            status |= {
+                "acknowledged": sink.total("acknowledged_transitions"),
+                "held": sink.total("held_transitions"),
+                "chunks_sent": sink.total("chunks_sent") + sink.total("chunks_resent"),
+                "chunks_acknowledged": sink.total("chunks_acknowledged"),
+                "chunks_resent": sink.total("chunks_resent"),
+                "refused": sink.refused(),
+                "credits": sink.total("credits"),
+                "unacknowledged_chunks": sink.total("unacknowledged"),
+                "durable": sink.durable,
+                "eagain": sink.total("eagain"),
+                "bytes_encoded": sink.total("bytes_encoded"),
+            }
+        return status
+
+    def final(self) -> dict[str, Any]:
+        """What became of every transition of this life; for the conservation law of a whole run."""
+        sink = self.sink
+        held = sink.total("held_transitions") if sink else 0
+        return {
+            "name": self.identity.actor,
+            "incarnation": self.identity.incarnation,
+            "produced": self.produced,
+            "acknowledged": sink.total("acknowledged_transitions") if sink else 0,
+            "unacknowledged": held,
+            "dropped": dict(self.dropped),
+            "steps": self.steps,
+            "cut_steps": self.cut_steps,
+        }
+
+    def _measure_rate(self) -> None:
+        now = time.monotonic()
+        since, steps = self._rate_from
+        if now - since > 0:
+            self._rate = (self.steps - steps) / (now - since)
+        if now - since > _RATE_WINDOW_SECONDS:
+            self._rate_from = (now, self.steps)

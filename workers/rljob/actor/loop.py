@@ -1,0 +1,206 @@
+"""The actor's loop: act, step, record, send. One thread; it never waits for weights and waits for credit only."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rljob.actor.figures import ActorFigures
+from rljob.actor.policy import Decision
+from rljob.actor.shards import MultiShard
+from rljob.envs.base import EpisodeRecord, StepResult, VectorEnvironment
+from rljob.experience import ChunkBuilder
+from rljob.learner.flat import Weights
+from rljob.wire import Message
+
+log = logging.getLogger(__name__)
+
+Array = NDArray[Any]
+
+# Sockets are looked at this often; a vector step of a cheap environment is much shorter.
+_EXCHANGE_INTERVAL_SECONDS = 0.002
+# While blocked, the longest sleep before looking at the stop event and the weights again; a credit wakes at once.
+_BLOCKED_POLL_SECONDS = 0.05
+
+
+class ActingPolicy(Protocol):
+    """What the loop needs of ``Policy``."""
+
+    version: int
+    epsilon: NDArray[np.float32]
+
+    def take_slot(self, slot: int, slots: int) -> None: ...
+    def load(self, weights: Weights) -> None: ...
+    def act(self, observation: Array) -> Decision: ...
+    def final_values(self, observation: Array | None, truncated: Array) -> Array | None: ...
+
+
+class WeightSource(Protocol):
+    """What the loop needs of ``WeightClient``: newly arrived weights or None, at once."""
+
+    def poll(self) -> Weights | None: ...
+
+
+class ActorLoop:
+    """Steps ``environment`` with ``policy`` and hands every chunk to ``sink``, until told to stop."""
+
+    def __init__(
+        self,
+        environment: VectorEnvironment,
+        policy: ActingPolicy,
+        builder: ChunkBuilder,
+        sink: MultiShard,
+        weights: WeightSource,
+        figures: ActorFigures,
+    ) -> None:
+        self._environment = environment
+        self._policy = policy
+        self._builder = builder
+        self._sink = sink
+        self._weights = weights
+        self._figures = figures
+        self._slot: tuple[int, int] | None = None
+        self._next_exchange = 0.0
+        self._on_turn: Callable[[], None] = lambda: None
+        self._observation: Array = np.empty(0)
+
+    def run(self, stop: threading.Event, on_turn: Callable[[], None] = lambda: None) -> None:
+        """Play until ``stop`` is set. Pauses the environments, and counts the time, while no shard grants credit.
+
+        ``on_turn`` is called every few milliseconds, blocked or not: proof of life for a watchdog.
+        """
+        self._on_turn = on_turn
+        self.start()
+        while not stop.is_set():
+            self.turn(stop)
+        self._figures.clock.stop()
+
+    def start(self) -> None:
+        """Begin new episodes everywhere."""
+        self._figures.clock.enter("env")
+        self._observation = self._environment.reset()
+        self._builder.begin(self._observation)
+        self._figures.state = "Running"
+
+    def turn(self, stop: threading.Event) -> None:
+        """One step of every environment; or none, when ``stop`` was set while waiting for credit."""
+        clock = self._figures.clock
+        clock.enter("send")
+        self._exchange()
+        if self._sink.waiting and not self._credit_came(stop):
+            return
+        clock.enter("infer")
+        decision = self._policy.act(self._observation)
+        clock.enter("env")
+        result = self._environment.step(decision.action)
+        clock.enter("infer")
+        final_values = self._policy.final_values(result.final_observation, result.truncated)
+        clock.enter("encode")
+        self._record(decision, result, final_values)
+        self._observation = result.observation
+
+    def leave(self, timeout_seconds: float) -> None:
+        """Send every complete transition, wait for acknowledgements up to ``timeout_seconds``, say what became of all."""
+        figures, builder, sink = self._figures, self._builder, self._sink
+        figures.state = "Draining"
+        with figures.clock.stage("encode"):
+            for chunk in builder.flush():
+                sink.encode(chunk)
+        figures.produced = builder.produced
+        figures.cut_steps = builder.pending
+        figures.episodes_by_end["cut"] += builder.num_envs
+        with figures.clock.stage("send"):
+            drained = sink.drain(timeout_seconds)
+        unacknowledged = sink.total("held_transitions")
+        log.info(
+            "%s: %d steps = %d produced + %d cut; %d acknowledged, %d not",
+            "drained" if drained else f"not drained within {timeout_seconds:g} s",
+            figures.steps,
+            figures.produced,
+            figures.cut_steps,
+            sink.total("acknowledged_transitions"),
+            unacknowledged,
+        )
+
+    def _record(self, decision: Decision, result: StepResult, final_values: Array | None) -> None:
+        figures, builder = self._figures, self._builder
+        chunks = builder.step(
+            decision.action,
+            result.reward,
+            result.terminated,
+            result.truncated,
+            result.life_lost,
+            result.observation,
+            result.final_observation,
+            decision.q_taken,
+            decision.value,
+            final_values,
+            self._policy.version,
+        )
+        figures.steps += builder.num_envs
+        figures.raw_frames += result.raw_frames
+        for chunk in chunks:
+            self._sink.encode(chunk)
+        if chunks:
+            figures.produced = builder.produced
+            self._next_exchange = 0.0
+        if result.episodes:
+            self._report(result.episodes)
+
+    def _report(self, episodes: tuple[EpisodeRecord, ...]) -> None:
+        figures = self._figures
+        for episode in episodes:
+            figures.episodes_by_end["truncated" if episode.truncated else "terminated"] += 1
+        environments = [episode.environment for episode in episodes]
+        self._sink.episodes(
+            Message(
+                "episodes",
+                {"actor": figures.identity.actor, "inc": figures.identity.incarnation},
+                {
+                    "ret": np.array([episode.game_return for episode in episodes], np.float32),
+                    "length": np.array([episode.length_steps for episode in episodes], np.int32),
+                    "raw": np.array([episode.raw_frames for episode in episodes], np.int32),
+                    "env": np.array(environments, np.int32),
+                    "epsilon": self._policy.epsilon[environments].astype(np.float32),
+                    "cut": np.array([episode.truncated for episode in episodes], np.uint8),
+                    "pv": np.full(len(episodes), self._policy.version, np.int64),
+                },
+            )
+        )
+        self._next_exchange = 0.0
+
+    def _exchange(self, timeout_seconds: float = 0.0) -> None:
+        """Talk to the shards and take new weights, if it is time."""
+        now = time.monotonic()
+        if now < self._next_exchange:
+            return
+        self._next_exchange = now + _EXCHANGE_INTERVAL_SECONDS
+        self._on_turn()
+        self._sink.poll(timeout_seconds)
+        weights = self._weights.poll()
+        if weights is not None:
+            self._policy.load(weights)
+            self._builder.epoch = weights.epoch
+            self._figures.policy_version = weights.version
+            self._figures.weights_loaded_at = now
+        welcome = self._sink.welcome
+        if welcome is not None and (welcome.slot, welcome.slots) != self._slot:
+            self._slot = (welcome.slot, welcome.slots)
+            self._figures.slot = welcome.slot
+            self._policy.take_slot(welcome.slot, welcome.slots)
+
+    def _credit_came(self, stop: threading.Event) -> bool:
+        """Stand still until every chunk is on its way; heartbeats and weights go on. False when ``stop`` came first."""
+        with self._figures.clock.stage("blocked"):
+            self._figures.state = "Blocked"
+            while self._sink.waiting and not stop.is_set():
+                self._next_exchange = 0.0
+                self._exchange(_BLOCKED_POLL_SECONDS)
+            self._figures.state = "Running"
+        return not stop.is_set()

@@ -1,0 +1,229 @@
+"""An actor's conversation with one replay shard: who it is, what it may send, and what is not yet acknowledged.
+
+A chunk is forgotten only when the shard has acknowledged it. Whatever happens in between (the shard restarts, a
+connection drops, an answer is lost), the session says hello again, learns which sequence number the shard accepted
+last, and sends the rest once more; the shard drops what it already has. So every chunk arrives exactly once.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rljob.experience import Chunk
+from rljob.wire import Client, CreditWindow, Message, encode
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_INTERVAL_SECONDS = 1.0
+# Without a connection, try again soon; with one, give the shard time to answer (it may be warming up).
+CONNECT_RETRY_SECONDS = 0.1
+HELLO_RETRY_SECONDS = 2.0
+# A welcome but no word since, or a chunk unanswered for so long: something was lost.
+SILENCE_SECONDS = 5.0
+# A shard that refuses this often without accepting anything in between will never accept what it is sent.
+_HOPELESS_REFUSALS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who speaks: the logical actor, this life of it, and how many environments it steps."""
+
+    actor: str
+    incarnation: str
+    num_envs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """What a shard granted: ``slot`` of ``slots`` on the exploration ladder, and the run's ``epoch``."""
+
+    slot: int
+    slots: int
+    epoch: int
+
+
+class ChunkRefused(RuntimeError):
+    """The shard keeps refusing what it is sent: actor and shard do not agree on the job. A new start may help."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """A chunk as it goes out; kept until the shard acknowledges it."""
+
+    transitions: int
+    parts: Sequence[bytes | memoryview]
+
+
+class ReplaySession:
+    """One actor, one shard. Single-threaded: the actor's loop calls ``poll`` often and ``encode`` when it has a chunk.
+
+    Nothing here blocks. ``waiting`` counts the chunks that could not be sent yet, for want of credit or connection.
+    The shard sees chunks numbered without gaps, in the order in which they were given to this session.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        identity: Identity,
+        heartbeat: Callable[[], Message],
+        *,
+        compress: tuple[str, ...] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._identity = identity
+        self._heartbeat = heartbeat
+        self._compress = compress
+        self._clock = clock
+        self._window: CreditWindow[_Encoded] = CreditWindow()
+        self._held: deque[int] = deque()  # transitions of each chunk in the window, oldest first
+        self._sequence = 0
+        self._highest_sent = -1
+        self._service = ""
+        self._next_hello = self._next_heartbeat = self._heard_at = self._progress_at = clock()
+        self.welcome: Welcome | None = None
+        self.durable = False
+        self.produced_transitions = self.acknowledged_transitions = 0
+        self.chunks_sent = self.chunks_resent = self.chunks_acknowledged = 0
+        self.bytes_encoded = 0
+        self.refused: Counter[str] = Counter()
+        self._refusals_in_a_row = 0
+
+    @property
+    def connected(self) -> bool:
+        """Whether the shard has welcomed this actor since the last break."""
+        return self._window.connected
+
+    @property
+    def credits(self) -> int:
+        """Chunks the shard still allows."""
+        return self._window.credits
+
+    @property
+    def waiting(self) -> int:
+        """Chunks encoded and not yet sent, those to be sent again included."""
+        return self._window.unsent
+
+    @property
+    def unacknowledged(self) -> int:
+        """Chunks held until the shard acknowledges them, the waiting ones included."""
+        return self._window.unacknowledged
+
+    @property
+    def held_transitions(self) -> int:
+        """Transitions in those chunks."""
+        return self.produced_transitions - self.acknowledged_transitions
+
+    @property
+    def eagain(self) -> int:
+        """Sends the socket turned away: no connection, or its queue was full."""
+        return self._client.eagain_total
+
+    def encode(self, chunk: Chunk) -> None:
+        """Encode ``chunk`` and line it up; ``poll`` sends it as soon as the shard's credit allows."""
+        message = chunk.to_message()
+        numbered = Message(message.kind, {**message.fields, "seq": self._sequence}, message.columns)
+        parts = encode(numbered, compress=self._compress)
+        self._window.add(self._sequence, _Encoded(chunk.steps, parts))
+        self._held.append(chunk.steps)
+        self._sequence += 1
+        self.produced_transitions += chunk.steps
+        self.bytes_encoded += sum(map(len, parts))
+
+    def poll(self, timeout_seconds: float = 0.0) -> None:
+        """Read what has arrived, waiting up to ``timeout_seconds`` for the first message; then send what is due.
+
+        Raises ``ChunkRefused`` when the shard refuses again and again without accepting anything.
+        """
+        while (message := self._client.receive(timeout_seconds)) is not None:
+            timeout_seconds = 0.0
+            self._heard_at = self._clock()
+            self._handle(message)
+        now = self._clock()
+        if not self.connected:
+            if now >= self._next_hello:
+                hello = self._about("hello", envs=self._identity.num_envs, session=self._window.hello())
+                sent = self._client.send(hello)
+                self._next_hello = now + (HELLO_RETRY_SECONDS if sent else CONNECT_RETRY_SECONDS)
+            return
+        self._send_waiting(now)
+        if now >= self._next_heartbeat:
+            self._next_heartbeat = now + HEARTBEAT_INTERVAL_SECONDS
+            self._client.send(self._heartbeat())
+        in_flight = self.unacknowledged > self.waiting
+        if now - self._heard_at > SILENCE_SECONDS or (in_flight and now - self._progress_at > SILENCE_SECONDS):
+            log.info("no answer from the replay shard for %.0f s, saying hello again", SILENCE_SECONDS)
+            self._say_hello_again()
+
+    def send_episodes(self, message: Message) -> bool:
+        """Send an ``episodes`` message now; False when the shard is not there (the caller may keep it)."""
+        return self.connected and self._client.send(message)
+
+    def close(self) -> None:
+        """Tell the shard that this incarnation will send nothing more, and let the socket go. May be called twice."""
+        if self.connected:
+            self._client.send(self._about("goodbye"))
+            self._window.disconnected()
+        self._client.close()
+
+    def _about(self, kind: str, **fields: Any) -> Message:
+        return Message(kind, {"actor": self._identity.actor, "inc": self._identity.incarnation, **fields}, {})
+
+    def _handle(self, message: Message) -> None:
+        fields = message.fields
+        if message.kind == "welcome":
+            asked = fields.get("session")
+            session = None if asked is None else int(asked)
+            self._release(self._window.welcome(int(fields["seq"]), int(fields["credits"]), session))
+            if self.connected:  # else it answers an earlier hello than the last
+                self._service = str(fields["service"])
+                self.welcome = Welcome(int(fields["slot"]), int(fields["slots"]), int(fields["epoch"]))
+        elif message.kind == "ack":
+            self.durable = bool(fields["durable"])
+            self._release(self._window.acknowledge(int(fields["seq"]), int(fields["credits"])))
+        elif message.kind == "credit":
+            self._window.grant(int(fields["credits"]))
+        elif message.kind == "pulse":
+            if self.connected and (not fields["known"] or fields["service"] != self._service):
+                log.info("the replay shard does not know this actor any more, saying hello again")
+                self._say_hello_again()
+        elif message.kind == "refused":
+            reason = str(fields["reason"])
+            if not self.refused[reason]:
+                log.warning("the replay shard refused a message: %s", reason)
+            self.refused[reason] += 1
+            self._refusals_in_a_row += 1
+            if self._refusals_in_a_row >= _HOPELESS_REFUSALS:
+                raise ChunkRefused(f"the replay shard accepts nothing from this actor any more: {reason}")
+
+    def _release(self, chunks: int) -> None:
+        """The ``chunks`` oldest chunks are in the shard's hands."""
+        for _ in range(chunks):
+            self.acknowledged_transitions += self._held.popleft()
+        self.chunks_acknowledged += chunks
+        if chunks:
+            self._progress_at = self._clock()
+            self._refusals_in_a_row = 0
+
+    def _send_waiting(self, now: float) -> None:
+        while (due := self._window.next()) is not None:
+            sequence, encoded = due
+            if not self._client.send(encoded.parts):
+                return
+            if self.unacknowledged == self.waiting:
+                self._progress_at = now
+            self._window.sent(sequence)
+            if sequence > self._highest_sent:
+                self._highest_sent = sequence
+                self.chunks_sent += 1
+            else:
+                self.chunks_resent += 1
+
+    def _say_hello_again(self) -> None:
+        self._window.disconnected()
+        self._next_hello = self._heard_at = self._progress_at = self._clock()
