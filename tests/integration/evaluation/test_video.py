@@ -1,0 +1,36 @@
+"""Videos are of the real screen and play at the speed of the game."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import imageio.v2 as imageio
+import numpy as np
+import pytest
+from rljob.api import EnvironmentParameters
+from rljob.envs import EnvironmentProblem
+from rljob.evaluation.video import record_game
+
+
+def test_a_game_of_pong_becomes_an_mp4(tmp_path: Path) -> None:
+    parameters = EnvironmentParameters(max_episode_raw_frames=400, frame_size=42)
+    path = tmp_path / "videos" / "pong.mp4"
+    result = record_game(lambda o: np.zeros(len(o), np.int64), "ALE/Pong-v5", parameters, path, seed=3)
+    with imageio.get_reader(path) as reader:
+        meta = reader.get_meta_data()
+        pictures = [np.asarray(picture) for picture in reader]
+    assert meta["fps"] == pytest.approx(15)
+    assert meta["size"] == (320, 420)
+    assert len(pictures) == result.lengths[0] + 1
+    assert pictures[0].std(axis=(0, 1)).min() > 5  # three different, lively colour channels
+    assert not np.array_equal(pictures[0][..., 0], pictures[0][..., 2])
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_an_environment_that_cannot_draw_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "envs"))
+    with pytest.raises(EnvironmentProblem, match=r"cannot be drawn|draws nothing"):
+        record_game(
+            lambda o: np.zeros(len(o), np.int64), "toys:countdown", EnvironmentParameters(), tmp_path / "no.mp4"
+        )
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,102 @@
+"""Scores of games whose outcome is known beforehand."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rljob.evaluation.best_possible import best_possible_return
+from rljob.evaluation.score import could_still_reach, score
+
+
+class Dice(gymnasium.Env[Any, Any]):
+    """A game of as many steps as its seed says; action 1 earns 7.5 (beyond any clipping), action 0 loses 1."""
+
+    observation_space = gymnasium.spaces.Box(0, 1e6, (1, 1), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        assert seed is not None
+        self.left = 3 + seed % 5
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.left -= 1
+        return self._observation(), 7.5 if action == 1 else -1.0, False, self.left == 0, {}
+
+    def _observation(self) -> Any:
+        return np.full((1, 1), self.left, np.float32)
+
+
+def _one(observation: Any) -> Any:
+    return np.ones(len(observation), np.int64)
+
+
+def test_returns_are_unclipped_and_in_order_of_beginning() -> None:
+    result = score(_one, [Dice(), Dice(), Dice()], episodes=7, seed=10)
+    lengths = tuple(3 + (10 + g) % 5 for g in range(7))
+    assert result.lengths == lengths
+    assert result.returns == tuple(7.5 * n for n in lengths)
+    values = 7.5 * np.array(lengths)
+    assert result.mean == pytest.approx(values.mean())
+    assert result.standard_error == pytest.approx(math.sqrt(((values - values.mean()) ** 2).sum() / 6 / 7))
+    assert result.finished
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
+def test_a_score_does_not_depend_on_how_many_games_run_side_by_side(epsilon: float) -> None:
+    alone = score(_one, Dice(), 6, seed=3, epsilon=epsilon)
+    together = score(_one, [Dice() for _ in range(4)], 6, seed=3, epsilon=epsilon)
+    assert alone == together == score(_one, [Dice() for _ in range(9)], 6, seed=3, epsilon=epsilon)
+
+
+def test_epsilon_is_the_share_of_random_actions() -> None:
+    zero = score(lambda o: np.zeros(len(o), np.int64), [Dice() for _ in range(8)], 400, seed=0, epsilon=0.4)
+    steps = sum(zero.lengths)
+    ones = (sum(zero.returns) + steps) / 8.5
+    expected = 0.4 / 2
+    assert abs(ones / steps - expected) < 4 * math.sqrt(expected * (1 - expected) / steps)
+
+
+def test_one_game_has_no_standard_error_and_none_is_refused() -> None:
+    assert math.isnan(score(_one, Dice(), 1, seed=0).standard_error)
+    with pytest.raises(ValueError, match="no game"):
+        score(_one, Dice(), 0, seed=0)
+
+
+def test_giving_up_keeps_what_was_finished() -> None:
+    result = score(_one, Dice(), 10, seed=0, give_up=lambda returns: len(returns) >= 3)
+    assert not result.finished
+    assert len(result.returns) == 3
+
+
+@given(
+    target=st.integers(-3, 3),
+    returns=st.lists(st.integers(-3, 3), max_size=3),
+    missing=st.integers(0, 3),
+)
+def test_reachability_is_exact(target: int, returns: list[int], missing: int) -> None:
+    """Against trying every way in which the remaining games can end."""
+    episodes = len(returns) + missing
+    if episodes == 0:
+        return
+    outcomes = itertools.product(range(-3, 4), repeat=missing)
+    possible = any(sum(returns) + sum(rest) >= target * episodes for rest in outcomes)
+    assert could_still_reach(target, returns, episodes, 3) == possible
+
+
+def test_an_unknown_best_abandons_nothing() -> None:
+    assert could_still_reach(1e9, [0.0, 0.0], 3, None)
+
+
+def test_best_returns_that_are_vouched_for() -> None:
+    assert best_possible_return("ALE/Pong-v5") == best_possible_return("PongNoFrameskip-v4") == 21.0
+    assert best_possible_return("CartPole-v1") == 500.0
+    assert best_possible_return("ALE/Breakout-v5") is None
+    assert best_possible_return("no:such") is None

@@ -1,0 +1,68 @@
+"""Verdicts arrive at least once, in order, and only the best carries weights."""
+
+from __future__ import annotations
+
+import numpy as np
+from rljob.evaluation.verdicts import Verdicts
+from rljob.learner.flat import Weights
+from rljob.learner.weights import Evaluation
+
+
+class Learner:
+    """Notes what arrives unless it is away."""
+
+    def __init__(self) -> None:
+        self.noted = 0
+        self.away = False
+        self.deaf = False
+        self.heard: list[Evaluation] = []
+
+    def report(self, evaluation: Evaluation) -> bool:
+        if self.away:
+            return False
+        if not self.deaf:
+            self.heard.append(evaluation)
+            self.noted = evaluation.version
+        return True
+
+
+def _verdict(version: int, mean: float, finished: bool = True) -> Evaluation:
+    empty = np.zeros(0, np.uint8)
+    weights = Weights(version, 1, empty, empty)
+    return Evaluation(
+        version, mean, 0.5, 1.0, finished, np.zeros(2, np.float32), np.zeros(2, np.int32), weights=weights
+    )
+
+
+def test_only_the_best_complete_evaluation_carries_its_weights() -> None:
+    verdicts, learner = Verdicts(), Learner()
+    for version, mean, finished in ((1, -20.0, True), (2, 5.0, True), (3, 4.0, True), (4, 9.0, False), (5, 5.5, True)):
+        verdicts.add(_verdict(version, mean, finished))
+        verdicts.deliver(learner, now=float(version))
+        verdicts.deliver(learner, now=float(version) + 0.1)
+    assert [(e.version, e.weights is not None) for e in learner.heard] == [
+        (1, True),
+        (2, True),
+        (3, False),
+        (4, False),
+        (5, True),
+    ]
+    assert verdicts.total == 5
+    assert verdicts.waiting_version == 0
+
+
+def test_verdicts_wait_for_a_learner_that_is_away_and_are_repeated_when_lost() -> None:
+    verdicts, learner = Verdicts(), Learner()
+    learner.away = True
+    verdicts.add(_verdict(1, 0.0))
+    verdicts.add(_verdict(2, 1.0))
+    verdicts.deliver(learner, now=0.0)
+    learner.away, learner.deaf = False, True
+    verdicts.deliver(learner, now=1.0)  # sent, lost
+    learner.deaf = False
+    verdicts.deliver(learner, now=2.0)  # too early to send again
+    assert learner.heard == []
+    for now in (7.0, 7.1, 7.2, 7.3):
+        verdicts.deliver(learner, now=now)
+    assert [e.version for e in learner.heard] == [1, 2]
+    assert verdicts.waiting_version == 0

@@ -1,0 +1,72 @@
+"""One game as an MP4: the real screen in colour, not what the network sees."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+import imageio.v2 as imageio
+import numpy as np
+from numpy.typing import NDArray
+
+from rljob.envs import EnvironmentProblem, make_single_environment
+from rljob.evaluation.score import GreedyPolicy, Score, score
+
+if TYPE_CHECKING:
+    from rljob.api import EnvironmentParameters
+
+_RAW_FRAMES_PER_SECOND = 60  # of the Atari 2600 (NTSC)
+_SMALLEST_HEIGHT = 400
+
+
+def record_game(
+    policy: GreedyPolicy,
+    environment_id: str,
+    parameters: EnvironmentParameters,
+    path: Path,
+    *,
+    seed: int = 0,
+    epsilon: float = 0.0,
+) -> Score:
+    """Play one game as the scorer would and write it to ``path`` (.mp4, H.264); returns its score.
+
+    One picture a step, at the speed at which the game is played by people. ``path`` appears only once it is complete.
+    Raises EnvironmentProblem where the environment cannot draw itself.
+    """
+    env = make_single_environment(environment_id, parameters, for_scoring=True, render_mode="rgb_array")
+    partial = path.with_name(f".{path.stem}.partial.mp4")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        rate = _pictures_per_second(env, parameters)
+        writer = imageio.get_writer(partial, format="FFMPEG", fps=rate, codec="libx264", macro_block_size=2)
+        with writer:
+            result = score(
+                policy, env, 1, seed, epsilon, each_step=lambda: writer.append_data(_picture(env, environment_id))
+            )
+            writer.append_data(_picture(env, environment_id))
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+        env.close()
+    return result
+
+
+def _pictures_per_second(env: gymnasium.Env[Any, Any], parameters: EnvironmentParameters) -> float:
+    if hasattr(env.unwrapped, "ale"):
+        return _RAW_FRAMES_PER_SECOND / parameters.frame_skip
+    return float(env.metadata.get("render_fps", 30))
+
+
+def _picture(env: gymnasium.Env[Any, Any], environment_id: str) -> NDArray[np.uint8]:
+    """u8[H, W, 3], small screens enlarged by a whole factor so that their pixels stay sharp."""
+    try:
+        screen = env.render()
+    except (gymnasium.error.DependencyNotInstalled, NotImplementedError) as error:
+        raise EnvironmentProblem(f"environment {environment_id!r} cannot be drawn: {error or 'no render()'}") from error
+    if not isinstance(screen, np.ndarray):
+        raise EnvironmentProblem(f"environment {environment_id!r} draws nothing with render_mode 'rgb_array'")
+    factor = -(-_SMALLEST_HEIGHT // screen.shape[0]) if screen.shape[0] < _SMALLEST_HEIGHT else 1
+    enlarged = screen.repeat(factor, axis=0).repeat(factor, axis=1)
+    return enlarged[: enlarged.shape[0] // 2 * 2, : enlarged.shape[1] // 2 * 2]

@@ -1,0 +1,201 @@
+"""The evaluator role: plays whole games with the newest weights, beside the training and at lower priority.
+
+It is the judge of ``targetReturn``, so it shares with training only the network: the environments are plain Gymnasium ones
+and the weights are what the learner hands out for evaluation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+import uuid
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from rljob.algorithms import algorithm
+from rljob.cli.announce import announce
+from rljob.cli.options import RoleOptions
+from rljob.envs import describe_environment, make_single_environment
+from rljob.evaluation.best_possible import best_possible_return
+from rljob.evaluation.policy import greedy_policy
+from rljob.evaluation.score import Score, could_still_reach, score
+from rljob.evaluation.verdicts import Verdicts
+from rljob.learner.flat import Weights
+from rljob.learner.weights import Evaluation, WeightClient
+from rljob.telemetry.clock import StageClock
+from rljob.telemetry.metrics import evaluator_registry
+from rljob.telemetry.server import TelemetryServer
+from rljob.wire.keyfile import load_keys
+
+log = logging.getLogger(__name__)
+
+SIDE_BY_SIDE: Final = 10
+"""Games played at once, to share a forward pass."""
+
+_NICENESS: Final = 5
+_PAUSE_SECONDS: Final = 0.2
+
+
+class _Stopped(Exception):
+    """The process was asked to end in the middle of a game."""
+
+
+def run_evaluator(options: RoleOptions, stop: threading.Event) -> None:
+    """Evaluate until ``stop`` is set. Raises EnvironmentProblem when the job's environment cannot be made."""
+    with contextlib.suppress(OSError):
+        os.nice(_NICENESS)
+    torch.set_num_threads(1)
+    security = load_keys(options.keys, "evaluator").client("learner") if options.keys else None
+    evaluator = Evaluator(options, WeightClient(options.weights, options.notice, security, evaluation=True), stop)
+    try:
+        evaluator.run()
+    finally:
+        evaluator.close()
+
+
+class Evaluator:
+    """The loop, and what its status page shows. Owns ``client``. ``run`` returns once ``stop`` is set."""
+
+    def __init__(self, options: RoleOptions, client: WeightClient, stop: threading.Event) -> None:
+        job = options.job.spec
+        self._name, self._stop, self._client = options.name, stop, client
+        self._settings = job.evaluator
+        parameters, environment = job.algorithm.resolved(), job.environment.resolved()
+        self._epsilon, self._seed = parameters.evaluation_epsilon, parameters.seed
+        chosen = algorithm(job.algorithm.name)
+        spec = describe_environment(job.environment.id, environment)
+        self._module = chosen.build(spec, parameters, environment).eval()
+        self._policy = greedy_policy(chosen, self._module)
+        self._envs = [
+            make_single_environment(job.environment.id, environment, for_scoring=True)
+            for _ in range(min(SIDE_BY_SIDE, self._settings.episodes))
+        ]
+        target = job.success_policy.target_return
+        # A mean over several evaluations can be saved by a later one, so then every evaluation is played to its end.
+        self._target = target.value if target is not None and target.window_evaluations == 1 else None
+        self._best_possible = best_possible_return(job.environment.id)
+        self._verdicts = Verdicts()
+        self._clock = StageClock(("wait", "play", "report"))
+        self._episodes_total = 0
+        self._state = "Waiting"
+        self._server = TelemetryServer(
+            "evaluator", options.metrics_port, self.status, self.ready, evaluator_registry(self.status)
+        )
+        announce(options, "evaluator", self._server.url, uuid.uuid4().hex)
+
+    def run(self) -> None:
+        """Wait for weights worth judging, judge them, tell the learner; again and again."""
+        newest: Weights | None = None
+        last_start = -float("inf")
+        while not self._stop.is_set():
+            self._server.beat()
+            self._clock.enter("wait")
+            self._state = "Waiting"
+            newest = self._client.poll() or newest
+            self._verdicts.deliver(self._client, time.monotonic())
+            due = time.monotonic() - last_start >= self._settings.interval_seconds
+            if newest is None or not due or not self._worth_judging(newest):
+                self._stop.wait(_PAUSE_SECONDS)
+                continue
+            last_start, judged, newest = time.monotonic(), newest, None
+            with contextlib.suppress(_Stopped):
+                self._judge(judged)
+
+    def close(self) -> None:
+        """Give up environments, sockets and the status page."""
+        self._server.close()
+        self._client.close()
+        for env in self._envs:
+            env.close()
+
+    def ready(self) -> bool:
+        """Whether weights have been judged or are being judged."""
+        return self._state == "Playing" or self._verdicts.total > 0
+
+    def status(self) -> dict[str, Any]:
+        """The role's status document; read by the telemetry server's threads."""
+        last = self._verdicts.last
+        return {
+            "role": "evaluator",
+            "name": self._name,
+            "state": self._state,
+            "evaluations_total": self._verdicts.total,
+            "episodes_total": self._episodes_total,
+            "last": None
+            if last is None
+            else {
+                "version": last.version,
+                "mean": last.mean,
+                "standard_error": last.standard_error,
+                "seconds": last.seconds,
+                "finished": last.finished,
+            },
+            "stages": self._clock.seconds(),
+        }
+
+    def _worth_judging(self, weights: Weights) -> bool:
+        """Not before training itself looks as good as ``triggerReturn`` asks: evaluations cost time that actors could use."""
+        trigger = self._settings.trigger_return
+        if trigger is None:
+            return True
+        training = weights.meta.get("mean_return")
+        return training is not None and float(training) >= trigger
+
+    def _judge(self, weights: Weights) -> None:
+        self._state = "Playing"
+        self._clock.enter("play")
+        began = time.monotonic()
+        weights.load_into(self._module)
+        episodes = self._settings.episodes
+        result = score(
+            self._policy,
+            self._envs,
+            episodes,
+            # Other games each time: a policy must not be chosen for its luck with one set of starts.
+            seed=self._seed + 1_000_003 + self._verdicts.total * episodes,
+            epsilon=self._epsilon,
+            give_up=self._out_of_reach,
+            each_step=self._between_steps,
+        )
+        self._episodes_total += len(result.returns)
+        self._clock.enter("report")
+        seconds = time.monotonic() - began
+        self._verdicts.add(_evaluation(weights, result, seconds))
+        self._verdicts.deliver(self._client, time.monotonic())
+        log.info(
+            "version %d: mean return %.2f +- %.2f over %d games%s in %.1f s",
+            weights.version,
+            result.mean,
+            result.standard_error,
+            len(result.returns),
+            "" if result.finished else f" of {episodes}, given up because {self._target:g} is out of reach,",
+            seconds,
+        )
+
+    def _out_of_reach(self, returns: Any) -> bool:
+        return self._target is not None and not could_still_reach(
+            self._target, returns, self._settings.episodes, self._best_possible
+        )
+
+    def _between_steps(self) -> None:
+        if self._stop.is_set():
+            raise _Stopped
+        self._server.beat()
+
+
+def _evaluation(weights: Weights, result: Score, seconds: float) -> Evaluation:
+    return Evaluation(
+        version=weights.version,
+        mean=result.mean,
+        standard_error=result.standard_error,
+        seconds=seconds,
+        finished=result.finished,
+        returns=np.asarray(result.returns, np.float32),
+        lengths=np.asarray(result.lengths, np.int32),
+        weights=weights,
+    )
