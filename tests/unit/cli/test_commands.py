@@ -1,0 +1,100 @@
+"""The command line from outside: exit codes, one-line errors, help that teaches."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rljob.cli.app import app
+from typer.testing import CliRunner, Result
+
+EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
+GOOD = EXAMPLES / "cartpole-apex.yaml"
+
+
+def invoke(*arguments: object, env: dict[str, str] | None = None) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env=env)
+
+
+def test_validate_examples() -> None:
+    files = sorted(EXAMPLES.glob("*.yaml"))
+    result = invoke("validate", *files)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count(": ok, ApeXDQN on ") == len(files) >= 6
+
+
+def test_validate_names_every_problem_of_every_file(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(GOOD.read_text().replace("capacity: 50000", "capacity: 5e4\n    shardz: 2"))
+    result = invoke("validate", bad, GOOD, tmp_path / "none.yaml")
+    assert result.exit_code == 2
+    assert f"{bad}: 2 problems" in result.stderr
+    assert "spec.replay.capacity: got '5e4'; allowed: an integer" in result.stderr
+    assert "spec.replay.shardz: got 2; unknown field; did you mean 'shards'?" in result.stderr
+    assert "none.yaml: cannot be read: No such file or directory" in result.stderr
+    assert result.stdout == f"{GOOD}: ok, ApeXDQN on CartPole-v1\n"
+
+
+def test_validate_with_overrides() -> None:
+    assert invoke("validate", GOOD, "--set", "spec.algorithm.parameters.gamma=0.9").exit_code == 0
+    result = invoke("validate", GOOD, "--set", "spec.algorithm.parameters.gamma=9")
+    assert result.exit_code == 2
+    assert "spec.algorithm.parameters.gamma: got '9'; allowed: a number from 0 to 1" in result.stderr
+
+
+@pytest.mark.parametrize("command", [("eval",), ("play", "--video", "a.mp4"), ("report",)])
+def test_a_missing_run_is_one_line(command: tuple[str, ...], tmp_path: Path) -> None:
+    result = invoke(command[0], tmp_path / "none", *command[1:])
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert "no such file or folder; give a run folder" in result.stderr
+
+
+def test_an_empty_run_is_one_line(tmp_path: Path) -> None:
+    result = invoke("eval", tmp_path)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("rljob: ")
+    assert "Traceback" not in result.stderr
+
+
+def test_play_checks_the_video_first(tmp_path: Path) -> None:
+    assert "ends in .mp4" in invoke("play", tmp_path, "--video", tmp_path / "a.gif").stderr
+    assert "there is no folder" in invoke("play", tmp_path, "--video", tmp_path / "b" / "a.mp4").stderr
+
+
+@pytest.mark.parametrize("command", ["validate", "eval", "play", "report", "worker"])
+def test_help_teaches_by_example(command: str) -> None:
+    result = invoke(command, "--help", env={"COLUMNS": "200", "NO_COLOR": "1"})
+    assert result.exit_code == 0
+    text = re.sub(r"\x1b\[[0-9;]*m", "", result.output)
+    assert "Example" in text
+    assert f"rljob {command} " in text
+
+
+def test_top_help_starts_with_what_to_type() -> None:
+    result = invoke("--help", env={"COLUMNS": "200", "NO_COLOR": "1"})
+    assert "rljob run manifests/examples/pong-apex.yaml" in re.sub(r"\x1b\[[0-9;]*m", "", result.output)
+
+
+def test_commands_that_need_no_torch_do_not_load_it() -> None:
+    code = (
+        "import sys; sys.argv = ['rljob', 'validate', sys.argv[1]]\n"
+        "from rljob.cli.app import app\n"
+        "try: app()\n"
+        "except SystemExit as error: assert error.code == 0\n"
+        "print([m for m in ('torch', 'zmq', 'numpy', 'gymnasium') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(GOOD)], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    result = invoke("--debug", "eval", tmp_path / "none")
+    assert result.exit_code == 2
+    assert "Traceback" in result.stderr
+    assert "Traceback" not in invoke("eval", tmp_path / "none").stderr

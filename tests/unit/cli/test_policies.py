@@ -1,0 +1,90 @@
+"""``rljob eval`` and ``rljob play`` on a real checkpoint: untrained policies, written as the learner writes its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import imageio.v2 as imageio
+import numpy as np
+import pytest
+import torch
+from rljob.algorithms import algorithm
+from rljob.api import load_manifest
+from rljob.cli.app import app
+from rljob.envs import describe_environment
+from rljob.learner import checkpoint
+from rljob.learner.policy import Identity
+from typer.testing import CliRunner, Result
+
+EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def untrained(folder: Path, manifest: str, *overrides: str) -> Path:
+    """A run folder with one checkpoint of a job's untrained network."""
+    job = load_manifest(EXAMPLES / manifest, overrides)
+    params, env_params = job.spec.algorithm.resolved(), job.spec.environment.resolved()
+    spec = describe_environment(job.spec.environment.id, env_params)
+    torch.manual_seed(1)
+    network = algorithm(job.spec.algorithm.name).build(spec, params, env_params)
+    tensors = {f"online.{name}": tensor for name, tensor in network.state_dict().items()}
+    document = Identity(job.spec.algorithm.name, spec, params, env_params).document()
+    checkpoint.write(folder / "checkpoints", checkpoint.step_name(100), tensors, document)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return untrained(tmp_path_factory.mktemp("run"), "cartpole-apex.yaml")
+
+
+def test_eval_of_a_run_and_of_a_checkpoint_agree(run: Path) -> None:
+    arguments = ("--episodes", 3, "--seed", 5, "--json")
+    of_run, of_checkpoint = (
+        invoke("eval", run, *arguments),
+        invoke("eval", next((run / "checkpoints").iterdir()), *arguments),
+    )
+    assert of_run.exit_code == 0, of_run.output
+    assert of_run.stdout == of_checkpoint.stdout
+    figures = json.loads(of_run.stdout)
+    assert figures["episodes"] == len(figures["returns"]) == 3
+    assert figures["mean"] == pytest.approx(np.mean(figures["returns"]))
+    assert figures["standard_error"] == pytest.approx(np.std(figures["returns"], ddof=1) / np.sqrt(3))
+    assert figures["returns"] == figures["lengths_steps"], "CartPole pays 1 a step"
+
+
+def test_eval_in_words_and_of_a_single_game(run: Path) -> None:
+    result = invoke("eval", run, "--episodes", 2, "--epsilon", 1)
+    assert "CartPole-v1: mean return" in result.stdout
+    assert "(standard error) over 2 episodes" in result.stdout
+    single = invoke("eval", run, "--episodes", 1, "--json")
+    assert json.loads(single.stdout)["standard_error"] is None
+
+
+def test_a_damaged_checkpoint_is_one_line(run: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "step-1"
+    damaged.mkdir()
+    for file in next((run / "checkpoints").iterdir()).iterdir():
+        content = bytearray(file.read_bytes())
+        if file.name == checkpoint.TENSORS:
+            content[-1] ^= 1
+        (damaged / file.name).write_bytes(content)
+    result = invoke("eval", damaged)
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+
+
+def test_play_writes_the_screen_of_the_game(tmp_path: Path) -> None:
+    """400 raw frames of Pong are 100 steps; the screen of 210x160 is doubled."""
+    run = untrained(tmp_path, "pong-apex.yaml", "spec.environment.parameters.maxEpisodeRawFrames=400")
+    video = tmp_path / "game.mp4"
+    result = invoke("play", run, "--video", video)
+    assert result.exit_code == 0, result.output
+    assert f"{video}: return " in result.stdout
+    with imageio.get_reader(video) as reader:
+        assert 90 <= reader.count_frames() <= 101
+        assert reader.get_data(0).shape == (420, 320, 3)

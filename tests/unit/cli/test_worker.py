@@ -1,0 +1,126 @@
+"""``rljob worker``: options and environment become RoleOptions, signals become the stop event, and problems become exit 78."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+import typer
+from rljob.api import ManifestError, Problem, load_manifest
+from rljob.cli.app import app
+from rljob.cli.errors import EXIT_CONFIGURATION, Unusable, one_line_errors
+from rljob.cli.options import RoleOptions
+from rljob.cli.roles import Role, check_options, role_function, stopping_on_signals
+from typer.testing import CliRunner, Result
+
+EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
+JOB = EXAMPLES / "cartpole-apex.yaml"
+TWO_SHARDS = EXAMPLES / "pong-apex-cluster.yaml"
+
+
+def worker(*arguments: str, env: dict[str, str] | None = None) -> Result:
+    return CliRunner().invoke(app, ["worker", *arguments], env=env)
+
+
+def common(tmp_path: Path, job: Path = JOB) -> list[str]:
+    return ["--job", str(job), "--run-dir", str(tmp_path), "--name", "a-0"]
+
+
+def options(tmp_path: Path, job: Path = JOB, **fields: object) -> RoleOptions:
+    return RoleOptions(job=load_manifest(job), run_dir=tmp_path, name="a-0", **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("role", "needs"),
+    [
+        ("actor", ["--replay-ingest (RLJOB_REPLAY_INGEST)", "--weights", "--notice"]),
+        ("replay", ["--replay-ingest", "--replay-sample"]),
+        ("learner", ["--replay-sample", "--weights", "--notice"]),
+        ("evaluator", ["--weights", "--notice"]),
+    ],
+)
+def test_missing_addresses_are_a_configuration_problem(role: str, needs: list[str], tmp_path: Path) -> None:
+    result = worker(role, *common(tmp_path))
+    assert result.exit_code == EXIT_CONFIGURATION
+    assert result.stderr.count("\n") == 1
+    for word in needs:
+        assert word in result.stderr
+
+
+def test_missing_and_impossible_options_are_configuration_problems(tmp_path: Path) -> None:
+    assert worker("actor").exit_code == EXIT_CONFIGURATION
+    assert worker("conductor", *common(tmp_path)).exit_code == EXIT_CONFIGURATION
+    assert worker("actor", *common(tmp_path), "--metrics-port", "70000").exit_code == EXIT_CONFIGURATION
+
+
+def test_every_role_has_its_function() -> None:
+    for role in Role:
+        assert role_function(role).__name__ == f"run_{role}"
+
+
+def test_a_bad_manifest_is_a_configuration_problem(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(JOB.read_text().replace("minSize: 1000", "minSize: 1"))
+    result = worker("actor", *common(tmp_path, bad))
+    assert result.exit_code == EXIT_CONFIGURATION
+    assert "batchSize (128)" in result.stderr
+
+
+def test_options_come_from_the_environment_too(tmp_path: Path) -> None:
+    result = worker(
+        "learner",
+        env={
+            "RLJOB_JOB": str(JOB),
+            "RLJOB_RUN_DIR": str(tmp_path),
+            "RLJOB_NAME": "learner",
+            "RLJOB_REPLAY_SAMPLE": "inproc://a inproc://b",
+            "RLJOB_WEIGHTS": "inproc://weights",
+            "RLJOB_NOTICE": "inproc://notice",
+        },
+    )
+    assert result.exit_code == EXIT_CONFIGURATION
+    assert "learner got 2 --replay-sample; allowed: 1, one for each of spec.replay.shards" in result.stderr
+
+
+def test_shards_and_keys_are_checked(tmp_path: Path) -> None:
+    both = {"weights": "inproc://w", "notice": "inproc://n"}
+    check_options(Role.ACTOR, options(tmp_path, TWO_SHARDS, replay_ingest=("inproc://a", "inproc://b"), **both))
+    with pytest.raises(Unusable, match="allowed: 2"):
+        check_options(Role.ACTOR, options(tmp_path, TWO_SHARDS, replay_ingest=("inproc://a",), **both))
+    check_options(
+        Role.REPLAY, options(tmp_path, TWO_SHARDS, replay_ingest=("inproc://a",), replay_sample=("inproc://b",))
+    )
+    with pytest.raises(Unusable, match="exactly one"):
+        check_options(
+            Role.REPLAY,
+            options(tmp_path, TWO_SHARDS, replay_ingest=("inproc://a", "inproc://b"), replay_sample=("inproc://b",)),
+        )
+    with pytest.raises(Unusable, match="no such file"):
+        check_options(Role.EVALUATOR, options(tmp_path, keys=tmp_path / "none", **both))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_set_the_event_and_handlers_return(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    stop = threading.Event()
+    with stopping_on_signals(stop):
+        os.kill(os.getpid(), number)
+        assert stop.wait(5)
+    assert signal.getsignal(number) is before
+
+
+def test_errors_become_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as configuration, one_line_errors(configuration_exit=EXIT_CONFIGURATION):
+        raise ManifestError([Problem("spec.a", 1, "allowed: 2"), Problem("spec.b", 1, "allowed: 2")])
+    assert configuration.value.exit_code == EXIT_CONFIGURATION
+    assert capsys.readouterr().err == "rljob: spec.a: got 1; allowed: 2\nrljob: spec.b: got 1; allowed: 2\n"
+    with pytest.raises(typer.Exit) as failure, one_line_errors():
+        raise OSError("disk full\nmore")
+    assert failure.value.exit_code == 1
+    assert capsys.readouterr().err == "rljob: disk full  (--debug shows where)\n"
+    with pytest.raises(SystemExit) as left, one_line_errors():
+        raise SystemExit(70)
+    assert left.value.code == 70

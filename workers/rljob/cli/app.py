@@ -1,0 +1,42 @@
+"""The command line of the data plane. ``rljob run`` joins it in the operator's package, which knows how to start
+processes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rljob.cli.errors import Debug
+from rljob.cli.policies import evaluate, play, report
+from rljob.cli.roles import RoleCommand, worker
+from rljob.cli.validate import validate
+
+app = typer.Typer(
+    name="rljob",
+    help=(
+        "Train reinforcement-learning agents from one manifest, on a laptop or a cluster.\n\n"
+        "Start here:\n\n"
+        "    rljob validate manifests/examples/pong-apex.yaml\n\n"
+        "    rljob run manifests/examples/pong-apex.yaml\n\n"
+        "    rljob eval runs/pong-apex-<time>"
+    ),
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def common(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and debug messages.")] = False,
+) -> None:
+    """Options before the command."""
+    Debug.enabled = debug
+
+
+app.command()(validate)
+app.command("eval")(evaluate)
+app.command()(play)
+app.command()(report)
+app.command(cls=RoleCommand)(worker)

@@ -1,0 +1,32 @@
+"""What every role of a job is started with, as one value, so that a role runs the same from a pod, a process or a test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rljob.api import RLJob
+
+
+@dataclass(frozen=True, slots=True)
+class RoleOptions:
+    """The surroundings of one role: the job, where its files go, and the addresses of its peers.
+
+    ``replay_ingest`` and ``replay_sample`` hold one endpoint a shard, in shard order; a replay role gets exactly its
+    own pair.
+    ``weights`` and ``notice`` are bound by the learner and connected to by actors and the evaluator.
+    ``metrics_port`` 0 takes any free port; ``announce`` then tells which.
+    """
+
+    job: RLJob
+    run_dir: Path
+    name: str
+    replay_ingest: tuple[str, ...] = ()
+    replay_sample: tuple[str, ...] = ()
+    weights: str = ""
+    notice: str = ""
+    metrics_port: int = 0
+    announce: Path | None = None
+    redis: str | None = None
+    resume: str | None = None
+    keys: Path | None = None

@@ -1,0 +1,131 @@
+"""``rljob eval``, ``rljob play`` and ``rljob report``: what a run has learned."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rljob.cli.errors import Unusable, one_line_errors
+
+_SIDE_BY_SIDE = 10
+"""Games played together, so that they share the forward passes."""
+_CHECKPOINT_HELP = "A checkpoint folder, or a run folder, whose best (else newest) checkpoint is taken."
+
+
+def evaluate(
+    source: Annotated[Path, typer.Argument(metavar="RUN_OR_CHECKPOINT", help=_CHECKPOINT_HELP, show_default=False)],
+    episodes: Annotated[int, typer.Option(min=1, help="Games to play.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first game; the others follow from it.")] = 1,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, max=1.0, help="Share of random actions. [default: the job's evaluationEpsilon]", show_default=False
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Score a policy with whole, unclipped games in plain Gymnasium: mean, standard error, episodes.
+
+    It shares no vector code and no life logic with the training, so it checks the training's own figures.
+
+    Examples:
+
+        rljob eval runs/pong-apex-20260101-120000
+
+        rljob eval runs/pong-apex-20260101-120000/checkpoints/step-14000 --episodes 100 --seed 7 --json
+    """
+    with one_line_errors():
+        _existing(source)
+        from rljob.algorithms import algorithm
+        from rljob.envs import make_single_environment
+        from rljob.evaluation.policy import greedy_policy
+        from rljob.evaluation.score import score
+        from rljob.learner.policy import load_policy
+
+        policy = load_policy(source)
+        act = greedy_policy(algorithm(str(policy.manifest["algorithm"])), policy.module)
+        share = policy.params.evaluation_epsilon if epsilon is None else epsilon
+        with ExitStack() as opened:
+            environments = []
+            for _ in range(min(episodes, _SIDE_BY_SIDE)):
+                environment = make_single_environment(policy.spec.id, policy.env_params, for_scoring=True)
+                opened.callback(environment.close)
+                environments.append(environment)
+            result = score(act, environments, episodes, seed, share)
+        if as_json:
+            figures = {
+                "environment": policy.spec.id,
+                "mean": result.mean,
+                "standard_error": result.standard_error if episodes > 1 else None,
+                "episodes": len(result.returns),
+                "epsilon": share,
+                "seed": seed,
+                "returns": [float(value) for value in result.returns],
+                "lengths_steps": [int(value) for value in result.lengths],
+            }
+            typer.echo(json.dumps(figures))
+        else:
+            low, high = min(result.returns), max(result.returns)
+            error = f" +- {result.standard_error:.2f} (standard error)" if episodes > 1 else ""
+            typer.echo(
+                f"{policy.spec.id}: mean return {result.mean:.2f}{error} "
+                f"over {len(result.returns)} episodes, {low:g} to {high:g}, epsilon {share:g}, seed {seed}"
+            )
+
+
+def play(
+    source: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help=_CHECKPOINT_HELP, show_default=False)],
+    video: Annotated[Path, typer.Option(help="The MP4 file to write.", show_default=False)],
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the game.")] = 1,
+    epsilon: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of random actions.")] = 0.01,
+) -> None:
+    """Play one game and write it as a video.
+
+    Example:
+
+        rljob play runs/pong-apex-20260101-120000 --video pong.mp4
+    """
+    with one_line_errors():
+        _existing(source)
+        if video.suffix.lower() != ".mp4":
+            raise Unusable(f"--video {video}: allowed: a file that ends in .mp4")
+        if not video.parent.is_dir():
+            raise Unusable(f"--video {video}: there is no folder {video.parent}; create it first")
+        from rljob.algorithms import algorithm
+        from rljob.evaluation.policy import greedy_policy
+        from rljob.evaluation.video import record_game
+        from rljob.learner.policy import load_policy
+
+        policy = load_policy(source)
+        act = greedy_policy(algorithm(str(policy.manifest["algorithm"])), policy.module)
+        game = record_game(act, policy.spec.id, policy.env_params, video, seed=seed, epsilon=epsilon)
+        typer.echo(f"{video}: return {game.returns[0]:g} in {game.lengths[0]:,} steps")
+
+
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False)],
+) -> None:
+    """Write report.html of a run: learning curve, throughput, queue, actors, time per stage, and the bottleneck in a sentence.
+
+    Example:
+
+        rljob report runs/pong-apex-20260101-120000
+    """
+    with one_line_errors():
+        _existing(run)
+        if not run.is_dir():
+            raise Unusable(f"{run}: not a folder; give the folder of a run, such as runs/pong-apex-20260101-120000")
+        from rljob.telemetry.report import write_report
+
+        typer.echo(str(write_report(run)))
+
+
+def _existing(path: Path) -> None:
+    if not path.exists():
+        raise Unusable(
+            f"{path}: no such file or folder; give a run folder or one of its checkpoints (see the folder runs/)"
+        )

@@ -1,0 +1,185 @@
+"""``rljob worker ROLE``: one role of a job as a process, the same in a pod and under the local supervisor."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from rljob.api import load_manifest
+from rljob.cli.errors import EXIT_CONFIGURATION, Debug, Unusable, one_line_errors
+from rljob.cli.options import RoleOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Role(enum.StrEnum):
+    """The roles of a job."""
+
+    ACTOR = "actor"
+    REPLAY = "replay"
+    LEARNER = "learner"
+    EVALUATOR = "evaluator"
+
+
+RoleFunction = Callable[[RoleOptions, threading.Event], None]
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+
+
+def role_function(role: Role) -> RoleFunction:
+    """The function that runs a role until it is done or told to stop. Imports only what that role needs."""
+    if role is Role.ACTOR:
+        from rljob.actor.worker import run_actor
+
+        return run_actor
+    if role is Role.REPLAY:
+        from rljob.replay.worker import run_replay
+
+        return run_replay
+    if role is Role.LEARNER:
+        from rljob.learner.worker import run_learner
+
+        return run_learner
+    from rljob.evaluation.worker import run_evaluator
+
+    return run_evaluator
+
+
+_NEEDS: dict[Role, tuple[str, ...]] = {
+    Role.ACTOR: ("replay_ingest", "weights", "notice"),
+    Role.REPLAY: ("replay_ingest", "replay_sample"),
+    Role.LEARNER: ("replay_sample", "weights", "notice"),
+    Role.EVALUATOR: ("weights", "notice"),
+}
+
+
+def check_options(role: Role, options: RoleOptions) -> None:
+    """Refuse options that the role could not work with. Raises `Unusable`, naming every missing option."""
+    missing = [name for name in _NEEDS[role] if not getattr(options, name)]
+    if missing:
+        names = ", ".join(f"--{name.replace('_', '-')} (RLJOB_{name.upper()})" for name in missing)
+        raise Unusable(
+            f"{role} needs {names}: the address of a peer, such as tcp://10.0.0.7:5555 or ipc:///run/replay.sock"
+        )
+    if role is Role.REPLAY and (len(options.replay_ingest), len(options.replay_sample)) != (1, 1):
+        raise Unusable("replay binds exactly one --replay-ingest and one --replay-sample; start one process a shard")
+    shards = options.job.spec.replay.shards
+    for name in set(_NEEDS[role]) & {"replay_ingest", "replay_sample"}:
+        given = len(getattr(options, name))
+        if role is not Role.REPLAY and given != shards:
+            raise Unusable(
+                f"{role} got {given} --{name.replace('_', '-')}; allowed: {shards}, one for each of spec.replay.shards"
+            )
+    if options.keys is not None and not options.keys.is_file():
+        raise Unusable(
+            f"--keys {options.keys}: no such file; give the key file that the supervisor or the operator wrote"
+        )
+
+
+@contextmanager
+def stopping_on_signals(stop: threading.Event) -> Iterator[None]:
+    """Set ``stop`` on SIGTERM and SIGINT; the handlers from before come back at the end."""
+    log = logging.getLogger("rljob.worker")
+
+    def handle(number: int, frame: object) -> None:
+        log.info("%s: draining", signal.Signals(number).name)
+        stop.set()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class RoleCommand(TyperCommand):
+    """The command of a role: a missing or impossible option is a configuration problem too, and exits with 78 instead of 2."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As the base class, with another exit code."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.exit_code = EXIT_CONFIGURATION
+            raise
+
+
+def worker(
+    role: Annotated[Role, typer.Argument(help="Which role to run.", show_default=False)],
+    job: Annotated[Path, typer.Option(envvar="RLJOB_JOB", help="The job's manifest, with overrides applied.")],
+    run_dir: Annotated[Path, typer.Option(envvar="RLJOB_RUN_DIR", help="Folder for checkpoints, figures and logs.")],
+    name: Annotated[str, typer.Option(envvar="RLJOB_NAME", help="This process's name, such as actor-0.")],
+    replay_ingest: Annotated[
+        list[str] | None,
+        typer.Option(envvar="RLJOB_REPLAY_INGEST", help="Where replay takes chunks; once a shard, in order."),
+    ] = None,
+    replay_sample: Annotated[
+        list[str] | None,
+        typer.Option(envvar="RLJOB_REPLAY_SAMPLE", help="Where replay gives samples; once a shard, in order."),
+    ] = None,
+    weights: Annotated[str, typer.Option(envvar="RLJOB_WEIGHTS", help="Where the learner gives weights.")] = "",
+    notice: Annotated[str, typer.Option(envvar="RLJOB_NOTICE", help="Where the learner announces new weights.")] = "",
+    metrics_port: Annotated[
+        int,
+        typer.Option(
+            envvar="RLJOB_METRICS_PORT", min=0, max=65535, help="Port of /metrics and /status; 0 takes a free one."
+        ),
+    ] = 0,
+    announce: Annotated[
+        Path | None, typer.Option(envvar="RLJOB_ANNOUNCE", help="File to write pid and metrics address to, once ready.")
+    ] = None,
+    redis: Annotated[
+        str | None,
+        typer.Option(envvar="RLJOB_REDIS", help="Redis of a replay shard: a URL or the path of a unix socket."),
+    ] = None,
+    resume: Annotated[
+        str | None, typer.Option(envvar="RLJOB_RESUME", help='Checkpoint that the learner starts from, or "latest".')
+    ] = None,
+    keys: Annotated[
+        Path | None, typer.Option(envvar="RLJOB_KEYS", help="CURVE keys, for tcp:// beyond this machine.")
+    ] = None,
+) -> None:
+    """Run one role of a job: what a pod runs, and what `rljob run` starts. Few people type this.
+
+    SIGTERM or Ctrl-C drains: an actor sends what it holds, the learner writes a checkpoint, and the exit code is 0.
+    Exit code 78 means a problem of configuration, which starting again will not mend. Every option can come from
+    RLJOB_<OPTION>.
+
+    Example, one actor of a job whose other roles run elsewhere:
+
+        rljob worker actor --job job.yaml --run-dir runs/pong --name actor-0 --replay-ingest ipc:///tmp/pong/ingest
+        --weights ipc:///tmp/pong/weights --notice ipc:///tmp/pong/notice
+    """
+    logging.basicConfig(
+        level=logging.DEBUG if Debug.enabled else logging.INFO, format=LOG_FORMAT, datefmt="%H:%M:%S", stream=sys.stderr
+    )
+    stop = threading.Event()
+    with one_line_errors(configuration_exit=EXIT_CONFIGURATION), stopping_on_signals(stop):
+        options = RoleOptions(
+            job=load_manifest(job),
+            run_dir=run_dir,
+            name=name,
+            replay_ingest=tuple(replay_ingest or ()),
+            replay_sample=tuple(replay_sample or ()),
+            weights=weights,
+            notice=notice,
+            metrics_port=metrics_port,
+            announce=announce,
+            redis=redis,
+            resume=resume,
+            keys=keys,
+        )
+        check_options(role, options)
+        role_function(role)(options, stop)
