@@ -1,0 +1,33 @@
+"""What is checked before the first process starts, so that a job that can't run here says so at once."""
+
+from __future__ import annotations
+
+import psutil
+from rljob.api import RLJob, memory_estimate
+from rljob.envs import describe_environment
+
+
+class PreflightProblem(Exception):
+    """The job can't run on this machine; the message says why, with the arithmetic, and what would work."""
+
+
+def check(job: RLJob) -> None:
+    """Build the environment once and compare the memory that the run needs with what is free.
+
+    Raises EnvironmentProblem (from the environment room) or PreflightProblem.
+    """
+    spec = describe_environment(job.spec.environment.id, job.spec.environment.resolved())
+    estimate = memory_estimate(job, frame_bytes=spec.frame_bytes)
+    available = available_memory_bytes()
+    if estimate.total_bytes > available:
+        raise PreflightProblem(estimate.problem(available))
+
+
+def available_memory_bytes() -> int:
+    """Memory that new processes can take now, in bytes: the machine's, or the control group's where that is less."""
+    available = psutil.virtual_memory().available
+    try:
+        with open("/sys/fs/cgroup/memory.max") as limit, open("/sys/fs/cgroup/memory.current") as current:
+            return min(available, int(limit.read()) - int(current.read()))
+    except (OSError, ValueError):
+        return int(available)

@@ -1,0 +1,51 @@
+"""The plain view: one line an interval, for logs and pipes."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rljob.api import RLJob
+
+from rljob_operator.controller import Tick
+from rljob_operator.view.figures import ProgressTracker, duration, figures, states_line, warnings
+
+INTERVAL_SECONDS = 5.0
+
+
+class LineView:
+    """Prints a line of figures every ``INTERVAL_SECONDS`` and one for each change of state or new warning."""
+
+    def __init__(self, job: RLJob, console: Console) -> None:
+        self._progress = ProgressTracker(job)
+        self._console = console
+        self._next = 0.0
+        self._state = ""
+        self._warned: tuple[str, ...] = ()
+        self._members = ""
+
+    def __enter__(self) -> LineView:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        return None
+
+    def show(self, tick: Tick) -> None:
+        """Print what this tick has to say, if anything."""
+        state, members = str(tick.decision.state), states_line(tick)
+        if state != self._state or members != self._members:
+            self._print(tick, f"{state}" + (f": {members}" if members else ""))
+            self._state, self._members = state, members
+        current = warnings(tick)
+        for text in current:
+            if text not in self._warned:
+                self._print(tick, f"warning: {text}")
+        self._warned = current
+        if tick.observation.learner is not None and tick.elapsed_seconds >= self._next:
+            self._next = tick.elapsed_seconds + INTERVAL_SECONDS
+            done = self._progress.at(tick)
+            share = "" if done.percent is None else f"{done.percent:.0f} % eta {duration(done.eta_seconds)}  "
+            self._print(tick, share + "  ".join(f"{label} {value}" for label, value in figures(tick).items()))
+
+    def _print(self, tick: Tick, text: str) -> None:
+        self._console.print(
+            f"{duration(tick.elapsed_seconds):>7}  {text}", highlight=False, markup=False, soft_wrap=True
+        )

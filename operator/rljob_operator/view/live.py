@@ -1,0 +1,88 @@
+"""The live view: one screen that is drawn again and again while the job runs in a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+from rljob.api import RLJob
+
+from rljob_operator.controller import Tick
+from rljob_operator.model import Phase
+from rljob_operator.view.figures import ProgressTracker, duration, figures, warnings
+
+_COLOURS = {
+    Phase.READY: "green",
+    Phase.STARTING: "yellow",
+    Phase.DRAINING: "yellow",
+    Phase.EXITED: "red",
+    Phase.ABSENT: "bright_black",
+}
+
+
+class LiveView:
+    """Progress with ETA, the job's figures, and each member's state."""
+
+    def __init__(self, job: RLJob, console: Console) -> None:
+        self._name = job.metadata.name
+        self._tracker = ProgressTracker(job)
+        self._live = Live(console=console, refresh_per_second=4, transient=False)
+
+    def __enter__(self) -> LiveView:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._live.__exit__(None, None, None)
+
+    def show(self, tick: Tick) -> None:
+        """Draw this tick."""
+        self._live.update(self._screen(tick))
+
+    def _screen(self, tick: Tick) -> RenderableType:
+        parts: list[RenderableType] = [self._progress(tick), self._figures(tick), self._members(tick)]
+        parts += [Text(f"! {text}", style="bold red") for text in warnings(tick)]
+        title = f"{self._name}  {tick.decision.state}  {duration(tick.elapsed_seconds)}"
+        return Panel(Group(*parts), title=title, title_align="left", border_style="cyan")
+
+    def _progress(self, tick: Tick) -> RenderableType:
+        done = self._tracker.at(tick)
+        row = Table.grid(padding=(0, 1))
+        percent = 0.0 if done.percent is None else done.percent
+        row.add_row(
+            Text(self._tracker.rule, style="bold"),
+            ProgressBar(total=100, completed=percent, width=30),
+            Text(f"{percent:.0f} %  eta {duration(done.eta_seconds)}"),
+        )
+        return row
+
+    def _figures(self, tick: Tick) -> RenderableType:
+        table = Table.grid(padding=(0, 2))
+        cells = [
+            Text.assemble((f"{label} ", "bright_black"), (value, "bold")) for label, value in figures(tick).items()
+        ]
+        for start in range(0, len(cells), 4):
+            table.add_row(*cells[start : start + 4])
+        return table
+
+    def _members(self, tick: Tick) -> RenderableType:
+        status = tick.observation.learner.status if tick.observation.learner else {}
+        actors = {str(a.get("name")): a for a in status.get("actors") or []}
+        table = Table(box=None, padding=(0, 2), header_style="bright_black")
+        for heading in ("member", "state", "exits", "steps/s", "blocked", "weights"):
+            table.add_column(heading)
+        for member in tick.observation.members:
+            actor = actors.get(member.name, {})
+            speed, blocked = actor.get("steps_per_second"), actor.get("blocked_fraction")
+            table.add_row(
+                member.name,
+                Text(str(actor.get("state") or member.phase), style=_COLOURS[member.phase]),
+                str(member.exits or ""),
+                f"{speed:,.0f}" if speed is not None else "",
+                f"{100 * blocked:.0f} %" if blocked is not None else "",
+                str(actor.get("policy_version", "")),
+            )
+        return table

@@ -1,0 +1,108 @@
+"""A real `rljob run` as a child process, and eyes on it through the files and pages that its users have."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
+
+
+class LocalRun:
+    """Starts `rljob run` with ``overrides`` in ``run_dir``; its output is collected in ``run_dir/../output.txt``."""
+
+    def __init__(self, job: Path, run_dir: Path, *options: str) -> None:
+        self.run_dir = run_dir
+        run_dir.parent.mkdir(parents=True, exist_ok=True)
+        self._output = run_dir.parent / f"{run_dir.name}-output.txt"
+        command = [sys.executable, "-m", "rljob_operator.cli", "run", str(job), "--run-dir", str(run_dir), *options]
+        with self._output.open("wb") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+
+    @property
+    def output(self) -> str:
+        """Everything printed so far."""
+        return self._output.read_text()
+
+    def announced(self, name: str) -> dict[str, Any]:
+        """What the role announced: pid, metrics_url, incarnation. Empty while it has not."""
+        try:
+            document: dict[str, Any] = json.loads((self.run_dir / "roles" / f"{name}.json").read_text())
+        except (OSError, json.JSONDecodeError):
+            return {}
+        return document
+
+    def status(self, name: str) -> dict[str, Any]:
+        """The role's `/status`; empty while it does not answer."""
+        url = self.announced(name).get("metrics_url")
+        if not url:
+            return {}
+        try:
+            with urllib.request.urlopen(f"{url}/status", timeout=2) as answer:
+                document: dict[str, Any] = json.load(answer)
+        except OSError:
+            return {}
+        return document
+
+    def page(self, name: str, path: str) -> str:
+        """The text of another page of the role, such as /metrics."""
+        with urllib.request.urlopen(f"{self.announced(name)['metrics_url']}{path}", timeout=2) as answer:
+            text: str = answer.read().decode()
+        return text
+
+    def until(self, what: Callable[[], Any], seconds: float, why: str) -> Any:
+        """Wait until ``what`` answers something true and return it; fail with the run's output after ``seconds``."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            answer = what()
+            if answer:
+                return answer
+            if self.process.poll() is not None:
+                raise AssertionError(f"the run ended while waiting for {why}:\n{self.output}{self.logs()}")
+            time.sleep(0.1)
+        raise AssertionError(f"after {seconds} s still not: {why}\n{self.output}{self.logs()}")
+
+    def until_learning(self, updates: int = 20, seconds: float = 90) -> int:
+        """Wait until the learner has done so many updates; answers how many."""
+        done: int = self.until(
+            lambda: (n := self.status("learner").get("updates", 0)) >= updates and n, seconds, f"{updates} updates"
+        )
+        return done
+
+    def kill(self, name: str) -> int:
+        """kill -9 of one role; answers the pid that is gone."""
+        pid = int(self.announced(name)["pid"])
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def finish(self, seconds: float = 120) -> int:
+        """Wait for the run's own end and answer its exit code."""
+        return self.process.wait(timeout=seconds)
+
+    def interrupt(self, seconds: float = 60) -> int:
+        """Ctrl-C, then the exit code."""
+        self.process.send_signal(signal.SIGINT)
+        return self.finish(seconds)
+
+    def logs(self) -> str:
+        """The last lines of every role's log, for a failing test's message."""
+        logs = sorted((self.run_dir / "logs").glob("*.log"))
+        return "\n".join(f"--- {x.name}\n" + "\n".join(x.read_text(errors="replace").splitlines()[-12:]) for x in logs)
+
+    def close(self) -> None:
+        """Make sure that nothing of the run is left."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()

@@ -1,0 +1,161 @@
+"""`rljob run` as its user meets it: real processes, a real Redis, faults in the middle of training."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from harness import EXAMPLES, LocalRun
+
+CARTPOLE = EXAMPLES / "cartpole-apex.yaml"
+ENDLESS = [
+    word
+    for field in ("spec.successPolicy.targetReturn=", "spec.evaluator.triggerReturn=", "spec.evaluator.enabled=false")
+    for word in ("--set", field)
+]
+"""No stop rule and nobody who judges: the job trains until it is stopped."""
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def local_run(tmp_path: Path) -> Iterator[Callable[..., LocalRun]]:
+    runs: list[LocalRun] = []
+
+    def start(*options: str, run_dir: Path | None = None, job: Path = CARTPOLE) -> LocalRun:
+        runs.append(LocalRun(job, run_dir or tmp_path / "run", *options))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        run.close()
+
+
+def test_cartpole_is_solved_and_leaves_a_whole_run_folder(local_run: Callable[..., LocalRun]) -> None:
+    run = local_run()
+    assert run.finish(240) == 0, run.output + run.logs()
+    outcome = json.loads((run.run_dir / "outcome.json").read_text())
+    assert (outcome["state"], outcome["reason"]) == ("Complete", "TargetReturnReached")
+    assert "rljob eval" in run.output.splitlines()[-1]
+    assert list((run.run_dir / "tensorboard").iterdir())
+    assert (run.run_dir / "metrics.jsonl").stat().st_size > 0
+    report = (run.run_dir / "report.html").read_text()
+    assert "cartpole" in report
+    best = run.run_dir / "checkpoints" / "best"
+    assert best.is_dir()
+
+
+@pytest.mark.parametrize("name", ["actor-0", "replay-0", "learner"])
+def test_a_killed_role_comes_back_and_training_goes_on(local_run: Callable[..., LocalRun], name: str) -> None:
+    run = local_run(*ENDLESS, "--set", "spec.checkpoint.intervalSeconds=2")
+    run.until_learning(50)
+    if name == "learner":
+        run.until(lambda: run.status("learner").get("checkpoint", {}).get("state") == "Valid", 30, "a checkpoint")
+    before = run.status("replay-0")["inserted_total"]
+    pid = run.kill(name)
+    killed = time.monotonic()
+    run.until(lambda: run.announced(name).get("pid") not in (None, pid), 15, f"{name} back")
+    # Python, torch and the environments take two to four seconds to load on two busy cores; five is the promise.
+    assert time.monotonic() - killed < 15
+    run.until(lambda: run.status("replay-0").get("inserted_total", 0) > before, 30, "new experience")
+    updates = run.until(lambda: run.status("learner").get("updates"), 30, "the learner's status")
+    run.until_learning(updates + 50)
+    assert run.interrupt() == 130
+    assert_nothing_was_lost(run, name)
+
+
+def assert_nothing_was_lost(run: LocalRun, killed: str) -> None:
+    """Produced = stored + dropped + in flight: each acknowledged transition is in the replay's count, and once."""
+    ledger = json.loads((run.run_dir / "roles" / "replay-0.final.json").read_text())
+    actor = json.loads((run.run_dir / "roles" / "actor-0.final.json").read_text())
+    assert actor["produced"] == actor["acknowledged"] + actor["unacknowledged"] + sum(actor["dropped"].values())
+    accepted = ledger["accepted"]["actor-0"]
+    assert accepted["incarnation"] == actor["incarnation"]
+    assert actor["acknowledged"] <= accepted["transitions"] <= actor["acknowledged"] + actor["unacknowledged"]
+    assert ledger["inserted_total"] >= accepted["transitions"]
+    if killed != "actor-0":
+        assert ledger["inserted_total"] == accepted["transitions"], "one incarnation made all of it"
+
+
+def test_training_goes_on_without_redis_and_is_durable_again(local_run: Callable[..., LocalRun]) -> None:
+    run = local_run(*ENDLESS)
+    run.until_learning(50)
+    assert run.status("replay-0")["durable"] is True
+    servers = [
+        child
+        for child in psutil.Process(int(run.announced("replay-0")["pid"])).children()
+        if "server" in " ".join(child.cmdline()[:1])
+    ]
+    assert len(servers) == 1
+    updates = run.status("learner")["updates"]
+    servers[0].send_signal(signal.SIGKILL)
+    run.until(lambda: run.status("replay-0").get("durable") is False, 20, "shown as not durable")
+    run.until_learning(updates + 100)
+    run.until(lambda: run.status("replay-0").get("durable") is True, 40, "durable again")
+    assert run.interrupt() == 130
+
+
+def test_ctrl_c_then_the_printed_command_goes_on_where_it_stopped(local_run: Callable[..., LocalRun]) -> None:
+    run = local_run(*ENDLESS)
+    run.until_learning(100)
+    assert run.interrupt() == 130
+    last = run.output.splitlines()[-1]
+    assert last.startswith("resume: rljob run ")
+    assert "Traceback" not in run.output
+    assert not any(os.path.exists(f"/proc/{run.announced(name)['pid']}") for name in ("actor-0", "learner", "replay-0"))
+    newest = max((run.run_dir / "checkpoints").glob("step-*"), key=lambda p: int(p.name.removeprefix("step-")))
+    stopped_at = int(newest.name.removeprefix("step-"))
+    assert stopped_at >= 100
+    again = local_run("--resume", "--max-seconds", "30", run_dir=run.run_dir, job=run.run_dir / "job.yaml")
+    first = again.until(lambda: again.status("learner").get("updates"), 30, "the resumed learner")
+    assert first >= stopped_at
+    again.until_learning(stopped_at + 50)
+    assert again.status("replay-0")["inserted_total"] > 0
+    assert again.finish() == 0
+    assert json.loads((run.run_dir / "outcome.json").read_text())["reason"] == "MaxSecondsReached"
+
+
+def test_every_role_tells_how_it_is(local_run: Callable[..., LocalRun]) -> None:
+    run = local_run(*ENDLESS, "--max-seconds", "60")
+    run.until_learning(50)
+    for name, metric in [
+        ("actor-0", "rljob_env_steps_total"),
+        ("replay-0", "rljob_replay_items"),
+        ("learner", "rljob_learner_queue_depth_batches"),
+    ]:
+        assert metric in run.page(name, "/metrics")
+        assert run.page(name, "/healthz")
+        assert run.page(name, "/readyz")
+    status = run.status("learner")
+    assert 0 <= status["learner_wait_fraction"] <= 1
+    assert status["queue_bound_batches"] > 0
+    assert status["device"] == "cpu" or status["device"].startswith("cuda")
+    assert run.interrupt() == 130
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("spec.environment.id=ALE/Pnog-v5", "Pong"),
+        ("spec.environment.id=no_such_module:make", "no_such_module"),
+        ("spec.replay.capacity=90000000000", "available"),
+        ("spec.actors.replicsa=2", "replicas"),
+    ],
+)
+def test_what_can_not_run_says_so_before_anything_starts(
+    local_run: Callable[..., LocalRun], override: str, words: str
+) -> None:
+    run = local_run("--set", override)
+    assert run.finish(60) == 2
+    assert words in run.output
+    assert "Traceback" not in run.output
+    assert not (run.run_dir / "logs").exists()
