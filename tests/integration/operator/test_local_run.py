@@ -142,6 +142,19 @@ def test_every_role_tells_how_it_is(local_run: Callable[..., LocalRun]) -> None:
     assert run.interrupt() == 130
 
 
+def test_two_shards_and_two_actors_count_every_step_once(local_run: Callable[..., LocalRun]) -> None:
+    run = local_run(*ENDLESS, "--set", "spec.replay.shards=2", "--set", "spec.actors.replicas=2")
+    run.until_learning(100)
+    assert run.interrupt() == 130
+    actors = [json.loads((run.run_dir / "roles" / f"actor-{k}.final.json").read_text()) for k in range(2)]
+    shards = [json.loads((run.run_dir / "roles" / f"replay-{k}.final.json").read_text()) for k in range(2)]
+    assert all(shard["items"] > 0 for shard in shards), "both shards hold experience"
+    assert sum(shard["inserted_total"] for shard in shards) == sum(actor["acknowledged"] for actor in actors)
+    counted = max(shard["steps_total"] for shard in shards)
+    assert counted <= sum(actor["steps"] for actor in actors)
+    assert counted >= 0.5 * sum(actor["steps"] for actor in actors), "a heartbeat is at most a second old"
+
+
 @pytest.mark.parametrize(
     ("override", "words"),
     [

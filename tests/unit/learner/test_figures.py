@@ -66,7 +66,8 @@ def test_shards_add_up() -> None:
     assert total(SHARDS, "inserted_total") == 40
     assert limited(SHARDS, "queue_depth_batches") == 4.0
     assert limited([{"queue_depth_batches": None}], "queue_depth_batches") is None
-    assert steps_and_raw_frames(SHARDS) == (40, 160)
+    assert steps_and_raw_frames(SHARDS) == (30, 120)  # each actor reports to both
+    assert steps_and_raw_frames([]) == (0, 0)
     assert [actor["name"] for actor in actors(SHARDS)] == ["actor-0", "actor-1"]
     assert stage_totals(actors(SHARDS)) == {"env": 4.0, "blocked": 4.0}  # the fresher news of actor-1
     assert mean_return(SHARDS) == (4.0, 3)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 import time
 import uuid
@@ -37,7 +36,6 @@ log = logging.getLogger(__name__)
 SIDE_BY_SIDE: Final = 10
 """Games played at once, to share a forward pass."""
 
-_NICENESS: Final = 5
 _PAUSE_SECONDS: Final = 0.2
 
 
@@ -47,8 +45,6 @@ class _Stopped(Exception):
 
 def run_evaluator(options: RoleOptions, stop: threading.Event) -> None:
     """Evaluate until ``stop`` is set. Raises EnvironmentProblem when the job's environment cannot be made."""
-    with contextlib.suppress(OSError):
-        os.nice(_NICENESS)
     torch.set_num_threads(1)
     security = load_keys(options.keys, "evaluator").client("learner") if options.keys else None
     evaluator = Evaluator(options, WeightClient(options.weights, options.notice, security, evaluation=True), stop)

@@ -63,23 +63,17 @@ def stage_totals(documents: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def steps_and_raw_frames(shards: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """(agent steps, raw frames) of the whole run. A service that does not count steps counts transitions, one a step."""
-    steps = sum(shard.get("steps_total", shard.get("inserted_total")) or 0 for shard in shards)
-    raw = sum(
-        shard["raw_frames_total"] if "raw_frames_total" in shard else total(shard.get("actors") or (), "raw_frames")
-        for shard in shards
-    )
-    return int(steps), int(raw)
+    """(agent steps, raw frames) of the whole run. Actors report to every shard, so each counts all of them: no sum."""
+    steps = max((int(shard.get("steps_total") or 0) for shard in shards), default=0)
+    raw_frames = max((int(shard.get("raw_frames_total") or 0) for shard in shards), default=0)
+    return steps, raw_frames
 
 
 def mean_return(shards: Sequence[Mapping[str, Any]], games: int = GAMES_IN_MEAN) -> tuple[float | None, int]:
     """Mean return of the last ``games`` games of the greedier half of the ladder, and how many there were (None, 0 at first).
 
-    Games of several shards cannot be ordered by their ids, so each shard gives its share of the newest.
+    Finished games are reported to one shard alone, the first.
     """
-    share = max(1, games // max(1, len(shards)))
-    newest: list[float] = []
-    for shard in shards:
-        greedy = [episode for episode in shard.get("episodes") or () if episode.get("greedy_half")]
-        newest += [float(episode["return"]) for episode in greedy[-share:]]
+    finished = (episode for shard in shards for episode in shard.get("episodes") or () if episode.get("greedy_half"))
+    newest = [float(episode["return"]) for episode in finished][-games:]
     return (sum(newest) / len(newest), len(newest)) if newest else (None, 0)

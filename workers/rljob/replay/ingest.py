@@ -245,7 +245,9 @@ class Ingest:
             del self._sessions[old]
         session = self._sessions[peer] = _Session(actor, incarnation, now)
         slot = self._leases.take(actor, incarnation, now)
-        self._roster.joined(actor, incarnation, slot, now)
+        before = self.seen.get(actor)
+        known = before is not None and before.incarnation == incarnation
+        self._roster.joined(actor, incarnation, slot, now, known=known)
         self._renew(session, now)
         # Nothing may be acknowledged, not even in a welcome, before the log has it.
         last_safe = sequence if self._durability.acknowledged == self._table.head else self._safe(actor, sequence)

@@ -29,6 +29,7 @@ class ActorRecord:
     policy_version: int = 0
     blocked_seconds: float = 0.0
     rss_bytes: int = 0
+    counted: bool = True  # False: what its counters already say was counted before this service started
     stages: dict[str, float] = field(default_factory=dict)
 
     def as_status(self, now: float) -> dict[str, Any]:
@@ -65,11 +66,15 @@ class Roster:
         self.episodes_total = 0
         self.episodes: deque[dict[str, Any]] = deque(maxlen=EPISODES_SHOWN)
 
-    def joined(self, actor: str, incarnation: str, slot: int, now: float) -> None:
-        """An actor said hello; a new incarnation starts counting from nothing."""
+    def joined(self, actor: str, incarnation: str, slot: int, now: float, *, known: bool) -> None:
+        """An actor said hello; a new incarnation starts counting from nothing.
+
+        ``known``: the log has experience of this very incarnation. Where the roster has not, the service was
+        restarted, and the restored totals hold most of the steps that the actor will report again.
+        """
         record = self.actors.get(actor)
         if record is None or record.incarnation != incarnation:
-            self.actors[actor] = ActorRecord(actor, incarnation, slot, now)
+            self.actors[actor] = ActorRecord(actor, incarnation, slot, now, counted=not known)
         else:
             record.slot, record.seen_at = slot, now
 
@@ -79,8 +84,10 @@ class Roster:
         record = self.actors.get(fields["actor"])
         if record is None or record.incarnation != fields["inc"]:
             return
-        self.steps_total += max(0, fields["steps"] - record.steps)
-        self.raw_frames_total += max(0, fields["raw"] - record.raw_frames)
+        if record.counted:
+            self.steps_total += max(0, fields["steps"] - record.steps)
+            self.raw_frames_total += max(0, fields["raw"] - record.raw_frames)
+        record.counted = True
         record.seen_at = now
         record.state = fields["state"]
         record.steps, record.raw_frames, record.produced = fields["steps"], fields["raw"], fields["produced"]
