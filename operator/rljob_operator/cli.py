@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rljob.api import ManifestError, load_manifest
+from rljob.api import load_manifest
 from rljob.cli.app import app
-
-EXIT_BAD_INPUT = 2
+from rljob.cli.errors import Unusable, one_line_errors
 
 
 @app.command()
@@ -25,7 +24,6 @@ def run(
         float | None, typer.Option(min=1, help="Stop in good order after so many seconds; the run can be resumed.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --run-dir.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
     """Train a job on this machine: actors, replay, learner and evaluator as processes, with an embedded Redis.
 
@@ -38,33 +36,16 @@ def run(
 
       rljob run manifests/examples/cartpole-apex.yaml --set spec.algorithm.parameters.seed=2 --run-dir runs/seed-2
     """
-    console = Console()
-    errors = Console(stderr=True)
-    try:
+    with one_line_errors():
         job = load_manifest(file, set_ or ())
-    except ManifestError as error:
-        errors.print(str(error), highlight=False, markup=False, soft_wrap=True)
-        raise typer.Exit(EXIT_BAD_INPUT) from None
-    if resume and run_dir is None:
-        errors.print("--resume needs --run-dir: the folder of the run to go on with", highlight=False)
-        raise typer.Exit(EXIT_BAD_INPUT)
+        if resume and run_dir is None:
+            raise Unusable("--resume needs --run-dir: the folder of the run to go on with")
+        # Gymnasium and ALE take a second to import: only a run pays for them, not --help.
+        from rljob_operator.local.run import run as run_locally
+        from rljob_operator.local.run_folder import default_run_dir
 
-    # Gymnasium and ALE take a second to import: only a run pays for them, not --help.
-    from rljob.envs import EnvironmentProblem
-
-    from rljob_operator.local.preflight import PreflightProblem
-    from rljob_operator.local.run import run as run_locally
-    from rljob_operator.local.run_folder import RunFolderProblem, default_run_dir
-
-    try:
-        code = run_locally(
-            job, run_dir or default_run_dir(job.metadata.name), resume=resume, max_seconds=max_seconds, console=console
-        )
-    except (EnvironmentProblem, PreflightProblem, RunFolderProblem) as error:
-        if debug:
-            raise
-        errors.print(str(error), highlight=False, markup=False, soft_wrap=True)
-        raise typer.Exit(EXIT_BAD_INPUT) from None
+        folder = run_dir or default_run_dir(job.metadata.name)
+        code = run_locally(job, folder, resume=resume, max_seconds=max_seconds, console=Console())
     raise typer.Exit(code)
 
 

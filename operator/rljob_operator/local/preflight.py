@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import psutil
 from rljob.api import RLJob, memory_estimate
+from rljob.cli.errors import Unusable
 from rljob.envs import describe_environment
 
 
-class PreflightProblem(Exception):
+class PreflightProblem(Unusable):
     """The job can't run on this machine; the message says why, with the arithmetic, and what would work."""
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from rljob.api import RLJob, dump_manifest
+from rljob.cli.errors import Unusable
 
 
-class RunFolderProblem(Exception):
+class RunFolderProblem(Unusable):
     """The run folder can't be used as asked; the message says why and what would work."""
 
 

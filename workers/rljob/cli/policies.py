@@ -119,6 +119,11 @@ def report(
         _existing(run)
         if not run.is_dir():
             raise Unusable(f"{run}: not a folder; give the folder of a run, such as runs/pong-apex-20260101-120000")
+        if not any((run / name).exists() for name in ("job.yaml", "metrics.jsonl", "outcome.json")):
+            raise Unusable(
+                f"{run}: no run folder (no job.yaml, metrics.jsonl or outcome.json in it); see the folder runs/"
+            )
+
         from rljob.telemetry.report import write_report
 
         typer.echo(str(write_report(run)))
