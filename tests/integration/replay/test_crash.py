@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rljob.replay.redis_client import connect
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -131,3 +132,22 @@ def test_redis_absent_at_start(kit: Any, tmp_path: Path, monkeypatch: pytest.Mon
         actor.send_all(10)
         assert actor.durable is False
         assert threading.active_count() < 50
+
+
+@pytest.mark.parametrize("damage", [b"", b"these are not the parts of a message", None])
+def test_a_log_of_damaged_chunks_is_left_out(kit: Any, server: Any, damage: bytes | None) -> None:
+    settings = kit.config(redis=str(server.socket))
+    with kit.running(settings) as service:
+        actor = kit.Actor(service.ingest_endpoint)
+        actor.send_all(10)
+        assert actor.durable is True
+    with connect(str(server.socket)) as client:
+        for key in client.keys("run:test:shard:0:chunk:*"):
+            client.delete(key) if damage is None else client.set(key, damage)
+    with kit.running(settings) as service:
+        actor.endpoint = service.ingest_endpoint
+        actor.reconnect()
+        actor.send_all(3)
+        assert actor.durable is True
+        stats = kit.Learner(service.sample_endpoint).stats()
+        assert (stats["chunks"], stats["items"], stats["inserted_total"]) == (3, 30, 130)

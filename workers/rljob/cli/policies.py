@@ -40,12 +40,15 @@ def evaluate(
     """
     with one_line_errors():
         _existing(source)
+        import torch
+
         from rljob.algorithms import algorithm
         from rljob.envs import make_single_environment
         from rljob.evaluation.policy import greedy_policy
         from rljob.evaluation.score import score
         from rljob.learner.policy import load_policy
 
+        torch.set_num_threads(1)  # ten observations at a time: more threads would wait for each other, and for training
         policy = load_policy(source)
         act = greedy_policy(algorithm(str(policy.manifest["algorithm"])), policy.module)
         share = policy.params.evaluation_epsilon if epsilon is None else epsilon

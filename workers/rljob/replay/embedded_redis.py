@@ -89,39 +89,49 @@ class EmbeddedRedis:
     """
 
     def __init__(self, directory: Path, persistence: Persistence = "Snapshot") -> None:
-        self.directory = directory
+        self.directory = directory.absolute()  # the server changes its working directory
         self.persistence = persistence
         self.process: subprocess.Popen[bytes] | None = None
         self._socket_directory: Path | None = None
         self._next_revival = 0.0
-        self.socket = directory / "redis.sock"
+        self.socket = self.directory / "redis.sock"
 
     def start(self) -> EmbeddedRedis:
         """Start the server and wait until it has loaded its data. Raises ``RedisUnavailable``."""
         program = find_server()
-        self._spawn(program)
-        self._wait()
+        self._spawn(program, _SAVE_SECONDS)
+        try:
+            self._wait()
+        except RedisUnavailable:
+            self._remove_socket_directory()
+            raise
         log.info("redis: %s, %s, on %s", program.name, self.persistence, self.socket)
         return self
 
     def revive(self) -> None:
         """Start the server again if it has died, at most once a second.
 
-        Does not wait for it: whoever uses the server finds it back by reconnecting. Call from the owner's thread.
+        Waits for nothing and raises nothing: whoever uses the server finds it back by reconnecting, and where it cannot
+        be started now, the next call tries again. Call from the owner's thread.
         """
         if self.process is None or self.process.poll() is None or time.monotonic() < self._next_revival:
             return
         self._next_revival = time.monotonic() + _REVIVAL_SECONDS
-        log.warning("redis: ended with code %s, started again", self.process.returncode)
-        self._spawn(find_server())
+        code = self.process.returncode
+        try:
+            self._spawn(find_server(), 0.0)
+        except (RedisUnavailable, OSError) as problem:
+            log.warning("redis: ended with code %s, cannot be started again yet: %s", code, problem)
+        else:
+            log.warning("redis: ended with code %s, started again", code)
 
-    def _spawn(self, program: Path) -> None:
+    def _spawn(self, program: Path, patience_seconds: float) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.directory.chmod(0o700)
         if self._socket_directory is None and len(os.fsencode(self.socket)) > _LONGEST_SOCKET_PATH:
             self._socket_directory = Path(tempfile.mkdtemp(prefix="rljob-redis-"))
             self.socket = self._socket_directory / "redis.sock"
-        lock = self._lock()
+        lock = self._lock(patience_seconds)
         try:
             self.socket.unlink(missing_ok=True)
             self.process = subprocess.Popen(
@@ -160,8 +170,7 @@ class EmbeddedRedis:
                 log.warning("redis: did not stop in time, killed")
                 process.kill()
         process.wait()
-        if self._socket_directory is not None:
-            shutil.rmtree(self._socket_directory, ignore_errors=True)
+        self._remove_socket_directory()
 
     def __enter__(self) -> EmbeddedRedis:
         return self.start()
@@ -193,10 +202,15 @@ class EmbeddedRedis:
         }
         return [word for name, value in options.items() for word in (f"--{name}", value)]
 
-    def _lock(self) -> int:
+    def _remove_socket_directory(self) -> None:
+        if self._socket_directory is not None:
+            shutil.rmtree(self._socket_directory, ignore_errors=True)
+            self._socket_directory, self.socket = None, self.directory / "redis.sock"
+
+    def _lock(self, patience_seconds: float) -> int:
         # A predecessor whose owner was killed may still be writing its snapshot; its lock ends with it.
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        deadline = time.monotonic() + _SAVE_SECONDS
+        deadline = time.monotonic() + patience_seconds
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

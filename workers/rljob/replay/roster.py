@@ -10,6 +10,7 @@ from typing import Any
 from rljob.wire import Message
 
 EPISODES_SHOWN = 256
+_INCARNATIONS_REMEMBERED = 1024
 ACTOR_STAGES = ("env", "infer", "encode", "send", "blocked")
 
 
@@ -61,20 +62,27 @@ class Roster:
     def __init__(self, greedy_epsilon: float) -> None:
         self._greedy_epsilon = greedy_epsilon
         self.actors: dict[str, ActorRecord] = {}
+        # Steps and raw frames already counted of incarnations that were replaced or dropped, newest last.
+        self._counted: dict[tuple[str, str], tuple[int, int]] = {}
         self.steps_total = 0
         self.raw_frames_total = 0
         self.episodes_total = 0
         self.episodes: deque[dict[str, Any]] = deque(maxlen=EPISODES_SHOWN)
 
     def joined(self, actor: str, incarnation: str, slot: int, now: float, *, known: bool) -> None:
-        """An actor said hello; a new incarnation starts counting from nothing.
+        """An actor said hello; a new incarnation starts counting from nothing, one that was here before goes on.
 
         ``known``: the log has experience of this very incarnation. Where the roster has not, the service was
         restarted, and the restored totals hold most of the steps that the actor will report again.
         """
         record = self.actors.get(actor)
         if record is None or record.incarnation != incarnation:
-            self.actors[actor] = ActorRecord(actor, incarnation, slot, now, counted=not known)
+            if record is not None:
+                self._remember(record)
+            before = self._counted.pop((actor, incarnation), None)
+            self.actors[actor] = ActorRecord(actor, incarnation, slot, now, counted=before is not None or not known)
+            if before is not None:
+                self.actors[actor].steps, self.actors[actor].raw_frames = before
         else:
             record.slot, record.seen_at = slot, now
 
@@ -109,11 +117,17 @@ class Roster:
         for name, record in list(self.actors.items()):
             age = now - record.seen_at
             if age > forget_after_seconds:
-                del self.actors[name]
+                self._remember(self.actors.pop(name))
             elif age > older_than_seconds and record.state not in ("Lost", "Finished"):
                 record.state, record.steps_per_second = "Lost", 0.0
                 lost.append(name)
         return lost
+
+    def _remember(self, record: ActorRecord) -> None:
+        if record.counted:
+            self._counted[record.name, record.incarnation] = record.steps, record.raw_frames
+        if len(self._counted) > _INCARNATIONS_REMEMBERED:
+            del self._counted[next(iter(self._counted))]
 
     def finished(self, message: Message) -> list[dict[str, Any]]:
         """Take over finished games; returns them as status entries."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rljob.experience import Chunk, ChunkLayout
 from rljob.replay.limiter import SamplesPerInsertLimiter
 from rljob.replay.ring import ChunkRing
-from rljob.replay.selectors import Selector
+from rljob.replay.selectors import Prioritized
 from rljob.wire import RawMessage
 
 Array = NDArray[Any]
@@ -58,7 +58,7 @@ class ReplayTable:
     def __init__(
         self,
         ring: ChunkRing,
-        selector: Selector,
+        selector: Prioritized,
         limiter: SamplesPerInsertLimiter,
         capacity: Capacity,
         first_generation: int = 1,
@@ -170,6 +170,8 @@ class ReplayTable:
             yield chunk
 
     def _assign(self, touched: dict[int, Array | None]) -> None:
+        if not touched:
+            return
         length = self.layout.length
         rows = np.zeros((len(touched), length))
         slots = list(touched)

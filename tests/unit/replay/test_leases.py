@@ -1,0 +1,107 @@
+"""Epsilon slots: who gets which, for how long, and what a restart remembers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rljob.replay.leases import LEASE_SECONDS, SlotLeases
+
+ACTORS = tuple(f"actor-{i}" for i in range(6))
+
+
+def test_newcomers_get_the_slots_in_order_and_keep_them() -> None:
+    leases = SlotLeases(3)
+    assert [leases.take(actor, "a", 0.0) for actor in ACTORS[:3]] == [0, 1, 2]
+    for now in range(0, 100, 10):
+        assert [leases.take(actor, "a", float(now)) for actor in ACTORS[:3]] == [0, 1, 2]
+
+
+def test_a_renewed_lease_does_not_expire_and_another_does() -> None:
+    leases = SlotLeases(2)
+    assert leases.take("actor-0", "a", 0.0) == 0
+    assert leases.take("actor-1", "a", 0.0) == 1
+    leases.take("actor-1", "a", 10.0)
+    now = LEASE_SECONDS + 1.0
+    assert leases.take("actor-2", "a", now) == 0, "the lease of actor-0 ran out, that of actor-1 did not"
+    assert leases.take("actor-1", "a", now) == 1
+
+
+def test_an_actor_that_comes_back_gets_its_slot_even_after_its_lease() -> None:
+    leases = SlotLeases(4)
+    assert [leases.take(actor, "a", 0.0) for actor in ACTORS[:3]] == [0, 1, 2]
+    late = 100 * LEASE_SECONDS
+    assert leases.take("actor-3", "a", late) == 3, "a newcomer takes the slot that nobody is expected back for"
+    assert leases.take("actor-1", "b", late) == 1
+    assert leases.take("actor-0", "b", late) == 0
+
+
+def test_a_slot_taken_meanwhile_is_not_taken_back() -> None:
+    leases = SlotLeases(2)
+    assert [leases.take(actor, "a", 0.0) for actor in ACTORS[:2]] == [0, 1]
+    leases.release("actor-0")
+    assert leases.take("actor-2", "a", 1.0) == 0
+    leases.release("actor-1")
+    assert leases.take("actor-0", "b", 2.0) == 1
+
+
+def test_a_full_house_is_shared_evenly_rather_than_refused() -> None:
+    leases = SlotLeases(2)
+    slots = [leases.take(actor, "a", 0.0) for actor in ACTORS]
+    assert sorted(slots) == [0, 0, 0, 1, 1, 1]
+    assert [leases.take(actor, "a", 1.0) for actor in ACTORS] == slots, "sharing is stable"
+
+
+def test_two_incarnations_of_one_name_are_one_actor() -> None:
+    leases = SlotLeases(2)
+    assert leases.take("actor-0", "old", 0.0) == 0
+    assert leases.take("actor-0", "new", 1.0) == 0
+    assert leases.take("actor-1", "a", 1.0) == 1, "the old life holds no second slot"
+    assert leases.release("actor-0") == 0
+    assert leases.release("actor-0") is None
+
+
+def test_restored_leases_last_for_what_remained_of_them() -> None:
+    leases = SlotLeases(3)
+    leases.restore([(2, "actor-0", "a", 5.0), (1, "actor-1", "a", 12.0), (7, "actor-9", "a", 12.0)], now=100.0)
+    assert leases.take("actor-2", "a", 104.0) == 0, "slots 1 and 2 are still held; slot 7 is of a larger job"
+    assert leases.take("actor-1", "b", 104.0) == 1
+    assert leases.take("actor-3", "a", 106.0) == 2, "the lease of actor-0 ran out at 105"
+
+
+def test_there_must_be_a_slot() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        SlotLeases(0)
+
+
+@given(
+    slots=st.integers(1, 7),
+    events=st.lists(
+        st.tuples(st.sampled_from(["take", "release", "wait"]), st.sampled_from(ACTORS), st.floats(0.0, 20.0)),
+        max_size=60,
+    ),
+)
+@settings(max_examples=200, deadline=None)
+def test_no_slot_is_held_by_two_actors_while_another_is_free(slots: int, events: list[tuple[str, str, float]]) -> None:
+    leases, now = SlotLeases(slots), 0.0
+    held: dict[str, tuple[int, float]] = {}
+    for kind, actor, seconds in events:
+        held = {name: lease for name, lease in held.items() if lease[1] > now}
+        if kind == "wait":
+            now += seconds
+            leases.expire(now)
+        elif kind == "release":
+            slot = leases.release(actor)
+            assert slot == (held.pop(actor)[0] if actor in held else None)
+        else:
+            slot = leases.take(actor, "a", now)
+            assert 0 <= slot < slots
+            if actor in held:
+                assert slot == held[actor][0], "who holds a slot keeps it"
+            else:
+                sharers = [sum(other == s for other, _ in held.values()) for s in range(slots)]
+                assert sharers[slot] == min(sharers), "nobody shares while a slot has fewer holders"
+            held[actor] = (slot, now + LEASE_SECONDS)
+        if len(ACTORS) <= slots:
+            taken = [slot for slot, _ in held.values()]
+            assert len(taken) == len(set(taken)), "a slot is held by two actors"

@@ -1,0 +1,113 @@
+"""Totals over restarts of actors and of the service, against a plain sum of what was really played."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rljob.replay.roster import Roster
+from rljob.wire import Message
+
+
+def heartbeat(steps: int, actor: str = "actor-0", inc: str = "a", state: str = "Running") -> Message:
+    fields = {
+        "actor": actor, "inc": inc, "pv": 3, "state": state, "steps": steps, "raw": 4 * steps, "produced": steps,
+        "blocked": 0.5, "rss": 1, "sps": 10.0,
+    }  # fmt: skip
+    return Message("heartbeat", fields, {})
+
+
+def test_every_step_counts_once_over_restarts_of_an_actor() -> None:
+    roster = Roster(0.1)
+    roster.joined("actor-0", "a", 0, 0.0, known=False)
+    for steps in (100, 250, 250, 400):
+        roster.heard(heartbeat(steps), 1.0)
+    roster.joined("actor-0", "a", 0, 2.0, known=True)  # a new connection of the same life
+    roster.heard(heartbeat(500), 2.0)
+    roster.joined("actor-0", "b", 0, 3.0, known=False)
+    roster.heard(heartbeat(70, inc="b"), 3.0)
+    roster.joined("actor-1", "c", 1, 3.0, known=False)
+    roster.heard(heartbeat(9, "actor-1", "c"), 3.0)
+    assert (roster.steps_total, roster.raw_frames_total) == (579, 4 * 579)
+    assert roster.actors["actor-0"].steps == 70
+
+
+def test_a_restarted_service_counts_on_from_what_it_restored() -> None:
+    roster = Roster(0.1)
+    roster.steps_total, roster.raw_frames_total = 1000, 4000
+    roster.joined("actor-0", "a", 0, 0.0, known=True)
+    roster.heard(heartbeat(1000), 1.0)
+    assert roster.steps_total == 1000, "these steps are in the restored total"
+    roster.heard(heartbeat(1030), 2.0)
+    roster.joined("actor-1", "new", 1, 2.0, known=False)
+    roster.heard(heartbeat(5, "actor-1", "new"), 2.0)
+    assert (roster.steps_total, roster.raw_frames_total) == (1035, 4140)
+
+
+def test_heartbeats_of_other_incarnations_and_of_strangers_are_ignored() -> None:
+    roster = Roster(0.1)
+    roster.heard(heartbeat(10), 0.0)
+    assert not roster.actors
+    roster.joined("actor-0", "a", 0, 0.0, known=False)
+    roster.heard(heartbeat(100), 1.0)
+    roster.joined("actor-0", "b", 0, 2.0, known=False)
+    roster.heard(heartbeat(10, inc="b"), 2.0)
+    roster.heard(heartbeat(120, inc="a", state="Blocked"), 3.0)
+    roster.left("actor-0", "a")
+    record = roster.actors["actor-0"]
+    assert (record.incarnation, record.steps, record.state, record.seen_at) == ("b", 10, "Running", 2.0)
+    assert roster.steps_total == 110
+
+
+def test_an_incarnation_that_comes_back_is_not_counted_again() -> None:
+    """A replaced actor that still lives, and one that was silent for so long that it was dropped."""
+    roster = Roster(0.1)
+    roster.joined("actor-0", "a", 0, 0.0, known=False)
+    roster.heard(heartbeat(100), 0.0)
+    roster.joined("actor-0", "b", 0, 1.0, known=False)
+    roster.heard(heartbeat(10, inc="b"), 1.0)
+    roster.joined("actor-0", "a", 0, 2.0, known=False)
+    roster.heard(heartbeat(105), 2.0)
+    assert roster.steps_total == 115
+    assert roster.lose(15.0, 300.0, 20.0) == ["actor-0"]
+    assert roster.actors["actor-0"].state == "Lost"
+    assert roster.lose(15.0, 300.0, 400.0) == []
+    assert not roster.actors
+    roster.joined("actor-0", "a", 0, 500.0, known=True)
+    roster.heard(heartbeat(125), 500.0)
+    assert roster.steps_total == 135
+
+
+def test_a_silent_actor_is_lost_once_and_a_finished_one_never() -> None:
+    roster = Roster(0.1)
+    for actor in ("actor-0", "actor-1"):
+        roster.joined(actor, "a", 0, 0.0, known=False)
+        roster.heard(heartbeat(1, actor), 0.0)
+    roster.left("actor-1", "a")
+    assert roster.lose(15.0, 300.0, 10.0) == []
+    assert roster.lose(15.0, 300.0, 16.0) == ["actor-0"]
+    assert roster.lose(15.0, 300.0, 17.0) == []
+    assert [record.state for record in roster.actors.values()] == ["Lost", "Finished"]
+    roster.heard(heartbeat(2, "actor-0"), 18.0)
+    assert roster.actors["actor-0"].state == "Running"
+
+
+LIVES = st.lists(
+    st.tuples(st.sampled_from(["actor-0", "actor-1"]), st.sampled_from(["a", "b", "c"]), st.integers(0, 50)),
+    max_size=60,
+)
+
+
+@given(LIVES)
+@settings(max_examples=200, deadline=None)
+def test_totals_equal_what_was_played_whoever_comes_and_goes(turns: list[tuple[str, str, int]]) -> None:
+    """Each turn, an incarnation that may have been away plays some steps, joins if it is not in, and reports."""
+    roster = Roster(0.1)
+    played: dict[tuple[str, str], int] = {}
+    for now, (actor, incarnation, steps) in enumerate(turns):
+        total = played[actor, incarnation] = played.get((actor, incarnation), 0) + steps
+        record = roster.actors.get(actor)
+        if record is None or record.incarnation != incarnation:
+            roster.joined(actor, incarnation, 0, now, known=False)
+        roster.heard(heartbeat(total, actor, incarnation), now)
+        assert roster.steps_total == sum(played.values())
+        assert roster.raw_frames_total == 4 * roster.steps_total

@@ -1,0 +1,180 @@
+"""The table against a plain list of chunks, from which the oldest are dropped one at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rljob.experience import Chunk, ChunkLayout
+from rljob.replay.limiter import LimiterConfig, SamplesPerInsertLimiter
+from rljob.replay.ring import ChunkRing
+from rljob.replay.selectors import Prioritized
+from rljob.replay.table import Capacity, ReplayTable, StoredChunk
+from rljob.wire import RawMessage, decode_header, encode
+
+LAYOUT = ChunkLayout(length=8, frame_shape=(3,), frame_dtype=np.dtype(np.float32), stack=1, n_step=2)
+
+
+def arrival(sequence: int, steps: int = 8, priority: float = 1.0) -> tuple[Chunk, RawMessage]:
+    """A chunk, and the message it came in; shorter chunks have fewer bytes."""
+    at = np.arange(steps, dtype=np.uint16)
+    chunk = Chunk(
+        actor="actor-0",
+        incarnation="a",
+        sequence=sequence,
+        environment=0,
+        policy_version=0,
+        epoch=0,
+        frames=np.zeros((steps + LAYOUT.n_step, 3), np.float32),
+        observation_at=at,
+        bootstrap_at=(at + LAYOUT.n_step).astype(np.uint16),
+        action=np.zeros(steps, np.int32),
+        n_step_return=np.zeros(steps, np.float32),
+        discount=np.ones(steps, np.float32),
+        priority=np.full(steps, priority, np.float32),
+        flags=np.zeros(steps, np.uint8),
+    )
+    chunk.check(LAYOUT)
+    return chunk, decode_header(encode(chunk.to_message()))
+
+
+def make_table(capacity: Capacity, *, keep_frames: bool = False, first_generation: int = 1) -> ReplayTable:
+    ring = ChunkRing(LAYOUT, capacity.chunks(LAYOUT), keep_frames=keep_frames)
+    limiter = SamplesPerInsertLimiter(LimiterConfig(0.0, 1, 0.0))
+    return ReplayTable(ring, Prioritized(ring.capacity_steps, 1.0), limiter, capacity, first_generation)
+
+
+def stored(table: ReplayTable) -> list[StoredChunk]:
+    return [table.chunk(ordinal) for ordinal in range(table.oldest, table.head)]
+
+
+BYTES_OF_A_FULL_CHUNK = arrival(0)[1].nbytes
+
+
+@given(
+    steps_limit=st.integers(8, 100),
+    bytes_limit=st.none() | st.integers(1, 14 * BYTES_OF_A_FULL_CHUNK),
+    batches=st.lists(st.lists(st.integers(1, 8), max_size=12), max_size=12),
+    keep_frames=st.booleans(),
+)
+@settings(max_examples=150, deadline=None)
+def test_both_capacities_against_a_list(
+    steps_limit: int, bytes_limit: int | None, batches: list[list[int]], keep_frames: bool
+) -> None:
+    table = make_table(Capacity(steps_limit, bytes_limit or 0), keep_frames=keep_frames)
+    kept: list[tuple[int, int, int, float]] = []  # generation, steps, bytes, priority
+    slots_in_use = table.ring.capacity_chunks
+    generation = 0
+    for batch in batches:
+        arrivals, expected_evictions = [], []
+        for steps in batch:
+            generation += 1
+            chunk, raw = arrival(generation, steps, priority=float(generation))
+            arrivals.append((chunk, raw))
+            size = sum(len(part) for part in encode(chunk.to_message())[1:])
+            while kept and (
+                sum(k[1] for k in kept) + steps > steps_limit
+                or (bytes_limit is not None and sum(k[2] for k in kept) + size > bytes_limit)
+                or len(kept) == slots_in_use
+            ):
+                expected_evictions.append(kept.pop(0)[0])
+            kept.append((generation, steps, size, float(generation)))
+        evicted = table.insert(arrivals)
+        assert [chunk.generation for chunk in evicted] == expected_evictions
+        assert [chunk.generation for chunk in stored(table)] == [k[0] for k in kept]
+        assert table.items == sum(k[1] for k in kept) <= steps_limit
+        assert table.nbytes == sum(k[2] for k in kept) == sum(chunk.nbytes for chunk in stored(table))
+        # Only a chunk that is alone may be larger than the limit: a limit of less than a chunk stores one.
+        assert bytes_limit is None or table.nbytes <= bytes_limit or len(table) == 1
+        slots = [chunk.slot for chunk in stored(table)]
+        assert len(set(slots)) == len(slots)
+        weights = np.zeros(table.ring.capacity_steps)
+        for chunk, (_, steps, _, priority) in zip(stored(table), kept, strict=True):
+            weights[chunk.slot * LAYOUT.length :][:steps] = priority
+        np.testing.assert_array_equal(table.selector.weights(0, len(weights)), weights)
+    assert table.limiter.inserted == sum(sum(batch) for batch in batches)
+
+
+def test_bytes_evict_before_steps_do() -> None:
+    in_steps, in_bytes = make_table(Capacity(80)), make_table(Capacity(80, 3 * BYTES_OF_A_FULL_CHUNK))
+    for sequence in range(10):
+        assert in_steps.insert([arrival(sequence)]) == []
+        in_bytes.insert([arrival(sequence)])
+    assert (in_steps.items, in_bytes.items) == (80, 24)
+    assert in_bytes.nbytes == 3 * BYTES_OF_A_FULL_CHUNK
+    assert [chunk.ordinal for chunk in in_steps.insert([arrival(10)])] == [0]
+    assert [chunk.ordinal for chunk in in_bytes.insert([arrival(10)])] == [7]
+
+
+def test_memory_follows_what_is_stored() -> None:
+    """Freed slots are used again before fresh ones, so a byte limit bounds the slots ever touched."""
+    table = make_table(Capacity(800, 3 * BYTES_OF_A_FULL_CHUNK))
+    touched = set()
+    for sequence in range(50):
+        table.insert([arrival(sequence)])
+        touched |= {chunk.slot for chunk in stored(table)}
+    assert touched == {0, 1, 2}
+
+
+def test_generations_are_never_given_twice() -> None:
+    table = make_table(Capacity(24), first_generation=5)
+    seen = []
+    for start in range(0, 30, 3):
+        table.insert([arrival(start + i) for i in range(3)])
+        seen += [chunk.generation for chunk in stored(table)]
+    assert seen == list(range(5, 35))
+    restarted = make_table(Capacity(24))
+    restarted.insert([arrival(0), arrival(1)], restored=[33, 34])
+    assert restarted.limiter.inserted == 0, "they were counted when they first came"
+    restarted.insert([arrival(2)])
+    assert [chunk.generation for chunk in stored(restarted)] == [33, 34, 35]
+
+
+def test_priorities_of_overwritten_slots_are_dropped_and_counted() -> None:
+    table = make_table(Capacity(16))
+    table.insert([arrival(0), arrival(1, steps=5)])
+    slots, generations, probability = table.sample(64, np.random.default_rng(0))
+    np.testing.assert_allclose(probability, 1 / 13)
+    assert table.limiter.sampled == 64
+    table.update_priorities(slots, generations, np.full(64, 3.0, np.float32))
+    assert table.stale_priorities == 0
+    assert table.selector.priority_total == 39.0
+    table.insert([arrival(2)])
+    before = table.selector.weights(0, table.ring.capacity_steps).copy()
+    first = slots < 8
+    assert 0 < first.sum() < 64
+    table.update_priorities(slots, generations, np.full(64, 7.0, np.float32))
+    assert table.stale_priorities == first.sum()
+    after = table.selector.weights(0, table.ring.capacity_steps)
+    new = stored(table)[-1].slot * 8
+    assert new == 0, "the new chunk lies where the old one did"
+    np.testing.assert_array_equal(after[new : new + 8], before[new : new + 8])
+    np.testing.assert_array_equal(after[8:13], 7.0)
+    assert after.sum() == 8 + 35
+
+
+def test_priorities_that_are_no_numbers_or_name_nothing_are_dropped_and_counted() -> None:
+    table = make_table(Capacity(16))
+    table.insert([arrival(0, steps=5)])
+    generation = stored(table)[0].generation
+    slots = np.array([0, 1, 2, 3, 6, 10_000], np.uint32)  # 6 lies behind the end of the short chunk
+    generations = np.full(6, generation, np.uint32)
+    table.update_priorities(slots, generations, np.array([np.nan, np.inf, -1.0, 2.0, 2.0, 2.0], np.float32))
+    assert (table.invalid_priorities, table.stale_priorities) == (3, 2)
+    assert table.selector.weights(0, 8).tolist() == [1.0, 1.0, 1.0, 2.0, 1.0, 0.0, 0.0, 0.0]
+
+
+def test_an_insert_of_nothing_changes_nothing() -> None:
+    """What a warm restart does with a slice of the log in which every chunk is damaged."""
+    table = make_table(Capacity(16))
+    table.insert([arrival(0)])
+    assert table.insert([], restored=[]) == []
+    assert (table.items, len(table), table.selector.priority_total) == (8, 1, 8.0)
+
+
+def test_an_empty_table_gives_no_samples_and_too_small_a_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="without weight"):
+        make_table(Capacity(16)).sample(1, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="less than one chunk"):
+        make_table(Capacity(7))
