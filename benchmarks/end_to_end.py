@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 JOB = ROOT / "manifests" / "examples" / "pong-apex-nature.yaml"
 SAME_TERMS = [
     "spec.algorithm.parameters.batchSize=32",
+    "spec.algorithm.parameters.dueling=false",
     "spec.replay.rateLimiter.samplesPerInsert=8",
     "spec.replay.rateLimiter.minSize=2000",
     "spec.replay.rateLimiter.errorBuffer=16000",

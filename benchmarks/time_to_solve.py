@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -95,22 +96,23 @@ def main() -> None:
     parser.add_argument("--max-seconds", type=float, default=1800)
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="PATH=VALUE")
     arguments = parser.parse_args()
-    solved: list[float] = []
+    seconds: list[float] = []
     for seed in arguments.seeds:
         run_dir = arguments.runs / f"{arguments.job.stem}-seed-{seed}-{time.strftime('%H%M%S')}"
         result = run_seed(arguments.job, seed, run_dir, arguments.overrides, arguments.max_seconds)
         report("time_to_solve", **result)
-        if result["outcome"] == "TargetReturnReached":
-            solved.append(result["seconds_to_verdict"])
+        seconds.append(result["seconds_to_verdict"] if result["outcome"] == "TargetReturnReached" else math.inf)
         if arguments.curves:
             write_curve(run_dir, arguments.curves / f"{arguments.job.stem}-seed-{seed}.csv")
+    # A seed that was not solved counts as slower than all others: leaving it out would flatter the median.
+    median, worst = statistics.median(seconds), max(seconds)
     report(
         "time_to_solve_summary",
         job=arguments.job.stem,
-        solved=len(solved),
-        seeds=len(arguments.seeds),
-        median_seconds=statistics.median(solved) if solved else None,
-        worst_seconds=max(solved) if solved else None,
+        solved=sum(map(math.isfinite, seconds)),
+        seeds=len(seconds),
+        median_seconds=median if math.isfinite(median) else None,
+        worst_seconds=worst if math.isfinite(worst) else None,
         machine=machine(),
     )
 
