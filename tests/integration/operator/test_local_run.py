@@ -98,9 +98,11 @@ def test_training_goes_on_without_redis_and_is_durable_again(local_run: Callable
     assert len(servers) == 1
     updates = run.status("learner")["updates"]
     servers[0].send_signal(signal.SIGKILL)
-    run.until(lambda: run.status("replay-0").get("durable") is False, 20, "shown as not durable")
+    # The server is back within a second or two, so "not durable" may be over before anyone has looked; the count stays.
+    run.until(lambda: run.status("replay-0").get("redis", {}).get("failures_total", 0) > 0, 20, "noticed")
     run.until_learning(updates + 100)
     run.until(lambda: run.status("replay-0").get("durable") is True, 40, "durable again")
+    assert run.status("replay-0")["redis"]["lag_chunks"] < 100
     assert run.interrupt() == 130
 
 
@@ -144,15 +146,14 @@ def test_every_role_tells_how_it_is(local_run: Callable[..., LocalRun]) -> None:
 
 def test_two_shards_and_two_actors_count_every_step_once(local_run: Callable[..., LocalRun]) -> None:
     run = local_run(*ENDLESS, "--set", "spec.replay.shards=2", "--set", "spec.actors.replicas=2")
-    run.until_learning(100)
+    run.until_learning(1000)
     assert run.interrupt() == 130
     actors = [json.loads((run.run_dir / "roles" / f"actor-{k}.final.json").read_text()) for k in range(2)]
     shards = [json.loads((run.run_dir / "roles" / f"replay-{k}.final.json").read_text()) for k in range(2)]
     assert all(shard["items"] > 0 for shard in shards), "both shards hold experience"
     assert sum(shard["inserted_total"] for shard in shards) == sum(actor["acknowledged"] for actor in actors)
     counted = max(shard["steps_total"] for shard in shards)
-    assert counted <= sum(actor["steps"] for actor in actors)
-    assert counted >= 0.5 * sum(actor["steps"] for actor in actors), "a heartbeat is at most a second old"
+    assert counted == sum(actor["steps"] for actor in actors), "the last heartbeat comes with the goodbye"
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,7 @@ class ReplaySession:
     def close(self) -> None:
         """Tell the shard that this incarnation will send nothing more, and let the socket go. May be called twice."""
         if self.connected:
+            self._client.send(self._heartbeat())  # the steps since the last one count as well
             self._client.send(self._about("goodbye"))
             self._window.disconnected()
         self._client.close()

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import redis
 from redis import Redis
 from redis.exceptions import WatchError
 
@@ -110,6 +111,16 @@ class ChunkLog:
 
     def commit(self, commit: Commit) -> None:
         """Write all of a commit or nothing. Raises ``OwnerLost``; after other errors the outcome is unknown."""
+        try:
+            self._transact(commit)
+        except WatchError as error:
+            # redis-py says the same of a key that someone else changed and of a connection that broke while watching it.
+            owner = cast(bytes | None, self.client.get(self._shard + "owner"))
+            if owner is not None and owner != self.owner.encode():
+                raise OwnerLost(f"the log of {self._shard} was taken over during a write") from None
+            raise redis.ConnectionError("the connection was lost during a write") from error
+
+    def _transact(self, commit: Commit) -> None:
         shard = self._shard
         with self.client.pipeline(transaction=True) as pipe:
             pipe.watch(shard + "owner")  # type: ignore[no-untyped-call]
@@ -147,10 +158,7 @@ class ChunkLog:
                     pipe.delete(key)
             for episode in commit.episodes:
                 pipe.xadd(self._run + "episodes", dict[Any, Any](episode), maxlen=EPISODES_KEPT, approximate=True)
-            try:
-                pipe.execute()
-            except WatchError:
-                raise OwnerLost(f"the log of {shard} was taken over during a write") from None
+            pipe.execute()
 
     def state(self) -> LogState:
         """The counters and high-water marks of the last commit; empty ones when there is no log."""
