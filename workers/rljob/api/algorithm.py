@@ -39,22 +39,7 @@ class AlgorithmSpec(APIModel):
         """The typed parameters, preset applied, and every problem; wrong values are replaced by defaults."""
         model, presets = PARAMETERS[self.name]
         preset = next((item.value for item in self.parameters if item.name == "preset"), "None")
-        resolved, problems = check(model, self.parameters, _PATH, dict(presets.get(preset, {})))
-        given = {item.name for item in self.parameters}
-        if (
-            isinstance(resolved, ApeXDQNParameters)
-            and resolved.target_update_tau > 0
-            and "targetUpdateInterval" in given
-        ):
-            problems.append(
-                Problem(
-                    f"{_PATH}.targetUpdateInterval",
-                    str(resolved.target_update_interval),
-                    f"allowed: nothing beside targetUpdateTau ({resolved.target_update_tau:g}), which updates the target "
-                    "network little by little and never copies it; remove one of the two",
-                )
-            )
-        return resolved, problems
+        return check(model, self.parameters, _PATH, dict(presets.get(preset, {})))
 
     def resolved(self) -> AlgorithmParameters:
         """The typed parameters, preset applied. Raises ManifestError on unknown names and bad values."""
