@@ -39,7 +39,9 @@ def parse_rfc3339(text: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Timestamp:
+class TimestampText:
+    """A time as RFC 3339 text in JSON, Unix seconds in Python."""
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def read(value: Any) -> float:
             try:
@@ -60,4 +62,4 @@ class _Timestamp:
         return {"type": "string", "format": "date-time", "maxLength": 40}
 
 
-Timestamp = Annotated[float, _Timestamp()]
+Timestamp = Annotated[float, TimestampText()]
