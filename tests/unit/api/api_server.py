@@ -24,7 +24,11 @@ def refusals(document: dict[str, Any], stored: dict[str, Any] | None = None) -> 
     problems = [*_heads(given), *_unknown(given, ROOT, ""), *_structural(given), *_repeated(given, ROOT, "")]
     if problems:
         return problems
-    return list(_validations(given, admitted(stored) if stored is not None else None, ROOT, ""))
+    before = admitted(stored) if stored is not None else None
+    return [
+        f"{path}{validation.get('fieldPath', '')}: {message}"
+        for path, validation, message in broken(given, before, ROOT, "")
+    ]
 
 
 def admitted(document: dict[str, Any]) -> dict[str, Any]:
@@ -96,6 +100,16 @@ def _structural(document: dict[str, Any]) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in _VALIDATOR.iter_errors(document)]
 
 
+def structural(path: str, value: Any) -> list[str]:
+    """What the schema at ``spec.<path>`` says of one value."""
+    schema = ROOT["properties"]["spec"]
+    for name in path.split("."):
+        schema = schema["properties"][name]
+    value = copy.deepcopy(value)
+    fill(value, schema)
+    return [error.message for error in Validator(schema).iter_errors(value)]
+
+
 def _repeated(value: Any, schema: Schema, path: str) -> Iterator[str]:
     if isinstance(value, dict):
         for name, field in schema.get("properties", {}).items():
@@ -116,29 +130,29 @@ def _program(rule: str) -> Any:
     return cel.compile(rule)
 
 
-def _validations(value: Any, old: Any, schema: Schema, path: str) -> Iterator[str]:
-    """The rules that ``value`` breaks; those about a change only where there is something to compare with."""
+def broken(value: Any, old: Any, schema: Schema, path: str) -> Iterator[tuple[str, dict[str, str], str]]:
+    """The validations that ``value`` breaks, as (place, validation, message); those about a change only where there is
+    something to compare with."""
     context = cel.Context(variables={"self": value} if old is None else {"self": value, "oldSelf": old})
     for validation in schema.get("x-kubernetes-validations", []):
         rule = validation["rule"]
         if "oldSelf" in rule and old is None:
             continue
         try:
-            holds = _program(rule).execute(context)
+            holds, message = _program(rule).execute(context), validation["message"]
         except (RuntimeError, ValueError, TypeError, OverflowError) as error:
-            yield f"{path}{validation.get('fieldPath', '')}: unable to evaluate {rule[:80]}: {error}"
-            continue
+            holds, message = False, f"unable to evaluate {rule[:80]}: {error}"
         if holds is not True:
-            yield f"{path}{validation.get('fieldPath', '')}: {validation['message']}"
+            yield path, validation, message
     if isinstance(value, dict):
         for name, field in schema.get("properties", {}).items():
             if name in value:
                 before = old.get(name) if isinstance(old, dict) else None
-                yield from _validations(value[name], before, field, f"{path}.{name}".lstrip("."))
+                yield from broken(value[name], before, field, f"{path}.{name}".lstrip("."))
         further = schema.get("additionalProperties")
         if isinstance(further, dict):
             for name, item in value.items():
-                yield from _validations(item, None, further, f"{path}[{name}]")
+                yield from broken(item, None, further, f"{path}[{name}]")
     elif isinstance(value, list) and "items" in schema:
         for i, item in enumerate(value):  # entries of a list are not compared: no rule about a change stands below one
-            yield from _validations(item, None, schema["items"], f"{path}[{i}]")
+            yield from broken(item, None, schema["items"], f"{path}[{i}]")

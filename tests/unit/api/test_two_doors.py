@@ -11,14 +11,18 @@ import pytest
 from bad_manifests import BASE, CASES, IMPALA
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob.api import ManifestError, parse_job, transition_problems
+from pydantic import ValidationError
+from rljob.api import ManifestError, RLJob, parse_job, transition_problems
 from rljob.api.algorithm import PARAMETERS
 from rljob.api.apex_dqn import ApeXDQNParameters
+from rljob.api.cel import rule_validations
+from rljob.api.defaults import with_algorithm_defaults
 from rljob.api.document import parse_document
 from rljob.api.environment import EnvironmentParameters
 from rljob.api.impala import ImpalaParameters
 from rljob.api.overrides import apply_overrides
-from rljob.api.rules import RULES
+from rljob.api.parameters import NamedParameter, check
+from rljob.api.rules import RULES, broken_rules
 from rljob.api.rules.transitions import TRANSITIONS
 from rljob.api.types import decimal_text
 
@@ -260,26 +264,75 @@ def named(given: dict[str, Any], section: str, values: list[tuple[str, str]]) ->
     listed += [{"name": name, "value": value} for name, value in values]
 
 
-@settings(max_examples=250, deadline=None)
-@given(
+EDITS = st.tuples(
     st.sampled_from(START),
     st.lists(SETTING, max_size=4),
     st.lists(PARAMETER, max_size=4, unique_by=lambda item: item[0]),
     st.lists(ENVIRONMENT, max_size=2),
 )
-def test_both_doors_say_the_same(
-    start: dict[str, Any],
-    places: list[tuple[str, Any]],
-    parameters: list[tuple[str, str]],
-    environment: list[tuple[str, str]],
-) -> None:
+
+
+def edited(
+    edits: tuple[dict[str, Any], list[tuple[str, Any]], list[tuple[str, str]], list[tuple[str, str]]],
+) -> dict[str, Any]:
+    start, places, parameters, environment = edits
     given = copy.deepcopy(start)
     named(given, "algorithm", parameters)
     named(given, "environment", environment)
     for path, value in places:
         changed(given, path, value)
-    given = quoted(given, api_server.ROOT)
+    return quoted(given, api_server.ROOT)  # type: ignore[no-any-return]
+
+
+@settings(max_examples=200, deadline=None)
+@given(EDITS.map(edited))
+def test_both_doors_give_the_same_verdict(given: dict[str, Any]) -> None:
     python, cluster = python_refuses(given), api_server.refusals(given)
     assert bool(python) == bool(cluster), (
         f"rljob validate: {python or 'accepts it'}\nAPI server: {cluster or 'accepts it'}"
     )
+
+
+CEL_OF = {rule_validations(rule)["rule"]: rule.name for rule in RULES}
+SOUND = {  # settings that are right by themselves, so that only rules between fields can be broken
+    path: values for path, values in SETTINGS.items() if path not in ("algorithm.name", "unknown", "replay", "queue")
+}
+RIGHT = [
+    (path, value)
+    for path, values in SOUND.items()
+    for value in values
+    if not api_server.structural(path, value) and value is not None
+]
+RIGHT_PARAMETER = st.sampled_from(
+    [(name, value) for model, _ in PARAMETERS.values() for name in model.names() for value in NUMBERS + WORDS
+     if not check(model, [NamedParameter(name=name, value=value)], "")[1]]
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(START),
+    st.lists(st.sampled_from(RIGHT), max_size=6),
+    st.lists(RIGHT_PARAMETER, max_size=4, unique_by=lambda item: item[0]),
+)
+def test_each_rule_says_the_same_in_python_and_in_cel(
+    start: dict[str, Any], places: list[tuple[str, Any]], parameters: list[tuple[str, str]]
+) -> None:
+    """Rule by rule, on jobs whose fields are right by themselves: which are broken, and where."""
+    given = copy.deepcopy(start)
+    known = set(PARAMETERS[given["spec"]["algorithm"]["name"]][0].names())
+    named(given, "algorithm", [item for item in parameters if item[0] in known])
+    for path, value in places:
+        changed(given, path, value)
+    try:
+        job = RLJob.model_validate(with_algorithm_defaults(given), by_alias=True, by_name=False)
+    except ValidationError:
+        return
+    if job.spec.algorithm.checked()[1]:  # wrong values stand for the default in Python, for the preset's value in CEL
+        return
+    python = {(path, rule.name) for rule, path, _ in broken_rules(job)}
+    cluster = {
+        (path, CEL_OF.get(validation["rule"], message))
+        for path, validation, message in api_server.broken(api_server.admitted(given), None, api_server.ROOT, "")
+    }
+    assert python == cluster

@@ -26,8 +26,15 @@ RULES: tuple[Rule, ...] = tuple(
 def cross_field_problems(job: RLJob) -> list[Problem]:
     """Every violated rule. Parameters that are wrong by themselves are reported elsewhere; their defaults stand in for
     them here."""
+    problems = [problem for _, _, problem in broken_rules(job)]
+    for path, node in _nodes(job, ""):
+        problems += _repeated(path, node)
+    return problems
+
+
+def broken_rules(job: RLJob) -> Iterator[tuple[Rule, str, Problem]]:
+    """Every broken rule of `RULES`, the place of what it is about, and what to say."""
     parameters, _ = job.spec.algorithm.checked()
-    problems: list[Problem] = []
     for path, node in _nodes(job, ""):
         for rule in RULES:
             if rule.at is not type(node) or rule.algorithm not in (None, job.spec.algorithm.name):
@@ -37,11 +44,9 @@ def cross_field_problems(job: RLJob) -> list[Problem]:
                 continue
             place = f"{path}.{rule.field}" if rule.field else path
             if isinstance(outcome, Broken):
-                problems.append(Problem(place, outcome.value, outcome.message))
+                yield rule, path, Problem(place, outcome.value, outcome.message)
             else:
-                problems.append(Problem(place, _value(node, rule.field), outcome))
-        problems += _repeated(path, node)
-    return problems
+                yield rule, path, Problem(place, _value(node, rule.field), outcome)
 
 
 def transition_problems(old: RLJob, new: RLJob) -> list[Problem]:
