@@ -25,6 +25,23 @@ _SKELETON: dict[str, Any] = {
 }
 
 
+_WRITTEN_BY_SERVERS = frozenset(
+    (
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "finalizers",
+        "generation",
+        "managedFields",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    )
+)
+"""Fields of metadata that a stored object has beside those of a manifest."""
+
+
 def load_manifest(path: Path, overrides: Sequence[str] = ()) -> RLJob:
     """Read, override and check a manifest. Raises ManifestError with every problem that was found."""
     try:
@@ -40,11 +57,11 @@ def load_manifest(path: Path, overrides: Sequence[str] = ()) -> RLJob:
 def parse_job(document: Mapping[str, Any]) -> RLJob:
     """Check a document that has been parsed already (one from an API server, for instance). Raises ManifestError.
 
-    Fields that are null count as not given. Rules between fields are tried even when single fields are wrong: a wrong
+    Fields that are null count as not given; the status and the metadata that a stored object has are passed over. Rules between fields are tried even when single fields are wrong: a wrong
     field is
     replaced by its default for that purpose, and what a rule then says about it is dropped.
     """
-    given = _without_nulls(dict(document))
+    given = _without_nulls(_as_written(document))
     try:
         job = RLJob.model_validate(given, by_alias=True, by_name=False)
     except ValidationError as error:
@@ -62,6 +79,15 @@ def parse_job(document: Mapping[str, Any]) -> RLJob:
     if problems:
         raise ManifestError(problems)
     return job
+
+
+def _as_written(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a stored object that its user wrote."""
+    given = {key: value for key, value in document.items() if key != "status"}
+    metadata = given.get("metadata")
+    if isinstance(metadata, Mapping):
+        given["metadata"] = {key: value for key, value in metadata.items() if key not in _WRITTEN_BY_SERVERS}
+    return given
 
 
 def dump_manifest(job: RLJob) -> str:

@@ -236,7 +236,8 @@ class Learner:
         for evaluation in self._server.evaluations():
             if self.verdicts.add(evaluation, self._updater.updates, self.raw_frames) and evaluation.weights is not None:
                 self._save_best(evaluation.weights.state())
-        self.figures.window(now, self.clock.seconds(), self._updater.updates, self.steps, self.raw_frames, shards)
+        updates, seconds = self._updater.updates, self.clock.seconds()
+        self.figures.window(now, seconds, updates, self.samples, self.steps, self.raw_frames, shards)
         self._record(self.status())
 
     def _save_if_due(self, now: float) -> None:
