@@ -89,8 +89,8 @@ def _control(
     console: Console,
 ) -> int:
     job = stored.wanted().job
-    replay = job.spec.replay
-    substrate = LocalSubstrate(run_dir, stored.spec.accepted_path, replay.shards, max_actors or machine_cores())
+    shards = job.spec.replay.shards if job.spec.replay is not None else 0
+    substrate = LocalSubstrate(run_dir, stored.spec.accepted_path, shards, max_actors or machine_cores())
     if substrate.adopted:
         _say(console, f"still running, adopted: {', '.join(substrate.adopted)}")
     interrupt.install()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from rljob.api import ManifestError, RLJob, dump_manifest, parse_job
+from rljob.api import ManifestError, RLJob, dump_manifest, parse_job, transition_problems
 from rljob.api.document import parse_document
 
 from rljob_operator.local.run_folder import ACCEPTED_FILE, JOB_FILE, RunFolderProblem, write_text
@@ -65,11 +65,11 @@ class SpecStore:
             self._seen = seen
         return self._last
 
-    def edit(self, change: Callable[[Document], None], check: Callable[[RLJob, RLJob], None] | None = None) -> int:
+    def edit(self, change: Callable[[Document], None]) -> int:
         """Let ``change`` alter the stored document and store the result; answers its generation.
 
-        ``check`` gets the job before and after and may refuse by raising. What is stored stays as it was when the result is
-        no valid job. Raises ManifestError, RunFolderProblem and what ``check`` raises.
+        What is stored stays as it was when the result is no valid job, or one that may not follow on the one before. Raises
+        ManifestError and RunFolderProblem.
         """
         with self._locked():
             before = self._document()
@@ -77,9 +77,9 @@ class SpecStore:
             change(after)
             if after == before:
                 return _generation(before)
-            old, new = parse_job(before), parse_job(after)
-            if check is not None:
-                check(old, new)
+            problems = transition_problems(self._present(before), parse_job(after))
+            if problems:
+                raise ManifestError(problems)
             if after.get("spec") != before.get("spec"):
                 after["metadata"]["generation"] = _generation(before) + 1
             self._write(after)
@@ -114,6 +114,11 @@ class SpecStore:
     def accepted_path(self) -> Path:
         """The manifest that the roles are started from."""
         return self._run_dir / ACCEPTED_FILE
+
+    def _present(self, stored: Document) -> RLJob:
+        """The job that an edit starts from: the spec in force, else what is stored."""
+        accepted = self.accepted()
+        return accepted if accepted is not None else parse_job(stored)
 
     def _look(self) -> StoredJob:
         try:

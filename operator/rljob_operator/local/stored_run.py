@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rljob.api import transition_problems
 from rljob.api.conditions import Reason
 from rljob.api.status import RLJobStatus
 
@@ -47,16 +48,18 @@ class StoredRun:
             return Wanted(self._wanted.job, self._wanted.generation, self._wanted.checkpoint_requested_at, refusal)
         if self._wanted is None or stored is not self._taken:
             self._taken = stored
-            refusal_text = stored.refusal
-            if stored.job is not None and not refusal_text:
+            problems = stored.refusal.splitlines()
+            if stored.job is not None and self._job is not None:
+                problems = [str(problem) for problem in transition_problems(self._job, stored.job)]
+            if stored.job is not None and not problems:
                 if stored.job != self._job:
                     self.spec.accept(stored.job)
                 self._job = stored.job
             if self._job is None:
-                raise RunFolderProblem(refusal_text)
+                raise RunFolderProblem(stored.refusal)
             refusal = None
-            if refusal_text:
-                message = f"{refusal_text.replace(chr(10), '; ')}; the last good spec stays in force"
+            if problems:
+                message = f"{'; '.join(problems)}; the last good spec stays in force"
                 refusal = Refusal(Reason.INVALID_SPEC, message, blocking=False)
             requested_at = (stored.job or self._job).metadata.annotations.get(CHECKPOINT_ANNOTATION, "")
             self._wanted = Wanted(self._job, stored.generation, requested_at, refusal)

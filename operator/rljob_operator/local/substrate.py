@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import sys
 from pathlib import Path
 
@@ -35,7 +34,6 @@ class LocalSubstrate:
         self._max_actors = max_actors
         self._addresses = Addresses.of(run_dir, shards)
         self._checkpoints = CheckpointWatch(run_dir / "checkpoints")
-        self._host = socket.gethostname()
         self._latest: LearnerSample | None = None
         self._processes: dict[str, RoleProcess] = {}
         for name in _names_on_record(run_dir):
