@@ -63,10 +63,10 @@ def run(
         console = Console()
         if resume_ and run_dir is not None:
             stored = is_stored_job(file, run_dir) and not set_
-            job = None if stored else load_manifest(file, set_ or ())
+            job = None if stored else load_manifest(file, set_ or (), on_cluster=False)
             code = local.go_on(run_dir, job, max_seconds=max_seconds, max_actors=max_actors, console=console)
         else:
-            job = load_manifest(file, set_ or ())
+            job = load_manifest(file, set_ or (), on_cluster=False)
             folder = run_dir or default_run_dir(job.metadata.name)
             code = local.start(job, folder, max_seconds=max_seconds, max_actors=max_actors, console=console)
     raise typer.Exit(code)

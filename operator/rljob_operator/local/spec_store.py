@@ -77,7 +77,7 @@ class SpecStore:
             change(after)
             if after == before:
                 return _generation(before)
-            problems = transition_problems(self._present(before), parse_job(after))
+            problems = transition_problems(self._present(before), _job(after))
             if problems:
                 raise ManifestError(problems)
             if after.get("spec") != before.get("spec"):
@@ -106,7 +106,7 @@ class SpecStore:
     def accepted(self) -> RLJob | None:
         """The spec in force before this controller, or None where there is none yet."""
         try:
-            return parse_job(parse_document(self.accepted_path.read_bytes(), str(self.accepted_path)))
+            return _job(parse_document(self.accepted_path.read_bytes(), str(self.accepted_path)))
         except (OSError, ManifestError):
             return None
 
@@ -118,7 +118,7 @@ class SpecStore:
     def _present(self, stored: Document) -> RLJob:
         """The job that an edit starts from: the spec in force, else what is stored."""
         accepted = self.accepted()
-        return accepted if accepted is not None else parse_job(stored)
+        return accepted if accepted is not None else _job(stored)
 
     def _look(self) -> StoredJob:
         try:
@@ -130,7 +130,7 @@ class SpecStore:
             generation = self.count_beyond(self._last.generation)
         self._counted = spec
         try:
-            return StoredJob(generation, parse_job(document))
+            return StoredJob(generation, _job(document))
         except ManifestError as error:
             return StoredJob(generation, None, str(error))
 
@@ -177,3 +177,7 @@ def _generation(document: Document) -> int:
     metadata = document.get("metadata")
     value = metadata.get("generation") if isinstance(metadata, dict) else None
     return value if isinstance(value, int) and value > 0 else 1
+
+
+def _job(document: Document) -> RLJob:
+    return parse_job(document, on_cluster=False)

@@ -75,4 +75,3 @@ class StoredRun:
     def write_status(self, status: RLJobStatus, *, at_once: bool) -> None:
         """Write ``status.json``; a disk that doesn't take it shows in ``problem``."""
         self._file.write(status, at_once=at_once)
-

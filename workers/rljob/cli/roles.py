@@ -174,7 +174,7 @@ def worker(
         stopping_on_signals(stop),
     ):
         options = RoleOptions(
-            job=load_manifest(job),
+            job=load_manifest(job, on_cluster=False),  # its controller has checked what a cluster needs
             run_dir=run_dir,
             name=name,
             replay_ingest=tuple(replay_ingest or ()),
