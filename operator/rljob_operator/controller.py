@@ -6,14 +6,15 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Protocol
 
 from rljob.api import RLJob
+from rljob.api.status import RLJobStatus
 
 from rljob_operator.decide import decide
-from rljob_operator.model import Decision, JobStatus, LearnerSample, Member, Observation
+from rljob_operator.model import Decision, Observation, Session
 
 TICK_SECONDS = 0.5
 
@@ -21,8 +22,8 @@ TICK_SECONDS = 0.5
 class Substrate(Protocol):
     """Where members of a job run. Two verbs; see `rljob_operator.local.substrate`."""
 
-    def observe(self) -> tuple[tuple[Member, ...], LearnerSample | None]:
-        """Every member as it is now, and the learner's status where it answers."""
+    def observe(self) -> Observation:
+        """What is there now. What only the controller knows (status, session) is left as it is."""
 
     def apply(self, decision: Decision) -> None:
         """Start and drain what the decision names; both are idempotent."""
@@ -75,28 +76,23 @@ def run_job(
     substrate: Substrate,
     *,
     interrupt: Interrupt,
+    status: RLJobStatus,
     max_seconds: float | None = None,
     report: Callable[[Tick], None],
 ) -> Decision:
-    """Run ``job`` on ``substrate`` until it is over and nothing of it runs any more; answers the last decision."""
+    """Run ``job`` on ``substrate`` until it is over and nothing of it runs any more; answers the last decision.
+
+    ``status`` is what the controller before wrote, or a new one.
+    """
     started = time.monotonic()
-    status = JobStatus(started_seconds=started, last_advance=(-1, started))
-    latest: LearnerSample | None = None
     while True:
-        members, sample = substrate.observe()
-        latest = sample or latest
-        observation = Observation(
-            status=status,
-            members=members,
-            learner=latest,
-            interrupted=interrupt.requested,
-            max_seconds=max_seconds,
-        )
-        now = time.monotonic()
-        decision = decide(job, observation, now)
+        elapsed = time.monotonic() - started
+        session = Session(elapsed, max_seconds, interrupt.requested)
+        observation = replace(substrate.observe(), status=status, session=session)
+        decision = decide(job, observation, time.time())
         status = decision.status
         substrate.apply(decision)
-        report(Tick(observation, decision, now - started))
+        report(Tick(observation, decision, elapsed))
         if decision.finished:
             return decision
         interrupt.wait(TICK_SECONDS)

@@ -8,14 +8,12 @@ import os
 import signal
 import subprocess
 import time
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rljob_operator.model import Member, Phase, Role
-
-QUICK_SECONDS = 10.0
-"""A process that ends by itself before it has been ready for so long counts as a quick exit."""
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -43,8 +41,8 @@ class RoleProcess:
         self._since = 0.0
         self._kill_at: float | None = None
         self._ready_since: float | None = None
-        self._exits = 0
-        self._quick_exits = 0
+        self._incarnation = ""
+        self._asked = False
         self._exit_code: int | None = None
         self._last_words = ""
         self._log_offset = 0
@@ -73,6 +71,8 @@ class RoleProcess:
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
             )
+        self._incarnation = uuid.uuid4().hex
+        self._asked, self._exit_code, self._last_words = False, None, ""
         self._to(Phase.STARTING)
         self._ready_since = None
 
@@ -95,16 +95,15 @@ class RoleProcess:
             elif self._phase is Phase.STARTING and self._announce.exists():
                 self._to(Phase.READY)
                 self._ready_since = self._since
-            elif self._ready_since is not None and time.monotonic() - self._ready_since >= QUICK_SECONDS:
-                self._quick_exits = 0
         return Member(
             name=self.name,
             role=self.role,
             phase=self._phase,
             since_seconds=self._since,
-            exits=self._exits,
-            quick_exits=self._quick_exits,
+            incarnation=self._incarnation,
+            ready_seconds=self._ready_since,
             exit_code=self._exit_code,
+            asked=self._asked,
             last_words=self._last_words,
         )
 
@@ -127,14 +126,11 @@ class RoleProcess:
             self._ended(self._process.returncode)
 
     def _ended(self, code: int) -> None:
-        asked = self._phase is Phase.DRAINING
+        self._asked = self._phase is Phase.DRAINING
         self._process = None
         self._kill_at = None
         self._exit_code = code
-        if not asked:
-            worked = self._ready_since is not None and time.monotonic() - self._ready_since >= QUICK_SECONDS
-            self._exits += 1
-            self._quick_exits = 0 if worked else self._quick_exits + 1
+        if not self._asked:
             self._last_words = self._last_line() or _signal_name(code)
         self._to(Phase.EXITED)
 
@@ -151,7 +147,7 @@ class RoleProcess:
 
     def _to(self, phase: Phase) -> None:
         self._phase = phase
-        self._since = time.monotonic()
+        self._since = time.time()
 
 
 def _signal_name(code: int) -> str:

@@ -8,16 +8,17 @@ from pathlib import Path
 
 from rich.console import Console
 from rljob.api import RLJob, not_applied_locally
+from rljob.api.status import RLJobStatus
 from rljob.telemetry.report import write_report
 
 from rljob_operator.controller import Interrupt, Tick, run_job
 from rljob_operator.local import preflight, run_folder
 from rljob_operator.local.substrate import LocalSubstrate
-from rljob_operator.model import Decision, State
+from rljob_operator.model import Decision, End
 from rljob_operator.view.lines import LineView
 from rljob_operator.view.live import LiveView
 
-EXIT_CODES = {State.COMPLETE: 0, State.STOPPED: 0, State.FAILED: 1, State.INTERRUPTED: 130}
+EXIT_CODES = {End.COMPLETE: 0, End.STOPPED: 0, End.FAILED: 1, End.INTERRUPTED: 130}
 
 
 def run(job: RLJob, run_dir: Path, *, resume: bool, max_seconds: float | None, console: Console) -> int:
@@ -41,25 +42,30 @@ def run(job: RLJob, run_dir: Path, *, resume: bool, max_seconds: float | None, c
         with view:
 
             def report(tick: Tick) -> None:
+                if tick.decision.status is not tick.observation.status:
+                    run_folder.write_json(run_dir / "status.json", tick.decision.status.document())
                 notices.show(tick)
                 view.show(tick)
 
-            decision = run_job(job, substrate, interrupt=interrupt, max_seconds=max_seconds, report=report)
+            status = run_folder.read_status(run_dir) if resume else RLJobStatus()
+            decision = run_job(
+                job, substrate, interrupt=interrupt, status=status, max_seconds=max_seconds, report=report
+            )
     except KeyboardInterrupt:
         _say(console, "stopped at once: what was not written yet is lost")
-        return EXIT_CODES[State.INTERRUPTED]
+        return EXIT_CODES[End.INTERRUPTED]
     finally:
         substrate.close()
     return _finish(run_dir, decision, started, console)
 
 
 def _finish(run_dir: Path, decision: Decision, started_unix: float, console: Console) -> int:
-    outcome = decision.status.outcome
+    outcome = decision.outcome
     assert outcome is not None, "a finished decision has an outcome"
     resume = f"rljob run {shlex.quote(str(run_dir / 'job.yaml'))} --run-dir {shlex.quote(str(run_dir))} --resume"
     finished = time.time()
     document = {
-        "state": str(outcome.state),
+        "state": str(outcome.end),
         "reason": outcome.reason,
         "message": outcome.message,
         "seconds": round(finished - started_unix, 1),
@@ -70,14 +76,14 @@ def _finish(run_dir: Path, decision: Decision, started_unix: float, console: Con
     run_folder.write_json(run_dir / "outcome.json", document)
     report = write_report(run_dir)
     _say(console, f"report: {report}")
-    _say(console, f"{outcome.state} ({outcome.reason}) after {finished - started_unix:.0f} s: {outcome.message}")
-    if outcome.state is State.FAILED:
+    _say(console, f"{outcome.end} ({outcome.reason}) after {finished - started_unix:.0f} s: {outcome.message}")
+    if outcome.end is End.FAILED:
         _say(console, f"logs: {run_dir / 'logs'}")
-    if outcome.state is State.COMPLETE:
+    if outcome.end is End.COMPLETE:
         _say(console, f"score it: rljob eval {shlex.quote(str(run_dir))}")
     else:
         _say(console, f"resume: {resume}")
-    return EXIT_CODES[outcome.state]
+    return EXIT_CODES[outcome.end]
 
 
 class _Notices:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rljob.api import RLJob, dump_manifest
+from rljob.api.status import RLJobStatus
 from rljob.cli.errors import Unusable
 
 
@@ -48,6 +49,16 @@ def prepare(run_dir: Path, job: RLJob, *, resume: bool) -> Path:
     except OSError as error:
         raise RunFolderProblem(f"{run_dir}: can't be written: {error.strerror}; name another --run-dir") from error
     return manifest
+
+
+def read_status(run_dir: Path) -> RLJobStatus:
+    """The status to go on with: the one in ``run_dir``, or a new one where there is none, or where that job has ended: to
+    resume a finished job is its user's wish to have it tried again."""
+    try:
+        status = RLJobStatus.model_validate_json((run_dir / "status.json").read_bytes())
+    except (OSError, ValueError):
+        return RLJobStatus()
+    return RLJobStatus() if status.controller.outcome is not None else status
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

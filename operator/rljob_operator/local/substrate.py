@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import os
 import sys
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 from rljob.api import RLJob
+from rljob.api.status import RLJobStatus
 
 from rljob_operator.local.addresses import Addresses
 from rljob_operator.local.process import RoleProcess
-from rljob_operator.model import Decision, LearnerSample, Member, Role
+from rljob_operator.model import CheckpointFacts, CheckpointState, Decision, LearnerSample, Observation, Role
+from rljob_operator.sample import BadSample, parse_sample
+
+MAX_STATUS_BYTES = 16 << 20
+"""A status document with a thousand evaluations has about 300 KB; more than this is not one."""
 
 DRAIN_SECONDS = {Role.EVALUATOR: 3.0, Role.LEARNER: 60.0, Role.REPLAY: 60.0}
 """How long a member may take to leave before it is killed: the learner writes a checkpoint, the replay its durable state.
@@ -33,25 +36,37 @@ class LocalSubstrate:
         (run_dir / "logs").mkdir(parents=True, exist_ok=True)
         self._job_file = job_file
         self._processes: dict[str, RoleProcess] = {}
+        self._latest: LearnerSample | None = None
         for k in range(shards):
             ingest, sample = self._addresses.replay_ingest[k], self._addresses.replay_sample[k]
             self._add(f"replay-{k}", Role.REPLAY, ["--replay-ingest", ingest, "--replay-sample", sample])
         self._add("learner", Role.LEARNER, self._learner_options())
-        for k in range(job.spec.actors.replicas):
-            self._add(f"actor-{k}", Role.ACTOR, self._actor_options())
         if job.spec.evaluator.enabled:
             self._add("evaluator", Role.EVALUATOR, self._weights_options())
 
-    def observe(self) -> tuple[tuple[Member, ...], LearnerSample | None]:
-        """Every member as it is now, and the learner's status where it answers."""
+    def observe(self) -> Observation:
+        """Every member as it is now, the learner's newest sample, and the newest checkpoint."""
         members = tuple(process.observe() for process in self._processes.values())
-        url = self._processes["learner"].metrics_url()
-        status = _get_json(f"{url}/status") if url else None
-        return members, LearnerSample(status, time.monotonic()) if status is not None else None
+        url, missing = self._processes["learner"].metrics_url(), "the learner is not ready"
+        if url:
+            try:
+                self._latest, missing = parse_sample(_get(f"{url}/status"), time.time()), ""
+            except (BadSample, OSError) as problem:
+                missing = f"the learner's status: {problem}"
+        return Observation(
+            status=RLJobStatus(),
+            members=members,
+            learner=self._latest,
+            missing=missing,
+            checkpoint=_checkpoint(self._latest),
+            max_actors=len(os.sched_getaffinity(0)),
+        )
 
     def apply(self, decision: Decision) -> None:
         """Start and drain what the decision names; both are idempotent."""
         for name in decision.start:
+            if name not in self._processes:
+                self._add(name, Role.ACTOR, self._actor_options())
             self._processes[name].start()
         for name in decision.drain:
             process = self._processes[name]
@@ -88,10 +103,24 @@ class LocalSubstrate:
         return [*sample, *self._weights_options(), "--resume", "latest"]
 
 
-def _get_json(url: str) -> dict[str, Any] | None:
+def _get(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=2.0) as answer:
+        content: bytes = answer.read(MAX_STATUS_BYTES)
+    return content
+
+
+def _checkpoint(sample: LearnerSample | None) -> CheckpointFacts:
+    """The newest checkpoint as the learner tells; it verifies what it writes."""
+    told = sample.document.get("checkpoint") if sample is not None else None
+    if not isinstance(told, dict) or not told.get("path"):
+        return CheckpointFacts()
+    state = CheckpointState.VERIFIED if told.get("state") == "Valid" else CheckpointState.STORAGE_ERROR
+    path = Path(str(told["path"]))
     try:
-        with urllib.request.urlopen(url, timeout=2.0) as answer:
-            document = json.load(answer)
-    except (urllib.error.URLError, TimeoutError, OSError, json.JSONDecodeError):
-        return None
-    return document if isinstance(document, dict) else None
+        written = path.stat().st_mtime
+    except OSError:
+        return CheckpointFacts(message=f"{path} is gone")
+    digest = f"sha256:{told.get('digest', '')}"
+    return CheckpointFacts(
+        state, int(told.get("step", 0)), written, path.absolute().as_uri(), digest, str(told.get("message", ""))
+    )

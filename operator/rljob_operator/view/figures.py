@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rljob.api import RLJob
@@ -67,8 +68,10 @@ def figures(tick: Tick) -> dict[str, str]:
 
 def states_line(tick: Tick) -> str:
     """Every member that is not simply ready, in one line; empty where all is well."""
-    odd = [f"{m.name} {m.phase}" + (f" ({m.exits} exits)" if m.exits else "") for m in tick.observation.members]
-    return ", ".join(text for text, m in zip(odd, tick.observation.members, strict=True) if m.phase != "Ready")
+    quick = {each.name: each.quick_ends for each in tick.decision.status.controller.members if each.quick_ends}
+    members = tick.observation.members
+    odd = [f"{m.name} {m.phase}" + (f" ({quick[m.name]} ends in a row)" if m.name in quick else "") for m in members]
+    return ", ".join(text for text, m in zip(odd, members, strict=True) if m.phase != "Ready")
 
 
 def warnings(tick: Tick) -> tuple[str, ...]:
@@ -93,8 +96,8 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def _status(tick: Tick) -> dict[str, Any]:
-    return tick.observation.learner.status if tick.observation.learner is not None else {}
+def _status(tick: Tick) -> Mapping[str, Any]:
+    return tick.observation.learner.document if tick.observation.learner is not None else {}
 
 
 def _number(value: Any, form: str) -> str:
@@ -105,7 +108,7 @@ def _percent(fraction: Any) -> float | None:
     return 100.0 * fraction if isinstance(fraction, int | float) else None
 
 
-def _evaluation(status: dict[str, Any]) -> str:
+def _evaluation(status: Mapping[str, Any]) -> str:
     evaluations = status.get("evaluations") or []
     if not evaluations:
         return "-"

@@ -69,10 +69,11 @@ class LiveView:
         return table
 
     def _members(self, tick: Tick) -> RenderableType:
-        status = tick.observation.learner.status if tick.observation.learner else {}
+        status = tick.observation.learner.document if tick.observation.learner else {}
         actors = {str(a.get("name")): a for a in status.get("actors") or []}
         table = Table(box=None, padding=(0, 2), header_style="bright_black")
-        for heading in ("member", "state", "exits", "steps/s", "blocked", "weights"):
+        quick = {each.name: each.quick_ends for each in tick.decision.status.controller.members}
+        for heading in ("member", "state", "ends", "steps/s", "blocked", "weights"):
             table.add_column(heading)
         for member in tick.observation.members:
             actor = actors.get(member.name, {})
@@ -80,7 +81,7 @@ class LiveView:
             table.add_row(
                 member.name,
                 Text(str(actor.get("state") or member.phase), style=_COLOURS[member.phase]),
-                str(member.exits or ""),
+                str(quick.get(member.name) or ""),
                 f"{speed:,.0f}" if speed is not None else "",
                 f"{100 * blocked:.0f} %" if blocked is not None else "",
                 str(actor.get("policy_version", "")),
