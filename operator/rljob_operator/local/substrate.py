@@ -15,7 +15,7 @@ from rljob_operator.local.checkpoints import CheckpointWatch
 from rljob_operator.local.learner_door import LearnerDoor
 from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.model import Decision, LearnerSample, Observation, Role
-from rljob_operator.sample import learner_sample
+from rljob_operator.sample import BadSample, parse_sample
 
 DRAIN_SECONDS = {Role.EVALUATOR: 3.0, Role.LEARNER: 30.0, Role.REPLAY: 60.0}
 """How long a member may take to leave before it is killed: the learner writes a checkpoint, the replay its durable state.
@@ -46,11 +46,10 @@ class LocalSubstrate:
         answer = self._door.answer
         missing = answer.problem
         if answer.document is not None and (self._latest is None or answer.taken_seconds > self._latest.taken_seconds):
-            sample = learner_sample(answer.document, answer.taken_seconds)
-            if sample is None:
-                missing = "the learner's status does not say how many updates were made"
-            else:
-                self._latest = sample
+            try:
+                self._latest = parse_sample(answer.document, answer.taken_seconds)
+            except BadSample as problem:
+                missing = str(problem)
         attempt = self._latest.document.get("checkpoint") if self._latest is not None else None
         return Observation(
             status=RLJobStatus(),
