@@ -45,6 +45,8 @@ class Rule:
     algorithm: str | None = None
     """The algorithm whose jobs it is about; None for all."""
     reason: Reason = "FieldValueInvalid"
+    cluster_only: bool = False
+    """It is about something that one machine does in its own way, such as where checkpoints go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,11 @@ def rule(
     message: str,
     algorithm: str | None = None,
     reason: Reason = "FieldValueInvalid",
+    cluster_only: bool = False,
 ) -> Callable[[Check], Rule]:
     """Make a `Rule` of the function below it, which gives it its name."""
 
     def made(check: Check) -> Rule:
-        return Rule(check.__name__.strip("_"), at, field, cel, message, check, algorithm, reason)
+        return Rule(check.__name__.strip("_"), at, field, cel, message, check, algorithm, reason, cluster_only)
 
     return made

@@ -23,8 +23,8 @@ RULES: tuple[Rule, ...] = tuple(
 )
 
 
-def cross_field_problems(job: RLJob) -> list[Problem]:
-    """Every violated rule. Parameters that are wrong by themselves are reported elsewhere; their defaults stand in for
+def cross_field_problems(job: RLJob, *, on_cluster: bool = True) -> list[Problem]:
+    """Every violated rule; without ``on_cluster`` those that hold on one machine, too. Parameters that are wrong by themselves are reported elsewhere; their defaults stand in for
     them here."""
     problems = [problem for _, _, problem in broken_rules(job)]
     for path, node in _nodes(job, ""):
@@ -38,6 +38,8 @@ def broken_rules(job: RLJob) -> Iterator[tuple[Rule, str, Problem]]:
     for path, node in _nodes(job, ""):
         for rule in RULES:
             if rule.at is not type(node) or rule.algorithm not in (None, job.spec.algorithm.name):
+                continue
+            if rule.cluster_only and not on_cluster:
                 continue
             outcome = rule.check(node) if rule.algorithm is None else rule.check(node, parameters)
             if outcome is None:

@@ -70,6 +70,7 @@ def one_storage(storage: CheckpointStorage) -> Outcome:
     "suspend",
     cel="!self.suspend || has(self.checkpoint.storage) || self.checkpoint.onSuspend == 'Skip'",
     message=_LOST,
+    cluster_only=True,  # on one machine checkpoints go to the run folder
 )
 def suspension_keeps_progress(spec: RLJobSpec) -> Outcome:
     if not spec.suspend or spec.checkpoint.storage is not None or spec.checkpoint.on_suspend == "Skip":
