@@ -282,3 +282,157 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
     ([f"{PARAMETER}.learningRateFinal=1e-5"], f"{PARAMETER}.learningRateFinal", ["learningRateDecaySteps"]),
 ]
 CASES = [(BASE, *case) for case in BROKEN] + [(IMPALA, *case) for case in BROKEN_IMPALA]
+
+# Good manifests at the very edge of a rule; one step further is refused. (base, overrides, override that goes too far)
+EDGES: list[tuple[Path, list[str], str]] = [
+    (BASE, ["spec.replay.capacity=8000"], "spec.replay.capacity=7999"),
+    (BASE, ["spec.replay.rateLimiter.minSize=128"], "spec.replay.rateLimiter.minSize=127"),
+    (BASE, ["spec.replay.capacity=400", "spec.replay.rateLimiter.minSize=200"], "spec.replay.capacity=399"),
+    (
+        BASE,
+        [
+            "spec.replay.shards=3",
+            "spec.replay.capacity=150",
+            "spec.replay.rateLimiter.minSize=128",
+            "spec.actors.envsPerActor=2",
+        ],
+        "spec.replay.capacity=149",
+    ),
+    (BASE, ["spec.replay.rateLimiter.errorBuffer='600'"], "spec.replay.rateLimiter.errorBuffer='599.9'"),
+    (
+        BASE,
+        [
+            "spec.replay.rateLimiter.samplesPerInsert='0.5'",
+            "spec.replay.rateLimiter.errorBuffer='128'",
+            f"{PARAMETER}.chunkLength=10",
+        ],
+        "spec.replay.rateLimiter.errorBuffer='127'",
+    ),
+    (
+        BASE,
+        [
+            "spec.replay.rateLimiter.samplesPerInsert='0.5'",
+            "spec.replay.rateLimiter.errorBuffer='140'",
+            f"{PARAMETER}.chunkLength=70",
+        ],
+        "spec.replay.rateLimiter.errorBuffer='139'",
+    ),
+    (
+        BASE,
+        ["spec.replay.shards=2", "spec.replay.rateLimiter.errorBuffer='1200'"],
+        "spec.replay.rateLimiter.errorBuffer='1199'",
+    ),
+    (
+        BASE,
+        ["spec.replay.shards=2", f"{PARAMETER}.batchSize=900", "spec.replay.rateLimiter.errorBuffer='1800'"],
+        "spec.replay.rateLimiter.errorBuffer='1799'",
+    ),
+    (BASE, [f"{PARAMETER}.chunkLength=100", "spec.replay.rateLimiter.minSize=128"], f"{PARAMETER}.chunkLength=101"),
+    (
+        BASE,
+        ["spec.replay.shards=2", f"{PARAMETER}.chunkLength=200", "spec.replay.rateLimiter.minSize=8000"],
+        "spec.replay.rateLimiter.minSize=7999",
+    ),
+    (BASE, [f"{PARAMETER}.batchSize=1200", "spec.replay.rateLimiter.minSize=1201"], f"{PARAMETER}.batchSize=1201"),
+    (BASE, [f"{PARAMETER}.batchSize=4800"], f"{PARAMETER}.batchSize=4801"),
+    (
+        BASE,
+        [
+            "spec.replay.rateLimiter.samplesPerInsert='0.5'",
+            f"{PARAMETER}.batchSize=200",
+            "spec.replay.rateLimiter.minSize=300",
+        ],
+        f"{PARAMETER}.batchSize=201",
+    ),
+    (
+        BASE,
+        ["spec.replay.rateLimiter.samplesPerInsert='0.5'", f"{PARAMETER}.batchSize=800"],
+        f"{PARAMETER}.batchSize=801",
+    ),
+    (
+        BASE,
+        [
+            "spec.replay.shards=2",
+            "spec.replay.rateLimiter.samplesPerInsert='0.5'",
+            f"{PARAMETER}.batchSize=400",
+            "spec.replay.rateLimiter.minSize=8000",
+        ],
+        f"{PARAMETER}.batchSize=401",
+    ),
+    (
+        BASE,
+        ["spec.replay.shards=2", "spec.replay.rateLimiter.samplesPerInsert='2'", f"{PARAMETER}.batchSize=800"],
+        f"{PARAMETER}.batchSize=801",
+    ),
+    (BASE, [f"{PARAMETER}.nStep=50"], f"{PARAMETER}.nStep=51"),
+    (BASE, [f"{PARAMETER}.learningRateFinal=1e-4"], f"{PARAMETER}.learningRateFinal=1.01e-4"),
+    (
+        BASE,
+        [f"{PARAMETER}.learningRateFinal=1e-5", f"{PARAMETER}.learningRateDecaySteps=1"],
+        f"{PARAMETER}.learningRateDecaySteps=0",
+    ),
+    (BASE, [f"{ENVIRONMENT}.maxEpisodeRawFrames=4"], f"{ENVIRONMENT}.maxEpisodeRawFrames=3"),
+    (
+        BASE,
+        ["spec.autoscaling={mode: Internal, minReplicas: 3, maxReplicas: 3}", "spec.actors.replicas=3"],
+        "spec.actors.replicas=4",
+    ),
+    (
+        BASE,
+        ["spec.autoscaling={mode: External, minReplicas: 3, maxReplicas: 5}", "spec.actors.replicas=3"],
+        "spec.actors.replicas=2",
+    ),
+    (
+        BASE,
+        ["spec.autoscaling={maxReplicas: 9, missingMetrics: {action: Fallback, fallback: {replicas: 9}}}"],
+        "spec.autoscaling.missingMetrics.fallback.replicas=10",
+    ),
+    (
+        BASE,
+        ["spec.autoscaling={minReplicas: 2, missingMetrics: {action: Fallback, fallback: {replicas: 2}}}"],
+        "spec.autoscaling.missingMetrics.fallback.replicas=1",
+    ),
+    (BASE, ["spec.autoscaling.rateWindowSeconds=15"], "spec.autoscaling.rateWindowSeconds=14"),
+    (BASE, ["spec.scheduling.gang={scheduler: Volcano, minActors: 1}"], "spec.scheduling.gang.minActors=2"),
+    (
+        BASE,
+        ["spec.autoscaling.mode=Internal", "spec.replay.rateLimiter.samplesPerInsert='0.01'"],
+        "spec.replay.rateLimiter.samplesPerInsert='0'",
+    ),
+    (BASE, ["spec.actors={inference: Central, envsPerActor: 64}"], "spec.actors.envsPerActor=65"),
+    (BASE, ["spec.suspend=true", "spec.checkpoint.onSuspend=Skip"], "spec.checkpoint.onSuspend=BestEffort"),
+    (IMPALA, ["spec.queue.capacity=32"], "spec.queue.capacity=31"),
+    (IMPALA, ["spec.queue.maxPolicyLagUpdates=5"], "spec.queue.maxPolicyLagUpdates=4"),
+    (IMPALA, ["spec.actors.replicas=184"], "spec.actors.replicas=185"),
+    (IMPALA, ["spec.actors={replicas: 368, envsPerActor: 3}"], "spec.actors.replicas=369"),
+    (
+        IMPALA,
+        [
+            f"{PARAMETER}.epochs=2",
+            f"{PARAMETER}.minibatches=4",
+            f"{PARAMETER}.prefetchBatches=2",
+            f"{PARAMETER}.publishInterval=16",
+        ],
+        f"{PARAMETER}.publishInterval=17",
+    ),
+    (
+        IMPALA,
+        ["spec.autoscaling={mode: Internal, guards: {maxPolicyLagUpdates: 50}}"],
+        "spec.autoscaling.guards.maxPolicyLagUpdates=51",
+    ),
+    (
+        IMPALA,
+        ["spec.autoscaling={mode: Internal, guards: {maxPolicyLagUpdates: 4}}"],
+        "spec.autoscaling.guards.maxPolicyLagUpdates=3",
+    ),
+    (
+        IMPALA,
+        [
+            "spec.autoscaling={mode: Internal, maxReplicas: 200, target: {queueUtilizationPercent: 90}}",
+            "spec.actors.replicas=142",
+        ],
+        "spec.queue.maxPolicyLagUpdates=49",
+    ),
+    (IMPALA, [f"{PARAMETER}.cClip=0.5", f"{PARAMETER}.rhoClip=0.5"], f"{PARAMETER}.rhoClip=0.49"),
+    (IMPALA, [f"{PARAMETER}.weightsRefreshSteps=20"], f"{PARAMETER}.weightsRefreshSteps=21"),
+]

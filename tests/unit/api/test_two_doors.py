@@ -8,7 +8,7 @@ from typing import Any
 
 import api_server
 import pytest
-from bad_manifests import BASE, CASES, IMPALA
+from bad_manifests import BASE, CASES, EDGES, IMPALA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -99,6 +99,15 @@ def test_every_rule_is_broken_by_the_table() -> None:
     models: list[Any] = [ApeXDQNParameters, ImpalaParameters, EnvironmentParameters]
     unbroken += [rule.field for model in models for rule in model.rules if rule.message not in said]
     assert unbroken == []
+
+
+@pytest.mark.parametrize(("base", "edge", "beyond"), EDGES, ids=[f"{case[0].stem} {case[2]}" for case in EDGES])
+def test_the_edge_of_a_rule_is_at_the_same_place(base: Path, edge: list[str], beyond: str) -> None:
+    good, bad = document(base, edge), document(base, [*edge, beyond])
+    assert python_refuses(good) == ""
+    assert api_server.refusals(good) == []
+    assert python_refuses(bad)
+    assert api_server.refusals(bad)
 
 
 @pytest.mark.parametrize(

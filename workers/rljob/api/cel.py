@@ -124,8 +124,8 @@ def rule_validations(rule: Rule) -> Validation:
         assert rule.at in (AlgorithmSpec, RLJobSpec), rule.name
         cel = f"{here}.name != '{rule.algorithm}' || ({Named(model, presets, f'{here}.parameters').expand(cel)})"
     field = "parameters" if rule.at is AlgorithmSpec else rule.field
-    message = rule.message if rule.field == "" else f"{rule.field}: {rule.message}"
-    return _validation(cel, rule.message if rule.at is AlgorithmSpec else message, field, rule.reason)
+    named = rule.field.removeprefix("parameters.")
+    return _validation(cel, f"{named}: {rule.message}" if named else rule.message, field, rule.reason)
 
 
 def transition_validation(rule: TransitionRule) -> Validation:

@@ -9,12 +9,15 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from rljob.api.algorithm import PARAMETERS
+from rljob.api.algorithm import PARAMETERS, AlgorithmSpec
+from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.cel import NOT_IN_CEL, manifest_name
 from rljob.api.environment import EnvironmentParameters
 from rljob.api.fields import OWN_DEFAULT, default_of, literal_values, marker_of, unwrapped
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJobSpec
+from rljob.api.lifecycle import CheckpointSpec, CheckpointStorage, FailureRule
 from rljob.api.parameters import ParameterSet
+from rljob.api.pods import RoleSpec, Toleration
 from rljob.api.rules import RULES
 from rljob.api.rules.transitions import TRANSITIONS
 from rljob.api.schema import flowed
@@ -35,7 +38,13 @@ def reference() -> str:
         field = RLJobSpec.model_fields[name]
         alias, model = field.alias or name, _model(RLJobSpec, name)
         assert model is not None
-        parts += [f"## spec.{alias}\n", f"{flowed(field.description)}\n", _table(_FIELD_HEAD, _fields(model, ""))]
+        parts += [f"## spec.{alias}\n", f"{flowed(field.description)}\n"]
+        if issubclass(model, RoleSpec):
+            parts.append("Beside the [fields of every role](#fields-of-every-role):\n")
+        shared = RoleSpec.model_fields if issubclass(model, RoleSpec) else {}
+        parts.append(_table(_FIELD_HEAD, _rows(model, [name for name in model.model_fields if name not in shared], "")))
+    parts += ["## Fields of every role\n", "Of `spec.learner`, `replay`, `actors`, `inference` and `evaluator`.\n"]
+    parts.append(_table(_FIELD_HEAD, _fields(RoleSpec, "")))
     for algorithm, (parameters, presets) in PARAMETERS.items():
         parts += [f"## Parameters of {algorithm}\n", f"{flowed(parameters.__doc__)}\n"]
         parts.append(_table(("Parameter", "Allowed", "Default", "Meaning"), _parameters(parameters)))
@@ -47,8 +56,8 @@ def reference() -> str:
     parts += ["## Changing a job\n", "Everything not named here may change at any time.\n"]
     parts.append(_table(("Field", "Rule"), ((f"`spec.{rule.field}`", rule.message) for rule in TRANSITIONS)))
     parts += ["## What a cluster's API server does not check\n", _NOT_CHECKED]
-    parts += [f"- {what}: {why}.\n" for what, why in NOT_IN_CEL.items()]
-    parts += ["\n## status\n", f"{flowed(RLJobStatus.__doc__)} The controller alone writes it.\n"]
+    parts.append("".join(f"- {what}: {why}.\n" for what, why in NOT_IN_CEL.items()))
+    parts += ["## status\n", f"{flowed(RLJobStatus.__doc__)} The controller alone writes it.\n"]
     parts.append(_table(("Field", "Type", "Meaning"), (row[:2] + row[3:] for row in _fields(RLJobStatus, ""))))
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
@@ -161,12 +170,9 @@ def _preset_rows(model: type[ParameterSet], presets: Mapping[str, Mapping[str, A
 
 
 def _rules() -> Iterator[Row]:
-    sections = {_model(RLJobSpec, name): field.alias or name for name, field in RLJobSpec.model_fields.items()}
     for rule in RULES:
-        place = (
-            "spec" if rule.at is RLJobSpec else f"spec.{sections[rule.at]}" if rule.at in sections else rule.at.__name__
-        )
-        yield f"`{place}.{rule.field}`".replace(".`", "`"), rule.message
+        place = _PLACES[rule.at]
+        yield f"`{place}.{rule.field}`" if rule.field else f"`{place}`", rule.message
     for name, (model, _) in PARAMETERS.items():
         for between in model.rules:
             yield f"{name} `{between.field}`", f"allowed: {between.message}"
@@ -174,6 +180,15 @@ def _rules() -> Iterator[Row]:
         yield f"environment `{between.field}`", f"allowed: {between.message}"
 
 
+_PLACES: Mapping[type[BaseModel], str] = {
+    RLJobSpec: "spec",
+    AlgorithmSpec: "spec.algorithm",
+    AutoscalingSpec: "spec.autoscaling",
+    CheckpointSpec: "spec.checkpoint",
+    CheckpointStorage: "spec.checkpoint.storage",
+    FailureRule: "spec.failurePolicy.rules[]",
+    Toleration: "placement.tolerations[]",
+}
 _INTRODUCTION = f"""\
 # API reference: {KIND}, {API_VERSION}
 

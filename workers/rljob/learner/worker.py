@@ -29,7 +29,6 @@ from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
 from rljob.learner.policy import Identity
 from rljob.learner.saver import Saver
-from rljob.learner.slowdown import slowed_down
 from rljob.learner.update import Updater
 from rljob.learner.weights import WeightServer
 from rljob.telemetry.metrics import learner_registry

@@ -24,15 +24,17 @@ RULES: tuple[Rule, ...] = tuple(
 
 
 def cross_field_problems(job: RLJob, *, on_cluster: bool = True) -> list[Problem]:
-    """Every violated rule; without ``on_cluster`` those that hold on one machine, too. Parameters that are wrong by themselves are reported elsewhere; their defaults stand in for
-    them here."""
-    problems = [problem for _, _, problem in broken_rules(job)]
+    """Every violated rule; without ``on_cluster``, only those that hold on one machine, too.
+
+    Parameters that are wrong by themselves are reported elsewhere; their defaults stand in for them here.
+    """
+    problems = [problem for _, _, problem in broken_rules(job, on_cluster=on_cluster)]
     for path, node in _nodes(job, ""):
         problems += _repeated(path, node)
     return problems
 
 
-def broken_rules(job: RLJob) -> Iterator[tuple[Rule, str, Problem]]:
+def broken_rules(job: RLJob, *, on_cluster: bool = True) -> Iterator[tuple[Rule, str, Problem]]:
     """Every broken rule of `RULES`, the place of what it is about, and what to say."""
     parameters, _ = job.spec.algorithm.checked()
     for path, node in _nodes(job, ""):
