@@ -21,7 +21,7 @@ ROOT: Schema = VERSION["schema"]["openAPIV3Schema"]
 def refusals(document: dict[str, Any], stored: dict[str, Any] | None = None) -> list[str]:
     """Why the server refuses ``document`` (as an update of ``stored``): ``place: message``. Empty where it accepts it."""
     given = admitted(document)
-    problems = [*_heads(given), *_unknown(given, ROOT, ""), *_structural(given), *_repeated(given, ROOT, "")]
+    problems = [*_heads(given), *unknown(given, ROOT, ""), *_structural(given), *_repeated(given, ROOT, "")]
     if problems:
         return problems
     before = admitted(stored) if stored is not None else None
@@ -44,13 +44,13 @@ def _heads(document: dict[str, Any]) -> Iterator[str]:
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         yield "metadata.name: required"
-    elif unknown := set(metadata) - {
+    elif strange := set(metadata) - {
         "name",
         "namespace",
         "labels",
         "annotations",
     }:  # those of ObjectMeta that users write
-        yield f"metadata: unknown field {', '.join(unknown)}"
+        yield f"metadata: unknown field {', '.join(strange)}"
 
 
 def fill(value: Any, schema: Schema) -> None:
@@ -67,16 +67,16 @@ def fill(value: Any, schema: Schema) -> None:
             fill(item, schema["items"])
 
 
-def _unknown(value: Any, schema: Schema, path: str) -> Iterator[str]:
+def unknown(value: Any, schema: Schema, path: str) -> Iterator[str]:
     if isinstance(value, dict) and "properties" in schema:
         for name, item in value.items():
             if name in schema["properties"]:
-                yield from _unknown(item, schema["properties"][name], f"{path}.{name}".lstrip("."))
+                yield from unknown(item, schema["properties"][name], f"{path}.{name}".lstrip("."))
             else:
                 yield f"{path}.{name}: unknown field"
     elif isinstance(value, list) and "items" in schema:
         for i, item in enumerate(value):
-            yield from _unknown(item, schema["items"], f"{path}[{i}]")
+            yield from unknown(item, schema["items"], f"{path}[{i}]")
 
 
 def _int_or_string(validator: Any, wanted: bool, value: Any, schema: Schema) -> Iterator[jsonschema.ValidationError]:

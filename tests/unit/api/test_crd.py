@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import api_server
 import cel
 import pytest
 import yaml
+from pydantic import BaseModel
 from rljob.api.crd import CRD_FILE, REFERENCE_FILE, definition, generated
+from rljob.api.fields import unwrapped
+from rljob.api.status import RLJobStatus
+from rljob.api.timestamps import TimestampText
+from rljob.api.types import DecimalText
 
 REPOSITORY = Path(__file__).parents[3]
 SPEC = api_server.ROOT["properties"]["spec"]
@@ -138,3 +143,35 @@ def test_names() -> None:
     assert document["spec"]["names"]["shortNames"] == ["rlj"]
     (version,) = document["spec"]["versions"]
     assert (version["name"], version["served"], version["storage"]) == ("v1alpha1", True, True)
+
+
+def filled(model: type[BaseModel]) -> dict[str, Any]:
+    """A document of ``model`` with something in every field, from the types alone."""
+    document: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        annotation, metadata = unwrapped(field.annotation, list(field.metadata))
+        document[field.alias or name] = some(annotation, metadata)
+    return document
+
+
+def some(annotation: Any, metadata: list[Any]) -> Any:
+    if any(isinstance(item, TimestampText) for item in metadata):
+        return "2026-11-21T16:05:00.250Z"
+    if any(isinstance(item, DecimalText) for item in metadata):
+        return "18.4"
+    if get_origin(annotation) is list:
+        return [some(*unwrapped(get_args(annotation)[0], []))]
+    if get_origin(annotation) is dict:
+        return {"integral": 1.5, "window": [1, 2.5]}
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)[0]
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return filled(annotation)
+    return {bool: True, int: 7, str: "word"}[annotation]
+
+
+def test_a_status_with_every_field_passes_its_schema() -> None:
+    status = RLJobStatus.model_validate(filled(RLJobStatus)).document()
+    assert [error.message for error in api_server.Validator(STATUS).iter_errors(status)] == []
+    assert list(api_server.unknown(status, STATUS, "status")) == []
+    assert list(api_server.unknown(status | {"later": 1}, STATUS, "status")) == ["status.later: unknown field"]

@@ -50,7 +50,20 @@ COLUMNS: tuple[dict[str, Any], ...] = (
         "jsonPath": ".status.progress.evalReturn",
         "description": "Mean return of the newest evaluation.",
     },
+    {
+        "name": "Queue%",
+        "type": "integer",
+        "jsonPath": ".status.progress.queueFillPercent",
+        "description": "Fill of the learner's queue: 0, the learner starves; 100, the actors are blocked.",
+    },
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    {
+        "name": "Lag",
+        "type": "integer",
+        "priority": 1,
+        "jsonPath": ".status.progress.policyLagUpdates",
+        "description": "Policy lag in updates, 95th percentile.",
+    },
     {
         "name": "Frames",
         "type": "integer",

@@ -12,6 +12,7 @@ from pydantic_core import PydanticUndefined
 from rljob.api.algorithm import PARAMETERS, AlgorithmSpec
 from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.cel import NOT_IN_CEL, manifest_name
+from rljob.api.conditions import CATALOGUE, MEANING_WHEN_TRUE
 from rljob.api.environment import EnvironmentParameters
 from rljob.api.fields import OWN_DEFAULT, default_of, literal_values, marker_of, unwrapped
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJobSpec
@@ -59,6 +60,10 @@ def reference() -> str:
     parts.append("".join(f"- {what}: {why}.\n" for what, why in NOT_IN_CEL.items()))
     parts += ["## status\n", f"{flowed(RLJobStatus.__doc__)} The controller alone writes it.\n"]
     parts.append(_table(("Field", "Type", "Meaning"), (row[:2] + row[3:] for row in _fields(RLJobStatus, ""))))
+    parts += ["## Conditions\n", _CONDITIONS]
+    parts.append(_table(("Condition", "When True"), ((f"`{t}`", meaning) for t, meaning in MEANING_WHEN_TRUE.items())))
+    rows = ((f"`{e.type}`", e.status, f"`{e.reason}`", e.meaning) for e in CATALOGUE)
+    parts.append("\n" + _table(("Condition", "Status", "Reason", "Meaning"), rows))
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
@@ -197,6 +202,10 @@ Made from the types in `workers/rljob/api` by `make generate`; the CRD in `manif
 and `spec`. Unknown fields are refused. Numbers with a fraction are strings in the manifest (`"0.6"`), because Kubernetes
 APIs hold no floats. `rljob validate FILE` checks a file without a cluster; it also accepts unquoted numbers where a string is
 expected, which `kubectl apply` does not.
+"""
+_CONDITIONS = """\
+`kubectl wait --for=condition=Complete` and scripts may rely on types and reasons; messages are for people. The reason of
+`Ready` is the STATE column of `kubectl get`.
 """
 _RULES_INTRODUCTION = """\
 What each field allows by itself can still be impossible together. `rljob validate` and the API server (CEL) both check these
