@@ -24,8 +24,10 @@ RULES: tuple[Rule, ...] = tuple(
 
 
 def cross_field_problems(job: RLJob, *, on_cluster: bool = True) -> list[Problem]:
-    """Every violated rule; without ``on_cluster`` those that hold on one machine, too. Parameters that are wrong by themselves are reported elsewhere; their defaults stand in for
-    them here."""
+    """Every violated rule; without ``on_cluster`` only those that hold on one machine, too.
+
+    Parameters that are wrong by themselves are reported elsewhere; their defaults stand in for them here.
+    """
     parameters, _ = job.spec.algorithm.checked()
     problems: list[Problem] = []
     for path, node in _nodes(job, ""):
