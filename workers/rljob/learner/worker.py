@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 import uuid
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,7 +46,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     checkpoint that cannot be used, ValueError for a job that cannot work.
     """
     spec = options.job.spec
-    params, env_params = spec.algorithm.resolved(), spec.environment.resolved()
+    params, env_params = spec.algorithm.resolved_as(ApeXDQNParameters), spec.environment.resolved()
     torch.set_num_threads(_threads(options.job))
     device = _device(options.job)
     environment = describe_environment(spec.environment.id, env_params)
@@ -57,7 +60,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         updater.compile()
     directory = options.run_dir / "checkpoints"
     keys = load_keys(options.keys, "learner") if options.keys is not None else None
-    replay = spec.replay.resolved()
+    replay = spec.required_replay.resolved()
     with ExitStack() as closing:
         server = WeightServer(options.weights, options.notice, keys.server() if keys else None)
         closing.callback(server.close)
@@ -86,6 +89,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
             checkpoint_directory=directory,
             centred=env_params.centre_input,
             on_non_finite=spec.early_stopping.on_non_finite_loss,
+            samples_per_insert=spec.required_replay.rate_limiter.samples_per_insert,
         )
         identity = Identity(spec.algorithm.name, environment, params, env_params)
         learner = Learner(config, identity, updater, client, server, saver, recorder.record_status, surroundings)
@@ -96,6 +100,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
                 learner.status,
                 lambda: learner.state in ("WarmingUp", "Training"),
                 learner_registry(learner.status),
+                requests={"/checkpoint": lambda note: learner.request_checkpoint(wanted_since(note))},
             )
         )
         announce(options, "learner", telemetry.url, uuid.uuid4().hex)
@@ -107,6 +112,14 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         except NonFiniteLoss as problem:
             log.error("%s", problem)
             raise SystemExit(NonFiniteLoss.exit_code) from problem
+
+
+def wanted_since(note: Mapping[str, Any]) -> float:
+    """The time of a request for a checkpoint, ``{"sinceUnix": 1790000000.5}``. Raises ValueError."""
+    seconds = note.get("sinceUnix")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+        raise ValueError('"sinceUnix" is needed: seconds since 1970; a checkpoint begun at or after that answers it')
+    return float(seconds)
 
 
 def _layout(environment: EnvironmentSpec, params: ApeXDQNParameters) -> ChunkLayout:
