@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from rljob.api import transition_problems
@@ -44,8 +45,7 @@ class StoredRun:
         except RunFolderProblem as problem:
             if self._wanted is None:
                 raise
-            refusal = Refusal(Reason.INVALID_SPEC, f"{problem}; the last good spec stays in force", blocking=False)
-            return Wanted(self._wanted.job, self._wanted.generation, self._wanted.checkpoint_requested_at, refusal)
+            return replace(self._wanted, refusal=_refusal([str(problem)]))
         if self._wanted is None or stored is not self._taken:
             self._taken = stored
             problems = stored.refusal.splitlines()
@@ -57,10 +57,7 @@ class StoredRun:
                 self._job = stored.job
             if self._job is None:
                 raise RunFolderProblem(stored.refusal)
-            refusal = None
-            if problems:
-                message = f"{'; '.join(problems)}; the last good spec stays in force"
-                refusal = Refusal(Reason.INVALID_SPEC, message, blocking=False)
+            refusal = _refusal(problems)
             requested_at = (stored.job or self._job).metadata.annotations.get(CHECKPOINT_ANNOTATION, "")
             self._wanted = Wanted(self._job, stored.generation, requested_at, refusal)
         return self._wanted
@@ -75,3 +72,10 @@ class StoredRun:
     def write_status(self, status: RLJobStatus, *, at_once: bool) -> None:
         """Write ``status.json``; a disk that doesn't take it shows in ``problem``."""
         self._file.write(status, at_once=at_once)
+
+
+def _refusal(problems: list[str]) -> Refusal | None:
+    if not problems:
+        return None
+    message = f"{'; '.join(problems)}; the last good spec stays in force"
+    return Refusal(Reason.INVALID_SPEC, message, blocking=False)

@@ -27,8 +27,8 @@ def advance(look: Look) -> Look:
             updates=sample.updates, time=moment, most_updates=sample.updates, most_time=moment
         )
         return look.remember(advance=now)
-    if sample.updates == before.updates or moment < before.time:
-        return look
+    if sample.updates == before.updates or moment < max(before.time, look.memory.starting_since or 0.0):
+        return look  # nothing new, or a sample of the life before
     changes: dict[str, object] = {"updates": sample.updates}
     if sample.updates > before.updates:
         changes["time"] = moment

@@ -104,7 +104,7 @@ def _status(tick: Tick) -> Mapping[str, Any]:
     return tick.observation.learner.document if tick.observation.learner is not None else {}
 
 
-def _evaluation(status: dict[str, Any]) -> str:
+def _evaluation(status: Mapping[str, Any]) -> str:
     evaluations = status.get("evaluations") or []
     if not evaluations:
         return "-"

@@ -63,7 +63,7 @@ def parse_job(document: Mapping[str, Any], *, on_cluster: bool = True) -> RLJob:
 
     Fields that are null count as not given; the status and the metadata that a stored object has are passed over. Rules
     between fields are tried even when single fields are wrong: a wrong field is replaced by its default for that purpose,
-    and what a rule then says about it is dropped.
+    and what a rule then says about it is dropped. ``on_cluster``: as `load_manifest`.
     """
     given = with_algorithm_defaults(_without_nulls(_as_written(document)))
     try:

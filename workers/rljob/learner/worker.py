@@ -89,6 +89,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
             checkpoint_directory=directory,
             centred=env_params.centre_input,
             on_non_finite=spec.early_stopping.on_non_finite_loss,
+            samples_per_insert=spec.required_replay.rate_limiter.samples_per_insert,
         )
         identity = Identity(spec.algorithm.name, environment, params, env_params)
         learner = Learner(config, identity, updater, client, server, saver, recorder.record_status, surroundings)
