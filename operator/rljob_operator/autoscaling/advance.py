@@ -18,7 +18,7 @@ from rljob_operator.autoscaling.model import (
     ScalingSample,
     Supply,
 )
-from rljob_operator.autoscaling.rates import observe, rates, rates_of_window
+from rljob_operator.autoscaling.rates import observe, rates
 from rljob_operator.autoscaling.samples import fault
 from rljob_operator.autoscaling.warmup import attended, on_this_clock, warming_up
 
@@ -90,20 +90,17 @@ def _by_law(
     found = rates(spec, memory.rates)
     if found is None:
         return _told(memory, ActiveReason.STALE_METRICS, "the learner has digested nothing yet that could be measured")
-    recent = rates_of_window(memory.rates) or found
     match = law.match(spec, found, sample, memory.integral)
     memory = replace(memory, recommended=match.wanted)
     if is_new:
-        memory = replace(
-            memory, gain=guards.judged(spec, memory.gain, memory.rates, recent, sample, supply, now_seconds)
-        )
+        memory = replace(memory, gain=guards.judged(spec, memory.gain, memory.rates, sample, supply, now_seconds))
     wanted = law.rounded(spec, match, current)
     memory, limited = _apply(spec, memory, sample, supply, wanted, now_seconds)
     is_at_rest = found.steady and limited == _Limited(current) and supply.pending == 0
     if is_new and is_at_rest:
         memory = replace(memory, integral=law.integrated(spec, sample, memory.integral))
     if limited.number > current:
-        memory = replace(memory, gain=guards.growing(memory.gain, recent, supply))
+        memory = replace(memory, gain=guards.growing(memory.gain, memory.rates, supply))
     return replace(
         memory,
         limited_by=limited.by,

@@ -74,11 +74,6 @@ def rates(spec: AutoscalingSpec, memory: RateMemory) -> Rates | None:
     return steady if abs(window.needed / steady.needed - 1) <= spec.tolerance_percent / 100 else window
 
 
-def rates_of_window(memory: RateMemory) -> Rates | None:
-    """The estimates over the rate window alone, which follow a change of the fleet."""
-    return _rates(memory.window, _drops(memory), steady=False)
-
-
 def observe(spec: AutoscalingSpec, memory: RateMemory, sample: ScalingSample, ready: int) -> RateMemory:
     """The memory after one new sample.
 

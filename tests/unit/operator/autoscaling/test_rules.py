@@ -109,7 +109,7 @@ def test_missing_figures_hold_then_fall_back() -> None:
         }
     )
     job = Job(changed(SPEC, missing_metrics=rules), actors=40)
-    job.run(200)
+    job.run(100)
     job.seen = False
     assert job.run(590).desired == 40
     assert job.answers[-1].conditions[0].reason == "StaleMetrics"
@@ -178,7 +178,7 @@ def test_growth_that_brings_nothing_stops() -> None:
     assert job.answers[-1].limited_by is LimitedBy.GAIN
     assert job.answers[-1].conditions[1].reason == "DiminishingReturns"
     stopped = job.actors
-    job.run(300)
+    job.run(100)
     assert job.actors == stopped
 
 
