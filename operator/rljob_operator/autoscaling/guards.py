@@ -19,9 +19,6 @@ STOPPED_SECONDS: Final = 600.0
 LAG_SHRINK: Final = 0.1
 """Share of the actors taken away in a decision while the policy lag is too high."""
 
-_JUDGED_WINDOWS: Final = 3
-"""Rate windows after which the estimates have forgotten what was before a growth (to a twentieth)."""
-
 _JUDGED_GROWTH: Final = 0.1
 """A growth is judged once it has added this share of actors; what fewer bring is lost in noise."""
 
@@ -60,7 +57,7 @@ def judged(
     supply: Supply,
     now_seconds: float,
 ) -> GainMemory:
-    """The verdict on the latest growth, once its actors have played for three rate windows.
+    """The verdict on the latest growth, once its actors have played for one rate window.
 
     gain = (arrivals now - arrivals before) / (actors added * rate of one actor before), means over the rate window, in
     which the actors are counted like the arrivals. Only a learner that still
