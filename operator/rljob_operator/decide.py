@@ -162,4 +162,4 @@ def _outcome(look: Look, now: Mode) -> Outcome | None:
 
 def _as_before_if_equal(before: RLJobStatus, after: RLJobStatus) -> RLJobStatus:
     """The very object where nothing changed, so that nobody writes what is there already."""
-    return before if after == before else after
+    return before if after is before or after == before else after

@@ -12,6 +12,8 @@ from rljob.api.status import MAX_MESSAGE, ControllerMemory, MemberMemory, RLJobS
 
 from rljob_operator.model import Member, Observation, Phase, Role
 
+_ROLES, _PHASES = tuple(Role), tuple(Phase)
+
 
 class Mode(StrEnum):
     """What the controller is about with a job; the first that applies, in this order."""
@@ -43,7 +45,7 @@ class Look:
     @classmethod
     def at(cls, job: RLJob, seen: Observation, now: float) -> Look:
         """The look before any rule."""
-        groups: dict[Role, dict[Phase, list[Member]]] = {role: {phase: [] for phase in Phase} for role in Role}
+        groups: dict[Role, dict[Phase, list[Member]]] = {role: {phase: [] for phase in _PHASES} for role in _ROLES}
         role, phase, group = Role.REPLAY, Phase.ABSENT, groups[Role.REPLAY][Phase.ABSENT]
         for member in seen.members:  # neighbours are mostly alike, and hashing an enum is slow: 500 actors, every look
             if member.phase is not phase or member.role is not role:
@@ -78,15 +80,21 @@ class Look:
     def of(self, role: Role, *phases: Phase) -> list[Member]:
         """Members of a role in any of ``phases`` (in all, without any)."""
         groups = self.groups[role]
-        return [member for phase in phases or Phase for member in groups[phase]]
+        return [member for phase in phases or _PHASES for member in groups[phase]]
 
     def alive(self, *roles: Role) -> list[Member]:
         """Members of ``roles`` (of all, without any) that run or are about to."""
-        return [m for role in roles or Role for m in self.of(role, Phase.STARTING, Phase.READY, Phase.DRAINING)]
+        found: list[Member] = []
+        for role in roles or _ROLES:
+            groups = self.groups[role]
+            found += groups[Phase.STARTING]
+            found += groups[Phase.READY]
+            found += groups[Phase.DRAINING]
+        return found
 
     def failed(self, *roles: Role) -> list[Member]:
         """Members of ``roles`` (of all, without any) that have ended and nobody had asked them to."""
-        return [m for role in roles or Role for m in self.groups[role][Phase.EXITED] if not m.asked]
+        return [m for role in roles or _ROLES for m in self.groups[role][Phase.EXITED] if not m.asked]
 
     def count(self, role: Role, phase: Phase) -> int:
         """How many members of a role are in a phase."""

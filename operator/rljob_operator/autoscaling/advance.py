@@ -57,16 +57,7 @@ def advance(
     memory = replace(memory, missing_since_seconds=None)
     is_new = memory.rates.taken_seconds is None or sample.taken_seconds > memory.rates.taken_seconds
     if sample.learner_advancing:
-        memory = replace(
-            memory,
-            rates=observe(
-                memory.rates,
-                sample,
-                supply.ready,
-                window_seconds=spec.rate_window_seconds,
-                patience_seconds=spec.trim_time_constant_seconds,
-            ),
-        )
+        memory = replace(memory, rates=observe(spec, memory.rates, sample, supply.ready))
     if warming:
         return _answer(spec, _told(memory, ActiveReason.WARMING_UP, warming))
     if not sample.learner_advancing:
@@ -96,7 +87,7 @@ def _by_law(
     now_seconds: float,
 ) -> AutoscalingMemory:
     current = memory.desired or 0
-    found = rates(memory.rates)
+    found = rates(spec, memory.rates)
     if found is None:
         return _told(memory, ActiveReason.STALE_METRICS, "the learner has digested nothing yet that could be measured")
     match = law.match(spec, found, sample, memory.integral)
@@ -105,9 +96,10 @@ def _by_law(
         memory = replace(
             memory, gain=guards.judged(spec, memory.gain, memory.rates, found, sample, supply, now_seconds)
         )
-    wanted = law.rounded(spec, match.wanted, current)
+    wanted = law.rounded(spec, match, current)
     memory, limited = _apply(spec, memory, sample, supply, wanted, now_seconds)
-    if is_new and limited.by is LimitedBy.NOTHING and supply.pending == 0:
+    is_at_rest = found.steady and limited == _Limited(current) and supply.pending == 0
+    if is_new and is_at_rest:
         memory = replace(memory, integral=law.integrated(spec, sample, memory.integral))
     if limited.number > current:
         memory = replace(memory, gain=guards.growing(memory.gain, found, supply))

@@ -24,8 +24,11 @@ MOST_INTEGRAL: Final = 0.15
 HALF: Final = 0.5
 """Target fill of the rate limiter's credit: as far from a waiting learner as from blocked actors."""
 
-_ALWAYS_IN_TOLERANCE: Final = 2.0
-"""Actors; a difference this large is acted upon however many there are."""
+_ALWAYS_ACTED_ON: Final = 2.0
+"""Actors; a difference this large is beyond the tolerance however many there are."""
+
+_ALWAYS_ACTED_ON_IF_STEADY: Final = 0.75
+"""The same for a mean over a long time. More than a half, so that a number between two whole ones does not swing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,15 @@ class Match:
         """The number of actors, not rounded, never negative."""
         return max(0.0, self.rates.needed * (1.0 + self.integral) + self.trim)
 
+    @property
+    def certain(self) -> int:
+        """The whole number that a growth may go to now: ``wanted * (1 - uncertainty)``.
+
+        Too many actors stay for a stabilization window, too few are found at the next decision, and the estimate becomes certain
+        once the learner waits less.
+        """
+        return math.floor(self.wanted * (1.0 - self.rates.uncertainty) + 0.5)
+
 
 def target_fill(spec: AutoscalingSpec) -> float:
     """The share of its bound that the depth should have, 0..1."""
@@ -54,17 +66,18 @@ def match(spec: AutoscalingSpec, rates: Rates, sample: ScalingSample, integral: 
     return Match(rates, integral, missing_items / (rates.per_actor_per_second * spec.trim_time_constant_seconds))
 
 
-def tolerance(spec: AutoscalingSpec, current: int) -> float:
-    """Actors by which the wanted number may differ before anything is done."""
-    return min(spec.tolerance_percent / 100 * current, _ALWAYS_IN_TOLERANCE)
+def tolerance(spec: AutoscalingSpec, match: Match, current: int) -> float:
+    """Actors by which the wanted number may differ before anything is done; less where it is a mean over a long time."""
+    usual = min(spec.tolerance_percent / 100 * current, _ALWAYS_ACTED_ON)
+    return min(usual, _ALWAYS_ACTED_ON_IF_STEADY) if match.rates.steady else usual
 
 
-def rounded(spec: AutoscalingSpec, wanted: float, current: int) -> int:
-    """The whole number to aim for: the current one within the tolerance, else the nearest. Never 0, from where nothing would
-    be seen of the learner again."""
-    if abs(wanted - current) < tolerance(spec, current):
+def rounded(spec: AutoscalingSpec, match: Match, current: int) -> int:
+    """The whole number to aim for: the current one within the tolerance, else the nearest to what is wanted; of a growth that is
+    not certain yet, its lower end. Never 0, from where nothing would be seen of the learner again."""
+    if abs(match.wanted - current) < tolerance(spec, match, current):
         return current
-    return max(1, math.floor(wanted + 0.5))
+    return max(1, math.floor(match.wanted + 0.5) if match.wanted < current else max(current, match.certain))
 
 
 def integrated(spec: AutoscalingSpec, sample: ScalingSample, integral: float) -> float:

@@ -21,22 +21,51 @@ _CAMEL: Final = ConfigDict(
 
 
 @dataclass(frozen=True, slots=True)
-class RateMemory:
-    """Sums over the rate window with exponential forgetting, one entry a sample, and what the latest sample said.
+class Sums:
+    """What the samples said, added up with exponential forgetting; ``weight`` counts them.
 
-    ``consumed`` / ``busy`` is the learner's capacity, ``arrived`` / ``free_actors`` an actor's rate (items per second).
+    ``consumed / busy`` is the learner's capacity, ``arrived / free_actors`` an actor's rate (items per second).
     """
 
     __pydantic_config__ = _CAMEL
 
+    weight: float = 0.0
     consumed: float = 0.0
     busy: float = 0.0
     arrived: float = 0.0
     produced: float = 0.0
     free_actors: float = 0.0
+
+    def plus(self, entry: Sums, keep: float) -> Sums:
+        """These sums times ``keep``, plus one entry."""
+        return Sums(
+            keep * self.weight + entry.weight,
+            keep * self.consumed + entry.consumed,
+            keep * self.busy + entry.busy,
+            keep * self.arrived + entry.arrived,
+            keep * self.produced + entry.produced,
+            keep * self.free_actors + entry.free_actors,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RateMemory:
+    """The rates over the rate window and over the trim's time constant, how noisy they are, and the latest sample.
+
+    Attributes:
+        window, steady: the sums over the short and the long time.
+        deviation: mean deviation of single samples from the estimate, relative.
+        loss_mean, loss_square: of the logarithm of production / arrivals.
+        updated_seconds: when the sums last took a sample in. taken_seconds, ready, depth_items: the latest sample.
+    """
+
+    __pydantic_config__ = _CAMEL
+
+    window: Sums = field(default_factory=Sums)
+    steady: Sums = field(default_factory=Sums)
+    deviation: float = 0.1
     loss_mean: float = 0.0
     loss_square: float = 0.0
-    deviation: float = 0.1
     updated_seconds: float | None = None
     taken_seconds: float | None = None
     ready: int = 0
@@ -63,7 +92,7 @@ class AutoscalingMemory:
     Attributes:
         desired: the number of actors decided last.
         requested: ``spec.actors.replicas`` as seen last; a change of it is a user's wish.
-        seen_seconds: the latest call. decided_seconds: the latest decision.
+        seen_seconds: the latest call. looked_seconds: the one before it. decided_seconds: the latest decision.
         watching_since_seconds: since when nothing has been missed; no shrinking before one stabilization window.
         learner_started_seconds, advancing_since_seconds: for the warm-up after a (re)start.
         missing_since_seconds: since when there have been no figures.
@@ -78,6 +107,7 @@ class AutoscalingMemory:
     desired: int | None = None
     requested: int | None = None
     seen_seconds: float | None = None
+    looked_seconds: float | None = None
     decided_seconds: float | None = None
     watching_since_seconds: float | None = None
     learner_started_seconds: float | None = None
@@ -115,6 +145,7 @@ class AutoscalingMemory:
         return replace(
             self,
             seen_seconds=_later(self.seen_seconds, seconds),
+            looked_seconds=_later(self.looked_seconds, seconds),
             decided_seconds=_later(self.decided_seconds, seconds),
             watching_since_seconds=_later(self.watching_since_seconds, seconds),
             advancing_since_seconds=_later(self.advancing_since_seconds, seconds),

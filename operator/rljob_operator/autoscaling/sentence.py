@@ -35,7 +35,7 @@ def decided(
     if limited_by is not LimitedBy.NOTHING:
         return f"{sentence}, limited by {_LIMITS[limited_by]}"
     if before == after and match.wanted != before:
-        return f"{sentence}, within the tolerance of {tolerance(spec, before):.2f}"
+        return f"{sentence}, within the tolerance of {tolerance(spec, match, before):.2f}"
     return sentence
 
 

@@ -25,20 +25,22 @@ def on_this_clock(spec: AutoscalingSpec, memory: AutoscalingMemory, now_seconds:
     """
     seen = memory.seen_seconds
     if seen is None:
-        return replace(memory, seen_seconds=now_seconds, watching_since_seconds=now_seconds)
+        return replace(memory, seen_seconds=now_seconds, looked_seconds=now_seconds, watching_since_seconds=now_seconds)
     gap = now_seconds - seen
     if gap < 0:
-        return memory.shifted(gap)
+        return replace(memory.shifted(gap), looked_seconds=now_seconds)
     if gap > max(_LONGEST_GAP_SECONDS, 2.0 * spec.sample_period_seconds):
         memory = memory.shifted(gap)
-        return replace(memory, watching_since_seconds=now_seconds, advancing_since_seconds=None)
-    return replace(memory, seen_seconds=now_seconds)
+        return replace(
+            memory, looked_seconds=now_seconds, watching_since_seconds=now_seconds, advancing_since_seconds=None
+        )
+    return replace(memory, seen_seconds=now_seconds, looked_seconds=seen)
 
 
 def attended(
     memory: AutoscalingMemory, sample: ScalingSample | None, supply: Supply, now_seconds: float
 ) -> AutoscalingMemory:
-    """Note since when the present learner has been seen to advance; a stall before the warm-up is over begins it anew.
+    """Note since when the present learner has been seen to advance: at the earliest since the call before.
 
     Args:
         memory: of the autoscaler.
@@ -57,7 +59,8 @@ def attended(
             rates=replace(memory.rates, taken_seconds=None),
         )
     if memory.advancing_since_seconds is None and sample is not None and sample.learner_advancing:
-        return replace(memory, advancing_since_seconds=now_seconds)
+        before = now_seconds if memory.looked_seconds is None else memory.looked_seconds
+        return replace(memory, advancing_since_seconds=min(now_seconds, max(before, started)))
     return memory
 
 

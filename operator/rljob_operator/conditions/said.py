@@ -10,6 +10,8 @@ from rljob.api.status import Condition
 
 from rljob_operator.look import bounded
 
+_ORDER = tuple(type.value for type in ConditionType)
+
 
 @dataclass(frozen=True, slots=True)
 class Said:
@@ -36,11 +38,12 @@ def merged(before: list[Condition], said: Iterable[Said | None], generation: int
 
     Answers ``before`` itself where nothing changed.
     """
-    known = {c.type: c for c in before}
+    known: dict[str, Condition] = {c.type: c for c in before}
+    changed = False
     for each in said:
         if each is None:
             continue
-        old = known.get(each.type)
+        old = known.get(each.type.value)
         reason, message = str(each.reason), bounded(each.message)
         if old is not None and (old.status, old.reason, old.message, old.observed_generation) == (
             each.status,
@@ -49,7 +52,8 @@ def merged(before: list[Condition], said: Iterable[Said | None], generation: int
             generation,
         ):
             continue
-        known[each.type] = Condition.model_construct(
+        changed = True
+        known[each.type.value] = Condition.model_construct(
             type=each.type.value,
             status=each.status,
             reason=reason,
@@ -57,5 +61,4 @@ def merged(before: list[Condition], said: Iterable[Said | None], generation: int
             observed_generation=generation,
             last_transition_time=old.last_transition_time if old is not None and old.status == each.status else now,
         )
-    after = [known[type] for type in ConditionType if type in known]
-    return before if after == before else after
+    return [known[type] for type in _ORDER if type in known] if changed else before

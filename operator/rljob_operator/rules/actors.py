@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.conditions import Reason
 from rljob.api.status import AutoscalingStatus
@@ -111,7 +110,10 @@ def limited_by_quota(look: Look) -> bool:
 
 
 def _sample(look: Look) -> ScalingSample | None:
-    """The learner's figures for the law; None where one that it needs is missing."""
+    """The learner's figures for the law; None where one that it needs is missing.
+
+    With a replay the learner reports the transitions it samples; each that an actor inserts serves samplesPerInsert of them.
+    """
     seen = look.seen.learner
     if seen is None:
         return None
@@ -127,18 +129,17 @@ def _sample(look: Look) -> ScalingSample | None:
         return None
     wait, blocked, consumption, production, depth, bound = (float(figure or 0.0) for figure in figures)
     parameters, _ = look.spec.algorithm.checked()
-    items, ratio = float(parameters.batch_size), 1.0
-    if isinstance(parameters, ApeXDQNParameters) and look.spec.replay is not None:
-        ratio = look.spec.replay.rate_limiter.samples_per_insert or 1.0
+    replay = look.spec.replay
+    ratio = (replay.rate_limiter.samples_per_insert if replay is not None else 0.0) or 1.0
     return ScalingSample(
         taken_seconds=seen.taken_seconds,
         wait_fraction=wait,
         blocked_fraction=blocked,
-        consumption_per_second=consumption,
+        consumption_per_second=consumption / ratio,
         production_per_second=production,
         depth_batches=depth,
         bound_batches=bound,
-        items_per_batch=items / ratio,
+        items_per_batch=parameters.batch_size / ratio,
         policy_lag_updates_p95=seen.policy_lag_updates_p95,
         learner_advancing=progress.advancing(look),
     )

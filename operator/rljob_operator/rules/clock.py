@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rljob.api.status import AdvanceMemory
 from rljob.api.timestamps import stamp
 
 from rljob_operator.look import Look
@@ -15,7 +16,7 @@ def start(look: Look) -> Look:
     if look.status.start_time is None:
         look = look.tell(start_time=look.now)
     if look.memory.active_since is None:
-        look = look.remember(active_since=look.now, starting_since=look.now, started=None)
+        look = look.remember(active_since=look.now, starting_since=look.now, started=None, advance=_resumes_at(look))
     return look.remember(suspension=None) if look.memory.suspension is not None else look
 
 
@@ -43,6 +44,14 @@ def all_up(look: Look) -> bool:
         and look.learner_ready()
         and look.ready(Role.ACTOR) >= look.needed_actors()
     )
+
+
+def _resumes_at(look: Look) -> AdvanceMemory | None:
+    """The advance so far; the last updates before a stop are known from the checkpoint alone, and are no advance later."""
+    before, saved = look.memory.advance, look.seen.checkpoint
+    if before is None or not saved.usable or saved.step <= before.updates:
+        return before
+    return before.model_copy(update={"updates": saved.step, "most_updates": max(saved.step, before.most_updates)})
 
 
 def _after_a_crash(look: Look) -> Look:

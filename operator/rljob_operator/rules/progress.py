@@ -7,6 +7,7 @@ from rljob.api.timestamps import stamp
 from rljob.telemetry.progress import Point, Target, progress
 
 from rljob_operator.look import Look
+from rljob_operator.model import LearnerSample
 
 WRITE_SECONDS = 30.0
 """Progress is written at most so often, unless it changed by a percent."""
@@ -26,8 +27,8 @@ def advance(look: Look) -> Look:
             updates=sample.updates, time=moment, most_updates=sample.updates, most_time=moment
         )
         return look.remember(advance=now)
-    if sample.updates == before.updates or moment < before.time:
-        return look
+    if sample.updates == before.updates or moment < max(before.time, look.memory.starting_since or 0.0):
+        return look  # nothing new, or a sample of the life before
     changes: dict[str, object] = {"updates": sample.updates}
     if sample.updates > before.updates:
         changes["time"] = moment
@@ -63,7 +64,8 @@ def write(look: Look) -> Look:
     """Write them now."""
     sample, before, active = look.seen.learner, look.status.progress, look.active_seconds()
     if sample is None:
-        now = before.model_copy(update={"last_update_time": look.now})
+        unknown = {"queue_fill_percent": None, "policy_lag_updates": None}
+        now = before.model_copy(update={"last_update_time": look.now, **unknown})
         return look.tell(progress=now, active_seconds=int(active))
     frames = sample.raw_frames_total
     curve = _with(look.memory.curve, active, frames, sample.mean_return)
@@ -76,9 +78,17 @@ def write(look: Look) -> Look:
         eval_return=means[-1] if means else before.eval_return,
         percent=None if done.percent is None else int(done.percent),
         estimated_seconds_remaining=None if done.eta_seconds is None else int(done.eta_seconds),
+        queue_fill_percent=_fill_percent(sample),
+        policy_lag_updates=None if sample.policy_lag_updates_p95 is None else round(sample.policy_lag_updates_p95),
         last_update_time=look.now,
     )
     return look.remember(curve=curve).tell(progress=figures, active_seconds=int(active))
+
+
+def _fill_percent(sample: LearnerSample) -> int | None:
+    if sample.depth_batches is None or not sample.bound_batches:
+        return None
+    return max(0, min(100, round(100 * sample.depth_batches / sample.bound_batches)))
 
 
 def _moved(look: Look, frames: int | None) -> bool:

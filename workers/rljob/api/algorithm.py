@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.impala import ImpalaParameters
-from rljob.api.parameters import NamedParameter, ParameterSet, check, required
+from rljob.api.parameters import AlgorithmParameter, ParameterSet, check, required
 from rljob.api.presets import APEX_DQN_PRESETS, IMPALA_PRESETS
 from rljob.api.problems import Problem
 from rljob.api.types import APIModel
@@ -31,7 +31,7 @@ class AlgorithmSpec(APIModel):
 
     name: AlgorithmName
     """The algorithm; it cannot be changed later. ApeXDQN needs spec.replay, IMPALA needs spec.queue."""
-    parameters: list[NamedParameter] = Field(default_factory=list, max_length=64)
+    parameters: list[AlgorithmParameter] = Field(default_factory=list, max_length=64)
     """Hyper-parameters by name; what is left out takes the preset's value, else the default. They may change only while
     the job is suspended."""
 

@@ -47,6 +47,13 @@ class NamedParameter(APIModel):
     """Its value as a string."""
 
 
+class AlgorithmParameter(NamedParameter):
+    """One parameter of an algorithm. Its value is a number or a word, and short: the cluster's rules read each many times."""
+
+    value: Annotated[str, Text(64, shortest=0), BeforeValidator(_as_text)]
+    """Its value as a string."""
+
+
 @dataclass(frozen=True, slots=True)
 class ParameterRule:
     """A rule between parameters, twice: for Python and for the cluster.

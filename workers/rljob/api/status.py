@@ -130,6 +130,11 @@ class ProgressStatus(StatusModel):
     """Share of the way to the success policy; unset where nobody can know."""
     estimated_seconds_remaining: Count | None = None
     """Time to go at the present rate; unset where nobody can know."""
+    queue_fill_percent: Annotated[int, Integer(0, 100)] | None = None
+    """Fill of the learner's queue when this was written: 0, the learner starves; 100, the actors are blocked. Unset where
+    the learner did not say."""
+    policy_lag_updates: Count | None = None
+    """Policy lag (95th percentile) when this was written; unset where the learner did not say."""
     last_update_time: Timestamp | None = None
     """When this was written."""
 

@@ -191,7 +191,10 @@ def quantity(text: str) -> float:
     return number * 10.0 ** int(suffix[1:]) if suffix else number
 
 
-class _QuantityText:
+@dataclass(frozen=True, slots=True)
+class QuantityText:
+    """A Kubernetes quantity, such as ``500m`` or ``4Gi``, kept as the string."""
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def prepare(value: Any) -> Any:
             if isinstance(value, int | float) and not isinstance(value, bool):
@@ -229,7 +232,7 @@ class JSONObjectText:
 
 
 Flag = StrictBool
-Quantity = Annotated[str, _QuantityText()]
+Quantity = Annotated[str, QuantityText()]
 Name = Annotated[str, Text(63, "a DNS label (lower-case letters, digits, '-')", r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 Seconds = Annotated[int, Integer(1, 10**9)]
 SecondsOrZero = Annotated[int, Integer(0, 10**9)]

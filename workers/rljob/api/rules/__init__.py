@@ -24,12 +24,19 @@ RULES: tuple[Rule, ...] = tuple(
 
 
 def cross_field_problems(job: RLJob, *, on_cluster: bool = True) -> list[Problem]:
-    """Every violated rule; without ``on_cluster`` only those that hold on one machine, too.
+    """Every violated rule; without ``on_cluster``, only those that hold on one machine, too.
 
     Parameters that are wrong by themselves are reported elsewhere; their defaults stand in for them here.
     """
+    problems = [problem for _, _, problem in broken_rules(job, on_cluster=on_cluster)]
+    for path, node in _nodes(job, ""):
+        problems += _repeated(path, node)
+    return problems
+
+
+def broken_rules(job: RLJob, *, on_cluster: bool = True) -> Iterator[tuple[Rule, str, Problem]]:
+    """Every broken rule of `RULES`, the place of what it is about, and what to say."""
     parameters, _ = job.spec.algorithm.checked()
-    problems: list[Problem] = []
     for path, node in _nodes(job, ""):
         for rule in RULES:
             if rule.at is not type(node) or rule.algorithm not in (None, job.spec.algorithm.name):
@@ -41,11 +48,9 @@ def cross_field_problems(job: RLJob, *, on_cluster: bool = True) -> list[Problem
                 continue
             place = f"{path}.{rule.field}" if rule.field else path
             if isinstance(outcome, Broken):
-                problems.append(Problem(place, outcome.value, outcome.message))
+                yield rule, path, Problem(place, outcome.value, outcome.message)
             else:
-                problems.append(Problem(place, _value(node, rule.field), outcome))
-        problems += _repeated(path, node)
-    return problems
+                yield rule, path, Problem(place, _value(node, rule.field), outcome)
 
 
 def transition_problems(old: RLJob, new: RLJob) -> list[Problem]:

@@ -13,7 +13,7 @@ from rljob.api.rule import Broken, Outcome, rule
     algorithm="ApeXDQN",
     reason="FieldValueForbidden",
     cel="$targetUpdateTau == 0.0 || !self.parameters.exists(p, p.name == 'targetUpdateInterval')",
-    message="targetUpdateInterval: allowed: nothing beside targetUpdateTau, which updates the target network little by little "
+    message="allowed: nothing beside targetUpdateTau, which updates the target network little by little "
     "and never copies it; remove one of the two",
 )
 def one_way_to_the_target(algorithm: AlgorithmSpec, parameters: ApeXDQNParameters) -> Outcome:
