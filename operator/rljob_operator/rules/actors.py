@@ -60,7 +60,7 @@ def _by_law(look: Look) -> Look:
     memory = remembered(status)
     if not _due(look, spec, memory):
         return look
-    answer = advance(spec, memory, _sample(look), _supply(look, memory), look.now)
+    answer = advance(spec, memory, law_sample(look), _supply(look, memory), look.now)
     recommended = answer.recommended_before_limits
     whole = answer.desired if recommended is None else min(round(recommended), 10**9)
     return _write(look, answer.desired, whole, answer.limited_by, answer.last_decision, answer.memory.to_dict())
@@ -111,7 +111,7 @@ def limited_by_quota(look: Look) -> bool:
     )
 
 
-def _sample(look: Look) -> ScalingSample | None:
+def law_sample(look: Look) -> ScalingSample | None:
     """The learner's figures for the law; None where one that it needs is missing.
 
     With a replay the learner reports the transitions it samples; each that an actor inserts serves samplesPerInsert of them.
