@@ -26,6 +26,7 @@ from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
 from rljob.learner.policy import Identity
 from rljob.learner.saver import Saver
+from rljob.learner.shares import Shares
 from rljob.learner.update import Updater
 from rljob.learner.weights import WeightServer
 from rljob.telemetry.metrics import learner_registry
@@ -44,15 +45,15 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     """
     spec = options.job.spec
     params, env_params = spec.algorithm.resolved(), spec.environment.resolved()
-    torch.set_num_threads(_threads(options.job))
     device = _device(options.job)
+    shares = _shares(options.job, device)
     environment = describe_environment(spec.environment.id, env_params)
     method = algorithm(spec.algorithm.name)
     torch.manual_seed(params.seed)
     online: nn.Module = method.build(environment, params, env_params)
     plan = _plan(method, params, environment, online.to(device), device)
     online.compute(bf16=plan.bf16, channels_last=plan.channels_last)  # type: ignore[operator]
-    updater = Updater(method, params, online, device)
+    updater = Updater(method, params, online, device, shares)
     if params.compile:
         updater.compile()
     directory = options.run_dir / "checkpoints"
@@ -119,9 +120,16 @@ def _layout(environment: EnvironmentSpec, params: ApeXDQNParameters) -> ChunkLay
     )
 
 
-def _threads(job: RLJob) -> int:
-    """Torch threads: the processors that the manifest asks for, rounded, at least one."""
-    return max(1, round(quantity(job.spec.learner.resources.requests.get("cpu", "1"))))
+def _shares(job: RLJob, device: torch.device) -> Shares | None:
+    """How the processors that the manifest asks for (rounded, at least one) are used: each for a share of every batch.
+
+    A compiled update is left to torch's own threads, and on a GPU there is nothing to share out.
+    """
+    params = job.spec.algorithm.resolved()
+    processors = max(1, round(quantity(job.spec.learner.resources.requests.get("cpu", "1"))))
+    torch.set_num_threads(processors)
+    count = min(processors, params.batch_size)
+    return Shares(count) if count > 1 and device.type == "cpu" and not params.compile else None
 
 
 def _device(job: RLJob) -> torch.device:
