@@ -82,9 +82,7 @@ def check_options(role: Role, options: RoleOptions) -> None:
                 f"{role} got {given} --{name.replace('_', '-')}; allowed: {shards}, one for each of spec.replay.shards"
             )
     if options.keys is not None and not options.keys.is_file():
-        raise Unusable(
-            f"--keys {options.keys}: no such file; give the key file that the supervisor or the operator wrote"
-        )
+        raise Unusable(f"--keys {options.keys}: no such file; `rljob keys FOLDER` writes one for each role")
 
 
 @contextmanager
