@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from rich.console import Console
 from rljob.api import load_manifest
 from rljob.cli.app import app
 from rljob.cli.errors import Unusable, one_line_errors
+from rljob.cli.roles import Profiled
 
 
 @app.command()
@@ -24,6 +26,14 @@ def run(
         float | None, typer.Option(min=1, help="Stop in good order after so many seconds; the run can be resumed.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --run-dir.")] = False,
+    profile: Annotated[
+        list[Profiled] | None,
+        typer.Option(
+            help="After 10 s of work, record 3 s of that role with torch's profiler: a trace for chrome://tracing or "
+            "ui.perfetto.dev and a table of operations, in the run folder's profiles/. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Train a job on this machine: actors, replay, learner and evaluator as processes, with an embedded Redis.
 
@@ -44,6 +54,8 @@ def run(
         from rljob_operator.local.run import run as run_locally
         from rljob_operator.local.run_folder import default_run_dir
 
+        if profile:  # the roles inherit it
+            os.environ["RLJOB_PROFILE"] = " ".join(profile)
         folder = run_dir or default_run_dir(job.metadata.name)
         code = run_locally(job, folder, resume=resume, max_seconds=max_seconds, console=Console())
     raise typer.Exit(code)

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from rljob.learner.shares import Shares
 from rljob.learner.update import Updater
 from rljob.learner.weights import WeightServer
 from rljob.telemetry.metrics import learner_registry
+from rljob.telemetry.profile import Profile
 from rljob.telemetry.recorder import Recorder
 from rljob.telemetry.server import TelemetryServer
 from rljob.wire import load_keys
@@ -104,10 +106,26 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         if found is not None:
             learner.resume(found)
         try:
-            learner.run(stop, telemetry.beat)
+            learner.run(stop, _each_turn(options, learner, telemetry, closing))
         except NonFiniteLoss as problem:
             log.error("%s", problem)
             raise SystemExit(NonFiniteLoss.exit_code) from problem
+
+
+def _each_turn(
+    options: RoleOptions, learner: Learner, telemetry: TelemetryServer, closing: ExitStack
+) -> Callable[[], None]:
+    """What the loop calls every turn: a sign of life, and the profile where one is wanted."""
+    if not options.profile:
+        return telemetry.beat
+    profile = Profile(options.run_dir, options.name, lambda: learner.state == "Training")
+    closing.callback(profile.close)
+
+    def turn() -> None:
+        telemetry.beat()
+        profile()
+
+    return turn
 
 
 def _layout(environment: EnvironmentSpec, params: ApeXDQNParameters) -> ChunkLayout:
