@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rljob.learner.figures import Figures
+from rljob.learner.figures import LAG_BATCHES, Figures
 from rljob.learner.status import (
     actors,
     least_state,
@@ -89,12 +89,12 @@ def test_policy_lag_is_in_updates_and_leaves_out_random_actors() -> None:
 
 
 def test_rates_are_over_the_window() -> None:
-    figures = Figures(publish_interval=10)
-    figures.window(100.0, {"wait": 5.0}, 1000, 40, 160, SHARDS)
+    figures = Figures(publish_interval=10, samples_per_insert=8.0)
+    figures.window(100.0, {"wait": 5.0}, 1000, 16_000, 40, 160, SHARDS)
     figures.learned(1.0, 2.0, 3.0)
     figures.learned(3.0, 2.0, 5.0)
-    later = [{"actors": [{"name": "actor-1", "stages": {"env": 7.0, "blocked": 5.0}}]}]
-    figures.window(102.0, {"wait": 6.0}, 1100, 240, 960, later)
+    later = [{"inserted_total": 140, "actors": [{"name": "actor-1", "stages": {"env": 7.0, "blocked": 5.0}}]}]
+    figures.window(102.0, {"wait": 6.0}, 1100, 17_600, 240, 960, later)
     document = figures.document(SHARDS, {"wait": 6.0})
     assert (document["loss"], document["gradient_norm"], document["q_taken"]) == (2.0, 2.0, 4.0)
     assert document["learner_wait_fraction"] == pytest.approx(0.5)
@@ -103,3 +103,24 @@ def test_rates_are_over_the_window() -> None:
     assert document["raw_frames_per_second"] == pytest.approx(400.0)
     assert document["actors_blocked_fraction"] == pytest.approx(0.25)
     assert document["samples_per_insert"] == pytest.approx(3.0)
+    assert document["consumption_per_second"] == pytest.approx(100.0)
+    assert document["production_per_second"] == pytest.approx(50.0)
+    assert (document["wait_fraction"], document["blocked_fraction"]) == (0.5, 0.25)
+
+
+def test_what_the_shards_held_before_is_not_production() -> None:
+    figures = Figures(publish_interval=1)
+    figures.window(100.0, {}, 0, 0, 0, 0, [])
+    figures.window(102.0, {}, 0, 0, 0, 0, [{"inserted_total": 10**6}])
+    assert "production_per_second" not in figures.document([], {})
+    figures.window(104.0, {}, 0, 0, 0, 0, [{"inserted_total": 10**6 + 500}])
+    assert figures.document([], {})["production_per_second"] == pytest.approx(250.0)
+
+
+def test_the_95th_percentile_of_lag_is_over_the_newest_batches() -> None:
+    figures = Figures(publish_interval=1)
+    figures.lag(1000, np.array([1]))
+    for _ in range(LAG_BATCHES):
+        figures.lag(101, np.arange(1, 101))
+    figures.window(0.0, {}, 0, 0, 0, 0, [])
+    assert figures.document([], {})["policy_lag_updates_p95"] == pytest.approx(95.05)

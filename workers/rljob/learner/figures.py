@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,15 +16,26 @@ LAG_BOUNDS = (10, 20, 50, 100, 200, 400, 1000, 4000)
 """Upper bounds of the policy-lag histogram, in updates."""
 
 
-class Figures:
-    """Collects numbers from the loop's thread; ``document`` puts them into the words of the status."""
+LAG_BATCHES = 32
+"""The 95th percentile of the policy lag is taken over so many batches."""
 
-    def __init__(self, publish_interval: int) -> None:
+
+class Figures:
+    """Collects numbers from the loop's thread; ``document`` puts them into the words of the status.
+
+    ``samples_per_insert`` is the ratio that the replay keeps; 0 where it keeps none, and then nothing says how many
+    transitions the learner digests.
+    """
+
+    def __init__(self, publish_interval: int, samples_per_insert: float = 0.0) -> None:
         self._interval = publish_interval
+        self._samples_per_insert = samples_per_insert
         self._bounds = np.asarray(LAG_BOUNDS)
         self._lag_counts = np.zeros(len(LAG_BOUNDS) + 1, np.int64)
         self._lag_sum = 0.0
         self._lag_mean: float | None = None
+        self._lag_p95: float | None = None
+        self._lags: deque[NDArray[np.int64]] = deque(maxlen=LAG_BATCHES)
         self._sums = np.zeros(3)
         self._count = 0
         self._means: dict[str, float] = {}
@@ -36,6 +48,7 @@ class Figures:
         if not len(acted):
             return
         updates = np.maximum(version - acted, 0) * self._interval
+        self._lags.append(updates)
         mean = float(updates.mean())
         self._lag_sum += mean * len(updates)
         self._lag_counts += np.bincount(np.searchsorted(self._bounds, updates), minlength=len(self._lag_counts))
@@ -51,6 +64,7 @@ class Figures:
         now: float,
         stages: Mapping[str, float],
         updates: int,
+        samples: int,
         steps: int,
         raw_frames: int,
         shards: Sequence[Mapping[str, Any]],
@@ -60,12 +74,16 @@ class Figures:
             names = ("loss", "gradient_norm", "q_taken")
             self._means = dict(zip(names, (self._sums / self._count).tolist(), strict=True))
             self._sums[:], self._count = 0.0, 0
+        if self._lags:
+            self._lag_p95 = float(np.percentile(np.concatenate(self._lags), 95))
         acting = stage_totals(actors(shards))
         totals = {
             "wait": stages.get("wait", 0.0),
             "updates": float(updates),
             "steps": float(steps),
             "raw_frames": float(raw_frames),
+            "sampled": float(samples),
+            "inserted": total(shards, "inserted_total"),
             "actor_blocked": acting.get("blocked", 0.0),
             "actor_all": sum(acting.values()),
         }
@@ -79,6 +97,10 @@ class Figures:
                 "steps_per_second": spent["steps"] / seconds,
                 "raw_frames_per_second": spent["raw_frames"] / seconds,
             }
+            if self._samples_per_insert > 0:  # in transitions that actors make, as production is
+                self._rates["consumption_per_second"] = spent["sampled"] / seconds / self._samples_per_insert
+            if before["inserted"] > 0:  # else the shards have just been heard of, and all they hold would count as new
+                self._rates["production_per_second"] = spent["inserted"] / seconds
             if spent["actor_all"] > 0:
                 self._rates["actors_blocked_fraction"] = min(1.0, spent["actor_blocked"] / spent["actor_all"])
         self._before = (now, totals)
@@ -98,6 +120,7 @@ class Figures:
             "queue_bound_batches": limited(shards, "queue_bound_batches"),
             "samples_per_insert": sampled / inserted if inserted else None,
             "policy_lag_updates": self._lag_mean,
+            "policy_lag_updates_p95": self._lag_p95,
             "policy_lag_histogram": {
                 "bounds": list(LAG_BOUNDS),
                 "counts": self._lag_counts.tolist(),
@@ -107,6 +130,8 @@ class Figures:
             **self._means,
             **rates,
             **self._rates,
+            "wait_fraction": self._rates.get("learner_wait_fraction"),
+            "blocked_fraction": self._rates.get("actors_blocked_fraction"),
             "actors": acting,
             "stages": {"learner": dict(stages), "replay": stage_totals(shards), "actor": stage_totals(acting)},
             "rss_bytes": rss_bytes(),

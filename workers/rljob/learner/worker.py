@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,7 +48,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     checkpoint that cannot be used, ValueError for a job that cannot work.
     """
     spec = options.job.spec
-    params, env_params = spec.algorithm.resolved(), spec.environment.resolved()
+    params, env_params = spec.algorithm.resolved_as(ApeXDQNParameters), spec.environment.resolved()
     device = _device(options.job)
     shares = _shares(options.job, device)
     environment = describe_environment(spec.environment.id, env_params)
@@ -60,7 +62,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         updater.compile()
     directory = options.run_dir / "checkpoints"
     keys = load_keys(options.keys, "learner") if options.keys is not None else None
-    replay = spec.replay.resolved()
+    replay = spec.required_replay.resolved()
     with ExitStack() as closing:
         server = WeightServer(options.weights, options.notice, keys.server() if keys else None)
         closing.callback(server.close)
@@ -89,6 +91,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
             checkpoint_directory=directory,
             centred=env_params.centre_input,
             on_non_finite=spec.early_stopping.on_non_finite_loss,
+            samples_per_insert=spec.required_replay.rate_limiter.samples_per_insert,
         )
         identity = Identity(spec.algorithm.name, environment, params, env_params)
         learner = Learner(config, identity, updater, client, server, saver, recorder.record_status, surroundings)
@@ -99,6 +102,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
                 learner.status,
                 lambda: learner.state in ("WarmingUp", "Training"),
                 learner_registry(learner.status),
+                requests={"/checkpoint": lambda note: learner.request_checkpoint(wanted_since(note))},
             )
         )
         announce(options, "learner", telemetry.url, uuid.uuid4().hex)
@@ -128,6 +132,14 @@ def _each_turn(
     return turn
 
 
+def wanted_since(note: Mapping[str, Any]) -> float:
+    """The time of a request for a checkpoint, ``{"sinceUnix": 1790000000.5}``. Raises ValueError."""
+    seconds = note.get("sinceUnix")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+        raise ValueError('"sinceUnix" is needed: seconds since 1970; a checkpoint begun at or after that answers it')
+    return float(seconds)
+
+
 def _layout(environment: EnvironmentSpec, params: ApeXDQNParameters) -> ChunkLayout:
     return ChunkLayout(
         length=params.chunk_length,
@@ -143,7 +155,7 @@ def _shares(job: RLJob, device: torch.device) -> Shares | None:
 
     A compiled update is left to torch's own threads, and on a GPU there is nothing to share out.
     """
-    params = job.spec.algorithm.resolved()
+    params = job.spec.algorithm.resolved_as(ApeXDQNParameters)
     processors = max(1, round(quantity(job.spec.learner.resources.requests.get("cpu", "1"))))
     torch.set_num_threads(processors)
     count = min(processors, params.batch_size)
