@@ -17,9 +17,10 @@ class Addresses:
     replay_sample: tuple[str, ...]
     weights: str
     notice: str
+    inference: tuple[str, ...] = ()
 
     @classmethod
-    def create(cls, shards: int) -> Addresses:
+    def create(cls, shards: int, inference_servers: int = 0) -> Addresses:
         """Endpoints in a new private folder. A run folder's own path may be too long for a unix socket (107 characters)."""
         folder = Path(tempfile.mkdtemp(prefix="rljob-"))
         return cls(
@@ -28,6 +29,7 @@ class Addresses:
             replay_sample=tuple(f"ipc://{folder}/sample-{k}" for k in range(shards)),
             weights=f"ipc://{folder}/weights",
             notice=f"ipc://{folder}/notice",
+            inference=tuple(f"ipc://{folder}/inference-{k}" for k in range(inference_servers)),
         )
 
     def remove(self) -> None:

@@ -16,7 +16,7 @@ from rljob_operator.local.addresses import Addresses
 from rljob_operator.local.process import RoleProcess
 from rljob_operator.model import Decision, LearnerSample, Member, Role
 
-DRAIN_SECONDS = {Role.EVALUATOR: 3.0, Role.LEARNER: 60.0, Role.REPLAY: 60.0}
+DRAIN_SECONDS = {Role.EVALUATOR: 3.0, Role.LEARNER: 60.0, Role.REPLAY: 60.0, Role.INFERENCE: 3.0}
 """How long a member may take to leave before it is killed: the learner writes a checkpoint, the replay its durable state.
 Actors have ``actors.drainSeconds``."""
 
@@ -28,7 +28,8 @@ class LocalSubstrate:
         self._run_dir = run_dir
         shards = job.spec.required_replay.shards
         self._drain_seconds = DRAIN_SECONDS | {Role.ACTOR: float(job.spec.actors.drain_seconds)}
-        self._addresses = Addresses.create(shards)
+        central, own_servers = job.spec.actors.inference == "Central", job.spec.inference.replicas
+        self._addresses = Addresses.create(shards, max(1, own_servers) if central else 0)
         (run_dir / "roles").mkdir(parents=True, exist_ok=True)
         (run_dir / "logs").mkdir(parents=True, exist_ok=True)
         self._job_file = job_file
@@ -36,7 +37,11 @@ class LocalSubstrate:
         for k in range(shards):
             ingest, sample = self._addresses.replay_ingest[k], self._addresses.replay_sample[k]
             self._add(f"replay-{k}", Role.REPLAY, ["--replay-ingest", ingest, "--replay-sample", sample])
-        self._add("learner", Role.LEARNER, self._learner_options())
+        served_by_learner = self._inference_options() if central and own_servers == 0 else []
+        self._add("learner", Role.LEARNER, self._learner_options() + served_by_learner)
+        for k in range(own_servers):
+            address = self._addresses.inference[k]
+            self._add(f"inference-{k}", Role.INFERENCE, ["--inference", address, *self._weights_options()])
         for k in range(job.spec.actors.replicas):
             self._add(f"actor-{k}", Role.ACTOR, self._actor_options())
         if job.spec.evaluator.enabled:
@@ -79,7 +84,10 @@ class LocalSubstrate:
 
     def _actor_options(self) -> list[str]:
         ingest = [word for endpoint in self._addresses.replay_ingest for word in ("--replay-ingest", endpoint)]
-        return ingest + self._weights_options()
+        return ingest + self._weights_options() + self._inference_options()
+
+    def _inference_options(self) -> list[str]:
+        return [word for endpoint in self._addresses.inference for word in ("--inference", endpoint)]
 
     def _learner_options(self) -> list[str]:
         sample = [word for endpoint in self._addresses.replay_sample for word in ("--replay-sample", endpoint)]

@@ -1,4 +1,5 @@
-"""What to start and what to drain: replay, then the learner, then actors and the evaluator; and the same backwards."""
+"""What to start and what to drain: replay, then the learner, then inference servers, actors and the evaluator; and the same
+backwards."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ RESTART_DELAY_SECONDS = (0.0, 0.5, 1.0, 2.0, 4.0)
 
 _DRAIN_WAVES: tuple[frozenset[Role], ...] = (
     frozenset({Role.ACTOR, Role.EVALUATOR}),
-    frozenset({Role.LEARNER}),
+    frozenset({Role.LEARNER, Role.INFERENCE}),
     frozenset({Role.REPLAY}),
 )
 

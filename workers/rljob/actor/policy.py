@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,21 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """Actions i8[N], and Q(s, a) and max_a Q(s, a) f4[N] of the observations they answer; NaN without weights."""
+    """Actions i8[N], and Q(s, a) and max_a Q(s, a) f4[N] of the observations they answer; NaN without weights.
+
+    ``version`` i8[N], or one number for all: the weights that chose.
+    """
 
     action: Array
     q_taken: Array
     value: Array
+    version: Array | int
+
+    @classmethod
+    def joined(cls, parts: Sequence[Decision]) -> Decision:
+        """The decisions for groups of environments as one for all of them, in this order."""
+        columns = ([np.asarray(getattr(part, field.name)) for part in parts] for field in fields(cls))
+        return cls(*map(np.concatenate, columns))
 
 
 class Policy:
@@ -61,15 +72,8 @@ class Policy:
         self.loaded_at = 0.0
 
     def take_slot(self, slot: int, slots: int) -> None:
-        """Explore as the ``slot``-th of ``slots`` actors: its N environments take N neighbouring rungs of the ladder.
-
-        A slot outside the ladder (more actors than the job has slots) wraps around.
-        """
-        total = max(1, slots) * self._num_envs
-        first = slot % max(1, slots) * self._num_envs
-        base, exponent = self._parameters.epsilon_base, self._parameters.epsilon_exponent
-        rungs = [self._algorithm.epsilon_ladder(first + i, total, base, exponent) for i in range(self._num_envs)]
-        self.epsilon = np.array(rungs, np.float32)
+        """Explore as the ``slot``-th of ``slots`` actors (see ``ladder``)."""
+        self.epsilon = ladder(self._algorithm, self._parameters, slot, slots, self._num_envs)
         log.info("slot %d of %d, epsilon %.3g to %.3g", slot, slots, self.epsilon.max(), self.epsilon.min())
 
     def load(self, weights: Weights) -> None:
@@ -85,8 +89,9 @@ class Policy:
         """Actions for ``observation`` ``[N, S, *F*]``, which is only read."""
         if self.version == 0:
             action = self._generator.integers(0, self._num_actions, self._num_envs)
-            return Decision(action, self._unknown, self._unknown)
-        return Decision(*self._algorithm.act(self._acting, observation, self.epsilon, self._generator))
+            return Decision(action, self._unknown, self._unknown, 0)
+        action, q_taken, value = self._algorithm.act(self._acting, observation, self.epsilon, self._generator)
+        return Decision(action, q_taken, value, self.version)
 
     def final_values(self, observation: Array | None, truncated: Array) -> Array | None:
         """max_a Q f4[N] of final observations, NaN except where ``truncated``; None when nothing was truncated."""
@@ -94,5 +99,19 @@ class Policy:
             return None
         values = self._unknown.copy()
         if self.version > 0:
-            values[truncated] = self._algorithm.q_values(self._acting, observation[truncated]).max(dim=1).values.numpy()
+            # All N rows, though few were truncated: another batch size would round differently.
+            every = self._algorithm.q_values(self._acting, observation).max(dim=1).values.numpy()
+            values[truncated] = every[truncated]
         return values
+
+
+def ladder(algorithm: Algorithm, parameters: ApeXDQNParameters, slot: int, slots: int, num_envs: int) -> Array:
+    """Epsilons f4[N] of the ``slot``-th of ``slots`` actors: its environments take N neighbouring rungs of the ladder.
+
+    A slot outside the ladder (more actors than the job has slots) wraps around.
+    """
+    total = max(1, slots) * num_envs
+    first = slot % max(1, slots) * num_envs
+    base, exponent = parameters.epsilon_base, parameters.epsilon_exponent
+    rungs = [algorithm.epsilon_ladder(first + i, total, base, exponent) for i in range(num_envs)]
+    return np.array(rungs, np.float32)

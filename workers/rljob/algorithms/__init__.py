@@ -21,6 +21,7 @@ class Algorithm:
     name: str
     build: Callable[..., Any]
     act: Callable[..., Any]
+    choose: Callable[..., Any]
     q_values: Callable[..., Tensor]
     epsilon_ladder: Callable[..., float]
     loss: Callable[..., apex_dqn.Loss]
@@ -33,6 +34,7 @@ _ALGORITHMS = {
         name="ApeXDQN",
         build=apex_dqn.build,
         act=apex_dqn.act,
+        choose=apex_dqn.choose,
         q_values=apex_dqn.q_values,
         epsilon_ladder=apex_dqn.epsilon_ladder,
         loss=apex_dqn.loss,

@@ -98,12 +98,18 @@ def act(
     epsilon: NDArray[np.floating[Any]] | float,
     generator: np.random.Generator,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
-    """Epsilon-greedy actions for N environments, each with its own epsilon (float [N], or one for all).
+    """Epsilon-greedy actions for N observations: ``choose`` on what ``q_values`` says."""
+    return choose(q_values(net, observation).cpu().numpy(), epsilon, generator)
+
+
+def choose(
+    values: NDArray[np.float32], epsilon: NDArray[np.floating[Any]] | float, generator: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
+    """Epsilon-greedy actions from action values float32 [N, A], each row with its own epsilon (float [N], or one for all).
 
     Returns (action int64[N], q_taken float32[N], value float32[N] = max_a Q): what the actor needs for initial priorities.
     The generator advances by the same amount whatever the outcome, so that a run replays from its seed.
     """
-    values = q_values(net, observation).cpu().numpy()
     count, actions = values.shape
     greedy = values.argmax(axis=1)
     explores = generator.random(count) < epsilon

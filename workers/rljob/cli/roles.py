@@ -30,6 +30,7 @@ class Role(enum.StrEnum):
     REPLAY = "replay"
     LEARNER = "learner"
     EVALUATOR = "evaluator"
+    INFERENCE = "inference"
 
 
 RoleFunction = Callable[[RoleOptions, threading.Event], None]
@@ -51,6 +52,10 @@ def role_function(role: Role) -> RoleFunction:
         from rljob.learner.worker import run_learner
 
         return run_learner
+    if role is Role.INFERENCE:
+        from rljob.inference.worker import run_inference
+
+        return run_inference
     from rljob.evaluation.worker import run_evaluator
 
     return run_evaluator
@@ -61,12 +66,24 @@ _NEEDS: dict[Role, tuple[str, ...]] = {
     Role.REPLAY: ("replay_ingest", "replay_sample"),
     Role.LEARNER: ("replay_sample", "weights", "notice"),
     Role.EVALUATOR: ("weights", "notice"),
+    Role.INFERENCE: ("inference", "weights", "notice"),
 }
+
+
+def _needs(role: Role, options: RoleOptions) -> tuple[str, ...]:
+    """The options that a role cannot work without, in this job."""
+    spec = options.job.spec
+    if spec.actors.inference == "Central":
+        if role is Role.ACTOR:  # it never holds weights
+            return ("replay_ingest", "inference")
+        if role is Role.LEARNER and spec.inference.replicas == 0:
+            return (*_NEEDS[role], "inference")
+    return _NEEDS[role]
 
 
 def check_options(role: Role, options: RoleOptions) -> None:
     """Refuse options that the role could not work with. Raises `Unusable`, naming every missing option."""
-    missing = [name for name in _NEEDS[role] if not getattr(options, name)]
+    missing = [name for name in _needs(role, options) if not getattr(options, name)]
     if missing:
         names = ", ".join(f"--{name.replace('_', '-')} (RLJOB_{name.upper()})" for name in missing)
         raise Unusable(
@@ -82,6 +99,12 @@ def check_options(role: Role, options: RoleOptions) -> None:
             raise Unusable(
                 f"{role} got {given} --{name.replace('_', '-')}; allowed: {shards}, one for each of spec.replay.shards"
             )
+    servers = max(1, options.job.spec.inference.replicas) if role is Role.ACTOR else 1
+    if "inference" in _needs(role, options) and len(options.inference) != servers:
+        raise Unusable(
+            f"{role} got {len(options.inference)} --inference; allowed: {servers}, "
+            + ("one for each server of spec.inference.replicas" if role is Role.ACTOR else "the address that it binds")
+        )
     if options.keys is not None and not options.keys.is_file():
         raise Unusable(
             f"--keys {options.keys}: no such file; give the key file that the supervisor or the operator wrote"
@@ -132,6 +155,13 @@ def worker(
     ] = None,
     weights: Annotated[str, typer.Option(envvar="RLJOB_WEIGHTS", help="Where the learner gives weights.")] = "",
     notice: Annotated[str, typer.Option(envvar="RLJOB_NOTICE", help="Where the learner announces new weights.")] = "",
+    inference: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="RLJOB_INFERENCE",
+            help="Where actions are computed (actors.inference: Central); for an actor once a server, in order.",
+        ),
+    ] = None,
     metrics_port: Annotated[
         int,
         typer.Option(
@@ -176,6 +206,7 @@ def worker(
             replay_sample=tuple(replay_sample or ()),
             weights=weights,
             notice=notice,
+            inference=tuple(inference or ()),
             metrics_port=metrics_port,
             announce=announce,
             redis=redis,

@@ -124,7 +124,7 @@ class ChunkBuilder:
         q_taken: Array,
         value: Array,
         final_value: Array | None,
-        policy_version: int,
+        policy_version: int | Array,
     ) -> list[Chunk]:
         """Record one step of all N environments and return the chunks it closed (usually none).
 
@@ -132,7 +132,8 @@ class ChunkBuilder:
         is what follows it, after an automatic reset where an episode ended, and ``final_observation`` (same shape,
         read only in the rows that ended) what the ended episode showed last. ``q_taken`` f4[N] and ``value`` f4[N] are
         Q(s, a) and max_a Q(s, a) of the observation acted on, ``final_value`` f4[N] that maximum for the final
-        observations (read only where truncated); NaN where unknown. The inputs are copied.
+        observations (read only where truncated); NaN where unknown. ``policy_version`` i8[N], or one for all. The inputs
+        are copied.
 
         Raises ``RuntimeError`` before ``begin`` and ``ValueError`` when an episode ended without its final observation.
         """

@@ -8,11 +8,13 @@ import time
 import uuid
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from rljob.actor.compute import Compute
 from rljob.algorithms import Algorithm, algorithm
 from rljob.algorithms.apex_dqn import Batch
 from rljob.api import ApeXDQNParameters, RLJob, quantity
@@ -20,6 +22,9 @@ from rljob.cli.announce import announce
 from rljob.cli.options import RoleOptions
 from rljob.envs import EnvironmentSpec, describe_environment
 from rljob.experience import ChunkLayout
+from rljob.inference.in_learner import InferenceThread, LatestWeights
+from rljob.inference.server import InferenceServer
+from rljob.inference.worker import served_model
 from rljob.learner import checkpoint, precision
 from rljob.learner.checkpoint import Checkpoint
 from rljob.learner.client import ReplayClient, ReplayClientConfig
@@ -77,7 +82,33 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
             keys.client("replay") if keys else None,
         )
         closing.callback(client.close)
+        serving = None
+        if spec.actors.inference == "Central" and spec.inference.replicas == 0:
+            compute = Compute(plan.bf16, plan.channels_last) if device.type == "cuda" else None
+            serving = InferenceThread(
+                InferenceServer(
+                    options.inference[0],
+                    served_model(options.job, device, compute),
+                    LatestWeights(server),
+                    spec.inference.max_wait_milliseconds / 1000,
+                    keys.server() if keys else None,
+                )
+            )
+            closing.enter_context(serving)
         recorder = closing.enter_context(Recorder(options.run_dir))
+
+        def told(status: dict[str, Any]) -> dict[str, Any]:
+            """The learner's status with that of the inference server in this process."""
+            if serving is None:
+                return status
+            part = serving.status()
+            return {**status, "inference": part, "stages": {**status["stages"], "inference": part["stages"]}}
+
+        def on_turn() -> None:
+            telemetry.beat()
+            if serving is not None:
+                serving.check()
+
         surroundings = {"device": str(device), "precision": str(plan), "started_unix": time.time()}
         config = LoopConfig(
             batch_size=params.batch_size,
@@ -88,14 +119,23 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
             on_non_finite=spec.early_stopping.on_non_finite_loss,
         )
         identity = Identity(spec.algorithm.name, environment, params, env_params)
-        learner = Learner(config, identity, updater, client, server, saver, recorder.record_status, surroundings)
+        learner = Learner(
+            config,
+            identity,
+            updater,
+            client,
+            server,
+            saver,
+            lambda status: recorder.record_status(told(status)),
+            surroundings,
+        )
         telemetry = closing.enter_context(
             TelemetryServer(
                 "learner",
                 options.metrics_port,
-                learner.status,
+                lambda: told(learner.status()),
                 lambda: learner.state in ("WarmingUp", "Training"),
-                learner_registry(learner.status),
+                learner_registry(lambda: told(learner.status())),
             )
         )
         announce(options, "learner", telemetry.url, uuid.uuid4().hex)
@@ -103,7 +143,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         if found is not None:
             learner.resume(found)
         try:
-            learner.run(stop, telemetry.beat)
+            learner.run(stop, on_turn)
         except NonFiniteLoss as problem:
             log.error("%s", problem)
             raise SystemExit(NonFiniteLoss.exit_code) from problem

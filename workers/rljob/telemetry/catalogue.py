@@ -70,8 +70,20 @@ ACTOR: Final = (
     Metric(
         "actor_blocked_seconds_total",
         "counter",
-        "Time without a credit: the learner cannot keep up.",
+        "Time without a credit (the learner cannot keep up) or without an answer of the inference server.",
         "blocked_seconds",
+    ),
+    Metric(
+        "actor_inference_wait_seconds_total",
+        "counter",
+        "The part of it without an answer of the inference server.",
+        "inference_wait_seconds",
+    ),
+    Metric(
+        "actor_inference_resent_total",
+        "counter",
+        "Requests for actions sent again because no answer came.",
+        "inference_resent",
     ),
     Metric("actor_steps_per_second", "gauge", "Recent agent steps a second.", "steps_per_second"),
     Metric("policy_version", "gauge", "Version of the weights that this actor acts with.", "policy_version"),
@@ -208,9 +220,57 @@ EVALUATOR: Final = (
     Metric("stage_seconds_total", "counter", "Time a stage of the evaluator's loop.", "stages", "stage"),
 )
 
+
+def _inference(path: str) -> tuple[Metric, ...]:
+    """The metrics of an inference server whose figures stand at ``path`` of the status document."""
+    return (
+        Metric(
+            "inference_requests_total", "counter", "Requests for actions, repeats left out.", path + "requests_total"
+        ),
+        Metric(
+            "inference_repeated_requests_total",
+            "counter",
+            "Requests that came again and were answered with the answer they had.",
+            path + "repeated_requests_total",
+        ),
+        Metric(
+            "inference_refused_requests_total",
+            "counter",
+            "Well-formed requests that this network cannot answer.",
+            path + "refused_requests_total",
+        ),
+        Metric(
+            "inference_malformed_total", "counter", "Messages that are none, by reason.", path + "malformed", "reason"
+        ),
+        Metric("inference_observations_total", "counter", "Observations evaluated.", path + "observations_total"),
+        Metric(
+            "inference_batches_total", "counter", "Batches, by the size they were padded to.", path + "buckets", "size"
+        ),
+        Metric("inference_batch_mean", "gauge", "Mean observations a batch, so far.", path + "batch_mean"),
+        Metric(
+            "inference_bucket_fill", "gauge", "Share of the computed rows that were asked for.", path + "bucket_fill"
+        ),
+        Metric(
+            "inference_latency_p50_seconds",
+            "gauge",
+            "Median time from a request's arrival to its answer, of the last 4,096.",
+            path + "latency_p50_seconds",
+        ),
+        Metric("inference_latency_p99_seconds", "gauge", "The same, 99th percentile.", path + "latency_p99_seconds"),
+        Metric("inference_policy_version", "gauge", "Version of the weights that answer.", path + "policy_version"),
+    )
+
+
+INFERENCE: Final = (
+    *_inference(""),
+    Metric("zmq_eagain_total", "counter", "Sends that a full socket turned away.", "eagain_total"),
+    Metric("stage_seconds_total", "counter", "Time a stage of the server's loop.", "stages", "stage"),
+)
+
 ROLES: Final[dict[str, tuple[Metric, ...]]] = {
     "actor": ACTOR,
     "replay": REPLAY,
-    "learner": LEARNER,
+    "learner": (*LEARNER, *_inference("inference/")),
     "evaluator": EVALUATOR,
+    "inference": INFERENCE,
 }

@@ -240,6 +240,12 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
         "goodbye": _kind(_WHO),
         "refused": _kind({"reason": _REASON}),
+        # actor <-> inference; `group` is a part of the actor's environments, which has one request at a time in flight
+        "infer": _kind({**_WHO, "group": _SMALL, "req": _COUNT}, {"obs": _OBSERVATIONS}),
+        "inferred": _kind(
+            {"group": _SMALL, "req": _COUNT, "pv": _COUNT, "epoch": _NUMBER},
+            _optional({"out": _column("f4", ndim=(2, 2), max_bytes=16 * MiB)}),
+        ),
         # learner <-> replay
         "subscribe": _kind({"mode": Field(str, max_bytes=8, choices=frozenset(_MODE)), "inc": _NAME}),
         "subscribed": _kind(
