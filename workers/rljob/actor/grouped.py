@@ -90,7 +90,8 @@ class GroupedLoop(Loop):
     def _take_weights(self, now: float) -> None:
         """Weights are the server's affair; note which it answers with."""
         if self._remote.version != self._figures.policy_version:
-            self._builder.epoch = self._remote.epoch
+            if self._remote.version:
+                self._builder.epoch = self._remote.epoch
             self._figures.policy_version = self._remote.version
             self._figures.weights_loaded_at = now
 
@@ -103,10 +104,12 @@ class GroupedLoop(Loop):
         if collected is not None:
             return collected
         started = time.monotonic()
+        before = self._figures.inference_wait_seconds
         clock.enter("blocked")
         while not stop.is_set():
             client.poll(BLOCKED_POLL_SECONDS)
             waited = time.monotonic() - started
+            self._figures.inference_wait_seconds = before + waited
             collected = collect()
             if collected is not None:
                 break
@@ -119,7 +122,6 @@ class GroupedLoop(Loop):
                 log.warning("waiting for the inference server %s", client.endpoint)
                 self._figures.state = "Blocked"
             self._exchange()
-        self._figures.inference_wait_seconds += time.monotonic() - started
         if self._figures.state == "Blocked" and collected is not None:
             log.info("the inference server answers again, after %.1f s", time.monotonic() - started)
             self._figures.state = "Running"
