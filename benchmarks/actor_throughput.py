@@ -36,6 +36,7 @@ from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.envs import make_vector_environment
+from rljob.actor.recorder import TransitionRecorder
 from rljob.experience import ChunkBuilder, ChunkLayout
 from rljob.learner.flat import snapshot
 from rljob.wire import Client, CreditLedger, Message, Server

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.actor.figures import ActorFigures
-from rljob.actor.policy import Decision
+from rljob.algorithms.decision import Decision
+from rljob.actor.recorder import Recorder
 from rljob.actor.shards import MultiShard
 from rljob.envs.base import EpisodeRecord, StepResult, VectorEnvironment
-from rljob.experience import ChunkBuilder
 from rljob.learner.flat import Weights
 from rljob.wire import Message
 
@@ -39,6 +39,7 @@ class ActingPolicy(Protocol):
     def load(self, weights: Weights) -> None: ...
     def act(self, observation: Array) -> Decision: ...
     def final_values(self, observation: Array | None, truncated: Array) -> Array | None: ...
+    def ended(self, rows: Array) -> None: ...
 
 
 class WeightSource(Protocol):
@@ -54,16 +55,20 @@ class ActorLoop:
         self,
         environment: VectorEnvironment,
         policy: ActingPolicy,
-        builder: ChunkBuilder,
+        recorder: Recorder,
         sink: MultiShard,
         weights: WeightSource,
         figures: ActorFigures,
+        refresh_steps: int = 1,
     ) -> None:
+        """``refresh_steps``: steps between two looks for newer weights inside an unroll, 0 for only between unrolls."""
         self._environment = environment
         self._policy = policy
-        self._builder = builder
+        self._recorder = recorder
         self._sink = sink
         self._weights = weights
+        self._refresh_steps = refresh_steps
+        self._arrived: Weights | None = None
         self._figures = figures
         self._slot: tuple[int, int] | None = None
         self._next_exchange = 0.0
@@ -85,7 +90,7 @@ class ActorLoop:
         """Begin new episodes everywhere."""
         self._figures.clock.enter("env")
         self._observation = self._environment.reset()
-        self._builder.begin(self._observation)
+        self._recorder.begin(self._observation)
         self._figures.state = "Running"
 
     def turn(self, stop: threading.Event) -> None:
@@ -103,18 +108,19 @@ class ActorLoop:
         final_values = self._policy.final_values(result.final_observation, result.truncated)
         clock.enter("encode")
         self._record(decision, result, final_values)
+        self._policy.ended(self._recorder.episode_ends(result))
         self._observation = result.observation
 
     def leave(self, timeout_seconds: float) -> None:
         """Send every complete transition, wait for acknowledgements up to ``timeout_seconds``, say what became of all."""
-        figures, builder, sink = self._figures, self._builder, self._sink
+        figures, recorder, sink = self._figures, self._recorder, self._sink
         figures.state = "Draining"
         with figures.clock.stage("encode"):
-            for chunk in builder.flush():
+            for chunk in recorder.flush():
                 sink.encode(chunk)
-        figures.produced = builder.produced
-        figures.cut_steps = builder.pending
-        figures.episodes_by_end["cut"] += builder.num_envs
+        figures.produced = recorder.produced
+        figures.cut_steps = recorder.pending
+        figures.episodes_by_end["cut"] += recorder.num_envs
         with figures.clock.stage("send"):
             drained = sink.drain(timeout_seconds)
         unacknowledged = sink.total("held_transitions")
@@ -129,26 +135,14 @@ class ActorLoop:
         )
 
     def _record(self, decision: Decision, result: StepResult, final_values: Array | None) -> None:
-        figures, builder = self._figures, self._builder
-        chunks = builder.step(
-            decision.action,
-            result.reward,
-            result.terminated,
-            result.truncated,
-            result.life_lost,
-            result.observation,
-            result.final_observation,
-            decision.q_taken,
-            decision.value,
-            final_values,
-            self._policy.version,
-        )
-        figures.steps += builder.num_envs
+        figures, recorder = self._figures, self._recorder
+        chunks = recorder.record(decision, result, final_values, self._policy.version)
+        figures.steps += recorder.num_envs
         figures.raw_frames += result.raw_frames
         for chunk in chunks:
             self._sink.encode(chunk)
         if chunks:
-            figures.produced = builder.produced
+            figures.produced = recorder.produced
             self._next_exchange = 0.0
         if result.episodes:
             self._report(result.episodes)
@@ -183,10 +177,11 @@ class ActorLoop:
         self._next_exchange = now + _EXCHANGE_INTERVAL_SECONDS
         self._on_turn()
         self._sink.poll(timeout_seconds)
-        weights = self._weights.poll()
-        if weights is not None:
+        self._arrived = self._weights.poll() or self._arrived
+        if self._arrived is not None and self._may_refresh():
+            weights, self._arrived = self._arrived, None
             self._policy.load(weights)
-            self._builder.epoch = weights.epoch
+            self._recorder.epoch = weights.epoch
             self._figures.policy_version = weights.version
             self._figures.weights_loaded_at = now
         welcome = self._sink.welcome
@@ -194,6 +189,13 @@ class ActorLoop:
             self._slot = (welcome.slot, welcome.slots)
             self._figures.slot = welcome.slot
             self._policy.take_slot(welcome.slot, welcome.slots)
+
+    def _may_refresh(self) -> bool:
+        """Whether this is a moment for newer weights: any, unless an unroll is under way and the job asks for patience."""
+        into = self._recorder.steps_into_unroll
+        if not into:
+            return True
+        return self._refresh_steps > 0 and into % self._refresh_steps == 0
 
     def _credit_came(self, stop: threading.Event) -> bool:
         """Stand still until every chunk is on its way; heartbeats and weights go on. False when ``stop`` came first."""

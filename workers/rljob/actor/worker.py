@@ -13,13 +13,14 @@ import torch
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
 from rljob.actor.policy import Policy
+from rljob.actor.recorder import make_recorder
 from rljob.actor.session import Identity, ReplaySession, Welcome
 from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
 from rljob.cli.announce import announce, write_final
 from rljob.cli.options import RoleOptions
 from rljob.envs.factory import describe_environment, make_vector_environment
-from rljob.experience import ChunkBuilder, ChunkLayout
+from rljob.experience import ChunkLayout, UnrollLayout
 from rljob.learner.weights import WeightClient
 from rljob.telemetry.metrics import actor_registry
 from rljob.telemetry.server import TelemetryServer
@@ -49,9 +50,8 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     environment_id = spec_of_job.environment.id
     num_envs = spec_of_job.actors.envs_per_actor
     spec = describe_environment(environment_id, environment_parameters)
-    layout = ChunkLayout(
-        parameters.chunk_length, spec.frame_shape, np.dtype(spec.frame_dtype), spec.stack, parameters.n_step
-    )
+    chosen = algorithm(spec_of_job.algorithm.name)
+    layout = chosen.layout(spec, parameters)
     identity = Identity(options.name, uuid.uuid4().hex[:12], num_envs)
     figures = ActorFigures(identity)
     sink, weights = _connect(options, identity, figures, layout)
@@ -70,10 +70,9 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
             if welcome is None:
                 return
             seed = environment_seed(parameters.seed, welcome.slot, identity.incarnation)
-            chosen = algorithm(spec_of_job.algorithm.name)
             generator = np.random.default_rng(seed)
             policy = Policy(chosen, spec, parameters, environment_parameters, num_envs, generator)
-            builder = ChunkBuilder(
+            recorder = make_recorder(
                 layout,
                 num_envs,
                 parameters.gamma,
@@ -84,7 +83,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
             )
             environment = make_vector_environment(environment_id, environment_parameters, num_envs, seed)
             try:
-                loop = ActorLoop(environment, policy, builder, sink, weights, figures)
+                loop = ActorLoop(environment, policy, recorder, sink, weights, figures, chosen.refresh_steps(parameters))
                 loop.run(stop, on_turn=lambda: telemetry.beat(_LONGEST_TURN_SECONDS))
                 loop.leave(_DRAIN_SECONDS)
                 write_final(options, figures.final())
@@ -102,7 +101,7 @@ def environment_seed(seed: int, slot: int, incarnation: str) -> int:
 
 
 def _connect(
-    options: RoleOptions, identity: Identity, figures: ActorFigures, layout: ChunkLayout
+    options: RoleOptions, identity: Identity, figures: ActorFigures, layout: ChunkLayout | UnrollLayout
 ) -> tuple[MultiShard, WeightClient]:
     keys = load_keys(options.keys, "actor") if options.keys else None
     sessions = [

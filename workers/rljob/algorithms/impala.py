@@ -17,7 +17,7 @@ That keeps every unroll at T steps and costs no forward pass in the learner; the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from rljob.algorithms.decision import Decision, Game, Inference
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 from rljob.algorithms.vtrace import Targets, gae, vtrace
 
@@ -97,35 +98,74 @@ def build(spec: EnvironmentSpec, params: ImpalaParameters, env_params: Environme
 # ---------------------------------------------------------------------------------------------------------------- acting
 
 
-class Sampled(NamedTuple):
-    """``action`` int64 [N], ``log_prob`` float32 [N] of it, ``value`` float32 [N], ``state`` float32 [N, 2, H] afterwards."""
-
-    action: NDArray[np.int64]
-    log_prob: NDArray[np.float32]
-    value: NDArray[np.float32]
-    state: NDArray[np.float32]
+def infer(net: PolicyNetwork, observation: Tensor | NDArray[Any], state: Tensor | NDArray[Any]) -> Inference:
+    """Logits and value of N observations [N, S, *F] as one tensor float32 [N, A + 1], and the memory afterwards; no gradient."""
+    with torch.inference_mode():
+        logits, value, after = net(torch.as_tensor(observation), torch.as_tensor(state))
+        return Inference(torch.cat([logits, value.unsqueeze(1)], dim=1), after)
 
 
-def act(
-    net: PolicyNetwork, observation: Tensor | NDArray[Any], state: NDArray[Any], generator: np.random.Generator
-) -> Sampled:
-    """Sample an action for each of N environments; ``observation`` [N, S, *F] and ``state`` [N, 2, H] are only read.
+def decide(
+    outputs: NDArray[np.float32], epsilon: NDArray[np.floating[Any]] | float, generator: np.random.Generator
+) -> Decision:
+    """Sample an action for each of N environments from its logits; ``epsilon`` is not used, the policy explores by itself.
 
     The generator advances by N * A numbers whatever the outcome, so that a run replays from its seed.
     """
-    with torch.inference_mode():
-        logits, value, after = net(torch.as_tensor(observation), torch.as_tensor(state))
-        log_policy = functional.log_softmax(logits, dim=1).cpu().numpy()
-    # The Gumbel-max trick: the largest of log-probabilities with Gumbel noise is a sample of the distribution.
-    action = (log_policy - np.log(-np.log(_open_uniform(generator, log_policy.shape)))).argmax(axis=1)
-    log_prob: NDArray[np.float32] = log_policy[np.arange(len(action)), action]
-    return Sampled(action, log_prob, value.cpu().numpy(), after.cpu().numpy())
+    logits, value = outputs[:, :-1], outputs[:, -1]
+    log_policy = _log_softmax(logits)
+    action = _sample(log_policy, generator.random(logits.shape))
+    return Decision(action, log_policy[np.arange(len(action)), action].astype(np.float32), value)
 
 
-def _open_uniform(generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Uniform numbers in (0, 1): zero would make infinite noise."""
-    numbers: NDArray[np.float64] = generator.random(shape)
-    return np.maximum(numbers, np.finfo(np.float64).tiny)
+def random_decision(num_envs: int, num_actions: int, generator: np.random.Generator) -> Decision:
+    """What an actor without weights does: anything, which is a policy too; its values are not known."""
+    taken = np.full(num_envs, -math.log(num_actions), np.float32)
+    unknown = np.full(num_envs, np.nan, np.float32)
+    return Decision(generator.integers(0, num_actions, num_envs), taken, unknown)
+
+
+def state_values(outputs: NDArray[np.float32]) -> NDArray[np.float32]:
+    """V(s), float32 [N]."""
+    return outputs[:, -1]
+
+
+def exploration(params: ImpalaParameters, slot: int, slots: int, num_envs: int) -> NDArray[np.float32]:
+    """All zeros [N]: every environment follows the policy itself, and all slots are alike."""
+    return np.zeros(num_envs, np.float32)
+
+
+def judged_action(
+    net: PolicyNetwork, observation: NDArray[Any], games: Sequence[Game], params: ImpalaParameters
+) -> NDArray[np.int64]:
+    """The action of each game that is being judged: sampled from logits / evaluationTemperature, or the best where that is 0.
+
+    Each game draws from its own random numbers and keeps its own memory, so that it does not matter which are played together.
+    """
+    memory = net.config.lstm
+    states = [np.zeros((2, memory), np.float32) if game.memory is None else game.memory for game in games]
+    outputs, after = infer(net, observation, np.stack(states))
+    for game, state in zip(games, after.cpu().numpy(), strict=True):
+        game.memory = state
+    logits = outputs[:, :-1].cpu().numpy()
+    draws = np.stack([game.random.random(logits.shape[1]) for game in games])
+    if params.evaluation_temperature == 0.0:
+        best: NDArray[np.int64] = logits.argmax(axis=1)
+        return best
+    return _sample(_log_softmax(logits / params.evaluation_temperature), draws)
+
+
+def _log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+    log_policy: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return log_policy
+
+
+def _sample(log_policy: NDArray[np.float64], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The Gumbel-max trick: the largest of log-probabilities [N, A] with Gumbel noise is a sample of the distribution."""
+    noise = -np.log(-np.log(np.maximum(uniform, np.finfo(np.float64).tiny)))
+    action: NDArray[np.int64] = (log_policy + noise).argmax(axis=1)
+    return action
 
 
 # -------------------------------------------------------------------------------------------------------------- learning
@@ -196,7 +236,7 @@ def loss(net: PolicyNetwork, part: Part, params: ImpalaParameters) -> Loss:
         error = found.value - values
         clipped = found.ratio > params.rho_clip
     else:
-        ratio = log_ratio.exp() if params.correct_off_policy else (taken - taken.detach()).exp()
+        ratio = log_ratio.exp()
         bounded = ratio.clamp(1.0 - params.clip_range, 1.0 + params.clip_range)
         policy = -torch.minimum(ratio * part.advantage, bounded * part.advantage)
         error = part.target - values
@@ -269,6 +309,30 @@ def _unrolls(whole: Part, chosen: Tensor) -> Part:
     )
 
 
-def uniform_log_prob(num_actions: int) -> float:
-    """What an actor without weights says of its actions: ``-log A``."""
-    return -math.log(num_actions)
+def example(spec: EnvironmentSpec, params: ImpalaParameters, device: torch.device) -> Part:
+    """What one update of the job's own shape learns from, to time updates with."""
+    steps, unrolls = params.unroll_length, params.batch_size
+    generator = torch.Generator().manual_seed(params.seed)
+    frames = torch.randint(0, 255, (unrolls, steps + 1, *spec.observation_shape), generator=generator)
+    flat = torch.zeros(steps, unrolls, device=device)
+    memory = params.lstm_units if params.recurrent == "LSTM" else 0
+    batch = Batch(
+        observation=frames.to(getattr(torch, spec.frame_dtype)).to(device),
+        action=flat.long(),
+        reward=flat,
+        discount=flat + params.gamma,
+        log_prob=flat - math.log(spec.num_actions),
+        final_value=flat,
+        value=torch.zeros(steps + 1, unrolls, device=device),
+        state=torch.zeros(unrolls, 2, memory, device=device),
+    )
+    state = torch.get_rng_state()  # shuffles of the real training must not depend on this one
+    part = next(parts(batch, params))
+    torch.set_rng_state(state)
+    return part
+
+
+def trial(net: PolicyNetwork, part: Part, params: ImpalaParameters) -> None:
+    """One update of this job without its optimiser step; leaves no gradient behind."""
+    loss(net, part, params).value.backward()  # type: ignore[no-untyped-call]
+    net.zero_grad()

@@ -185,6 +185,14 @@ _CHUNK_COLUMNS: Final = {
     ),
     "flags": _column("u1", rows="steps"),
 }
+_UNROLL_COLUMNS: Final = {
+    "frames": _CHUNK_COLUMNS["frames"],
+    **_rows("steps", [(name, "f4") for name in ("reward", "disc", "logp", "final")]),
+    **_rows("steps", [("action", "i4"), ("pvs", "i8")]),
+    # one row more than there are steps: they say something of the observation behind the last one as well
+    **_rows("steps_and_one", [("obs_at", "u2"), ("value", "f4")]),
+    "state": _column("f4", ndim=(2, 2)),
+}
 _OBSERVATIONS: Final = _column("u1 f4", ndim=(2, 7), max_bytes=256 * MiB, rows="n")
 _BLOB: Final = _column("u1", max_bytes=512 * MiB)
 _TEXT: Final = _column("u1", max_bytes=4 * MiB)
@@ -206,6 +214,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             }
         ),
         "chunk": _kind(_CHUNK_FIELDS, _CHUNK_COLUMNS),
+        "unroll": _kind(_CHUNK_FIELDS, _UNROLL_COLUMNS),
         "ack": _kind({"seq": _NUMBER, "credits": _SMALL, "durable": _TRUTH}),
         "credit": _kind({"credits": _SMALL}),
         "heartbeat": _kind(

@@ -1,0 +1,42 @@
+"""What an acting policy says of the observations it was shown, whatever the algorithm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Inference(NamedTuple):
+    """One forward pass for N observations: ``outputs`` float32 [N, K], of which ``Algorithm.decide`` makes actions, and
+    ``state`` float32 [N, 2, H], the memory afterwards (H is 0 for a network without one)."""
+
+    outputs: Tensor
+    state: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """Actions int64 [N] with what experience has to say of them.
+
+    ``taken`` float32 [N]: Q(s, a) where actions have values, log mu(a|s) where a policy was sampled. ``value`` float32 [N]: the
+    value of the state, max_a Q(s, a) or V(s). Both NaN where unknown. ``state`` float32 [N, 2, H]: the memory *before* the
+    observation was seen; None without a memory.
+    """
+
+    action: NDArray[np.int64]
+    taken: NDArray[np.float32]
+    value: NDArray[np.float32]
+    state: NDArray[np.float32] | None = None
+
+
+class Game(Protocol):
+    """One game that is being judged, as a policy sees it: its own random numbers, and room for a memory (None at first)."""
+
+    random: np.random.Generator
+    memory: Any
