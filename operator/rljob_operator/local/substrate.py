@@ -26,7 +26,7 @@ class LocalSubstrate:
 
     def __init__(self, job: RLJob, job_file: Path, run_dir: Path) -> None:
         self._run_dir = run_dir
-        shards = job.spec.replay.shards
+        shards = job.spec.required_replay.shards
         self._drain_seconds = DRAIN_SECONDS | {Role.ACTOR: float(job.spec.actors.drain_seconds)}
         self._addresses = Addresses.create(shards)
         (run_dir / "roles").mkdir(parents=True, exist_ok=True)

@@ -62,4 +62,4 @@ def test_mutated_manifests(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
         assert isinstance(job, RLJob)
         job.spec.algorithm.resolved()
         job.spec.environment.resolved()
-        job.spec.replay.resolved()
+        job.spec.required_replay.resolved()

@@ -8,6 +8,7 @@ import pytest
 from rljob.api import ManifestError, load_manifest
 
 BASE = Path(__file__).parent / "base.yaml"
+IMPALA = Path(__file__).parent / "impala.yaml"
 PARAMETER = "spec.algorithm.parameters"
 ENVIRONMENT = "spec.environment.parameters"
 
@@ -21,8 +22,9 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.algoritm.name=x"], "spec.algoritm", ["unknown field", "'algorithm'"]),
     (["spec.replay.capcity=5"], "spec.replay.capcity", ["unknown field", "'capacity'"]),
     (["spec.replay.rate_limiter.minSize=5"], "spec.replay.rate_limiter", ["'rateLimiter'"]),
-    (["spec.queue.capacity=64"], "spec.queue", ["unknown field", "known here"]),
-    (["spec.algorithm.name=ApexDQN"], "spec.algorithm.name", ["'ApexDQN'", "ApeXDQN"]),
+    (["spec.replay="], "spec.replay", ["required with algorithm ApeXDQN"]),
+    (["spec.queue.capacity=64"], "spec.queue", ["not allowed with algorithm ApeXDQN", "spec.replay"]),
+    (["spec.algorithm.name=ApexDQN"], "spec.algorithm.name", ["'ApexDQN'", "ApeXDQN, IMPALA"]),
     (["spec.algorithm.name="], "spec.algorithm.name", ["required"]),
     (["spec.environment.id="], "spec.environment.id", ["required", "Gymnasium"]),
     (["spec.environment.id='two words'"], "spec.environment.id", ["'two words'", "module:factory"]),
@@ -47,6 +49,11 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     ([f"{PARAMETER}.optimizer=adam"], f"{PARAMETER}.optimizer", ["Adam or RMSProp"]),
     ([f"{PARAMETER}.optimizerEpsilon=0"], f"{PARAMETER}.optimizerEpsilon", ["above 0"]),
     ([f"{PARAMETER}.targetUpdateTau=-.1"], f"{PARAMETER}.targetUpdateTau", ["from 0 to 1"]),
+    (
+        [f"{PARAMETER}.targetUpdateTau=0.01", f"{PARAMETER}.targetUpdateInterval=100"],
+        f"{PARAMETER}.targetUpdateInterval",
+        ["nothing beside targetUpdateTau (0.01)", "remove one"],
+    ),
     ([f"{PARAMETER}.double=1"], f"{PARAMETER}.double", ["true or false"]),
     ([f"{PARAMETER}.network=ResNet"], f"{PARAMETER}.network", ["Nature", "Compact", "MLP"]),
     ([f"{PARAMETER}.preset=Best"], f"{PARAMETER}.preset", ["PongQuickstart"]),
@@ -142,7 +149,12 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         "spec.actors.replicas",
         ["from autoscaling.minReplicas (2) to autoscaling.maxReplicas (100)"],
     ),
-    (["spec.autoscaling.signal=LearnerQueueDepth"], "spec.autoscaling.signal", ["SamplesPerInsert"]),
+    (["spec.autoscaling.signal=LearnerQueueDepth"], "spec.autoscaling.signal", ["SamplesPerInsert with algorithm"]),
+    (
+        ["spec.autoscaling.mode=Internal", "spec.replay.rateLimiter.samplesPerInsert=0"],
+        "spec.autoscaling.mode",
+        ["External or Disabled", "no number of actors", "samplesPerInsert"],
+    ),
     (["spec.autoscaling.trimTimeConstantSeconds=59"], "spec.autoscaling.trimTimeConstantSeconds", ["from 60"]),
     (
         ["spec.autoscaling.missingMetrics={action: Fallback, fallback: {replicas: 500}}"],
@@ -217,11 +229,70 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.environment.id.x=1"], "--set", ["field of an object"]),
 ]
 
+BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
+    (["spec.replay={}"], "spec.replay", ["not allowed with algorithm IMPALA", "spec.queue"]),
+    (["spec.queue="], "spec.queue", ["required with algorithm IMPALA"]),
+    (["spec.queue.capacity=31"], "spec.queue.capacity", ["at least batchSize (32 unrolls)", "whole batch"]),
+    (["spec.queue.overflow=Drop"], "spec.queue.overflow", ["Block, DropOldest"]),
+    (
+        ["spec.queue.maxPolicyLagUpdates=4"],
+        "spec.queue.maxPolicyLagUpdates",
+        ["at least 5 = ((queue 64 + actors 1 * 8 on the way) / batchSize 32 + prefetchBatches 1) * 1 updates a batch"],
+    ),
+    (["spec.actors.replicas=200"], "spec.queue.maxPolicyLagUpdates", ["at least 54", "actors 200 * 8"]),
+    (["spec.autoscaling.signal=SamplesPerInsert"], "spec.autoscaling.signal", ["LearnerQueueDepth with algorithm"]),
+    (
+        ["spec.autoscaling={mode: Internal, guards: {maxPolicyLagUpdates: 51}}"],
+        "spec.autoscaling.guards.maxPolicyLagUpdates",
+        ["at most queue.maxPolicyLagUpdates (50)"],
+    ),
+    (
+        ["spec.autoscaling={mode: Internal, guards: {maxPolicyLagUpdates: 3}}"],
+        "spec.autoscaling.guards.maxPolicyLagUpdates",
+        ["at least 4 = ((queue 32 +", "queueUtilizationPercent (50)"],
+    ),
+    (
+        ["spec.actors.inference=Central", "spec.inference.maxBatchSize=7"],
+        "spec.inference.maxBatchSize",
+        ["at least actors.envsPerActor (8)", "no room"],
+    ),
+    (["spec.inference.replicas=2"], "spec.inference.replicas", ["0 with actors.inference: Local", "Central"]),
+    ([f"{PARAMETER}.batchsize=2"], f"{PARAMETER}.batchsize", ["unknown parameter", "'batchSize'"]),
+    ([f"{PARAMETER}.nStep=3"], f"{PARAMETER}.nStep", ["unknown parameter"]),
+    ([f"{PARAMETER}.preset=ApeXAtari"], f"{PARAMETER}.preset", ["ImpalaAtari"]),
+    ([f"{PARAMETER}.cClip=1.5"], f"{PARAMETER}.cClip", ["at most rhoClip (1)"]),
+    (
+        [f"{PARAMETER}.minibatches=5"],
+        f"{PARAMETER}.minibatches",
+        ["a divisor of 32 (batchSize, the unrolls of a batch)"],
+    ),
+    (
+        [f"{PARAMETER}.minibatches=7", f"{PARAMETER}.loss=ClippedSurrogate"],
+        f"{PARAMETER}.minibatches",
+        ["a divisor of 640 (batchSize 32 * unrollLength 20, the steps of a batch)"],
+    ),
+    (
+        [f"{PARAMETER}.minibatches=40", f"{PARAMETER}.loss=ClippedSurrogate", f"{PARAMETER}.recurrent=LSTM"],
+        f"{PARAMETER}.minibatches",
+        ["a divisor of 32", "unrolls"],
+    ),
+    ([f"{PARAMETER}.weightsRefreshSteps=21"], f"{PARAMETER}.weightsRefreshSteps", ["at most unrollLength (20)"]),
+    (
+        [f"{PARAMETER}.correctOffPolicy=false", f"{PARAMETER}.loss=ClippedSurrogate"],
+        f"{PARAMETER}.correctOffPolicy",
+        ["only with loss VTrace"],
+    ),
+    ([f"{PARAMETER}.learningRateFinal=1e-5"], f"{PARAMETER}.learningRateFinal", ["learningRateDecaySteps"]),
+]
+CASES = [(BASE, *case) for case in BROKEN] + [(IMPALA, *case) for case in BROKEN_IMPALA]
 
-@pytest.mark.parametrize(("overrides", "path", "words"), BROKEN, ids=[" ".join(case[0])[:70] for case in BROKEN])
-def test_a_broken_rule_is_named(overrides: list[str], path: str, words: list[str]) -> None:
+
+@pytest.mark.parametrize(
+    ("base", "overrides", "path", "words"), CASES, ids=[f"{case[0].stem} {' '.join(case[1])[:70]}" for case in CASES]
+)
+def test_a_broken_rule_is_named(base: Path, overrides: list[str], path: str, words: list[str]) -> None:
     with pytest.raises(ManifestError) as caught:
-        load_manifest(BASE, overrides)
+        load_manifest(base, overrides)
     problems = {problem.path: str(problem) for problem in caught.value.problems}
     assert path in problems, str(caught.value)
     for word in words:

@@ -18,6 +18,7 @@ metadata: {name: a}
 spec:
   algorithm: {name: ApeXDQN}
   environment: {id: A-v1}
+  replay: {}
 """
 
 BOMB = "\n".join(["a0: &a0 [x]", *(f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 10)}]" for i in range(7))]).encode()
@@ -29,7 +30,7 @@ TEXTS: list[tuple[str, bytes, str, str]] = [
     ("null", b"~\n", "m.yaml", "is empty"),
     ("a list", b"- 1\n- 2\n", "m.yaml:1:1", "is a list; allowed: a mapping with apiVersion"),
     ("a scalar", b"hello\n", "m.yaml:1:1", "is a single value"),
-    ("two documents", f"{GOOD}---\n{GOOD}".encode(), "m.yaml:8:1", "has 2 documents; allowed: one"),
+    ("two documents", f"{GOOD}---\n{GOOD}".encode(), "m.yaml:9:1", "has 2 documents; allowed: one"),
     ("broken YAML", b"a: 1\nb: [1, 2\nc: 3\n", "m.yaml:3:", "not valid YAML"),
     ("a tab", b"a:\n\tb: 1\n", "m.yaml:2:1", "not valid YAML"),
     ("not UTF-8", b"a: 1\nb: \xff\n", "m.yaml:2:4", "byte 0xff is not UTF-8"),

@@ -41,7 +41,7 @@ def test_cartpole_is_its_preset() -> None:
 
 def test_the_cluster_example_uses_every_field() -> None:
     spec = example("pong-apex-cluster").spec
-    assert spec.model_fields_set == set(RLJobSpec.model_fields)
+    assert spec.model_fields_set == set(RLJobSpec.model_fields) - {"queue"}, "queue is IMPALA's"
 
 
 def test_what_one_machine_does_not_apply() -> None:
@@ -63,3 +63,12 @@ def test_what_one_machine_does_not_apply() -> None:
     assert "spec.autoscaling" not in not_applied_locally(
         load_manifest(EXAMPLES / "cartpole-apex.yaml", ["spec.autoscaling.mode=Disabled"])
     )
+
+
+def test_the_threads_of_the_learner_are_applied_locally() -> None:
+    """requests.cpu is the number of threads torch computes with; the rest of the resources means nothing here."""
+    file = EXAMPLES / "cartpole-apex.yaml"
+    assert not_applied_locally(load_manifest(file, ["spec.learner.resources.requests={cpu: '2'}"])) == []
+    assert not_applied_locally(
+        load_manifest(file, ["spec.learner.resources={requests: {cpu: '2', memory: 1Gi}, limits: {cpu: '2'}}"])
+    ) == ["spec.learner.resources.requests.memory", "spec.learner.resources.limits"]

@@ -8,6 +8,7 @@ import pytest
 from rljob.api import load_manifest, memory_estimate
 
 BASE = Path(__file__).parent / "base.yaml"
+IMPALA = Path(__file__).parent / "impala.yaml"
 MIB = 2**20
 PROCESSES = (900 + 450 + 500 + 150 + 60) * MIB
 
@@ -47,3 +48,18 @@ def test_a_refusal_shows_the_arithmetic_and_a_capacity_that_fits() -> None:
 def test_a_machine_that_is_too_small_for_anything() -> None:
     text = memory_estimate(load_manifest(BASE), frame_bytes=7056).problem(1 << 30)
     assert "not even rateLimiter.minSize (8,000) would fit" in text
+
+
+def test_a_queue_by_hand() -> None:
+    """20 steps + a stack of 4 = 24 frames an unroll; 64 wait, 8 travel, 2 batches of 32 * 21 stacks of 4 frames."""
+    estimate = memory_estimate(load_manifest(IMPALA), frame_bytes=7056)
+    unroll = 24 * 7056 + 20 * 64
+    processes = (900 + 450 + 500) * MIB
+    assert estimate.total_bytes == (64 + 8) * unroll + 2 * 32 * 21 * 4 * 7056 + processes
+
+
+def test_a_queue_that_does_not_fit() -> None:
+    job = load_manifest(IMPALA, ["spec.queue.capacity=100000", "spec.queue.maxPolicyLagUpdates=10000"])
+    text = memory_estimate(job, frame_bytes=7056).problem(4 << 30)
+    assert text.startswith("spec.queue.capacity: got 100000; allowed on this machine: about 1")
+    assert "100,000 unrolls * (24 frames * 7,056 B + 20 steps * 64 B)" in text

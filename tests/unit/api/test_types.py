@@ -12,12 +12,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
-from rljob.api import ApeXDQNParameters, EnvironmentParameters, RLJob, load_manifest, nearest, quantity
+from rljob.api import (
+    ApeXDQNParameters,
+    EnvironmentParameters,
+    ImpalaParameters,
+    RLJob,
+    load_manifest,
+    nearest,
+    quantity,
+)
 from rljob.api.apex_dqn import Preset
-from rljob.api.presets import PRESETS
+from rljob.api.impala import ImpalaPreset
+from rljob.api.presets import APEX_DQN_PRESETS, IMPALA_PRESETS
 from rljob.api.types import decimal_text
 
 BASE = Path(__file__).parent / "base.yaml"
+IMPALA = Path(__file__).parent / "impala.yaml"
+PARAMETER = "spec.algorithm.parameters"
 
 
 @pytest.mark.parametrize(
@@ -61,12 +72,12 @@ def test_defaults_are_the_documented_ones() -> None:
 
 
 def test_presets_are_complete_names_and_lose_against_values() -> None:
-    assert set(PRESETS) | {"None"} == set(get_args(Preset))
-    for name in PRESETS:
+    assert set(APEX_DQN_PRESETS) | {"None"} == set(get_args(Preset))
+    for name in APEX_DQN_PRESETS:
         job = load_manifest(BASE, [f"spec.algorithm.parameters.preset={name}", "spec.algorithm.parameters.gamma=0.5"])
         parameters = job.spec.algorithm.resolved()
         assert parameters.gamma == 0.5
-        expected = {**PRESETS[name], "gamma": 0.5, "batch_size": 128}
+        expected = {**APEX_DQN_PRESETS[name], "gamma": 0.5, "batch_size": 128}
         assert {key: getattr(parameters, key) for key in expected} == expected
 
 
@@ -80,17 +91,20 @@ def test_parameters_are_frozen_and_checked_when_changed() -> None:
 
 
 def test_replay_numbers() -> None:
-    replay = load_manifest(BASE, ["spec.replay.capacityBytes=1Gi", "spec.replay.shards=2"]).spec.replay.resolved()
+    replay = load_manifest(
+        BASE, ["spec.replay.capacityBytes=1Gi", "spec.replay.shards=2"]
+    ).spec.required_replay.resolved()
     assert (replay.capacity, replay.capacity_bytes, replay.shards) == (200_000, 2**30, 2)
     assert replay.error_buffer == 6 * 800
     assert (
-        load_manifest(BASE, ["spec.replay.rateLimiter.errorBuffer='6e3'"]).spec.replay.resolved().error_buffer == 6000
+        load_manifest(BASE, ["spec.replay.rateLimiter.errorBuffer='6e3'"]).spec.required_replay.resolved().error_buffer
+        == 6000
     )
 
 
 def test_no_limit_needs_no_error_buffer() -> None:
     job = load_manifest(BASE, ["spec.replay.rateLimiter.samplesPerInsert=0", "spec.replay.rateLimiter.errorBuffer=0"])
-    assert job.spec.replay.resolved().samples_per_insert == 0
+    assert job.spec.required_replay.resolved().samples_per_insert == 0
 
 
 @given(
@@ -134,7 +148,7 @@ def _models(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type
 
 def test_every_field_is_described_and_every_list_and_string_bounded() -> None:
     """What a CRD needs: descriptions for `kubectl explain`, bounds for the cost estimate of its rules."""
-    for model in [*_models(RLJob, set()), ApeXDQNParameters, EnvironmentParameters]:
+    for model in [*_models(RLJob, set()), ApeXDQNParameters, ImpalaParameters, EnvironmentParameters]:
         assert model.__doc__
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"
@@ -163,3 +177,26 @@ def test_the_api_is_light_to_import() -> None:
     code = "import sys, rljob.api; print([m for m in ('torch', 'zmq', 'numpy', 'gymnasium') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+def test_impala_takes_its_own_scaling_defaults() -> None:
+    job = load_manifest(IMPALA, ["spec.queue.maxPolicyLagUpdates=100", "spec.autoscaling={mode: Internal}"])
+    assert job.spec.autoscaling.signal == "LearnerQueueDepth"
+    assert job.spec.autoscaling.guards.max_policy_lag_updates == 80
+    assert load_manifest(BASE).spec.autoscaling.guards.max_policy_lag_updates == 400
+
+
+def test_parameters_are_of_the_named_algorithm() -> None:
+    algorithm = load_manifest(IMPALA).spec.algorithm
+    assert algorithm.resolved_as(ImpalaParameters).unroll_length == 20
+    with pytest.raises(TypeError, match="the algorithm is IMPALA"):
+        algorithm.resolved_as(ApeXDQNParameters)
+
+
+def test_impala_presets_are_complete_names_and_valid() -> None:
+    assert set(IMPALA_PRESETS) | {"None"} == set(get_args(ImpalaPreset))
+    for name in IMPALA_PRESETS:
+        lag = ["spec.queue.maxPolicyLagUpdates=400"]
+        parameters = load_manifest(IMPALA, [f"{PARAMETER}.preset={name}", *lag]).spec.algorithm.resolved()
+        expected = {**IMPALA_PRESETS[name], "gamma": 0.99}
+        assert {key: getattr(parameters, key) for key in expected} == expected

@@ -17,6 +17,7 @@ from rljob.actor.recorder import make_recorder
 from rljob.actor.session import Identity, ReplaySession, Welcome
 from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
+from rljob.api import ApeXDQNParameters
 from rljob.cli.announce import announce, write_final
 from rljob.cli.options import RoleOptions
 from rljob.envs.factory import describe_environment, make_vector_environment
@@ -45,7 +46,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     # One actor owns one core: several threads an actor were never faster in sum than several actors.
     torch.set_num_threads(1)
     spec_of_job = options.job.spec
-    parameters = spec_of_job.algorithm.resolved()
+    parameters = spec_of_job.algorithm.resolved_as(ApeXDQNParameters)
     environment_parameters = spec_of_job.environment.resolved()
     environment_id = spec_of_job.environment.id
     num_envs = spec_of_job.actors.envs_per_actor

@@ -3,31 +3,44 @@ no numpy."""
 
 from __future__ import annotations
 
+from rljob.api.algorithm import AlgorithmParameters, AlgorithmSpec
 from rljob.api.apex_dqn import ApeXDQNParameters
+from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.environment import EnvironmentParameters, EnvironmentSource
+from rljob.api.impala import ImpalaParameters
+from rljob.api.inference import InferenceSpec
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob, RLJobSpec
 from rljob.api.load import dump_manifest, load_manifest, parse_job
 from rljob.api.local import not_applied_locally
 from rljob.api.memory import MemoryEstimate, memory_estimate
 from rljob.api.problems import ABSENT, ManifestError, Problem, nearest
+from rljob.api.queue import QueueSpec
 from rljob.api.replay import ReplayParameters, ReplaySpec
+from rljob.api.staleness import credits_per_actor
 from rljob.api.types import quantity
 
 __all__ = [
     "ABSENT",
     "API_VERSION",
     "KIND",
+    "AlgorithmParameters",
+    "AlgorithmSpec",
     "ApeXDQNParameters",
+    "AutoscalingSpec",
     "EnvironmentParameters",
     "EnvironmentSource",
+    "ImpalaParameters",
+    "InferenceSpec",
     "ManifestError",
     "MemoryEstimate",
     "Metadata",
     "Problem",
+    "QueueSpec",
     "RLJob",
     "RLJobSpec",
     "ReplayParameters",
     "ReplaySpec",
+    "credits_per_actor",
     "dump_manifest",
     "load_manifest",
     "memory_estimate",

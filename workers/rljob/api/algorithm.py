@@ -2,31 +2,67 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 
 from rljob.api.apex_dqn import ApeXDQNParameters
-from rljob.api.parameters import NamedParameter, check, required
-from rljob.api.presets import PRESETS
+from rljob.api.impala import ImpalaParameters
+from rljob.api.parameters import NamedParameter, ParameterSet, check, required
+from rljob.api.presets import APEX_DQN_PRESETS, IMPALA_PRESETS
 from rljob.api.problems import Problem
 from rljob.api.types import APIModel
+
+AlgorithmName = Literal["ApeXDQN", "IMPALA"]
+AlgorithmParameters = ApeXDQNParameters | ImpalaParameters
+P = TypeVar("P", bound=ParameterSet)
+
+_PATH = "spec.algorithm.parameters"
+PARAMETERS: Mapping[str, tuple[type[ApeXDQNParameters] | type[ImpalaParameters], Mapping[str, Mapping[str, Any]]]] = {
+    "ApeXDQN": (ApeXDQNParameters, APEX_DQN_PRESETS),
+    "IMPALA": (ImpalaParameters, IMPALA_PRESETS),
+}
+"""Algorithm -> the type of its parameters, and its presets."""
 
 
 class AlgorithmSpec(APIModel):
     """The algorithm and its hyper-parameters."""
 
-    name: Literal["ApeXDQN"]
-    """The algorithm; it cannot be changed later."""
-    parameters: list[NamedParameter] = Field(default_factory=list, max_length=128)
-    """Hyper-parameters by name; what is left out takes the preset's value, else the default."""
+    name: AlgorithmName
+    """The algorithm; it cannot be changed later. ApeXDQN needs spec.replay, IMPALA needs spec.queue."""
+    parameters: list[NamedParameter] = Field(default_factory=list, max_length=64)
+    """Hyper-parameters by name; what is left out takes the preset's value, else the default. They may change only while
+    the job is suspended."""
 
-    def checked(self) -> tuple[ApeXDQNParameters, list[Problem]]:
+    def checked(self) -> tuple[AlgorithmParameters, list[Problem]]:
         """The typed parameters, preset applied, and every problem; wrong values are replaced by defaults."""
+        model, presets = PARAMETERS[self.name]
         preset = next((item.value for item in self.parameters if item.name == "preset"), "None")
-        base: dict[str, Any] = dict(PRESETS.get(preset, {}))
-        return check(ApeXDQNParameters, self.parameters, "spec.algorithm.parameters", base)
+        resolved, problems = check(model, self.parameters, _PATH, dict(presets.get(preset, {})))
+        given = {item.name for item in self.parameters}
+        if (
+            isinstance(resolved, ApeXDQNParameters)
+            and resolved.target_update_tau > 0
+            and "targetUpdateInterval" in given
+        ):
+            problems.append(
+                Problem(
+                    f"{_PATH}.targetUpdateInterval",
+                    str(resolved.target_update_interval),
+                    f"allowed: nothing beside targetUpdateTau ({resolved.target_update_tau:g}), which updates the target "
+                    "network little by little and never copies it; remove one of the two",
+                )
+            )
+        return resolved, problems
 
-    def resolved(self) -> ApeXDQNParameters:
+    def resolved(self) -> AlgorithmParameters:
         """The typed parameters, preset applied. Raises ManifestError on unknown names and bad values."""
         return required(self.checked())
+
+    def resolved_as(self, kind: type[P]) -> P:
+        """`resolved`, for code that serves one algorithm only. Raises TypeError when the job names another one."""
+        parameters = self.resolved()
+        if not isinstance(parameters, kind):
+            raise TypeError(f"the algorithm is {self.name}; its parameters are no {kind.__name__}")
+        return parameters

@@ -71,7 +71,8 @@ class ScalingGuards(APIModel):
     """What forbids growth."""
 
     max_policy_lag_updates: Annotated[int, Integer(1)] = 400
-    """Policy lag (95th percentile) above which actors are taken away."""
+    """Policy lag (95th percentile) above which actors are taken away; for IMPALA, four fifths of
+    queue.maxPolicyLagUpdates unless given."""
     min_marginal_gain_percent: Percent = 10
     """Stop growing where an added actor brings less than this share of its nominal rate."""
 
@@ -107,8 +108,8 @@ class AutoscalingSpec(APIModel):
     """Fewest actors."""
     max_replicas: Replicas = 100
     """Most actors."""
-    signal: Literal["SamplesPerInsert"] = "SamplesPerInsert"
-    """What is measured; it belongs to the algorithm."""
+    signal: Literal["SamplesPerInsert", "LearnerQueueDepth"] = "SamplesPerInsert"
+    """What is measured: SamplesPerInsert for ApeXDQN, LearnerQueueDepth for IMPALA; the algorithm's own unless given."""
     target: ScalingTarget = Field(default_factory=ScalingTarget)
     """What is aimed for."""
     sample_period_seconds: Seconds = 15

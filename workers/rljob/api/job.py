@@ -10,8 +10,11 @@ from rljob.api.algorithm import AlgorithmSpec
 from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.cluster import MonitoringSpec, NetworkSpec, SchedulingSpec
 from rljob.api.environment import EnvironmentSource
+from rljob.api.inference import InferenceSpec
 from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, PodCleanup, SuccessPolicy
 from rljob.api.pods import Labels
+from rljob.api.problems import ABSENT, ManifestError, Problem
+from rljob.api.queue import QueueSpec
 from rljob.api.replay import ReplaySpec
 from rljob.api.roles import ActorsSpec, EvaluatorSpec, LearnerSpec
 from rljob.api.types import APIModel, Flag, Integer, Name, Seconds, SecondsOrZero, Text
@@ -69,10 +72,14 @@ class RLJobSpec(APIModel):
     """What is played."""
     learner: LearnerSpec = Field(default_factory=LearnerSpec)
     """The process that trains."""
-    replay: ReplaySpec = Field(default_factory=ReplaySpec)
-    """The store of experience."""
+    replay: ReplaySpec | None = None
+    """The store of experience; required for ApeXDQN, refused with IMPALA."""
+    queue: QueueSpec | None = None
+    """The queue of unrolls; required for IMPALA, refused with ApeXDQN."""
     actors: ActorsSpec = Field(default_factory=ActorsSpec)
     """The processes that play."""
+    inference: InferenceSpec = Field(default_factory=InferenceSpec)
+    """The server that computes actions where actors.inference is Central."""
     autoscaling: AutoscalingSpec = Field(default_factory=AutoscalingSpec)
     """How the number of actors follows the learner."""
     evaluator: EvaluatorSpec = Field(default_factory=EvaluatorSpec)
@@ -103,6 +110,20 @@ class RLJobSpec(APIModel):
     """Who may talk to the pods."""
     monitoring: MonitoringSpec = Field(default_factory=MonitoringSpec)
     """How figures are scraped."""
+
+    @property
+    def required_replay(self) -> ReplaySpec:
+        """``replay``, for code that serves replay algorithms only. Raises ManifestError where the job has none."""
+        if self.replay is None:
+            raise ManifestError([Problem("spec.replay", ABSENT, f"required with algorithm {self.algorithm.name}")])
+        return self.replay
+
+    @property
+    def required_queue(self) -> QueueSpec:
+        """``queue``, for code that serves queue algorithms only. Raises ManifestError where the job has none."""
+        if self.queue is None:
+            raise ManifestError([Problem("spec.queue", ABSENT, f"required with algorithm {self.algorithm.name}")])
+        return self.queue
 
 
 class RLJob(APIModel):

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from rljob.api.defaults import with_algorithm_defaults
 from rljob.api.document import parse_document
 from rljob.api.explain import Location, structural_problems
 from rljob.api.job import API_VERSION, KIND, RLJob
@@ -23,6 +24,7 @@ _SKELETON: dict[str, Any] = {
     "metadata": {"name": "unnamed"},
     "spec": {"algorithm": {"name": "ApeXDQN"}, "environment": {"id": "unnamed"}},
 }
+_STORES = {"ApeXDQN": "replay", "IMPALA": "queue"}
 
 
 def load_manifest(path: Path, overrides: Sequence[str] = ()) -> RLJob:
@@ -44,7 +46,7 @@ def parse_job(document: Mapping[str, Any]) -> RLJob:
     field is
     replaced by its default for that purpose, and what a rule then says about it is dropped.
     """
-    given = _without_nulls(dict(document))
+    given = with_algorithm_defaults(_without_nulls(dict(document)))
     try:
         job = RLJob.model_validate(given, by_alias=True, by_name=False)
     except ValidationError as error:
@@ -78,8 +80,13 @@ def _repaired(document: dict[str, Any], wrong: Sequence[Location]) -> RLJob | No
     help."""
     repaired = _without(document, set(wrong), ())
     _fill(repaired, _SKELETON)
+    spec = repaired["spec"]
+    if ("spec", "algorithm", "name") in wrong:  # which one was meant is seen from the store beside it
+        name = "IMPALA" if "queue" in spec and "replay" not in spec else "ApeXDQN"
+        spec["algorithm"]["name"] = name
+        spec.setdefault(_STORES[name], {})
     try:
-        return RLJob.model_validate(repaired, by_alias=True, by_name=False)
+        return RLJob.model_validate(with_algorithm_defaults(repaired), by_alias=True, by_name=False)
     except ValidationError:
         return None
 

@@ -14,7 +14,7 @@ _CLUSTER_ONLY = (
     "spec.managedBy",
     "spec.image",
     "spec.imagePullSecrets",
-    *(f"spec.{role}.{field}" for role in ("learner", "replay", "actors", "evaluator") for field in _ROLE),
+    *(f"spec.{role}.{field}" for role in ("learner", "replay", "actors", "inference", "evaluator") for field in _ROLE),
     "spec.learner.disruptionBudget",
     "spec.replay.redis.image",
     "spec.replay.redis.resources",
@@ -33,6 +33,7 @@ _CLUSTER_ONLY = (
     "spec.network",
     "spec.monitoring",
 )
+_LEARNER = "spec.learner.resources"
 _QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
@@ -43,6 +44,10 @@ def not_applied_locally(job: RLJob) -> list[str]:
     named.
     """
     found = [path for path in _CLUSTER_ONLY if _is_set(job, path)]
+    if _LEARNER in found:  # its requests.cpu is the number of threads that torch computes with, here too
+        at, resources = found.index(_LEARNER), job.spec.learner.resources
+        requests = [f"{_LEARNER}.requests.{name}" for name in resources.requests if name != "cpu"]
+        found[at : at + 1] = [*requests, *([f"{_LEARNER}.limits"] if resources.limits else [])]
     if job.spec.autoscaling.mode == "Disabled" and "spec.autoscaling" in found:
         found.remove("spec.autoscaling")
     if _QUEUE_LABEL in job.metadata.labels:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rljob.api.job import RLJob
+from rljob.api.apex_dqn import ApeXDQNParameters
+from rljob.api.impala import ImpalaParameters
+from rljob.api.job import RLJob, RLJobSpec
 from rljob.api.problems import Problem
+from rljob.api.replay import ReplayParameters
+from rljob.api.staleness import credits_per_actor
 
 MIB = 1 << 20
 _COLUMN_BYTES = 64
@@ -19,6 +23,7 @@ _PROCESS_BYTES = {
     "learner": 900 * MIB,
     "actor": 450 * MIB,
     "evaluator": 500 * MIB,
+    "inference": 600 * MIB,
     "replay": 150 * MIB,
     "redis": 60 * MIB,
 }
@@ -35,14 +40,26 @@ class MemoryLine:
 
 
 @dataclass(frozen=True, slots=True)
+class Stored:
+    """The field whose number decides about memory, and what it counts."""
+
+    path: str
+    count: int
+    unit: str
+    smallest: int
+    """Fewer than this the job could not work with."""
+    smallest_name: str
+    bytes_each: float
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryEstimate:
     """What a run of a job needs on one machine, with the numbers that a refusal explains itself with."""
 
     lines: tuple[MemoryLine, ...]
-    capacity: int
-    min_size: int
-    bytes_per_transition: float
+    stored: Stored
     fixed_bytes: int
+    """What is needed however little is stored."""
 
     @property
     def total_bytes(self) -> int:
@@ -56,70 +73,107 @@ class MemoryEstimate:
         """
         if self.total_bytes <= available_bytes:
             return ""
-        fits = int((available_bytes - self.fixed_bytes) / self.bytes_per_transition)
-        if fits >= self.min_size:
+        stored = self.stored
+        fits = int((available_bytes - self.fixed_bytes) / stored.bytes_each)
+        if fits >= stored.smallest:
             advice = (
-                f"allowed on this machine: about {_rounded(fits):,} transitions, or a smaller environment frameSize"
+                f"allowed on this machine: about {_rounded(fits):,} {stored.unit}, or a smaller environment frameSize"
             )
         else:
             advice = (
-                f"not even rateLimiter.minSize ({self.min_size:,}) would fit; use a smaller environment "
-                "frameSize, fewer "
-                "actors or a machine with more memory"
+                f"not even {stored.smallest_name} ({stored.smallest:,}) would fit; use a smaller environment "
+                "frameSize, fewer actors or a machine with more memory"
             )
         sums = "\n".join(f"  {_mib(line.size_bytes):>10}  {line.label}: {line.arithmetic}" for line in self.lines)
         total = f"  {_mib(self.total_bytes):>10}  needed, {_mib(available_bytes)} available"
-        return str(Problem("spec.replay.capacity", self.capacity, f"{advice}\n{sums}\n{total}"))
+        return str(Problem(stored.path, stored.count, f"{advice}\n{sums}\n{total}"))
 
 
 def memory_estimate(job: RLJob, *, frame_bytes: int) -> MemoryEstimate:
-    """Estimate the memory of all roles on one machine; ``frame_bytes`` is the size of one frame uncompressed.
+    """Estimate the memory of all roles on one machine; ``frame_bytes`` is the size of one frame uncompressed."""
+    parameters = job.spec.algorithm.resolved()
+    stack = job.spec.environment.resolved().frame_stack
+    processes = _processes(job)
+    if isinstance(parameters, ImpalaParameters):
+        return _of_a_queue(job.spec, parameters, stack, frame_bytes, processes)
+    return _of_a_replay(job.spec.required_replay.resolved(), parameters, stack, frame_bytes, processes)
 
-    Frames are held uncompressed once, by the learner's mirror (sampling Index) or the replay service (Frames), and
-    compressed in
-    the Redis log and, for Index, in the replay service. Frames of less than 1,024 bytes are taken for vectors, which
-    LZ4 does not
-    shrink; the left context of a chunk is then overestimated, by a few bytes a transition.
+
+def _of_a_replay(
+    replay: ReplayParameters, parameters: ApeXDQNParameters, stack: int, frame_bytes: int, processes: MemoryLine
+) -> MemoryEstimate:
+    """Frames are held uncompressed once, by the learner's mirror (sampling Index) or the replay service (Frames), and
+    compressed in the Redis log and, for Index, in the replay service. Frames of less than 1,024 bytes are taken for
+    vectors, which LZ4 does not shrink; the left context of a chunk is then overestimated, by a few bytes a transition.
     """
-    parameters, replay = job.spec.algorithm.resolved(), job.spec.replay.resolved()
     chunk = parameters.chunk_length
-    frames = chunk + job.spec.environment.resolved().frame_stack - 1 + parameters.n_step
+    frames = chunk + stack - 1 + parameters.n_step
     transition = frames * frame_bytes / chunk + _COLUMN_BYTES
     share = _IMAGE_COMPRESSED_SHARE if frame_bytes >= _SMALLEST_IMAGE_BYTES else 1.0
     packed = frames * frame_bytes * share / chunk + _COLUMN_BYTES
-    stored = replay.capacity
+    count = replay.capacity
     if replay.capacity_bytes:
-        stored = min(stored, int(replay.capacity_bytes / transition))
-
-    owner = "learner's mirror" if replay.sampling == "Index" else "replay ring"
-    lines = [
+        count = min(count, int(replay.capacity_bytes / transition))
+    copies = 2 if replay.sampling == "Index" else 1
+    owner = "learner's mirror" if copies == 2 else "replay ring"
+    holders = "replay service and Redis log" if copies == 2 else "Redis log"
+    lines = (
         MemoryLine(
             f"{owner}, frames",
-            int(stored * transition),
-            f"{stored:,} transitions * ({frames} frames / {chunk} steps * {frame_bytes:,} B + {_COLUMN_BYTES} B)",
-        )
-    ]
-    copies = 2 if replay.sampling == "Index" else 1
-    holders = "replay service and Redis log" if copies == 2 else "Redis log"
-    lines.append(
+            int(count * transition),
+            f"{count:,} transitions * ({frames} frames / {chunk} steps * {frame_bytes:,} B + {_COLUMN_BYTES} B)",
+        ),
         MemoryLine(
             f"{holders}, compressed",
-            int(stored * packed * copies),
-            f"{copies} * {stored:,} transitions * ({frames} / {chunk} * {frame_bytes:,} B * {share:g} + "
-            f"{_COLUMN_BYTES} B)",
-        )
+            int(count * packed * copies),
+            f"{copies} * {count:,} transitions * ({frames} / {chunk} * {frame_bytes:,} B * {share:g} + {_COLUMN_BYTES} B)",
+        ),
+        processes,
     )
+    each = transition + copies * packed
+    stored = Stored(
+        "spec.replay.capacity", replay.capacity, "transitions", replay.min_size, "rateLimiter.minSize", each
+    )
+    return MemoryEstimate(lines, stored, processes.size_bytes)
+
+
+def _of_a_queue(
+    spec: RLJobSpec, parameters: ImpalaParameters, stack: int, frame_bytes: int, processes: MemoryLine
+) -> MemoryEstimate:
+    """Each unroll holds its frames once. Unrolls wait in the queue and, sent or to be sent, at the actors; the batches that
+    are prefetched or learned from have every observation stacked."""
+    queue, length = spec.required_queue, parameters.unroll_length
+    frames = length + stack
+    unroll = frames * frame_bytes + length * _COLUMN_BYTES
+    travelling = spec.actors.replicas * credits_per_actor(spec.actors.envs_per_actor)
+    batches, size = parameters.prefetch_batches + 1, parameters.batch_size
+    each = f"({frames} frames * {frame_bytes:,} B + {length} steps * {_COLUMN_BYTES} B)"
+    waiting = MemoryLine("learner's queue", queue.capacity * unroll, f"{queue.capacity:,} unrolls * {each}")
+    at_actors = MemoryLine("unrolls on the way", travelling * unroll, f"{travelling:,} unrolls * {each}")
+    stacked = MemoryLine(
+        "batches, observations stacked",
+        batches * size * (length + 1) * stack * frame_bytes,
+        f"{batches} batches * {size} unrolls * {length + 1} observations * {stack} frames * {frame_bytes:,} B",
+    )
+    stored = Stored("spec.queue.capacity", queue.capacity, "unrolls", size, "one batch", unroll)
+    fixed = at_actors.size_bytes + stacked.size_bytes + processes.size_bytes
+    return MemoryEstimate((waiting, at_actors, stacked, processes), stored, fixed)
+
+
+def _processes(job: RLJob) -> MemoryLine:
+    spec = job.spec
+    shards = spec.replay.shards if spec.replay is not None else 0
     counts = {
         "learner": 1,
-        "actor": job.spec.actors.replicas,
-        "evaluator": int(job.spec.evaluator.enabled),
-        "replay": replay.shards,
-        "redis": replay.shards,
+        "actor": spec.actors.replicas,
+        "evaluator": int(spec.evaluator.enabled),
+        "inference": spec.inference.replicas if spec.actors.inference == "Central" else 0,
+        "replay": shards,
+        "redis": shards,
     }
-    fixed = sum(_PROCESS_BYTES[role] * count for role, count in counts.items())
+    total = sum(_PROCESS_BYTES[role] * count for role, count in counts.items())
     terms = " + ".join(f"{count} {role} * {_PROCESS_BYTES[role] // MIB} MiB" for role, count in counts.items() if count)
-    lines.append(MemoryLine("processes", fixed, terms))
-    return MemoryEstimate(tuple(lines), replay.capacity, replay.min_size, transition + copies * packed, fixed)
+    return MemoryLine("processes", total, terms)
 
 
 def _rounded(count: int) -> int:

@@ -35,6 +35,8 @@ class ActorsSpec(RoleSpec):
     """How many actors; the initial number where autoscaling is on."""
     envs_per_actor: Annotated[int, Integer(1, 4096)] = 8
     """Environments that one actor steps together."""
+    inference: Literal["Local", "Central"] = "Local"
+    """Local: each actor computes its own actions. Central: the server of spec.inference does, for all of them."""
     on_eviction: Literal["Replace", "Ignore"] = "Replace"
     """What happens when a node takes an actor away; it never counts as a failure."""
     drain_seconds: Annotated[int, Integer(1, 3600)] = 25

@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 
+from rljob.api.algorithm import AlgorithmParameters
 from rljob.api.apex_dqn import ApeXDQNParameters
+from rljob.api.impala import ImpalaParameters
 from rljob.api.job import RLJob
+from rljob.api.pods import RoleSpec
 from rljob.api.problems import ABSENT, Problem
+from rljob.api.staleness import in_flight
 from rljob.api.types import decimal_text
 
-Rule = Callable[[RLJob, ApeXDQNParameters], Iterator[Problem]]
+Rule = Callable[[RLJob, AlgorithmParameters], Iterator[Problem]]
 
 
 def cross_field_problems(job: RLJob) -> list[Problem]:
@@ -23,8 +27,104 @@ def cross_field_problems(job: RLJob) -> list[Problem]:
     return list(chain.from_iterable(rule(job, parameters) for rule in _RULES))
 
 
-def _sizes(job: RLJob, parameters: ApeXDQNParameters) -> Iterator[Problem]:
-    replay, limiter = job.spec.replay, job.spec.replay.rate_limiter
+def _sections(job: RLJob, parameters: AlgorithmParameters) -> Iterator[Problem]:
+    """Each algorithm has one kind of store, and only that one."""
+    spec, name = job.spec, job.spec.algorithm.name
+    wanted, other = ("queue", "replay") if name == "IMPALA" else ("replay", "queue")
+    if getattr(spec, wanted) is None:
+        yield Problem(f"spec.{wanted}", ABSENT, f"required with algorithm {name}; {wanted}: {{}} takes its defaults")
+    if getattr(spec, other) is not None:
+        why = (
+            "IMPALA learns from every unroll once and stores none; remove it, and say how many may wait in spec.queue"
+            if other == "replay"
+            else "ApeXDQN draws from a store of experience; remove it, and describe the store in spec.replay"
+        )
+        yield Problem(f"spec.{other}", ABSENT, f"not allowed with algorithm {name}: {why}")
+
+
+def _queue(job: RLJob, parameters: AlgorithmParameters) -> Iterator[Problem]:
+    spec, queue = job.spec, job.spec.queue
+    if queue is None or not isinstance(parameters, ImpalaParameters):
+        return
+    if queue.capacity < parameters.batch_size:
+        yield Problem(
+            "spec.queue.capacity",
+            queue.capacity,
+            f"allowed: at least batchSize ({parameters.batch_size:,} unrolls); a smaller queue never holds a whole batch and "
+            "training never starts",
+        )
+        return
+    latency = in_flight(spec, queue, parameters)
+    if queue.max_policy_lag_updates < latency.updates:
+        yield Problem(
+            "spec.queue.maxPolicyLagUpdates",
+            queue.max_policy_lag_updates,
+            f"allowed: at least {latency}; with the queue full, unrolls would be discarded for the time they merely wait",
+        )
+        return
+    if spec.autoscaling.mode == "Disabled":
+        return
+    guard = spec.autoscaling.guards.max_policy_lag_updates
+    percent = spec.autoscaling.target.queue_utilization_percent
+    at_target = in_flight(spec, queue, parameters, percent)
+    path = "spec.autoscaling.guards.maxPolicyLagUpdates"
+    if guard > queue.max_policy_lag_updates:
+        yield Problem(
+            path,
+            guard,
+            f"allowed: at most queue.maxPolicyLagUpdates ({queue.max_policy_lag_updates}); older unrolls are discarded before "
+            "their lag is seen, so the guard would never act",
+        )
+    elif guard < at_target.updates:
+        yield Problem(
+            path,
+            guard,
+            f"allowed: at least {at_target}, with the queue filled to target.queueUtilizationPercent ({percent}); below it the "
+            "guard would take actors away that the target asks for. Unless given it is four fifths of "
+            "queue.maxPolicyLagUpdates: raise that, or lower queue.capacity",
+        )
+
+
+def _signal(job: RLJob, parameters: AlgorithmParameters) -> Iterator[Problem]:
+    spec, scaling = job.spec, job.spec.autoscaling
+    own = "LearnerQueueDepth" if spec.algorithm.name == "IMPALA" else "SamplesPerInsert"
+    if scaling.signal != own:
+        yield Problem(
+            "spec.autoscaling.signal",
+            scaling.signal,
+            f"allowed: {own} with algorithm {spec.algorithm.name}, or nothing, which means the same",
+        )
+    if scaling.mode == "Internal" and spec.replay is not None and spec.replay.rate_limiter.samples_per_insert == 0:
+        yield Problem(
+            "spec.autoscaling.mode",
+            scaling.mode,
+            "allowed: External or Disabled while replay.rateLimiter.samplesPerInsert is 0; a learner that may draw "
+            "without limit is never short of data, so no number of actors is the right one. Set samplesPerInsert",
+        )
+
+
+def _inference(job: RLJob, parameters: AlgorithmParameters) -> Iterator[Problem]:
+    inference, actors = job.spec.inference, job.spec.actors
+    if actors.inference == "Central" and inference.max_batch_size < actors.envs_per_actor:
+        yield Problem(
+            "spec.inference.maxBatchSize",
+            inference.max_batch_size,
+            f"allowed: at least actors.envsPerActor ({actors.envs_per_actor}) with actors.inference: Central; the batch has no "
+            "room for the observations of one actor",
+        )
+    if actors.inference == "Local" and inference.replicas > 0:
+        yield Problem(
+            "spec.inference.replicas",
+            inference.replicas,
+            "allowed: 0 with actors.inference: Local; nobody would ask these servers. Set actors.inference: Central",
+        )
+
+
+def _sizes(job: RLJob, parameters: AlgorithmParameters) -> Iterator[Problem]:
+    replay = job.spec.replay
+    if replay is None or not isinstance(parameters, ApeXDQNParameters):
+        return
+    limiter = replay.rate_limiter
     if limiter.min_size > replay.capacity:
         yield Problem(
             "spec.replay.rateLimiter.minSize",
@@ -62,9 +162,11 @@ def _sizes(job: RLJob, parameters: ApeXDQNParameters) -> Iterator[Problem]:
         )
 
 
-def _limiter(job: RLJob, parameters: ApeXDQNParameters) -> Iterator[Problem]:
+def _limiter(job: RLJob, parameters: AlgorithmParameters) -> Iterator[Problem]:
     """Insertion adds ratio * chunk samples to the credit, a batch takes its size; both are blocked for good when the band of
     2 * errorBuffer is narrower than the two together. Twice the chunk's share (the bound Reverb uses) always leaves room."""
+    if job.spec.replay is None or not isinstance(parameters, ApeXDQNParameters):
+        return
     replay = job.spec.replay.resolved()
     ratio, chunk, batch = replay.samples_per_insert, parameters.chunk_length, parameters.batch_size
     if ratio == 0:
@@ -84,7 +186,7 @@ def _limiter(job: RLJob, parameters: ApeXDQNParameters) -> Iterator[Problem]:
         )
 
 
-def _actors(job: RLJob, parameters: ApeXDQNParameters) -> Iterator[Problem]:
+def _actors(job: RLJob, parameters: AlgorithmParameters) -> Iterator[Problem]:
     actors, scaling = job.spec.actors, job.spec.autoscaling
     gang = job.spec.scheduling.gang
     if scaling.min_replicas > scaling.max_replicas:
@@ -132,7 +234,7 @@ def _actors(job: RLJob, parameters: ApeXDQNParameters) -> Iterator[Problem]:
         )
 
 
-def _verdicts(job: RLJob, parameters: ApeXDQNParameters) -> Iterator[Problem]:
+def _verdicts(job: RLJob, parameters: AlgorithmParameters) -> Iterator[Problem]:
     spec = job.spec
     if spec.success_policy.target_return is not None and not spec.evaluator.enabled:
         yield Problem(
@@ -155,7 +257,7 @@ def _verdicts(job: RLJob, parameters: ApeXDQNParameters) -> Iterator[Problem]:
         )
 
 
-def _checkpoints(job: RLJob, parameters: ApeXDQNParameters) -> Iterator[Problem]:
+def _checkpoints(job: RLJob, parameters: AlgorithmParameters) -> Iterator[Problem]:
     checkpoint = job.spec.checkpoint
     if checkpoint.storage is not None:
         chosen = [
@@ -189,7 +291,7 @@ def _checkpoints(job: RLJob, parameters: ApeXDQNParameters) -> Iterator[Problem]
         )
 
 
-def _failures(job: RLJob, parameters: ApeXDQNParameters) -> Iterator[Problem]:
+def _failures(job: RLJob, parameters: AlgorithmParameters) -> Iterator[Problem]:
     seen: set[str] = set()
     for i, rule in enumerate(job.spec.failure_policy.rules):
         path = f"spec.failurePolicy.rules[{i}]"
@@ -200,10 +302,13 @@ def _failures(job: RLJob, parameters: ApeXDQNParameters) -> Iterator[Problem]:
         seen.add(rule.name)
 
 
-def _placement(job: RLJob, parameters: ApeXDQNParameters) -> Iterator[Problem]:
+def _placement(job: RLJob, parameters: AlgorithmParameters) -> Iterator[Problem]:
     spec = job.spec
-    roles = (("learner", spec.learner), ("replay", spec.replay), ("actors", spec.actors), ("evaluator", spec.evaluator))
-    for role, section in roles:
+    roles: dict[str, RoleSpec] = {"learner": spec.learner, "actors": spec.actors, "evaluator": spec.evaluator}
+    roles["inference"] = spec.inference
+    if spec.replay is not None:
+        roles["replay"] = spec.replay
+    for role, section in roles.items():
         for i, toleration in enumerate(section.placement.tolerations):
             path = f"spec.{role}.placement.tolerations[{i}]"
             if toleration.operator == "Exists" and toleration.value:
@@ -212,4 +317,16 @@ def _placement(job: RLJob, parameters: ApeXDQNParameters) -> Iterator[Problem]:
                 yield Problem(f"{path}.key", ABSENT, "required with operator Equal; use Exists to tolerate every taint")
 
 
-_RULES: tuple[Rule, ...] = (_sizes, _limiter, _actors, _verdicts, _checkpoints, _failures, _placement)
+_RULES: tuple[Rule, ...] = (
+    _sections,
+    _queue,
+    _signal,
+    _inference,
+    _sizes,
+    _limiter,
+    _actors,
+    _verdicts,
+    _checkpoints,
+    _failures,
+    _placement,
+)

@@ -74,7 +74,8 @@ def check_options(role: Role, options: RoleOptions) -> None:
         )
     if role is Role.REPLAY and (len(options.replay_ingest), len(options.replay_sample)) != (1, 1):
         raise Unusable("replay binds exactly one --replay-ingest and one --replay-sample; start one process a shard")
-    shards = options.job.spec.replay.shards
+    replay = options.job.spec.replay
+    shards = replay.shards if replay is not None else 1
     for name in set(_NEEDS[role]) & {"replay_ingest", "replay_sample"}:
         given = len(getattr(options, name))
         if role is not Role.REPLAY and given != shards:

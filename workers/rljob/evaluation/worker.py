@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from rljob.algorithms import algorithm
+from rljob.api import ApeXDQNParameters
 from rljob.cli.announce import announce
 from rljob.cli.options import RoleOptions
 from rljob.envs import describe_environment, make_single_environment
@@ -61,7 +62,7 @@ class Evaluator:
         job = options.job.spec
         self._name, self._stop, self._client = options.name, stop, client
         self._settings = job.evaluator
-        parameters, environment = job.algorithm.resolved(), job.environment.resolved()
+        parameters, environment = job.algorithm.resolved_as(ApeXDQNParameters), job.environment.resolved()
         self._epsilon, self._seed = parameters.evaluation_epsilon, parameters.seed
         chosen = algorithm(job.algorithm.name)
         spec = describe_environment(job.environment.id, environment)

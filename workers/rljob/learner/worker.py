@@ -43,7 +43,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     checkpoint that cannot be used, ValueError for a job that cannot work.
     """
     spec = options.job.spec
-    params, env_params = spec.algorithm.resolved(), spec.environment.resolved()
+    params, env_params = spec.algorithm.resolved_as(ApeXDQNParameters), spec.environment.resolved()
     torch.set_num_threads(_threads(options.job))
     device = _device(options.job)
     environment = describe_environment(spec.environment.id, env_params)
@@ -57,7 +57,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         updater.compile()
     directory = options.run_dir / "checkpoints"
     keys = load_keys(options.keys, "learner") if options.keys is not None else None
-    replay = spec.replay.resolved()
+    replay = spec.required_replay.resolved()
     with ExitStack() as closing:
         server = WeightServer(options.weights, options.notice, keys.server() if keys else None)
         closing.callback(server.close)

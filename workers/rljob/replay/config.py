@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rljob.api import RLJob
+from rljob.api import ApeXDQNParameters, RLJob, credits_per_actor
 from rljob.experience import ChunkLayout
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.table import Capacity
@@ -66,7 +66,7 @@ def config_of(
 
     Raises ``ValueError`` (see ``ReplayConfig`` and ``LimiterConfig``).
     """
-    algorithm, replay = job.spec.algorithm.resolved(), job.spec.replay.resolved()
+    algorithm, replay = job.spec.algorithm.resolved_as(ApeXDQNParameters), job.spec.required_replay.resolved()
     layout = ChunkLayout(
         length=algorithm.chunk_length,
         frame_shape=frame_shape,
@@ -92,7 +92,7 @@ def config_of(
         exponent=replay.exponent,
         keep_frames=replay.sampling == "Frames",
         slots=max(1, job.spec.actors.replicas),
-        credits=max(4, job.spec.actors.envs_per_actor),
+        credits=credits_per_actor(job.spec.actors.envs_per_actor),
         # The middle of the ladder base ** (1 + exponent * i / (N - 1)); with one step there is only the base itself.
         greedy_epsilon=algorithm.epsilon_base ** (1.0 + 0.5 * algorithm.epsilon_exponent) * (1.0 + 1e-6),
         redis=redis,

@@ -79,7 +79,7 @@ def _external_redis(options: RoleOptions) -> str | None:
 
 def _embedded_redis(options: RoleOptions, stack: contextlib.ExitStack) -> EmbeddedRedis | None:
     """A started server of this role's own, unless another one or none is to be used."""
-    persistence = options.job.spec.replay.resolved().persistence
+    persistence = options.job.spec.required_replay.resolved().persistence
     if options.redis is not None or persistence == "None":
         return None
     return stack.enter_context(EmbeddedRedis(options.run_dir / "redis" / options.name, persistence))

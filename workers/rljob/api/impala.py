@@ -1,0 +1,149 @@
+"""The parameters of IMPALA: an actor-critic on unrolls from many actors, corrected by V-trace (Espeholt et al., 2018), or
+by a clipped surrogate (Schulman et al., 2017) on the same unrolls."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from rljob.api.parameters import ParameterSet
+from rljob.api.types import Flag, Integer, Real, refuse
+
+ImpalaPreset = Literal["None", "ImpalaAtari", "PongClippedSurrogate", "CartPoleImpala"]
+
+
+class ImpalaParameters(ParameterSet):
+    """Hyper-parameters, each usable in ``spec.algorithm.parameters`` under its camelCase name.
+
+    A "step" is one action of one environment; an "unroll" is unrollLength steps of one environment; an "update" is one
+    optimiser step, on one minibatch.
+    """
+
+    preset: ImpalaPreset = "None"
+    """A named, complete set of values to start from; parameters given beside it win."""
+    gamma: Annotated[float, Real(0, 1)] = 0.99
+    """Discount per step."""
+    unroll_length: Annotated[int, Integer(1, 1000)] = 20
+    """Steps of one environment that are sent and learned from together."""
+    batch_size: Annotated[int, Integer(1, 4096)] = 32
+    """Unrolls that are taken from the queue together."""
+    loss: Literal["VTrace", "ClippedSurrogate"] = "VTrace"
+    """VTrace: policy gradient with truncated importance weights. ClippedSurrogate: PPO's loss on the same unrolls, made
+    for several epochs."""
+    rho_clip: Annotated[float, Real(0, above=True)] = 1.0
+    """Where VTrace truncates the importance weight of a step; it decides which policy the values are of."""
+    c_clip: Annotated[float, Real(0, above=True)] = 1.0
+    """Where VTrace truncates the weights that carry a later step's error back; at most rhoClip."""
+    vtrace_lambda: Annotated[float, Real(0, 1)] = 1.0
+    """Factor on those weights: below 1, VTrace leans on the values more and on far rewards less."""
+    gae_lambda: Annotated[float, Real(0, 1)] = 0.95
+    """Lambda of the generalised advantages of ClippedSurrogate."""
+    clip_range: Annotated[float, Real(0, 1, above=True)] = 0.2
+    """How far ClippedSurrogate lets the probability ratio leave 1."""
+    normalize_advantages: Flag = True
+    """Give the advantages of a batch mean 0 and deviation 1, for ClippedSurrogate."""
+    epochs: Annotated[int, Integer(1, 100)] = 1
+    """Passes over a batch before the next one."""
+    minibatches: Annotated[int, Integer(1, 4096)] = 1
+    """Updates a pass is split into. ClippedSurrogate shuffles single steps, or whole unrolls where recurrent; VTrace
+    splits by unrolls."""
+    value_cost: Annotated[float, Real(0, 1000)] = 0.5
+    """Weight of the value loss."""
+    entropy_cost: Annotated[float, Real(0, 1000)] = 0.01
+    """Weight of the entropy bonus."""
+    loss_reduction: Literal["Sum", "Mean"] = "Sum"
+    """Whether the losses of a minibatch's steps are added, as published for IMPALA, or averaged; the learning rate
+    depends on it."""
+    optimizer: Literal["Adam", "RMSProp"] = "RMSProp"
+    """Which optimiser."""
+    learning_rate: Annotated[float, Real(0, 1, above=True)] = 6e-4
+    """Step size of the optimiser at the start."""
+    learning_rate_final: Annotated[float, Real(0, 1)] = Field(
+        default_factory=lambda known: known.get("learning_rate", 0.0)
+    )
+    """Step size at the end of the linear decay; the same as learningRate unless given."""
+    learning_rate_decay_steps: Annotated[int, Integer(0)] = 0
+    """Steps (of all environments together) over which the learning rate falls; 0 keeps it constant."""
+    rmsprop_decay: Annotated[float, Real(0, 1, below=True)] = 0.99
+    """Decay of RMSProp's running mean of squares; Adam does not use it."""
+    rmsprop_momentum: Annotated[float, Real(0, 1, below=True)] = 0.0
+    """Momentum of RMSProp; Adam does not use it."""
+    optimizer_epsilon: Annotated[float, Real(0, 1, above=True)] = 0.01
+    """The number that keeps the optimiser's denominator from zero."""
+    gradient_clip_norm: Annotated[float, Real(0)] = 40.0
+    """Largest gradient norm; longer gradients are scaled to it. 0 does not clip."""
+    network: Literal["Nature", "Deep", "Compact", "MLP"] = "Nature"
+    """Nature: Mnih et al. 2015, for 84x84. Deep: the residual network of Espeholt et al. 2018. Compact: two small
+    convolutions, for 42x42. MLP: for vectors."""
+    hidden_units: Annotated[int, Integer(1, 16_384)] = 256
+    """Width of the hidden layer(s)."""
+    layer_norm: Flag = False
+    """Normalise each layer's features before its activation."""
+    orthogonal_init: Flag = False
+    """Start from orthogonal weights: gain sqrt(2) in the layers, 0.01 in the policy's head, 1 in the value's."""
+    recurrent: Literal["None", "LSTM"] = "None"
+    """LSTM: a memory after the hidden layer, whose state travels with the unrolls and starts anew with each episode."""
+    lstm_units: Annotated[int, Integer(1, 16_384)] = 256
+    """Width of the LSTM."""
+    weights_refresh_steps: Annotated[int, Integer(0, 1000)] = 1
+    """Steps between two looks for newer weights inside an unroll; 0 looks only between unrolls."""
+    publish_interval: Annotated[int, Integer(1)] = 1
+    """Updates between two versions of the weights sent to the actors."""
+    correct_off_policy: Flag = True
+    """False takes every importance weight of VTrace as 1, to show what policy lag costs without the correction."""
+    evaluation_temperature: Annotated[float, Real(0, 100)] = 0.5
+    """The logits are divided by it while a policy is judged; 0 takes the most probable action."""
+    evaluation_weights_decay: Annotated[float, Real(0, 1, below=True)] = 0.0
+    """Per-update decay of the moving average of the weights that evaluations use; 0 judges the online weights."""
+    precision: Literal["Auto", "FP32", "BF16"] = "Auto"
+    """Arithmetic of the learner's forward and backward pass; Auto takes BF16 where the device gains from it."""
+    compile: Flag = False
+    """Compile the learner's update with torch.compile."""
+    prefetch_batches: Annotated[int, Integer(1, 64)] = 1
+    """Batches the learner takes from the queue ahead of use."""
+    seed: Annotated[int, Integer(0, 2**31 - 1)] = 1
+    """Seed of networks, exploration, shuffling and environments."""
+
+    @property
+    def updates_per_batch(self) -> int:
+        """Optimiser steps that one batch of unrolls gives."""
+        return self.epochs * self.minibatches
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.c_clip > self.rho_clip:
+            raise refuse(
+                f"allowed: at most rhoClip ({self.rho_clip:g}); V-trace is defined for cClip <= rhoClip only", "c_clip"
+            )
+        by_steps = self.loss == "ClippedSurrogate" and self.recurrent == "None"
+        size = self.batch_size * (self.unroll_length if by_steps else 1)
+        if size % self.minibatches:
+            terms = f"batchSize {self.batch_size} * unrollLength {self.unroll_length}" if by_steps else "batchSize"
+            unit = "steps" if by_steps else "unrolls"
+            raise refuse(
+                f"allowed: a divisor of {size:,} ({terms}, the {unit} of a batch); a smaller last minibatch would weigh "
+                "its steps more than the others'",
+                "minibatches",
+            )
+        if self.weights_refresh_steps > self.unroll_length:
+            raise refuse(
+                f"allowed: at most unrollLength ({self.unroll_length}); 0 looks for newer weights only between unrolls",
+                "weights_refresh_steps",
+            )
+        if not self.correct_off_policy and self.loss != "VTrace":
+            raise refuse(
+                "allowed: false only with loss VTrace; ClippedSurrogate has no importance weights to leave out",
+                "correct_off_policy",
+            )
+        if self.learning_rate_final > self.learning_rate:
+            raise refuse(
+                f"allowed: at most learningRate ({self.learning_rate:g}); it decays, it does not grow",
+                "learning_rate_final",
+            )
+        if self.learning_rate_final < self.learning_rate and self.learning_rate_decay_steps == 0:
+            raise refuse(
+                "allowed: below learningRate only with learningRateDecaySteps above 0; without it nothing would decay",
+                "learning_rate_final",
+            )
+        return self
