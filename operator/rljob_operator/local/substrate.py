@@ -26,9 +26,10 @@ class LocalSubstrate:
 
     def __init__(self, job: RLJob, job_file: Path, run_dir: Path) -> None:
         self._run_dir = run_dir
-        shards = job.spec.required_replay.shards
+        replay = job.spec.replay
+        shards = replay.shards if replay is not None else 0  # without replay, actors send to the learner
         self._drain_seconds = DRAIN_SECONDS | {Role.ACTOR: float(job.spec.actors.drain_seconds)}
-        self._addresses = Addresses.create(shards)
+        self._addresses = Addresses.create(max(1, shards))
         (run_dir / "roles").mkdir(parents=True, exist_ok=True)
         (run_dir / "logs").mkdir(parents=True, exist_ok=True)
         self._job_file = job_file
@@ -36,7 +37,7 @@ class LocalSubstrate:
         for k in range(shards):
             ingest, sample = self._addresses.replay_ingest[k], self._addresses.replay_sample[k]
             self._add(f"replay-{k}", Role.REPLAY, ["--replay-ingest", ingest, "--replay-sample", sample])
-        self._add("learner", Role.LEARNER, self._learner_options())
+        self._add("learner", Role.LEARNER, self._learner_options(replay=replay is not None))
         for k in range(job.spec.actors.replicas):
             self._add(f"actor-{k}", Role.ACTOR, self._actor_options())
         if job.spec.evaluator.enabled:
@@ -81,11 +82,14 @@ class LocalSubstrate:
         ingest = [word for endpoint in self._addresses.replay_ingest for word in ("--replay-ingest", endpoint)]
         return ingest + self._weights_options()
 
-    def _learner_options(self) -> list[str]:
-        sample = [word for endpoint in self._addresses.replay_sample for word in ("--replay-sample", endpoint)]
+    def _learner_options(self, *, replay: bool) -> list[str]:
+        endpoints = self._addresses.replay_sample if replay else self._addresses.replay_ingest
+        data = [
+            word for endpoint in endpoints for word in ("--replay-sample" if replay else "--replay-ingest", endpoint)
+        ]
         # A learner that comes back after a crash must go on from its checkpoint, so it always may; only a fresh run folder
         # has none to go on from.
-        return [*sample, *self._weights_options(), "--resume", "latest"]
+        return [*data, *self._weights_options(), "--resume", "latest"]
 
 
 def _get_json(url: str) -> dict[str, Any] | None:

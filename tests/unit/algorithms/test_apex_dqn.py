@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from rljob.algorithms import algorithm
 from rljob.algorithms.apex_dqn import (
     Batch,
-    act,
+    decide,
     epsilon_ladder,
     importance_weights,
     loss,
     priorities,
+    q_values,
     targets,
 )
 from torch import nn

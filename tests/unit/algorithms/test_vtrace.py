@@ -16,7 +16,14 @@ Array = NDArray[np.float64]
 
 
 def by_definition(
-    log_ratio: Array, discount: Array, reward: Array, value: Array, bootstrap: Array, rho_clip: float, c_clip: float, decay: float
+    log_ratio: Array,
+    discount: Array,
+    reward: Array,
+    value: Array,
+    bootstrap: Array,
+    rho_clip: float,
+    c_clip: float,
+    decay: float,
 ) -> tuple[Array, Array]:
     """v_s = V_s + sum over t >= s of (product of discounts and c before t) * delta_t, written out for every s and t."""
     steps, streams = reward.shape
@@ -59,7 +66,8 @@ def tensors(given: dict[str, Any], dtype: torch.dtype = torch.float32) -> dict[s
 
 @pytest.mark.parametrize("streams", [1, 5])
 @pytest.mark.parametrize(
-    ("rho_clip", "c_clip", "decay"), [(1.0, 1.0, 1.0), (3.7, 2.2, 1.0), (0.4, 0.3, 0.9), (math.inf, 1.0, 1.0), (1.0, 5.0, 0.5)]
+    ("rho_clip", "c_clip", "decay"),
+    [(1.0, 1.0, 1.0), (3.7, 2.2, 1.0), (0.4, 0.3, 0.9), (math.inf, 1.0, 1.0), (1.0, 5.0, 0.5)],
 )
 def test_vtrace_is_its_definition(streams: int, rho_clip: float, c_clip: float, decay: float) -> None:
     for seed in range(4):

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.actor.figures import ActorFigures
-from rljob.algorithms.decision import Decision
 from rljob.actor.recorder import Recorder
 from rljob.actor.shards import MultiShard
+from rljob.algorithms.decision import Decision
 from rljob.envs.base import EpisodeRecord, StepResult, VectorEnvironment
 from rljob.learner.flat import Weights
 from rljob.wire import Message
@@ -136,7 +136,7 @@ class ActorLoop:
 
     def _record(self, decision: Decision, result: StepResult, final_values: Array | None) -> None:
         figures, recorder = self._figures, self._recorder
-        chunks = recorder.record(decision, result, final_values, self._policy.version)
+        chunks = recorder.record(decision, result, final_values)
         figures.steps += recorder.num_envs
         figures.raw_frames += result.raw_frames
         for chunk in chunks:

@@ -73,13 +73,13 @@ class Policy:
         """Actions for ``observation`` ``[N, S, *F*]``, which is only read."""
         if self.version == 0:
             decision = self._algorithm.random_decision(self._num_envs, self._num_actions, self._generator)
-            return self._with_memory(decision, self._memory)
+            return self._complete(decision, self._memory)
         outputs, after = self._algorithm.infer(self._acting, observation, self._memory)
         decision = self._algorithm.decide(outputs.numpy(), self.epsilon, self._generator)
         before = self._memory
         if self._remembers:
             self._memory = after.numpy().copy()
-        return self._with_memory(decision, before)
+        return self._complete(decision, before)
 
     def final_values(self, observation: Array | None, truncated: Array) -> Array | None:
         """The values f4[N] of final observations, NaN except where ``truncated``; None when nothing was truncated."""
@@ -96,7 +96,6 @@ class Policy:
         if self._remembers:
             self._memory[rows] = 0.0
 
-    def _with_memory(self, decision: Decision, before: Array) -> Decision:
-        if not self._remembers:
-            return decision
-        return Decision(decision.action, decision.taken, decision.value, before)
+    def _complete(self, decision: Decision, before: Array) -> Decision:
+        memory = before if self._remembers else None
+        return Decision(decision.action, decision.taken, decision.value, self.version, memory)

@@ -32,7 +32,7 @@ class Recorder(Protocol):
 
     def begin(self, observation: Array) -> int: ...
     def record(
-        self, decision: Decision, result: StepResult, final_values: Array | None, version: int
+        self, decision: Decision, result: StepResult, final_values: Array | None
     ) -> Sequence[Chunk | Unroll]: ...
     def flush(self) -> Sequence[Chunk | Unroll]: ...
     def episode_ends(self, result: StepResult) -> Array:
@@ -47,9 +47,7 @@ class TransitionRecorder(ChunkBuilder):
     def steps_into_unroll(self) -> int:
         return 0
 
-    def record(
-        self, decision: Decision, result: StepResult, final_values: Array | None, version: int
-    ) -> Sequence[Chunk]:
+    def record(self, decision: Decision, result: StepResult, final_values: Array | None) -> Sequence[Chunk]:
         """One step of all environments; the chunks that it closed."""
         return self.step(
             decision.action,
@@ -62,7 +60,7 @@ class TransitionRecorder(ChunkBuilder):
             decision.taken,
             decision.value,
             final_values,
-            version,
+            decision.version,
         )
 
     def episode_ends(self, result: StepResult) -> Array:
@@ -72,9 +70,7 @@ class TransitionRecorder(ChunkBuilder):
 class UnrollRecorder(UnrollBuilder):
     """Records unrolls."""
 
-    def record(
-        self, decision: Decision, result: StepResult, final_values: Array | None, version: int
-    ) -> Sequence[Unroll]:
+    def record(self, decision: Decision, result: StepResult, final_values: Array | None) -> Sequence[Unroll]:
         """One step of all environments; the unrolls that it completed."""
         return self.step(
             decision.action,
@@ -86,7 +82,7 @@ class UnrollRecorder(UnrollBuilder):
             decision.taken,
             decision.value,
             final_values,
-            version,
+            decision.version,
             decision.state,
         )
 

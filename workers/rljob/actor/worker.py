@@ -17,7 +17,6 @@ from rljob.actor.recorder import make_recorder
 from rljob.actor.session import Identity, ReplaySession, Welcome
 from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
-from rljob.api import ApeXDQNParameters
 from rljob.cli.announce import announce, write_final
 from rljob.cli.options import RoleOptions
 from rljob.envs.factory import describe_environment, make_vector_environment
@@ -46,7 +45,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     # One actor owns one core: several threads an actor were never faster in sum than several actors.
     torch.set_num_threads(1)
     spec_of_job = options.job.spec
-    parameters = spec_of_job.algorithm.resolved_as(ApeXDQNParameters)
+    parameters = spec_of_job.algorithm.resolved()
     environment_parameters = spec_of_job.environment.resolved()
     environment_id = spec_of_job.environment.id
     num_envs = spec_of_job.actors.envs_per_actor
@@ -84,7 +83,9 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
             )
             environment = make_vector_environment(environment_id, environment_parameters, num_envs, seed)
             try:
-                loop = ActorLoop(environment, policy, recorder, sink, weights, figures, chosen.refresh_steps(parameters))
+                loop = ActorLoop(
+                    environment, policy, recorder, sink, weights, figures, chosen.refresh_steps(parameters)
+                )
                 loop.run(stop, on_turn=lambda: telemetry.beat(_LONGEST_TURN_SECONDS))
                 loop.leave(_DRAIN_SECONDS)
                 write_final(options, figures.final())
@@ -105,9 +106,10 @@ def _connect(
     options: RoleOptions, identity: Identity, figures: ActorFigures, layout: ChunkLayout | UnrollLayout
 ) -> tuple[MultiShard, WeightClient]:
     keys = load_keys(options.keys, "actor") if options.keys else None
+    taker = "learner" if isinstance(layout, UnrollLayout) else "replay"
     sessions = [
         ReplaySession(
-            Client(endpoint, keys.client("replay") if keys else None),
+            Client(endpoint, keys.client(taker) if keys else None),
             identity,
             figures.heartbeat,
             compress=layout.compressed_columns,
@@ -120,7 +122,7 @@ def _connect(
 
 def _join(sink: MultiShard, telemetry: TelemetryServer, stop: threading.Event) -> Welcome | None:
     """Say hello until shard 0 welcomes this actor; None when told to stop before."""
-    log.info("waiting for the replay service")
+    log.info("waiting for a welcome")
     while sink.welcome is None:
         if stop.is_set():
             return None

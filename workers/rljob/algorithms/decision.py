@@ -25,13 +25,14 @@ class Decision:
     """Actions int64 [N] with what experience has to say of them.
 
     ``taken`` float32 [N]: Q(s, a) where actions have values, log mu(a|s) where a policy was sampled. ``value`` float32 [N]: the
-    value of the state, max_a Q(s, a) or V(s). Both NaN where unknown. ``state`` float32 [N, 2, H]: the memory *before* the
-    observation was seen; None without a memory.
+    value of the state, max_a Q(s, a) or V(s). Both NaN where unknown. ``version`` int64 [N], or one number for all: the weights
+    that chose, 0 for none. ``state`` float32 [N, 2, H]: the memory *before* the observation was seen; None without a memory.
     """
 
     action: NDArray[np.int64]
     taken: NDArray[np.float32]
     value: NDArray[np.float32]
+    version: NDArray[np.int64] | int = 0
     state: NDArray[np.float32] | None = None
 
 

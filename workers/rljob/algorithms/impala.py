@@ -155,7 +155,7 @@ def judged_action(
     return _sample(_log_softmax(logits / params.evaluation_temperature), draws)
 
 
-def _log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+def _log_softmax(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
     log_policy: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     return log_policy

@@ -107,7 +107,7 @@ class PolicyNetwork(FrameNetwork):
         Returns (logits [T, B, A], values [T + 1, B]). A discount of 0 ends an episode: the memory begins anew behind it.
         """
         batch, length = observation.shape[:2]
-        hidden = self.features(observation.flatten(0, 1)).unflatten(0, (batch, length)).transpose(0, 1)
+        hidden = self.features(observation.flatten(0, 1)).view(batch, length, -1).transpose(0, 1)
         if self.memory is not None:
             outputs = []
             for t in range(length):

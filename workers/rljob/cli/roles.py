@@ -56,17 +56,24 @@ def role_function(role: Role) -> RoleFunction:
     return run_evaluator
 
 
-_NEEDS: dict[Role, tuple[str, ...]] = {
-    Role.ACTOR: ("replay_ingest", "weights", "notice"),
-    Role.REPLAY: ("replay_ingest", "replay_sample"),
-    Role.LEARNER: ("replay_sample", "weights", "notice"),
-    Role.EVALUATOR: ("weights", "notice"),
-}
+def _needs(role: Role, *, replay: bool) -> tuple[str, ...]:
+    """The addresses that a role cannot do without; a learner without a replay service takes the actors' chunks itself."""
+    return {
+        Role.ACTOR: ("replay_ingest", "weights", "notice"),
+        Role.REPLAY: ("replay_ingest", "replay_sample"),
+        Role.LEARNER: ("replay_sample" if replay else "replay_ingest", "weights", "notice"),
+        Role.EVALUATOR: ("weights", "notice"),
+    }[role]
 
 
 def check_options(role: Role, options: RoleOptions) -> None:
     """Refuse options that the role could not work with. Raises `Unusable`, naming every missing option."""
-    missing = [name for name in _NEEDS[role] if not getattr(options, name)]
+    replay = options.job.spec.replay
+    if role is Role.REPLAY and replay is None:
+        algorithm = options.job.spec.algorithm.name
+        raise Unusable(f"replay: a job of {algorithm} has none; its learner keeps the queue of unrolls itself")
+    needs = _needs(role, replay=replay is not None)
+    missing = [name for name in needs if not getattr(options, name)]
     if missing:
         names = ", ".join(f"--{name.replace('_', '-')} (RLJOB_{name.upper()})" for name in missing)
         raise Unusable(
@@ -74,14 +81,11 @@ def check_options(role: Role, options: RoleOptions) -> None:
         )
     if role is Role.REPLAY and (len(options.replay_ingest), len(options.replay_sample)) != (1, 1):
         raise Unusable("replay binds exactly one --replay-ingest and one --replay-sample; start one process a shard")
-    replay = options.job.spec.replay
-    shards = replay.shards if replay is not None else 1
-    for name in set(_NEEDS[role]) & {"replay_ingest", "replay_sample"}:
+    wanted, what = (replay.shards, "one for each of spec.replay.shards") if replay is not None else (1, "the learner's")
+    for name in set(needs) & {"replay_ingest", "replay_sample"}:
         given = len(getattr(options, name))
-        if role is not Role.REPLAY and given != shards:
-            raise Unusable(
-                f"{role} got {given} --{name.replace('_', '-')}; allowed: {shards}, one for each of spec.replay.shards"
-            )
+        if role is not Role.REPLAY and given != wanted:
+            raise Unusable(f"{role} got {given} --{name.replace('_', '-')}; allowed: {wanted}, {what}")
     if options.keys is not None and not options.keys.is_file():
         raise Unusable(
             f"--keys {options.keys}: no such file; give the key file that the supervisor or the operator wrote"
@@ -124,7 +128,10 @@ def worker(
     name: Annotated[str, typer.Option(envvar="RLJOB_NAME", help="This process's name, such as actor-0.")],
     replay_ingest: Annotated[
         list[str] | None,
-        typer.Option(envvar="RLJOB_REPLAY_INGEST", help="Where replay takes chunks; once a shard, in order."),
+        typer.Option(
+            envvar="RLJOB_REPLAY_INGEST",
+            help="Where chunks are taken: by replay, once a shard, in order; by the learner where a job has no replay.",
+        ),
     ] = None,
     replay_sample: Annotated[
         list[str] | None,

@@ -125,7 +125,7 @@ class ChunkBuilder:
         q_taken: Array,
         value: Array,
         final_value: Array | None,
-        policy_version: int,
+        policy_version: Array | int,
     ) -> list[Chunk]:
         """Record one step of all N environments and return the chunks it closed (usually none).
 

@@ -56,7 +56,7 @@ class UnrollBuilder:
         self._log_prob: Array = np.zeros((num_envs, steps), np.float32)
         self._value: Array = np.zeros((num_envs, steps + 1), np.float32)
         self._final_value: Array = np.zeros((num_envs, steps), np.float32)
-        self._versions: Array = np.zeros(steps, np.int64)
+        self._versions: Array = np.zeros((num_envs, steps), np.int64)
         self._state: Array = np.zeros((num_envs, 2, layout.memory), np.float32)
 
     @property
@@ -95,7 +95,7 @@ class UnrollBuilder:
         taken: Array,
         value: Array,
         final_value: Array | None,
-        policy_version: int,
+        policy_version: Array | int,
         state: Array | None = None,
     ) -> list[Unroll]:
         """Record one step of all N environments; returns the N unrolls that this step completes the values of, or none.
@@ -122,7 +122,7 @@ class UnrollBuilder:
         self._log_prob[:, t] = taken
         self._value[:, t] = value
         self._final_value[:, t] = 0.0
-        self._versions[t] = policy_version
+        self._versions[:, t] = policy_version
         if final_value is not None:
             self._final_value[:, t] = np.where(truncated, np.nan_to_num(final_value, nan=0.0), 0.0)
         self._append(observation, ended)
@@ -157,7 +157,7 @@ class UnrollBuilder:
                     incarnation=self._incarnation,
                     sequence=self._sequence,
                     environment=environment,
-                    policy_version=int(self._versions[0]),
+                    policy_version=int(self._versions[environment, 0]),
                     epoch=self._began_in_epoch,
                     frames=self._frames[environment, :used].copy(),
                     observation_at=self._position[environment].copy(),
@@ -167,7 +167,7 @@ class UnrollBuilder:
                     log_prob=self._log_prob[environment].copy(),
                     value=self._value[environment].copy(),
                     final_value=self._final_value[environment].copy(),
-                    policy_versions=self._versions.copy(),
+                    policy_versions=self._versions[environment].copy(),
                     state=self._state[environment].copy(),
                 )
             )
