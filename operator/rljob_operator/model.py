@@ -1,10 +1,27 @@
-"""What the controller sees and what it wants: the values that `decide` reads and returns, shared by every substrate."""
+"""What the controller sees and what it wants: the values that `decide` reads and returns, shared by every substrate.
+
+All times are Unix seconds. A substrate reports facts and takes no decisions: what a fact means for the job is decided once, in
+`decide`, from these values and from the job's status.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from rljob.api.conditions import Reason
+from rljob.api.status import RLJobStatus
+
+CHECKPOINT_ANNOTATION = "rljob.dev/checkpoint-requested-at"
+"""A user's request for a checkpoint: any new text in it, by custom the time of the request."""
+
+EXIT_CONFIGURATION = 78
+"""A role's exit code for a configuration that no restart can mend (sysexits EX_CONFIG)."""
+
+EXIT_NON_FINITE_LOSS = 70
+"""The learner's exit code when its loss was not finite and ``earlyStopping.onNonFiniteLoss`` is ``Fail``."""
 
 
 class Role(StrEnum):
@@ -27,109 +44,252 @@ class Phase(StrEnum):
     EXITED = "Exited"
 
 
-class State(StrEnum):
-    """The state of the job; the last four are final."""
-
-    STARTING = "Starting"
-    RUNNING = "Running"
-    FINISHING = "Finishing"
-    COMPLETE = "Complete"
-    STOPPED = "Stopped"
-    INTERRUPTED = "Interrupted"
-    FAILED = "Failed"
-
-
-FINAL_STATES = frozenset({State.COMPLETE, State.STOPPED, State.INTERRUPTED, State.FAILED})
-
-EXIT_CONFIGURATION = 78
-"""A role's exit code for a configuration that no restart can mend (sysexits EX_CONFIG)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One named process or pod of a job as last seen.
+    """One named process or pod of a job as last seen. Names are ``replay-0``, ``learner``, ``actor-7``, ``evaluator``.
 
-    ``exits`` counts how often it ended without being asked to; ``quick_exits`` how often in a row it did so before it had
-    been ready for ten seconds. ``exit_code`` and ``last_words`` belong to the latest such end. Times are seconds on the
-    controller's clock.
+    Attributes:
+        since_seconds: when it entered ``phase``; for EXITED the time of its end.
+        incarnation: tells one life of the member from the next (a pod's uid); never used again under the same name.
+        ready_seconds: when this life became ready; None where it never did.
+        exit_code: of an EXITED member; negative for a signal, as subprocess gives it, or 128 + n, as Kubernetes does.
+        asked: the end was asked for by the controller (a drain), so it is no failure whatever the code.
+        last_words: last line(s) of the log of an EXITED member.
+        disrupted: why the surroundings took the member away (a node's drain, a spot notice, eviction); empty otherwise.
+        pod_conditions: (type, status) of its pod's conditions, for failurePolicy's onPodConditions.
+        waiting: why a STARTING member does not come up (UNSCHEDULABLE, IMAGE_PULL_FAILED); None where it simply starts.
+        waiting_message: the same in the words of who said it.
+        leaving_node: its node is going away; it is among the first to be drained.
+        pod_name, node_name: for the status.
     """
 
     name: str
     role: Role
     phase: Phase = Phase.ABSENT
     since_seconds: float = 0.0
-    exits: int = 0
-    quick_exits: int = 0
+    incarnation: str = ""
+    ready_seconds: float | None = None
     exit_code: int | None = None
+    asked: bool = False
     last_words: str = ""
+    disrupted: str = ""
+    pod_conditions: tuple[tuple[str, str], ...] = ()
+    waiting: Reason | None = None
+    waiting_message: str = ""
+    leaving_node: bool = False
+    pod_name: str = ""
+    node_name: str = ""
+
+    @property
+    def alive(self) -> bool:
+        """Whether anything of it runs or is about to."""
+        return self.phase in _ALIVE
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended and nobody had asked it to."""
+        return self.phase is Phase.EXITED and not self.asked
+
+
+_ALIVE = frozenset({Phase.STARTING, Phase.READY, Phase.DRAINING})
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One verdict of the evaluator; ``finished`` is False where it was given up early, which makes it no verdict."""
+
+    mean: float
+    standard_error: float
+    episodes: int
+    finished: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class LearnerSample:
-    """The learner's `/status` document and when it was taken (seconds on the controller's clock)."""
+    """The learner's `/status`, checked by `rljob_operator.sample`: a figure that is missing or out of range is None, never 0.
 
-    status: dict[str, Any]
+    Attributes:
+        taken_seconds: when the document was fetched.
+        depth_batches, bound_batches: the learner's queue and its limit.
+        consumption_per_second, production_per_second: what the learner digests and what all actors make, in one unit.
+        lags: policy lag by actor's name, in published versions, of the actors that the learner knows.
+        problems: figures that were refused, a sentence each.
+        document: the document as it came, for views; nothing is decided from it.
+    """
+
     taken_seconds: float
+    updates: int
+    raw_frames_total: int | None = None
+    mean_return: float | None = None
+    evaluations: tuple[Evaluation, ...] = ()
+    wait_fraction: float | None = None
+    blocked_fraction: float | None = None
+    consumption_per_second: float | None = None
+    production_per_second: float | None = None
+    depth_batches: float | None = None
+    bound_batches: float | None = None
+    policy_lag_updates_p95: float | None = None
+    lags: Mapping[str, float] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    document: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+
+class CheckpointState(StrEnum):
+    """What is known about a job's checkpoints."""
+
+    MISSING = "Missing"
+    VERIFIED = "Verified"
+    CORRUPT = "Corrupt"
+    STORAGE_ERROR = "StorageError"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFacts:
+    """The newest checkpoint, as re-read by the substrate.
+
+    ``state`` is about the newest attempt: after a failed one, or where the newest is corrupt, ``step``, ``time_seconds``,
+    ``uri`` and ``digest`` are those of the newest checkpoint that did verify (step 0 and no uri: there is none).
+    """
+
+    state: CheckpointState = CheckpointState.MISSING
+    step: int = 0
+    time_seconds: float = 0.0
+    uri: str = ""
+    digest: str = ""
+    message: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is a verified checkpoint to go on from."""
+        return bool(self.uri)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The newest spec can't be run.
+
+    ``blocking`` is False where an older good spec is in force meanwhile (it is then the one given to `decide`).
+    """
+
+    reason: Reason
+    message: str
+    blocking: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What the job's queue says. ``reason`` is one of Admitted's reasons."""
+
+    admitted: bool
+    reason: Reason
+    message: str = ""
+    workload: str = ""
+    actor_blocks: int = 0
+    pending_blocks: int = 0
+    max_actors: int | None = None
+    """Actors that the admitted blocks allow; None sets no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A controller that lives no longer than its terminal (`rljob run`): how long it has run, its bound, Ctrl-C."""
+
+    elapsed_seconds: float = 0.0
+    max_seconds: float | None = None
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One level-triggered look at a job.
+
+    Attributes:
+        status: what the controller wrote last; `RLJobStatus()` for a new job.
+        members: all that exist or have ended and not been replaced; a member that is not listed is ABSENT.
+        learner: the newest sample there is, however old; None where none was ever taken.
+        missing: why this look brought no sample, or nothing; for the message of ScalingActive.
+        checkpoint: the newest checkpoint.
+        generation: metadata.generation of the spec.
+        checkpoint_requested_at: the text of the annotation, empty without one.
+        refusal: why the newest spec can't be run.
+        admission: what the queue says; None where no queue is asked.
+        max_actors: what the place allows besides maxReplicas (a machine's cores); None sets no limit.
+        session: of a controller that ends with its terminal; None on a cluster.
+        keeps_remains: members that have ended leave something to be removed (pods); podCleanup and ttl apply.
+        selector: label selector of the actors, for the scale subresource.
+    """
+
+    status: RLJobStatus
+    members: tuple[Member, ...] = ()
+    learner: LearnerSample | None = None
+    missing: str = ""
+    checkpoint: CheckpointFacts = CheckpointFacts()
+    generation: int = 1
+    checkpoint_requested_at: str = ""
+    refusal: Refusal | None = None
+    admission: Admission | None = None
+    max_actors: int | None = None
+    session: Session | None = None
+    keeps_remains: bool = False
+    selector: str = ""
+
+    def of(self, role: Role) -> tuple[Member, ...]:
+        """Members of one role, in the order in which they are listed."""
+        return tuple(member for member in self.members if member.role is role)
+
+    def figure(self, name: str, default: Any = None) -> Any:
+        """A field of the learner's latest document, for views; ``default`` where there is none yet."""
+        value = self.learner.document.get(name) if self.learner is not None else None
+        return default if value is None else value
+
+
+class End(StrEnum):
+    """How a run of the controller on a job ends: the job's own two ends, and the two of a session that can be resumed."""
+
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+    INTERRUPTED = "Interrupted"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job ends: a final state, its reason (one of the documented CamelCase words) and a sentence with the numbers."""
+    """An end, its reason (a documented word) and a sentence with the numbers."""
 
-    state: State
+    end: End
     reason: str
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class JobStatus:
-    """The controller's memory of a job. Everything `decide` has to remember is here, so a restarted controller goes on alike.
+class Decision:
+    """What should be true next. Applying the same decision twice changes nothing.
 
-    ``outcome`` is a latch: once set it never changes. ``last_advance`` is (learner updates, when they were first seen).
+    Attributes:
+        status: the job's new status.
+        start: members to start; replaces an ended one of the same name.
+        drain: members to ask to leave, killed after their role's time.
+        remove: ended members whose remains (pods) go.
+        checkpoint_seconds: the learner is to write a checkpoint unless it has begun one at or after this time.
+        delete_job: the job itself goes (ttlSecondsAfterFinished).
+        outcome: how it ends, from the moment it is known.
+        finished: the end is decided and nothing that must leave is left.
+        notes: events, a sentence each, said once.
+        requeue_seconds: look again after this long even if nothing changes; None where only a change matters.
     """
 
-    outcome: Outcome | None = None
-    started_seconds: float = 0.0
-    last_advance: tuple[int, float] = (-1, 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """One level-triggered look at a job."""
-
-    status: JobStatus
-    members: tuple[Member, ...]
-    learner: LearnerSample | None = None
-    interrupted: bool = False
-    max_seconds: float | None = None
-
-    def of(self, role: Role) -> tuple[Member, ...]:
-        """Members of one role, in name order."""
-        return tuple(member for member in self.members if member.role is role)
-
-    def figure(self, name: str, default: Any = None) -> Any:
-        """A field of the learner's latest status, or ``default`` where there is none yet."""
-        if self.learner is None:
-            return default
-        value = self.learner.status.get(name)
-        return default if value is None else value
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What should be true next: which members to start and to drain, and the job's state and memory."""
-
-    state: State
-    status: JobStatus
+    status: RLJobStatus
     start: tuple[str, ...] = ()
     drain: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    remove: tuple[str, ...] = ()
+    checkpoint_seconds: float | None = None
+    delete_job: bool = False
+    outcome: Outcome | None = None
+    finished: bool = False
+    notes: tuple[str, ...] = ()
+    requeue_seconds: float | None = None
 
     @property
-    def finished(self) -> bool:
-        """Whether the job is over and nothing of it is left to stop."""
-        return self.state in FINAL_STATES
-
-    def with_start(self, names: tuple[str, ...]) -> Decision:
-        """The same decision that also starts ``names``."""
-        return replace(self, start=self.start + names)
+    def state(self) -> str:
+        """The job's state in one word: the reason of Ready."""
+        return self.status.state

@@ -26,10 +26,11 @@ class LocalSubstrate:
 
     def __init__(self, job: RLJob, job_file: Path, run_dir: Path) -> None:
         self._run_dir = run_dir
-        shards = job.spec.required_replay.shards
+        replay = job.spec.replay
+        shards = replay.shards if replay is not None else 0  # without replay, actors send to the learner
         self._drain_seconds = DRAIN_SECONDS | {Role.ACTOR: float(job.spec.actors.drain_seconds)}
         central, own_servers = job.spec.actors.inference == "Central", job.spec.inference.replicas
-        self._addresses = Addresses.create(shards, max(1, own_servers) if central else 0)
+        self._addresses = Addresses.create(max(1, shards), max(1, own_servers) if central else 0)
         (run_dir / "roles").mkdir(parents=True, exist_ok=True)
         (run_dir / "logs").mkdir(parents=True, exist_ok=True)
         self._job_file = job_file
@@ -38,7 +39,7 @@ class LocalSubstrate:
             ingest, sample = self._addresses.replay_ingest[k], self._addresses.replay_sample[k]
             self._add(f"replay-{k}", Role.REPLAY, ["--replay-ingest", ingest, "--replay-sample", sample])
         served_by_learner = self._inference_options() if central and own_servers == 0 else []
-        self._add("learner", Role.LEARNER, self._learner_options() + served_by_learner)
+        self._add("learner", Role.LEARNER, self._learner_options(replay=replay is not None) + served_by_learner)
         for k in range(own_servers):
             address = self._addresses.inference[k]
             self._add(f"inference-{k}", Role.INFERENCE, ["--inference", address, *self._weights_options()])
@@ -89,11 +90,14 @@ class LocalSubstrate:
     def _inference_options(self) -> list[str]:
         return [word for endpoint in self._addresses.inference for word in ("--inference", endpoint)]
 
-    def _learner_options(self) -> list[str]:
-        sample = [word for endpoint in self._addresses.replay_sample for word in ("--replay-sample", endpoint)]
+    def _learner_options(self, *, replay: bool) -> list[str]:
+        endpoints = self._addresses.replay_sample if replay else self._addresses.replay_ingest
+        data = [
+            word for endpoint in endpoints for word in ("--replay-sample" if replay else "--replay-ingest", endpoint)
+        ]
         # A learner that comes back after a crash must go on from its checkpoint, so it always may; only a fresh run folder
         # has none to go on from.
-        return [*sample, *self._weights_options(), "--resume", "latest"]
+        return [*data, *self._weights_options(), "--resume", "latest"]
 
 
 def _get_json(url: str) -> dict[str, Any] | None:

@@ -6,6 +6,8 @@ import contextlib
 import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,12 +17,14 @@ from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
 from rljob.actor.loop import ActorLoop, Loop
 from rljob.actor.policy import Policy
+from rljob.actor.recorder import make_recorder
 from rljob.actor.session import Identity, Welcome
-from rljob.algorithms import algorithm
-from rljob.api import ApeXDQNParameters, EnvironmentParameters
+from rljob.algorithms import Algorithm, algorithm
+from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.envs import EnvironmentSpec, describe_environment, make_vector_environment
+from rljob.envs.base import VectorEnvironment
 from rljob.envs.grouped import GroupedEnvironment
-from rljob.experience import Chunk, ChunkBuilder, ChunkLayout
+from rljob.experience import Chunk, Unroll
 from rljob.inference.client import InferenceClient
 from rljob.inference.model import ServedModel
 from rljob.inference.policy import RemotePolicy
@@ -28,9 +32,47 @@ from rljob.inference.server import InferenceServer
 from rljob.learner.flat import Weights, snapshot
 from rljob.wire import Client, Message
 
-PARAMETERS = ApeXDQNParameters(precision="FP32")
-METHOD = algorithm("ApeXDQN")
 SEED = 5
+
+
+@dataclass(frozen=True)
+class Setup:
+    """An algorithm with its parameters, on one environment."""
+
+    method: Algorithm
+    parameters: Any
+    environment_id: str
+    environment_parameters: EnvironmentParameters
+
+    @cached_property
+    def spec(self) -> EnvironmentSpec:
+        return describe_environment(self.environment_id, self.environment_parameters)
+
+    def network(self) -> torch.nn.Module:
+        return self.method.build(self.spec, self.parameters, self.environment_parameters)
+
+    def weights(self, version: int, epoch: int = 7) -> Weights:
+        """Weights that follow from their version."""
+        torch.manual_seed(version)
+        return snapshot(self.network(), version, epoch, {})
+
+    def model(self, max_batch: int = 32) -> ServedModel:
+        memory = self.method.memory_units(self.parameters)
+        device = torch.device("cpu")
+        return ServedModel(self.network(), self.spec, self.method.infer, memory, Compute(), max_batch, device)
+
+
+def apex(environment_id: str = "CartPole-v1", parameters: EnvironmentParameters | None = None) -> Setup:
+    own = ApeXDQNParameters(precision="FP32", chunk_length=20)
+    return Setup(algorithm("ApeXDQN"), own, environment_id, parameters or EnvironmentParameters())
+
+
+def impala(
+    environment_id: str = "CartPole-v1", parameters: EnvironmentParameters | None = None, recurrent: str = "None"
+) -> Setup:
+    network = "MLP" if environment_id == "CartPole-v1" else "Nature"
+    own = ImpalaParameters(precision="FP32", network=network, recurrent=recurrent, lstm_units=16, unroll_length=10)
+    return Setup(algorithm("IMPALA"), own, environment_id, parameters or EnvironmentParameters())
 
 
 class Given:
@@ -52,27 +94,16 @@ class Kept:
 
     def __init__(self) -> None:
         self.welcome = Welcome(1, 3, 7)
-        self.chunks: list[Chunk] = []
+        self.chunks: list[Chunk | Unroll] = []
         self.reported: list[Message] = []
 
-    def encode(self, chunk: Chunk) -> None:
+    def encode(self, chunk: Chunk | Unroll) -> None:
         self.chunks.append(chunk)
 
     def episodes(self, message: Message) -> None:
         self.reported.append(message)
 
     def poll(self, timeout_seconds: float = 0.0) -> None: ...
-
-
-def weights_of(spec: EnvironmentSpec, parameters: EnvironmentParameters, version: int, epoch: int = 7) -> Weights:
-    """Weights that follow from their version."""
-    torch.manual_seed(version)
-    return snapshot(METHOD.build(spec, PARAMETERS, parameters), version, epoch, {})
-
-
-def a_model(spec: EnvironmentSpec, parameters: EnvironmentParameters, max_batch: int = 32) -> ServedModel:
-    network = METHOD.build(spec, PARAMETERS, parameters)
-    return ServedModel(network, spec, METHOD.q_values, Compute(), max_batch, torch.device("cpu"))
 
 
 @contextlib.contextmanager
@@ -100,38 +131,35 @@ def serving(server: InferenceServer) -> Iterator[InferenceServer]:
 class Player:
     """A loop with everything around it; ``play`` steps it. ``address`` None: with a network of its own."""
 
-    def __init__(
-        self, environment_id: str, parameters: EnvironmentParameters, num_envs: int, address: str | None, weights: Given
-    ) -> None:
-        spec = describe_environment(environment_id, parameters)
-        layout = ChunkLayout(20, spec.frame_shape, np.dtype(spec.frame_dtype), spec.stack, 3)
+    def __init__(self, setup: Setup, num_envs: int, address: str | None, weights: Given) -> None:
+        method, spec, parameters = setup.method, setup.spec, setup.parameters
+        environment_id, environment_parameters = setup.environment_id, setup.environment_parameters
         identity = Identity("actor-0", uuid.uuid4().hex[:12], num_envs)
         self.sink, self.figures = Kept(), ActorFigures(identity)
-        builder = ChunkBuilder(layout, num_envs, 0.99, False, "actor-0", "life", 0)
+        layout = method.layout(spec, parameters)
+        recorder = make_recorder(layout, num_envs, 0.99, False, "actor-0", "life", 0)
         generator = np.random.default_rng(SEED)
         sink: Any = self.sink
         self.client: InferenceClient | None = None
         self.loop: Loop
-        size = num_envs // GROUPS
-        groups = [make_vector_environment(environment_id, parameters, size, SEED + size * g) for g in range(GROUPS)]
-        if address is None:
-            # Atari seeds each environment by itself, so one vector of N plays the same; CartPole's vector class does not.
-            for group in groups if environment_id.startswith("ALE") else ():
-                group.close()
-            environment = (
-                make_vector_environment(environment_id, parameters, num_envs, SEED)
-                if environment_id.startswith("ALE")
-                else GroupedEnvironment(groups)
+        self.environment: VectorEnvironment
+        # Atari seeds each environment by itself, so that one vector of N plays the same; CartPole's vector class does not.
+        if address is None and environment_id.startswith("ALE"):
+            self.environment = make_vector_environment(environment_id, environment_parameters, num_envs, SEED)
+        else:
+            size = num_envs // GROUPS
+            seeds = [SEED + size * group for group in range(GROUPS)]
+            self.environment = grouped = GroupedEnvironment(
+                [make_vector_environment(environment_id, environment_parameters, size, seed) for seed in seeds]
             )
-            policy = Policy(METHOD, spec, PARAMETERS, parameters, num_envs, generator)
+        if address is None:
+            policy = Policy(method, spec, parameters, environment_parameters, num_envs, generator)
             policy._acting.compute(bf16=False, channels_last=False)  # type: ignore[operator]
-            self.loop = ActorLoop(environment, policy, builder, sink, weights, self.figures)
+            self.loop = ActorLoop(self.environment, policy, recorder, sink, weights, self.figures)
         else:
             self.client = InferenceClient(Client(address), identity, GROUPS + 1, compress=True)
-            remote = RemotePolicy(METHOD, spec, PARAMETERS, num_envs, GROUPS, generator, self.client)
-            self.loop = GroupedLoop(GroupedEnvironment(groups), remote, builder, sink, self.figures, 20.0)
-            environment = GroupedEnvironment(groups)
-        self.environment = environment
+            remote = RemotePolicy(method, spec, parameters, num_envs, GROUPS, generator, self.client)
+            self.loop = GroupedLoop(grouped, remote, recorder, sink, self.figures, 20.0)
 
     def play(self, turns: int) -> None:
         never = threading.Event()

@@ -10,7 +10,9 @@ from rljob.inference.batching import ACTIVE_SECONDS, SMALLEST_BUCKET, Batcher, R
 
 
 def a_request(actor: str, number: int = 0, rows: int = 4, arrived: float = 0.0) -> Request:
-    return Request(actor, "life", 0, number, np.zeros((rows, 1, 2), np.float32), arrived)
+    return Request(
+        actor, "life", 0, number, np.zeros((rows, 1, 2), np.float32), np.zeros((rows, 2, 0), np.float32), arrived
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ from rljob.learner.status import (
     steps_and_raw_frames,
     total,
 )
+from rljob.learner.versions import VersionLog
 
+NAMES = ("loss", "gradient_norm", "q_taken")
 SHARDS = [
     {
         "state": "serving",
@@ -76,25 +78,40 @@ def test_shards_add_up() -> None:
 
 
 def test_policy_lag_is_in_updates_and_leaves_out_random_actors() -> None:
-    figures = Figures(publish_interval=10)
-    figures.lag(12, np.array([0, 0]))
+    figures, versions = Figures(NAMES), VersionLog(interval=10)
+    versions.note(12, updates=120)
+    nobody, everybody = np.array([0, 0]), np.array([0, 11, 9, 12, 13])
+    figures.lag(versions.ages(nobody), nobody)
     assert figures.document([], {})["policy_lag_updates"] is None
-    figures.lag(12, np.array([0, 11, 9, 12, 13]))  # lags 10, 30, 0 and, from a learner that went back, 0
+    figures.lag(versions.ages(everybody), everybody)  # lags 10, 30, 0 and, from a learner that went back, 0
     document = figures.document([], {})
     assert document["policy_lag_updates"] == pytest.approx(10.0)
     histogram = document["policy_lag_histogram"]
     assert sum(histogram["counts"]) == 4
     assert histogram["counts"][0] == 3  # 0, 0 and 10, within the first bound
     assert histogram["sum"] == pytest.approx(40.0)
+    assert document["policy_lag_updates_p50"] == 0.0
+    assert document["policy_lag_updates_p95"] == 30.0
+
+
+def test_the_age_of_a_version_is_the_updates_since_it_was_published() -> None:
+    versions = VersionLog(interval=8)
+    versions.begin(100)
+    versions.note(5, updates=100)
+    versions.note(6, updates=103)
+    versions.updates = 110
+    assert [versions.age(version) for version in (6, 5, 0)] == [7, 10, 10]
+    assert versions.age(4) == 16  # not remembered: two versions ago, at the usual interval
+    assert versions.ages(np.array([[6, 5], [5, 6]])).tolist() == [[7, 10], [10, 7]]
 
 
 def test_rates_are_over_the_window() -> None:
-    figures = Figures(publish_interval=10)
-    figures.window(100.0, {"wait": 5.0}, 1000, 40, 160, SHARDS)
-    figures.learned(1.0, 2.0, 3.0)
-    figures.learned(3.0, 2.0, 5.0)
+    figures = Figures(NAMES)
+    figures.window(100.0, {"wait": 5.0}, 1000, 40, 160, SHARDS, (10.0, 5.0))
+    figures.learned(np.array([1.0, 2.0, 3.0], np.float32))
+    figures.learned(np.array([3.0, 2.0, 5.0], np.float32))
     later = [{"actors": [{"name": "actor-1", "stages": {"env": 7.0, "blocked": 5.0}}]}]
-    figures.window(102.0, {"wait": 6.0}, 1100, 240, 960, later)
+    figures.window(102.0, {"wait": 6.0}, 1100, 240, 960, later, (210.0, 105.0))
     document = figures.document(SHARDS, {"wait": 6.0})
     assert (document["loss"], document["gradient_norm"], document["q_taken"]) == (2.0, 2.0, 4.0)
     assert document["learner_wait_fraction"] == pytest.approx(0.5)
@@ -103,3 +120,5 @@ def test_rates_are_over_the_window() -> None:
     assert document["raw_frames_per_second"] == pytest.approx(400.0)
     assert document["actors_blocked_fraction"] == pytest.approx(0.25)
     assert document["samples_per_insert"] == pytest.approx(3.0)
+    assert (document["production_per_second"], document["consumption_per_second"]) == pytest.approx((100.0, 50.0))
+    assert (document["wait_fraction"], document["blocked_fraction"]) == pytest.approx((0.5, 0.25))

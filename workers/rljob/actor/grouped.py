@@ -11,11 +11,11 @@ from typing import TypeVar
 
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import BLOCKED_POLL_SECONDS, Loop
-from rljob.actor.policy import Decision
+from rljob.actor.recorder import Recorder
 from rljob.actor.shards import MultiShard
+from rljob.algorithms.decision import Decision
 from rljob.envs.base import StepResult
 from rljob.envs.grouped import GroupedEnvironment, merged
-from rljob.experience import ChunkBuilder
 from rljob.inference.client import InferenceLost
 from rljob.inference.policy import RemotePolicy
 
@@ -40,12 +40,12 @@ class GroupedLoop(Loop):
         self,
         environment: GroupedEnvironment,
         policy: RemotePolicy,
-        builder: ChunkBuilder,
+        recorder: Recorder,
         sink: MultiShard,
         figures: ActorFigures,
         timeout_seconds: float,
     ) -> None:
-        super().__init__(environment, policy, builder, sink, figures)
+        super().__init__(environment, policy, recorder, sink, figures)
         self._groups = environment
         self._remote = policy
         self._timeout_seconds = timeout_seconds
@@ -72,10 +72,12 @@ class GroupedLoop(Loop):
             clock.enter("env")
             result = self._groups.step_group(group, decision.action)
             clock.enter("infer")
+            remote.ended(group, self._recorder.episode_ends(result))
             remote.submit(group, result.observation)
             decisions.append(decision)
             results.append(result)
         clock.enter("encode")
+        self._take_weights(time.monotonic())  # before the steps that they chose are recorded
         decision, result = Decision.joined(decisions), merged(results)
         final_values = None
         if result.final_observation is not None and result.truncated.any():
@@ -91,7 +93,7 @@ class GroupedLoop(Loop):
         """Weights are the server's affair; note which it answers with."""
         if self._remote.version != self._figures.policy_version:
             if self._remote.version:
-                self._builder.epoch = self._remote.epoch
+                self._recorder.epoch = self._remote.epoch
             self._figures.policy_version = self._remote.version
             self._figures.weights_loaded_at = now
 

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.actor.figures import ActorFigures
-from rljob.actor.policy import Decision
+from rljob.actor.recorder import Recorder
 from rljob.actor.shards import MultiShard
+from rljob.algorithms.decision import Decision
 from rljob.envs.base import EpisodeRecord, StepResult, VectorEnvironment
-from rljob.experience import ChunkBuilder
 from rljob.learner.flat import Weights
 from rljob.wire import Message
 
@@ -49,6 +49,7 @@ class ActingPolicy(ExploringPolicy, Protocol):
     def load(self, weights: Weights) -> None: ...
     def act(self, observation: Array) -> Decision: ...
     def final_values(self, observation: Array | None, truncated: Array) -> Array | None: ...
+    def ended(self, rows: Array) -> None: ...
 
 
 class WeightSource(Protocol):
@@ -64,13 +65,13 @@ class Loop(ABC):
         self,
         environment: VectorEnvironment,
         policy: ExploringPolicy,
-        builder: ChunkBuilder,
+        recorder: Recorder,
         sink: MultiShard,
         figures: ActorFigures,
     ) -> None:
         self._environment = environment
         self._policy = policy
-        self._builder = builder
+        self._recorder = recorder
         self._sink = sink
         self._figures = figures
         self._slot: tuple[int, int] | None = None
@@ -93,7 +94,7 @@ class Loop(ABC):
         """Begin new episodes everywhere."""
         self._figures.clock.enter("env")
         self._observation = self._environment.reset()
-        self._builder.begin(self._observation)
+        self._recorder.begin(self._observation)
         self._figures.state = "Running"
 
     @abstractmethod
@@ -106,14 +107,14 @@ class Loop(ABC):
 
     def leave(self, timeout_seconds: float) -> None:
         """Send every complete transition, wait for acknowledgements up to ``timeout_seconds``, say what became of all."""
-        figures, builder, sink = self._figures, self._builder, self._sink
+        figures, recorder, sink = self._figures, self._recorder, self._sink
         figures.state = "Draining"
         with figures.clock.stage("encode"):
-            for chunk in builder.flush():
+            for chunk in recorder.flush():
                 sink.encode(chunk)
-        figures.produced = builder.produced
-        figures.cut_steps = builder.pending
-        figures.episodes_by_end["cut"] += builder.num_envs
+        figures.produced = recorder.produced
+        figures.cut_steps = recorder.pending
+        figures.episodes_by_end["cut"] += recorder.num_envs
         with figures.clock.stage("send"):
             drained = sink.drain(timeout_seconds)
         unacknowledged = sink.total("held_transitions")
@@ -128,26 +129,14 @@ class Loop(ABC):
         )
 
     def _record(self, decision: Decision, result: StepResult, final_values: Array | None) -> None:
-        figures, builder = self._figures, self._builder
-        chunks = builder.step(
-            decision.action,
-            result.reward,
-            result.terminated,
-            result.truncated,
-            result.life_lost,
-            result.observation,
-            result.final_observation,
-            decision.q_taken,
-            decision.value,
-            final_values,
-            decision.version,
-        )
-        figures.steps += builder.num_envs
+        figures, recorder = self._figures, self._recorder
+        chunks = recorder.record(decision, result, final_values)
+        figures.steps += recorder.num_envs
         figures.raw_frames += result.raw_frames
         for chunk in chunks:
             self._sink.encode(chunk)
         if chunks:
-            figures.produced = builder.produced
+            figures.produced = recorder.produced
             self._next_exchange = 0.0
         if result.episodes:
             self._report(result.episodes)
@@ -207,14 +196,18 @@ class ActorLoop(Loop):
         self,
         environment: VectorEnvironment,
         policy: ActingPolicy,
-        builder: ChunkBuilder,
+        recorder: Recorder,
         sink: MultiShard,
         weights: WeightSource,
         figures: ActorFigures,
+        refresh_steps: int = 1,
     ) -> None:
-        super().__init__(environment, policy, builder, sink, figures)
+        """``refresh_steps``: steps between two looks for newer weights inside an unroll, 0 for only between unrolls."""
+        super().__init__(environment, policy, recorder, sink, figures)
         self._acting = policy
         self._weights = weights
+        self._refresh_steps = refresh_steps
+        self._arrived: Weights | None = None
 
     def turn(self, stop: threading.Event) -> None:
         """One step of every environment; or none, when ``stop`` was set while waiting for credit."""
@@ -231,12 +224,21 @@ class ActorLoop(Loop):
         final_values = self._acting.final_values(result.final_observation, result.truncated)
         clock.enter("encode")
         self._record(decision, result, final_values)
+        self._acting.ended(self._recorder.episode_ends(result))
         self._observation = result.observation
 
     def _take_weights(self, now: float) -> None:
-        weights = self._weights.poll()
-        if weights is not None:
+        self._arrived = self._weights.poll() or self._arrived
+        if self._arrived is not None and self._may_refresh():
+            weights, self._arrived = self._arrived, None
             self._acting.load(weights)
-            self._builder.epoch = weights.epoch
+            self._recorder.epoch = weights.epoch
             self._figures.policy_version = weights.version
             self._figures.weights_loaded_at = now
+
+    def _may_refresh(self) -> bool:
+        """Whether this is a moment for newer weights: any, unless an unroll is under way and the job asks for patience."""
+        into = self._recorder.steps_into_unroll
+        if not into:
+            return True
+        return self._refresh_steps > 0 and into % self._refresh_steps == 0

@@ -1,11 +1,9 @@
-"""What an actor acts with: the latest weights, an epsilon for each environment, and the values it saw on the way."""
+"""What an actor acts with: the latest weights, an exploration of its own, and what it saw on the way."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,8 @@ from numpy.typing import NDArray
 
 from rljob.actor.compute import acting_copy, choose_compute, copy_weights
 from rljob.algorithms import Algorithm
-from rljob.api import ApeXDQNParameters, EnvironmentParameters
+from rljob.algorithms.decision import Decision
+from rljob.api import EnvironmentParameters
 from rljob.envs.spec import EnvironmentSpec
 from rljob.learner.flat import Weights
 
@@ -22,37 +21,21 @@ log = logging.getLogger(__name__)
 
 Array = NDArray[Any]
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Decision:
-    """Actions i8[N], and Q(s, a) and max_a Q(s, a) f4[N] of the observations they answer; NaN without weights.
-
-    ``version`` i8[N], or one number for all: the weights that chose.
-    """
-
-    action: Array
-    q_taken: Array
-    value: Array
-    version: Array | int
-
-    @classmethod
-    def joined(cls, parts: Sequence[Decision]) -> Decision:
-        """The decisions for groups of environments as one for all of them, in this order."""
-        columns = ([np.asarray(getattr(part, field.name)) for part in parts] for field in fields(cls))
-        return cls(*map(np.concatenate, columns))
+__all__ = ["Decision", "Policy"]
 
 
 class Policy:
-    """Epsilon-greedy on the latest weights; uniformly random (version 0) until there are any. Single-threaded.
+    """Acts by the algorithm's rule on the latest weights; uniformly random (version 0) until there are any. Single-threaded.
 
-    ``epsilon`` f4[N] is set by ``take_slot``. Weights are swapped between two calls of ``act``, never during one.
+    ``epsilon`` f4[N] is set by ``take_slot``. Weights are swapped between two calls of ``act``, never during one. A recurrent
+    network's memory goes on from one ``act`` to the next until ``ended`` clears it.
     """
 
     def __init__(
         self,
         algorithm: Algorithm,
         spec: EnvironmentSpec,
-        parameters: ApeXDQNParameters,
+        parameters: Any,
         environment_parameters: EnvironmentParameters,
         num_envs: int,
         generator: np.random.Generator,
@@ -62,18 +45,19 @@ class Policy:
         self._num_actions = spec.num_actions
         self._num_envs = num_envs
         self._generator = generator
-        self._unknown = np.full(num_envs, np.nan, np.float32)
         self._network = algorithm.build(spec, parameters, environment_parameters)
         sample = torch.zeros((num_envs, *spec.observation_shape), dtype=getattr(torch, spec.frame_dtype))
         self.compute = choose_compute(self._network, sample, parameters.precision)
         self._acting = acting_copy(self._network, self.compute, sample)
+        self._memory = np.zeros((num_envs, 2, algorithm.memory_units(parameters)), np.float32)
+        self._remembers = self._memory.size > 0
         self.epsilon = np.ones(num_envs, np.float32)
         self.version = 0
         self.loaded_at = 0.0
 
     def take_slot(self, slot: int, slots: int) -> None:
-        """Explore as the ``slot``-th of ``slots`` actors (see ``ladder``)."""
-        self.epsilon = ladder(self._algorithm, self._parameters, slot, slots, self._num_envs)
+        """Explore as the ``slot``-th of ``slots`` actors, in the way of the algorithm."""
+        self.epsilon = self._algorithm.exploration(self._parameters, slot, slots, self._num_envs)
         log.info("slot %d of %d, epsilon %.3g to %.3g", slot, slots, self.epsilon.max(), self.epsilon.min())
 
     def load(self, weights: Weights) -> None:
@@ -88,30 +72,31 @@ class Policy:
     def act(self, observation: Array) -> Decision:
         """Actions for ``observation`` ``[N, S, *F*]``, which is only read."""
         if self.version == 0:
-            action = self._generator.integers(0, self._num_actions, self._num_envs)
-            return Decision(action, self._unknown, self._unknown, 0)
-        action, q_taken, value = self._algorithm.act(self._acting, observation, self.epsilon, self._generator)
-        return Decision(action, q_taken, value, self.version)
+            decision = self._algorithm.random_decision(self._num_envs, self._num_actions, self._generator)
+            return self._complete(decision, self._memory)
+        outputs, after = self._algorithm.infer(self._acting, observation, self._memory)
+        decision = self._algorithm.decide(outputs.numpy(), self.epsilon, self._generator)
+        before = self._memory
+        if self._remembers:
+            self._memory = after.numpy().copy()
+        return self._complete(decision, before)
 
     def final_values(self, observation: Array | None, truncated: Array) -> Array | None:
-        """max_a Q f4[N] of final observations, NaN except where ``truncated``; None when nothing was truncated."""
+        """The values f4[N] of final observations, NaN except where ``truncated``; None when nothing was truncated."""
         if observation is None or not truncated.any():
             return None
-        values = self._unknown.copy()
+        values: Array = np.full(self._num_envs, np.nan, np.float32)
         if self.version > 0:
             # All N rows, though few were truncated: another batch size would round differently.
-            every = self._algorithm.q_values(self._acting, observation).max(dim=1).values.numpy()
-            values[truncated] = every[truncated]
+            outputs, _ = self._algorithm.infer(self._acting, observation, self._memory)
+            values[truncated] = self._algorithm.state_values(outputs.numpy())[truncated]
         return values
 
+    def ended(self, rows: Array) -> None:
+        """Forget what was seen in the environments (bool[N]) whose episode has ended."""
+        if self._remembers:
+            self._memory[rows] = 0.0
 
-def ladder(algorithm: Algorithm, parameters: ApeXDQNParameters, slot: int, slots: int, num_envs: int) -> Array:
-    """Epsilons f4[N] of the ``slot``-th of ``slots`` actors: its environments take N neighbouring rungs of the ladder.
-
-    A slot outside the ladder (more actors than the job has slots) wraps around.
-    """
-    total = max(1, slots) * num_envs
-    first = slot % max(1, slots) * num_envs
-    base, exponent = parameters.epsilon_base, parameters.epsilon_exponent
-    rungs = [algorithm.epsilon_ladder(first + i, total, base, exponent) for i in range(num_envs)]
-    return np.array(rungs, np.float32)
+    def _complete(self, decision: Decision, before: Array) -> Decision:
+        memory = before if self._remembers else None
+        return Decision(decision.action, decision.taken, decision.value, self.version, memory)

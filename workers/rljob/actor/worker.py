@@ -14,16 +14,17 @@ from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
 from rljob.actor.loop import ActorLoop, Loop
 from rljob.actor.policy import Policy
+from rljob.actor.recorder import make_recorder
 from rljob.actor.session import Identity, ReplaySession, Welcome
 from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
-from rljob.api import ApeXDQNParameters, RLJob
+from rljob.api import RLJob
 from rljob.cli.announce import announce, write_final
 from rljob.cli.options import RoleOptions
 from rljob.envs.base import VectorEnvironment
 from rljob.envs.factory import describe_environment, make_vector_environment
 from rljob.envs.grouped import GroupedEnvironment
-from rljob.experience import ChunkBuilder, ChunkLayout
+from rljob.experience import ChunkLayout, UnrollLayout
 from rljob.inference.client import InferenceClient, InferenceLost
 from rljob.inference.policy import RemotePolicy
 from rljob.learner.weights import WeightClient
@@ -52,14 +53,13 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     # One actor owns one core: several threads an actor were never faster in sum than several actors.
     torch.set_num_threads(1)
     spec_of_job = options.job.spec
-    parameters = spec_of_job.algorithm.resolved_as(ApeXDQNParameters)
+    parameters = spec_of_job.algorithm.resolved()
     environment_parameters = spec_of_job.environment.resolved()
     environment_id = spec_of_job.environment.id
     num_envs = spec_of_job.actors.envs_per_actor
     spec = describe_environment(environment_id, environment_parameters)
-    layout = ChunkLayout(
-        parameters.chunk_length, spec.frame_shape, np.dtype(spec.frame_dtype), spec.stack, parameters.n_step
-    )
+    chosen = algorithm(spec_of_job.algorithm.name)
+    layout = chosen.layout(spec, parameters)
     identity = Identity(options.name, uuid.uuid4().hex[:12], num_envs)
     figures = ActorFigures(identity)
     sink, actions = _connect(options, identity, figures, layout)
@@ -78,9 +78,8 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
             if welcome is None:
                 return
             seed = environment_seed(parameters.seed, welcome.slot, identity.incarnation)
-            chosen = algorithm(spec_of_job.algorithm.name)
             generator = np.random.default_rng(seed)
-            builder = ChunkBuilder(
+            recorder = make_recorder(
                 layout,
                 num_envs,
                 parameters.gamma,
@@ -94,13 +93,14 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
             if isinstance(actions, WeightClient):
                 policy = Policy(chosen, spec, parameters, environment_parameters, num_envs, generator)
                 environment = make_vector_environment(environment_id, environment_parameters, num_envs, seed)
-                loop = ActorLoop(environment, policy, builder, sink, actions, figures)
+                refresh_steps = chosen.refresh_steps(parameters)
+                loop = ActorLoop(environment, policy, recorder, sink, actions, figures, refresh_steps)
             else:
                 environment = grouped = _in_groups(options.job, seed)
                 remote = RemotePolicy(chosen, spec, parameters, num_envs, len(grouped.groups), generator, actions)
                 figures.inference = actions
                 timeout_seconds = float(spec_of_job.inference.timeout_seconds)
-                loop = GroupedLoop(grouped, remote, builder, sink, figures, timeout_seconds)
+                loop = GroupedLoop(grouped, remote, recorder, sink, figures, timeout_seconds)
             try:
                 _play(loop, stop, telemetry)
                 write_final(options, figures.final())
@@ -128,14 +128,15 @@ def environment_seed(seed: int, slot: int, incarnation: str) -> int:
 
 
 def _connect(
-    options: RoleOptions, identity: Identity, figures: ActorFigures, layout: ChunkLayout
+    options: RoleOptions, identity: Identity, figures: ActorFigures, layout: ChunkLayout | UnrollLayout
 ) -> tuple[MultiShard, WeightClient | InferenceClient]:
     """The sink for chunks, and where actions come from: weights for a network of its own, or an inference server."""
     keys = load_keys(options.keys, "actor") if options.keys else None
     spec = options.job.spec
+    taker = "learner" if isinstance(layout, UnrollLayout) else "replay"
     sessions = [
         ReplaySession(
-            Client(endpoint, keys.client("replay") if keys else None),
+            Client(endpoint, keys.client(taker) if keys else None),
             identity,
             figures.heartbeat,
             compress=layout.compressed_columns,
@@ -145,9 +146,9 @@ def _connect(
     sink = MultiShard(sessions)
     if spec.actors.inference == "Local":
         return sink, WeightClient(options.weights, options.notice, keys.client("learner") if keys else None)
-    role = "inference" if spec.inference.replicas > 0 else "learner"
+    server = "inference" if spec.inference.replicas > 0 else "learner"
     endpoint = options.inference[server_of(options.name, len(options.inference))]
-    client = Client(endpoint, keys.client(role) if keys else None)
+    client = Client(endpoint, keys.client(server) if keys else None)
     # One lane a group, and one for the values of final observations.
     return sink, InferenceClient(client, identity, GROUPS + 1, compress=bool(layout.compressed_columns))
 
@@ -172,7 +173,7 @@ def _in_groups(job: RLJob, seed: int) -> GroupedEnvironment:
 
 def _join(sink: MultiShard, telemetry: TelemetryServer, stop: threading.Event) -> Welcome | None:
     """Say hello until shard 0 welcomes this actor; None when told to stop before."""
-    log.info("waiting for the replay service")
+    log.info("waiting for a welcome")
     while sink.welcome is None:
         if stop.is_set():
             return None

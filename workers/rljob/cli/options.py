@@ -13,7 +13,7 @@ class RoleOptions:
     """The surroundings of one role: the job, where its files go, and the addresses of its peers.
 
     ``replay_ingest`` and ``replay_sample`` hold one endpoint a shard, in shard order; a replay role gets exactly its
-    own pair.
+    own pair. In a job without replay, ``replay_ingest`` is the one endpoint that the learner binds for its queue.
     ``weights`` and ``notice`` are bound by the learner and connected to by actors and the evaluator.
     ``inference`` holds one endpoint an inference server, for a job with central inference; the learner that serves, and an
     inference role, get exactly their own.

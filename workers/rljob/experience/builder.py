@@ -51,6 +51,7 @@ class ChunkBuilder:
         self._incarnation = incarnation
         self._gamma = gamma
         self._powers = gamma ** np.arange(layout.n_step + 1, dtype=np.float64)
+        self.life_loss_ends_episode = life_loss_ends_episode
         self._terminal_bits = TERMINATED | (LIFE_LOST if life_loss_ends_episode else 0)
         self._closing_bits = self._terminal_bits | TRUNCATED
         self._sequence = 0
@@ -124,7 +125,7 @@ class ChunkBuilder:
         q_taken: Array,
         value: Array,
         final_value: Array | None,
-        policy_version: int | Array,
+        policy_version: Array | int,
     ) -> list[Chunk]:
         """Record one step of all N environments and return the chunks it closed (usually none).
 
@@ -132,8 +133,7 @@ class ChunkBuilder:
         is what follows it, after an automatic reset where an episode ended, and ``final_observation`` (same shape,
         read only in the rows that ended) what the ended episode showed last. ``q_taken`` f4[N] and ``value`` f4[N] are
         Q(s, a) and max_a Q(s, a) of the observation acted on, ``final_value`` f4[N] that maximum for the final
-        observations (read only where truncated); NaN where unknown. ``policy_version`` i8[N], or one for all. The inputs
-        are copied.
+        observations (read only where truncated); NaN where unknown. The inputs are copied.
 
         Raises ``RuntimeError`` before ``begin`` and ``ValueError`` when an episode ended without its final observation.
         """

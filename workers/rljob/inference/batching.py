@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 SMALLEST_BUCKET = 4
@@ -18,13 +19,15 @@ ACTIVE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """Observations ``[n, S, *F*]`` of one group of one actor's environments, and when they arrived (seconds)."""
+    """Observations ``[n, S, *F*]`` of one group of one actor's environments, the memory ``state`` ``[n, 2, H]`` before them,
+    and when they arrived (seconds)."""
 
     actor: str
     incarnation: str
     group: int
     number: int
     observation: NDArray[Any]
+    state: NDArray[np.float32]
     arrived: float
 
     @property

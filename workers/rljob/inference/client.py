@@ -30,10 +30,11 @@ class InferenceLost(RuntimeError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """``outputs`` float32 ``[n, W]`` for the n observations of a request, computed with weights ``version`` of ``epoch``;
-    None while the server has no weights (``version`` is 0 then)."""
+    """``outputs`` float32 ``[n, K]`` for the n observations of a request, and the memory ``state`` float32 ``[n, 2, H]``
+    afterwards, computed with weights ``version`` of ``epoch``. Both None while the server has no weights (version 0)."""
 
     outputs: NDArray[np.float32] | None
+    state: NDArray[np.float32] | None
     version: int
     epoch: int
 
@@ -77,8 +78,9 @@ class InferenceClient:
         """The server's address."""
         return self._client.endpoint
 
-    def submit(self, lane: int, observation: NDArray[Any]) -> None:
-        """Ask for the outputs for ``observation`` ``[n, S, *F*]``. The lane must be free: its last answer taken."""
+    def submit(self, lane: int, observation: NDArray[Any], state: NDArray[np.float32]) -> None:
+        """Ask for the outputs for ``observation`` ``[n, S, *F*]``, with the memory ``state`` ``[n, 2, H]`` before it. The lane
+        must be free: its last answer taken. ``observation`` must not be written again; ``state`` is copied."""
         if self._asked[lane] is not None:
             raise RuntimeError(f"lane {lane} has a request in flight; its answer must be taken first")
         fields: dict[str, int | float | str | bool] = {
@@ -87,7 +89,7 @@ class InferenceClient:
             "group": lane,
             "req": self._numbers,
         }
-        parts = encode(Message("infer", fields, {"obs": observation}), compress=self._compress)
+        parts = encode(Message("infer", fields, {"obs": observation, "state": state.copy()}), compress=self._compress)
         now = self._clock()
         self._asked[lane] = asked = _Asked(self._numbers, parts, now, now)
         self._numbers += 1
@@ -148,7 +150,5 @@ class InferenceClient:
         if asked is None or asked.number != fields["req"] or asked.answer is not None:
             return  # the second answer to a request that was sent twice
         self._refusals_in_a_row = 0
-        outputs = message.columns.get("out")
-        asked.answer = Answer(
-            None if outputs is None else outputs.astype(np.float32, copy=False), int(fields["pv"]), int(fields["epoch"])
-        )
+        found = {name: column.astype(np.float32, copy=False) for name, column in message.columns.items()}
+        asked.answer = Answer(found.get("out"), found.get("state"), int(fields["pv"]), int(fields["epoch"]))

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from rljob.inference.batching import Batcher, Request
 from rljob.inference.figures import InferenceFigures
 from rljob.inference.model import ServedModel
@@ -147,12 +149,16 @@ class InferenceServer:
         """The request in a message; raises `MalformedMessage` for one that this network cannot answer."""
         if message.kind != "infer":
             raise MalformedMessage("kind", f"an inference server does not answer {message.kind}")
-        observation = message.columns["obs"]
+        observation, state = message.columns["obs"], message.columns["state"]
         model = self._model
         if observation.shape[1:] != model.shape or observation.dtype != model.dtype:
             raise MalformedMessage(
                 "shape",
                 f"obs is {observation.dtype}{list(observation.shape)}; this network sees {model.dtype}{['n', *model.shape]}",
+            )
+        if state.shape[1:] != model.state_shape:
+            raise MalformedMessage(
+                "shape", f"state is {list(state.shape)}; this network remembers {['n', *model.state_shape]}"
             )
         if not 1 <= len(observation) <= model.max_batch:
             raise MalformedMessage(
@@ -165,25 +171,26 @@ class InferenceServer:
             group=int(fields["group"]),
             number=int(fields["req"]),
             observation=observation,
+            state=state.astype(np.float32, copy=False),
             arrived=self._now(),
         )
 
     def _answer(self, requests: list[Request]) -> None:
         """Evaluate the requests together and send every lane its part. Without weights there is nothing to say but that."""
         model, figures = self._model, self.figures
-        outputs = None
+        evaluated = None
         if model.version > 0:
             self.clock.enter("evaluate")
-            outputs = model.evaluate([request.observation for request in requests])
+            evaluated = outputs, states = model.evaluate(requests)
             figures.batch(model.bucket(len(outputs)), len(outputs))
         self.clock.enter("answer")
         end = 0
         for request in requests:
             begin, end = end, end + request.rows
-            columns = {} if outputs is None else {"out": outputs[begin:end]}
+            columns = {} if evaluated is None else {"out": outputs[begin:end], "state": states[begin:end]}
             fields = {"group": request.group, "req": request.number, "pv": model.version, "epoch": model.epoch}
             parts = encode(Message("inferred", fields, columns))
-            figures.empty_answers += outputs is None
+            figures.empty_answers += evaluated is None
             figures.answered(self._now() - request.arrived)
             lane = self._lanes.get((request.actor, request.group))
             if lane is None or (lane.incarnation, lane.number) != (request.incarnation, request.number):

@@ -70,4 +70,5 @@ def served_model(job: RLJob, device: torch.device, compute: Compute | None = Non
         size = min(job.spec.inference.max_batch_size, job.spec.actors.envs_per_actor)
         sample = torch.zeros((size, *spec.observation_shape), dtype=getattr(torch, spec.frame_dtype))
         compute = choose_compute(network, sample, parameters.precision)
-    return ServedModel(network, spec, method.q_values, compute, job.spec.inference.max_batch_size, device)
+    memory = method.memory_units(parameters)
+    return ServedModel(network, spec, method.infer, memory, compute, job.spec.inference.max_batch_size, device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,36 +15,40 @@ from rljob.telemetry.resources import rss_bytes
 LAG_BOUNDS = (10, 20, 50, 100, 200, 400, 1000, 4000)
 """Upper bounds of the policy-lag histogram, in updates."""
 
+_LAGS_KEPT = 64
+
 
 class Figures:
     """Collects numbers from the loop's thread; ``document`` puts them into the words of the status."""
 
-    def __init__(self, publish_interval: int) -> None:
-        self._interval = publish_interval
+    def __init__(self, names: Sequence[str]) -> None:
+        """``names``: of the numbers that an update reports."""
+        self._names = tuple(names)
         self._bounds = np.asarray(LAG_BOUNDS)
         self._lag_counts = np.zeros(len(LAG_BOUNDS) + 1, np.int64)
         self._lag_sum = 0.0
         self._lag_mean: float | None = None
-        self._sums = np.zeros(3)
+        self._lags: deque[tuple[NDArray[np.int64], NDArray[np.int64]]] = deque(maxlen=_LAGS_KEPT)
+        self._sums = np.zeros(len(self._names))
         self._count = 0
         self._means: dict[str, float] = {}
         self._rates: dict[str, float] = {}
         self._before: tuple[float, dict[str, float]] | None = None
 
-    def lag(self, version: int, policy_version: NDArray[np.int64]) -> None:
-        """Note how far behind the learner the behaviour of a batch was. Random actors (version 0) have no lag."""
-        acted = policy_version[policy_version > 0]
-        if not len(acted):
+    def lag(self, updates: NDArray[np.int64], policy_version: NDArray[np.int64]) -> None:
+        """Note how many updates old the weights behind a batch were. Random actors (version 0) have no lag."""
+        updates = updates[policy_version > 0]
+        if not len(updates):
             return
-        updates = np.maximum(version - acted, 0) * self._interval
         mean = float(updates.mean())
+        self._lags.append(np.unique(updates, return_counts=True))
         self._lag_sum += mean * len(updates)
         self._lag_counts += np.bincount(np.searchsorted(self._bounds, updates), minlength=len(self._lag_counts))
         self._lag_mean = mean if self._lag_mean is None else 0.98 * self._lag_mean + 0.02 * mean
 
-    def learned(self, loss: float, gradient_norm: float, q_taken: float) -> None:
-        """Note the scalars of one update."""
-        self._sums += (loss, gradient_norm, q_taken)
+    def learned(self, numbers: NDArray[np.float32]) -> None:
+        """Note what one update reports, in the order of the names."""
+        self._sums += numbers
         self._count += 1
 
     def window(
@@ -54,11 +59,11 @@ class Figures:
         steps: int,
         raw_frames: int,
         shards: Sequence[Mapping[str, Any]],
+        produced_and_consumed: tuple[float, float] = (0.0, 0.0),
     ) -> None:
         """End a window: turn what was collected since the last call into means and rates."""
         if self._count:
-            names = ("loss", "gradient_norm", "q_taken")
-            self._means = dict(zip(names, (self._sums / self._count).tolist(), strict=True))
+            self._means = dict(zip(self._names, (self._sums / self._count).tolist(), strict=True))
             self._sums[:], self._count = 0.0, 0
         acting = stage_totals(actors(shards))
         totals = {
@@ -68,6 +73,8 @@ class Figures:
             "raw_frames": float(raw_frames),
             "actor_blocked": acting.get("blocked", 0.0),
             "actor_all": sum(acting.values()),
+            "produced": produced_and_consumed[0],
+            "consumed": produced_and_consumed[1],
         }
         if self._before is not None:
             then, before = self._before
@@ -78,6 +85,8 @@ class Figures:
                 "updates_per_second": spent["updates"] / seconds,
                 "steps_per_second": spent["steps"] / seconds,
                 "raw_frames_per_second": spent["raw_frames"] / seconds,
+                "production_per_second": spent["produced"] / seconds,
+                "consumption_per_second": spent["consumed"] / seconds,
             }
             if spent["actor_all"] > 0:
                 self._rates["actors_blocked_fraction"] = min(1.0, spent["actor_blocked"] / spent["actor_all"])
@@ -90,6 +99,9 @@ class Figures:
         inserted, sampled = total(shards, "inserted_total"), total(shards, "sampled_total")
         rates = {"learner_wait_fraction": 0.0, "actors_blocked_fraction": 0.0, "updates_per_second": 0.0}
         rates |= {"steps_per_second": 0.0, "raw_frames_per_second": 0.0}
+        rates |= {"production_per_second": 0.0, "consumption_per_second": 0.0}
+        rates |= self._rates
+        median, high = self._lag_quantiles(0.5, 0.95)
         return {
             "episodes_total": int(total(shards, "episodes_total")),
             "mean_return": mean,
@@ -98,6 +110,8 @@ class Figures:
             "queue_bound_batches": limited(shards, "queue_bound_batches"),
             "samples_per_insert": sampled / inserted if inserted else None,
             "policy_lag_updates": self._lag_mean,
+            "policy_lag_updates_p50": median,
+            "policy_lag_updates_p95": high,
             "policy_lag_histogram": {
                 "bounds": list(LAG_BOUNDS),
                 "counts": self._lag_counts.tolist(),
@@ -106,8 +120,21 @@ class Figures:
             "loss": None,
             **self._means,
             **rates,
-            **self._rates,
+            # the same two under the names that the autoscaler knows for every algorithm
+            "wait_fraction": rates["learner_wait_fraction"],
+            "blocked_fraction": rates["actors_blocked_fraction"],
             "actors": acting,
             "stages": {"learner": dict(stages), "replay": stage_totals(shards), "actor": stage_totals(acting)},
             "rss_bytes": rss_bytes(),
         }
+
+    def _lag_quantiles(self, *shares: float) -> tuple[float | None, ...]:
+        """The lag that this share of the steps of the last batches did not exceed, in updates; None before the first."""
+        recent = list(self._lags)
+        if not recent:
+            return (None,) * len(shares)
+        values = np.concatenate([updates for updates, _ in recent])
+        counts = np.concatenate([count for _, count in recent])
+        order = np.argsort(values)
+        values, reached = values[order], np.cumsum(counts[order])
+        return tuple(float(values[np.searchsorted(reached, share * reached[-1])]) for share in shares)
