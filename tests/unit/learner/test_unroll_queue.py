@@ -54,9 +54,7 @@ class Rig:
         self.versions = VersionLog(1)
         self.versions.note(1, 0)
         values: dict[str, Any] = {"batch_size": 2, "capacity": 4, "credits": 8, **changes}
-        self.queue = UnrollQueue(
-            UnrollQueueConfig(self.endpoint, LAYOUT, **values), self.versions, torch.device("cpu")
-        )
+        self.queue = UnrollQueue(UnrollQueueConfig(self.endpoint, LAYOUT, **values), self.versions, torch.device("cpu"))
         self.session = self.connect()
 
     def connect(self) -> ReplaySession:

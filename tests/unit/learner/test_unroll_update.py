@@ -98,7 +98,10 @@ def test_updates_equal_a_plain_loop(optimizer: str) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"loss": "ClippedSurrogate", "epochs": 2, "minibatches": 4}, {"recurrent": "LSTM", "lstm_units": 6, "minibatches": 2}],
+    [
+        {"loss": "ClippedSurrogate", "epochs": 2, "minibatches": 4},
+        {"recurrent": "LSTM", "lstm_units": 6, "minibatches": 2},
+    ],
 )
 def test_resume_is_exact(tmp_path: Path, changes: dict[str, Any]) -> None:
     params = parameters(**changes, optimizer="Adam", learning_rate_final=1e-4, learning_rate_decay_steps=100)

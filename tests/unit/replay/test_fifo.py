@@ -32,9 +32,7 @@ def unroll(number: int, version: int = 1) -> Unroll:
     drops=st.booleans(),
     actions=st.lists(st.tuples(st.sampled_from(["insert", "take", "discard"]), st.integers(0, 4)), max_size=40),
 )
-def test_what_comes_in_is_taken_in_order_or_dropped_for_a_reason(
-    drops: bool, actions: list[tuple[str, int]]
-) -> None:
+def test_what_comes_in_is_taken_in_order_or_dropped_for_a_reason(drops: bool, actions: list[tuple[str, int]]) -> None:
     table = FifoTable(LAYOUT, 6, drops_oldest=drops)
     model: deque[int] = deque()
     number = 0

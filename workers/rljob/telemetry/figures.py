@@ -1,8 +1,8 @@
 """From a learner's status document to the flat, named numbers that TensorBoard and ``metrics.jsonl`` hold.
 
 The names are the contract between a run folder and everything that reads it (the report, a notebook, the live view):
-a top-level number keeps its name, a number of the replay becomes ``replay/<name>``, the share of a stage
-``stage/<role>/<stage>``.
+a top-level number keeps its name, a number of the replay becomes ``replay/<name>``, one of the queue of unrolls
+``queue/<name>``, the share of a stage ``stage/<role>/<stage>``.
 """
 
 from __future__ import annotations
@@ -52,6 +52,16 @@ def flatten_status(status: Mapping[str, Any], previous_stages: Stages | None = N
             finite = number(value)
             if finite is not None:
                 figures[f"replay/{name}"] = finite
+    queue = status.get("queue")
+    if isinstance(queue, Mapping):
+        for name, value in queue.items():
+            finite = number(value)
+            if finite is not None:
+                figures[f"queue/{name}"] = finite
+        for reason, value in (queue.get("dropped") or {}).items():
+            finite = number(value)
+            if finite is not None:
+                figures[f"queue/dropped/{reason}"] = finite
     actors = status.get("actors")
     if isinstance(actors, list | tuple):
         figures["actors_running"] = float(sum(1 for actor in actors if is_running(actor)))
