@@ -98,3 +98,26 @@ def test_always_a_sentence(figures: dict[str, float], state: str, limiter: str) 
     assert verdict.sentence.endswith(".")
     assert "nan" not in verdict.sentence
     assert 0.0 <= verdict.share <= 1.0
+
+
+QUEUE = {"queue/capacity": 64.0, "queue/received": 100.0, "queue/waiting": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("figures", "kind", "words"),
+    [
+        (flow(0.5, 0.0, 3.0), Kind.ActorsTooSlow, ["unroll more often (epochs)", "actors.replicas"]),
+        (flow(0.0, 0.6), Kind.LearnerTooSlow, ["learn from each unroll less often"]),
+        (flow(0.4, 0.4), Kind.Balanced, ["they take turns", "queue.capacity"]),
+        (flow(0.0, 0.0) | {"queue/dropped/stale": 40.0}, Kind.Balanced, ["40 % were too old", "maxPolicyLagUpdates"]),
+    ],
+)
+def test_a_job_of_unrolls_is_told_about_its_queue(figures: dict[str, float], kind: Kind, words: list[str]) -> None:
+    verdict = bottleneck(QUEUE | figures, state="Training")
+    assert verdict.kind is kind
+    assert all(word in verdict.sentence for word in words)
+    assert "replay" not in verdict.sentence
+
+
+def test_a_job_of_unrolls_that_has_not_begun_says_so() -> None:
+    assert "3 unrolls wait" in bottleneck(QUEUE, state="WaitingForUnrolls").sentence

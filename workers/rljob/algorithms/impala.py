@@ -9,9 +9,10 @@ functions on tensors of static shape; no sockets, no files, no clock.
 
 Shapes: T steps of an unroll, B unrolls, N environments, S frame stack, F frame shape, A actions, H units of memory.
 
-Ends of episodes: ``discount`` is gamma, and 0 where an episode ended, whichever way. A truncated episode would have gone on, so its
-last reward gets ``gamma * final_value`` added, where ``final_value`` is what the acting policy expected of the final observation.
-That keeps every unroll at T steps and costs no forward pass in the learner; the estimate is as old as the policy that acted.
+Ends of episodes: ``discount`` is gamma, and 0 where an episode ended, whichever way. A truncated episode would have gone on, so
+its last reward gets ``gamma * final_value`` added, where ``final_value`` is what the acting policy expected of the final
+observation. That keeps every unroll at T steps and costs the learner no forward pass; the estimate is as old as the policy that
+acted.
 """
 
 from __future__ import annotations
@@ -175,9 +176,9 @@ def parts(batch: Batch, params: ImpalaParameters) -> Iterator[Part]:
     """What to learn from a batch, update for update: ``epochs`` passes over ``minibatches`` parts of equal size.
 
     Without a memory ``ClippedSurrogate`` shuffles single steps; in every other case a part is made of whole unrolls, so that
-    time stays together. Shuffles come from torch's global generator; what does not divide evenly is left out of a pass.
+    time stays together. Shuffles come from torch's global generator.
     """
-    steps, unrolls = batch.action.shape
+    unrolls = batch.action.shape[1]
     whole = Part(batch)
     if params.loss == "ClippedSurrogate":
         found = surrogate_targets(batch, params)

@@ -21,8 +21,8 @@ from rljob.algorithms.decision import Game
 Env = gymnasium.Env[Any, Any]
 
 JudgedPolicy = Callable[[NDArray[Any], Sequence[Game]], NDArray[np.int64]]
-"""Observations [B, S, *F*] of B games, and the games themselves -> the action in each, int64 [B]. A policy that draws or remembers
-does so with the game's own random numbers and memory."""
+"""Observations [B, S, *F*] of B games, and the games themselves -> the action in each, int64 [B]. A policy that draws or
+remembers does so with the game's own random numbers and memory."""
 
 
 @dataclass(frozen=True, slots=True)

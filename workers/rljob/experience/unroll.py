@@ -73,8 +73,8 @@ class Unroll:
     ``frames`` ``[P, *F*]``: consecutive frames, each once; the first observation of an episode contributes all of its S.
     Observation t (of T + 1) is ``frames[observation_at[t] - S + 1 : observation_at[t] + 1]``, oldest first.
 
-    Columns: ``observation_at`` u2[T + 1]; ``action`` i4[T]; ``reward`` f4[T]; ``discount`` f4[T], gamma, or 0 where the step ended
-    an episode; ``log_prob`` f4[T], log mu(a|s); ``value`` f4[T + 1], what the acting policy expected of each observation;
+    Columns: ``observation_at`` u2[T + 1]; ``action`` i4[T]; ``reward`` f4[T]; ``discount`` f4[T], gamma, or 0 where the step
+    ended an episode; ``log_prob`` f4[T], log mu(a|s); ``value`` f4[T + 1], what the acting policy expected of each observation;
     ``final_value`` f4[T], what it expected of the final observation where the step *truncated* an episode, else 0;
     ``policy_versions`` i8[T], the version that chose each action (0: uniformly random). ``state`` f4[2, H]: the recurrent state
     before the first observation.

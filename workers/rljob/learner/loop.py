@@ -45,7 +45,8 @@ class NonFiniteLoss(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class LoopConfig:
-    """``batch_size``: transitions that a batch is learned from, repeats included. ``publish_interval`` in updates. ``on_non_finite``: Fail, RestoreAndContinue or Ignore (skip the update)."""
+    """``batch_size``: transitions that a batch is learned from, repeats included. ``publish_interval`` in updates.
+    ``on_non_finite``: Fail, RestoreAndContinue or Ignore (skip the update)."""
 
     batch_size: int
     publish_interval: int
@@ -118,7 +119,7 @@ class Learner:
         """Train until ``stop`` is set, then save. ``on_turn`` is called every few hundred milliseconds at least, as a sign of
         life. Raises NonFiniteLoss where the job's policy says so."""
         self._on_turn = on_turn
-        self.state = "WaitingForReplay"
+        self.state = "WaitingForUnrolls" if self._source.needs_weights_first else "WaitingForReplay"
         try:
             if self._prepare(stop):
                 self.state = "Training"

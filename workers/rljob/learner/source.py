@@ -24,8 +24,8 @@ class Ready(Protocol):
 
 
 class BatchSource(Protocol):
-    """``ReplayClient`` or ``UnrollQueue``. Every batch that ``next`` gives is handed back once, by ``give_back`` (learned from) or
-    ``pass_over`` (only looked at). ``needs_weights_first``: actors without weights make nothing worth learning from."""
+    """``ReplayClient`` or ``UnrollQueue``. Every batch that ``next`` gives is handed back once, by ``give_back`` (learned
+    from) or ``pass_over`` (only looked at). ``needs_weights_first``: actors without weights make nothing worth learning from."""
 
     needs_weights_first: bool
 

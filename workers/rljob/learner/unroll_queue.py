@@ -41,8 +41,8 @@ _HOUSEKEEPING_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class UnrollQueueConfig:
-    """``endpoint`` to bind for actors; ``batch_size`` and ``capacity`` in unrolls; ``prefetch`` batches are assembled ahead of use;
-    ``slots`` actors are expected; ``credits`` unrolls may be on the way from each."""
+    """``endpoint`` to bind for actors; ``batch_size`` and ``capacity`` in unrolls; ``prefetch`` batches are assembled ahead of
+    use; ``slots`` actors are expected; ``credits`` unrolls may be on the way from each."""
 
     endpoint: str
     layout: UnrollLayout
@@ -62,7 +62,8 @@ class UnrollQueueConfig:
             raise ValueError(f"batch size {self.batch_size} and prefetch {self.prefetch} must be at least 1")
         if self.capacity < self.batch_size:
             raise ValueError(
-                f"queue capacity is {self.capacity} unrolls, less than a batch of {self.batch_size}: no batch would ever be complete"
+                f"queue capacity is {self.capacity} unrolls, less than a batch of {self.batch_size}: no batch would ever be "
+                "complete"
             )
 
 
