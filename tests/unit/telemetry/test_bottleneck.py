@@ -121,3 +121,17 @@ def test_a_job_of_unrolls_is_told_about_its_queue(figures: dict[str, float], kin
 
 def test_a_job_of_unrolls_that_has_not_begun_says_so() -> None:
     assert "3 unrolls wait" in bottleneck(QUEUE, state="WaitingForUnrolls").sentence
+
+
+def test_actors_that_wait_for_their_actions_are_told_so() -> None:
+    """Whether the learner waits as well or not: it does, when nobody plays."""
+    server = {"stage/inference/wait": 0.1, "stage/inference/evaluate": 0.8, "stage/inference/answer": 0.1}
+    for wait in (0.0, 0.5):
+        figures = {"learner_wait_fraction": wait, "actors_blocked_fraction": 0.4, **server}
+        verdict = bottleneck({**figures, "inference/latency_p50_seconds": 0.012}, state="Training")
+        assert verdict.kind is Kind.InferenceTooSlow
+        assert "90 %" in verdict.sentence
+        assert "takes 12 ms to answer" in verdict.sentence
+        assert "inference.replicas" in verdict.sentence
+        idle = bottleneck({**figures, "stage/inference/wait": 0.9, "stage/inference/evaluate": 0.0}, state="Training")
+        assert idle.kind is not Kind.InferenceTooSlow

@@ -78,6 +78,8 @@ def _judge(known: Mapping[str, float], state: str, limiter: str) -> Verdict:
     if wait is None and held is None:
         return _warming_up(known)
     wait, held = wait or 0.0, held or 0.0
+    if held >= NOTABLE and _busy(known, "inference") >= DOMINANT:
+        return _inference_is_slow(known, held)
     if wait >= NOTABLE and held >= NOTABLE:
         return _both_wait(known, wait, held)
     if wait >= NOTABLE:
@@ -206,6 +208,19 @@ def _learner_is_slow(known: Mapping[str, float], held: float) -> Verdict:
             else "lower replay.rateLimiter.samplesPerInsert"
         )
         + ", or run fewer actors for the same speed.",
+        held,
+    )
+
+
+def _inference_is_slow(known: Mapping[str, float], held: float) -> Verdict:
+    latency = known.get("inference/latency_p50_seconds")
+    answers = f" and takes {latency * 1e3:.0f} ms to answer" if latency is not None else ""
+    return Verdict(
+        Kind.InferenceTooSlow,
+        f"The actors were held back {_percent(held)} of the time by the inference server in the learner, which is at work "
+        f"{_percent(_busy(known, 'inference'))} of its time{answers}, so central inference is the bottleneck; give it "
+        "processes of its own (inference.replicas), an accelerator or more cores, or let actors compute their own actions "
+        "(actors.inference: Local).",
         held,
     )
 
