@@ -133,5 +133,8 @@ def test_actors_that_wait_for_their_actions_are_told_so() -> None:
         assert "90 %" in verdict.sentence
         assert "takes 12 ms to answer" in verdict.sentence
         assert "inference.replicas" in verdict.sentence
-        idle = bottleneck({**figures, "stage/inference/wait": 0.9, "stage/inference/evaluate": 0.0}, state="Training")
-        assert idle.kind is not Kind.InferenceTooSlow
+        idle = {**figures, "stage/inference/wait": 0.9, "stage/inference/evaluate": 0.0}
+        assert bottleneck(idle, state="Training").kind is not Kind.InferenceTooSlow
+        # An empty queue withholds no credit: what holds the actors up is the way to an idle server and back.
+        starved = bottleneck({**idle, "queue_depth_batches": 0.0, "queue_bound_batches": 2.0}, state="Training")
+        assert (starved.kind is Kind.InferenceTooSlow) is (wait > 0)

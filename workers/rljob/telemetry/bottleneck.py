@@ -78,7 +78,7 @@ def _judge(known: Mapping[str, float], state: str, limiter: str) -> Verdict:
     if wait is None and held is None:
         return _warming_up(known)
     wait, held = wait or 0.0, held or 0.0
-    if held >= NOTABLE and _busy(known, "inference") >= DOMINANT:
+    if held >= NOTABLE and _answers_hold_up(known, wait):
         return _inference_is_slow(known, held)
     if wait >= NOTABLE and held >= NOTABLE:
         return _both_wait(known, wait, held)
@@ -210,6 +210,15 @@ def _learner_is_slow(known: Mapping[str, float], held: float) -> Verdict:
         + ", or run fewer actors for the same speed.",
         held,
     )
+
+
+def _answers_hold_up(known: Mapping[str, float], wait: float) -> bool:
+    """Whether actors wait for actions rather than for credits: the server is busy, or the queue that would withhold credits is
+    empty while the learner starves, so that only the way to the server and back is left."""
+    if not _stages(known, "inference"):
+        return False
+    empty = known.get("queue_depth_batches", _DELIVERABLE_BATCHES) < _DELIVERABLE_BATCHES
+    return _busy(known, "inference") >= DOMINANT or (wait >= NOTABLE and empty)
 
 
 def _inference_is_slow(known: Mapping[str, float], held: float) -> Verdict:

@@ -223,6 +223,15 @@ def run_charts(points: Points) -> list[Chart]:
             [line("KL divergence", "policy_kl", 3), line("share clipped", "clip_share", 5)],
         ),
         ("Samples per insert", "samples", [line("so far", "samples_per_insert", 4)]),
+        (
+            "Answers of the inference server in the learner",
+            "ms",
+            [
+                _scaled(line("median", "inference/latency_p50_seconds"), 1e3),
+                _scaled(line("99th percentile", "inference/latency_p99_seconds", 1), 1e3),
+            ],
+        ),
+        ("Observations a batch of it", "observations", [line("mean so far", "inference/batch_mean", 2)]),
         ("Memory of the learner", "MiB", [_scaled(line("resident", "rss_bytes", 5), 1 / 2**20)]),
     ]
     return [
