@@ -131,7 +131,7 @@ def test_actors_that_wait_for_their_actions_are_told_so() -> None:
         verdict = bottleneck({**figures, "inference/latency_p50_seconds": 0.012}, state="Training")
         assert verdict.kind is Kind.InferenceTooSlow
         assert "90 %" in verdict.sentence
-        assert "takes 12 ms to answer" in verdict.sentence
+        assert "takes 12.0 ms to answer" in verdict.sentence
         assert "inference.replicas" in verdict.sentence
         idle = {**figures, "stage/inference/wait": 0.9, "stage/inference/evaluate": 0.0}
         assert bottleneck(idle, state="Training").kind is not Kind.InferenceTooSlow

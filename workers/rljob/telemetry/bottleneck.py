@@ -223,7 +223,7 @@ def _answers_hold_up(known: Mapping[str, float], wait: float) -> bool:
 
 def _inference_is_slow(known: Mapping[str, float], held: float) -> Verdict:
     latency = known.get("inference/latency_p50_seconds")
-    answers = f" and takes {latency * 1e3:.0f} ms to answer" if latency is not None else ""
+    answers = f" and takes {latency * 1e3:.1f} ms to answer" if latency is not None else ""
     return Verdict(
         Kind.InferenceTooSlow,
         f"The actors were held back {_percent(held)} of the time by the inference server in the learner, which is at work "
