@@ -8,7 +8,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 RLJOB := $(VENV)/bin/rljob
 
-.PHONY: train test lint clean help
+.PHONY: train test lint generate clean help
 
 help: ## Show the commands.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -23,6 +23,9 @@ lint: $(READY) ## Check style and types.
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+
+generate: $(READY) ## Write the CRD and the API reference from the types in workers/rljob/api.
+	$(VENV)/bin/python -m rljob.api.crd
 
 clean: ## Remove the virtual environment.
 	rm -rf $(VENV)

@@ -1,4 +1,4 @@
-"""The `rljob` command: the workers' commands, and `run`, which needs the controller."""
+"""The `rljob` command: the workers' commands, `run`, which needs the controller, and the verbs for a run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from rich.console import Console
 from rljob.api import load_manifest
 from rljob.cli.app import app
 from rljob.cli.errors import Unusable, one_line_errors
+
+from rljob_operator.verbs.change import checkpoint, resume, scale, suspend
+from rljob_operator.verbs.get import get
+from rljob_operator.verbs.logs import logs
+from rljob_operator.verbs.stop import stop
+from rljob_operator.verbs.top import top
+from rljob_operator.verbs.why import why
 
 
 @app.command()
@@ -23,9 +30,19 @@ def run(
     max_seconds: Annotated[
         float | None, typer.Option(min=1, help="Stop in good order after so many seconds; the run can be resumed.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --run-dir.")] = False,
+    max_actors: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=10_000, help="Most actors on this machine. [default: one for each core]", show_default=False
+        ),
+    ] = None,
+    resume_: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in --run-dir; what still runs of it is adopted.")
+    ] = False,
 ) -> None:
     """Train a job on this machine: actors, replay, learner and evaluator as processes, with an embedded Redis.
+
+    Look at it and change it from another terminal: rljob get, top, why, logs, suspend, resume, scale, checkpoint, stop.
 
     Exit codes: 0 the success policy was met (or --max-seconds is over), 1 the job failed, 2 the manifest or the command line
     is wrong or can't run here, 130 stopped with Ctrl-C.
@@ -37,16 +54,26 @@ def run(
       rljob run manifests/examples/cartpole-apex.yaml --set spec.algorithm.parameters.seed=2 --run-dir runs/seed-2
     """
     with one_line_errors():
-        job = load_manifest(file, set_ or ())
-        if resume and run_dir is None:
+        if resume_ and run_dir is None:
             raise Unusable("--resume needs --run-dir: the folder of the run to go on with")
         # Gymnasium and ALE take a second to import: only a run pays for them, not --help.
-        from rljob_operator.local.run import run as run_locally
-        from rljob_operator.local.run_folder import default_run_dir
+        from rljob_operator.local import run as local
+        from rljob_operator.local.run_folder import default_run_dir, is_stored_job
 
-        folder = run_dir or default_run_dir(job.metadata.name)
-        code = run_locally(job, folder, resume=resume, max_seconds=max_seconds, console=Console())
+        console = Console()
+        if resume_ and run_dir is not None:
+            stored = is_stored_job(file, run_dir) and not set_
+            job = None if stored else load_manifest(file, set_ or (), on_cluster=False)
+            code = local.go_on(run_dir, job, max_seconds=max_seconds, max_actors=max_actors, console=console)
+        else:
+            job = load_manifest(file, set_ or (), on_cluster=False)
+            folder = run_dir or default_run_dir(job.metadata.name)
+            code = local.start(job, folder, max_seconds=max_seconds, max_actors=max_actors, console=console)
     raise typer.Exit(code)
+
+
+for verb in (get, top, why, logs, suspend, resume, scale, checkpoint, stop):
+    app.command()(verb)
 
 
 def main() -> None:

@@ -1,62 +1,165 @@
 """`decide`: from one look at a job to what should happen next. Pure: no I/O, no clock, no randomness.
 
-The rules are tried in the order in which they stand here. An ending rule answers an `Outcome` or nothing; the first outcome
-is latched in the status. Without an outcome the lifecycle rules say what to start, with one they say what to drain.
+A look is led through small rules, each of which does one thing and is in the file that its name says. Which rules are asked
+depends on the mode (`look.Mode`): a job that is being suspended is not judged, a finished one is not touched. What a rule has
+to remember it writes into the status; there is no other memory, so a controller may be replaced between any two looks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from rljob.api import RLJob
+from rljob.api.status import OutcomeMemory, RLJobStatus
+from rljob.api.timestamps import stamp
 
-from rljob_operator.model import Decision, JobStatus, Observation, Outcome, State
-from rljob_operator.rules import deadlines, failures, lifecycle, success
+from rljob_operator.conditions import job as about_job
+from rljob_operator.conditions import roles as about_roles
+from rljob_operator.conditions.said import Said, merged
+from rljob_operator.look import Look, Mode, mode, session_end
+from rljob_operator.model import Decision, End, Observation, Outcome
+from rljob_operator.rules import (
+    actors,
+    checkpoints,
+    clock,
+    deadlines,
+    facts,
+    failures,
+    lifecycle,
+    notes,
+    progress,
+    success,
+    suspension,
+    timers,
+)
 
-EndingRule = Callable[[RLJob, Observation, float], Outcome | None]
+Rule = Callable[[Look], Look]
+EndingRule = Callable[[Look], OutcomeMemory | None]
+ConditionRule = Callable[[Look, Mode], Said | None]
+
+RUNNING_RULES: tuple[Rule, ...] = (
+    clock.start,
+    failures.account,
+    failures.forgive,
+    progress.advance,
+    checkpoints.newest,
+    checkpoints.request,
+    actors.wanted,
+    clock.roles_up,
+    progress.report,
+)
+
+SUSPENDING_RULES: tuple[Rule, ...] = (
+    failures.account,
+    progress.advance,
+    checkpoints.newest,
+    checkpoints.request,
+    suspension.advance,
+)
+
+LEAVING_RULES: tuple[Rule, ...] = (progress.advance, checkpoints.newest)
+"""For a session that ends, and for a job whose end is decided."""
 
 ENDING_RULES: tuple[EndingRule, ...] = (
-    failures.configuration_refused,
+    failures.policy_rule,
     success.target_return,
     success.raw_frames,
-    failures.learner_gave_up,
     success.learner_finished,
-    deadlines.interrupted,
-    deadlines.max_seconds,
+    success.plateau,
     deadlines.active_deadline,
     failures.backoff_limit,
     failures.actors_crash_looping,
     deadlines.startup_deadline,
     deadlines.progress_deadline,
 )
+"""In this order; the first that answers decides how the job ends, for good."""
+
+CONDITION_RULES: tuple[ConditionRule, ...] = (
+    about_job.accepted,
+    about_job.admitted,
+    about_roles.replay,
+    about_roles.learner,
+    about_roles.actors,
+    about_job.ready,
+    about_job.progressing,
+    about_job.scaling_active,
+    about_job.scaling_limited,
+    about_job.checkpoint_valid,
+    about_job.suspended,
+    about_job.failure_target,
+    about_job.end,
+)
 
 
 def decide(job: RLJob, observation: Observation, now_seconds: float) -> Decision:
     """What should happen next for ``job``. The same arguments always give the same decision."""
-    status = _remember(observation, now_seconds)
-    observation = replace(observation, status=status)
-    if status.outcome is None:
-        for rule in ENDING_RULES:
-            outcome = rule(job, observation, now_seconds)
-            if outcome is not None:
-                status = replace(status, outcome=outcome)
-                break
-    if status.outcome is None:
-        return Decision(
-            state=lifecycle.state(job, observation),
-            status=status,
-            start=lifecycle.to_start(job, observation, now_seconds),
-        )
-    drain = lifecycle.to_drain(observation)
-    left = lifecycle.still_there(observation)
-    return Decision(state=State.FINISHING if left else status.outcome.state, status=status, drain=drain)
+    look = Look.at(job, observation, stamp(now_seconds))
+    now = mode(look)
+    if now is Mode.FINISHED:
+        return _after_the_end(look)
+    look = _led(look, now)
+    if now is Mode.RUNNING:
+        outcome = next((found for rule in ENDING_RULES if (found := rule(look)) is not None), None)
+        if outcome is not None:
+            look, now = look.remember(outcome=outcome), Mode.FINISHING
+    if now is Mode.FINISHING and not lifecycle.must_leave(look):
+        look, now = clock.stop(look).tell(completion_time=look.now), Mode.FINISHED
+    if now in (Mode.SUSPENDING, Mode.SESSION_ENDING) and not look.alive():
+        look = clock.stop(look)
+    look = facts.members(look).tell(observed_generation=observation.generation)
+    said = (rule(look, now) for rule in CONDITION_RULES)
+    look = look.tell(conditions=merged(look.status.conditions, said, observation.generation, look.now))
+    return Decision(
+        status=_as_before_if_equal(observation.status, look.status),
+        start=lifecycle.to_start(look) if now is Mode.RUNNING else (),
+        drain=lifecycle.to_drain(look, now),
+        remove=lifecycle.to_remove(look, now),
+        checkpoint_seconds=checkpoints.wanted_seconds(look) if look.learner_ready() else None,
+        outcome=_outcome(look, now),
+        finished=now is Mode.FINISHED or (now is Mode.SESSION_ENDING and not look.alive()),
+        notes=notes.between(observation.status, look.status),
+        requeue_seconds=timers.next_look_seconds(look, now),
+    )
 
 
-def _remember(observation: Observation, now_seconds: float) -> JobStatus:
-    """The status with the learner's advance noted, so that a stall can be dated."""
-    status = observation.status
-    updates = int(observation.figure("updates", -1))
-    if updates > status.last_advance[0]:
-        return replace(status, last_advance=(updates, now_seconds))
-    return status
+def _led(look: Look, now: Mode) -> Look:
+    """The look after the rules of its mode."""
+    rules: tuple[Rule, ...] = ()
+    if now is Mode.RUNNING:
+        rules = RUNNING_RULES
+    elif now is Mode.SUSPENDING:
+        rules = SUSPENDING_RULES
+    elif now in (Mode.FINISHING, Mode.SESSION_ENDING):
+        rules = LEAVING_RULES
+    for rule in rules:
+        look = rule(look)
+    return look
+
+
+def _after_the_end(look: Look) -> Decision:
+    """A job that is Complete or Failed: its status never changes again, nothing starts, and what is left goes in its time."""
+    left = lifecycle.ttl_seconds_left(look)
+    return Decision(
+        status=look.status,
+        drain=lifecycle.to_drain(look, Mode.FINISHED),
+        remove=lifecycle.to_remove(look, Mode.FINISHED),
+        delete_job=left == 0.0,
+        outcome=_outcome(look, Mode.FINISHED),
+        finished=True,
+        requeue_seconds=timers.next_look_seconds(look, Mode.FINISHED),
+    )
+
+
+def _outcome(look: Look, now: Mode) -> Outcome | None:
+    outcome = look.memory.outcome
+    if outcome is not None:
+        return Outcome(End(outcome.state), outcome.reason, outcome.message)
+    end = session_end(look) if now is Mode.SESSION_ENDING else None
+    if end is None:
+        return None
+    return Outcome(End.INTERRUPTED if end[0] == "UserRequested" else End.STOPPED, *end)
+
+
+def _as_before_if_equal(before: RLJobStatus, after: RLJobStatus) -> RLJobStatus:
+    """The very object where nothing changed, so that nobody writes what is there already."""
+    return before if after is before or after == before else after

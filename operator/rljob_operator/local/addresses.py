@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from rljob_operator.local.run_folder import write_json
+
+_FILE = "addresses.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +25,17 @@ class Addresses:
     notice: str
 
     @classmethod
-    def create(cls, shards: int) -> Addresses:
-        """Endpoints in a new private folder. A run folder's own path may be too long for a unix socket (107 characters)."""
-        folder = Path(tempfile.mkdtemp(prefix="rljob-"))
+    def of(cls, run_dir: Path, shards: int) -> Addresses:
+        """Endpoints in a private folder, the same one for every controller of this run as long as it is there.
+
+        A run folder's own path may be too long for a unix socket (107 characters), so the folder is a temporary one and
+        ``roles/addresses.json`` says which.
+        """
+        record = run_dir / "roles" / _FILE
+        folder = _recorded(record)
+        if folder is None:
+            folder = Path(tempfile.mkdtemp(prefix="rljob-"))
+            write_json(record, {"folder": str(folder)})
         return cls(
             folder=folder,
             replay_ingest=tuple(f"ipc://{folder}/ingest-{k}" for k in range(shards)),
@@ -33,3 +47,14 @@ class Addresses:
     def remove(self) -> None:
         """Delete the folder; the sockets in it are gone already or die with it."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _recorded(record: Path) -> Path | None:
+    """The folder of an earlier controller if it is still there and nobody else's; in a shared /tmp a name can be taken."""
+    try:
+        folder = Path(json.loads(record.read_text())["folder"])
+        found = folder.lstat()
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o700
+    return folder if private and found.st_uid == record.stat().st_uid else None

@@ -1,160 +1,243 @@
-"""One supervised process of a local run: start it, see how it is, ask it to leave, and make it leave."""
+"""One supervised process of a local run: start it, see how it is, ask it to leave, and make it leave.
+
+It outlives the controller that started it. What the controller knew is in ``roles/<name>.process.json``, so that the next
+one finds the process again and goes on counting where this one stopped.
+"""
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rljob.cli.announce import exit_path
+
+from rljob_operator.local.liveness import ProcessIdentity, find_by_argument
+from rljob_operator.local.run_folder import write_json
 from rljob_operator.model import Member, Phase, Role
 
-QUICK_SECONDS = 10.0
-"""A process that ends by itself before it has been ready for so long counts as a quick exit."""
-
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
+_EXIT_NOT_STARTED = 127
+"""The exit code of what could not even be started, as a shell answers it."""
+_KILLED_WITHOUT_A_WORD = "ended without a word, as by kill -9 or for lack of memory"
 
 
-def _die_with_parent() -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """All that has to be remembered about one life of a role's process. Times are Unix seconds; ``log_offset`` is where the
+    log of this life begins."""
+
+    phase: Phase = Phase.ABSENT
+    since: float = 0.0
+    started: float = 0.0
+    ready: float | None = None
+    kill_at: float | None = None
+    pid: int = 0
+    start_ticks: int = 0
+    asked: bool = False
+    exit_code: int | None = None
+    last_words: str = ""
+    log_offset: int = 0
 
 
 class RoleProcess:
-    """A named role as a child process.
+    """The role ``name`` of the run in ``run_dir``, started by ``command``.
 
-    Its standard output and error go to ``log``; ``announce`` is the file in which it tells where its telemetry is. The
-    child gets a session of its own, so that Ctrl-C reaches the controller alone, and SIGTERM when the controller dies.
+    Its standard output and error go to ``logs/<name>.log``; it tells where its telemetry is in ``roles/<name>.json`` and how
+    it ended in ``roles/<name>.exit.json``. It has a session of its own and no pipe to the controller, so neither Ctrl-C nor
+    the controller's death reaches it.
     """
 
-    def __init__(self, name: str, role: Role, command: Sequence[str], *, log: Path, announce: Path) -> None:
+    def __init__(self, name: str, role: Role, command: Sequence[str], run_dir: Path) -> None:
         self.name = name
         self.role = role
         self._command = list(command)
-        self._log = log
-        self._announce = announce
-        self._process: subprocess.Popen[bytes] | None = None
-        self._phase = Phase.ABSENT
-        self._since = 0.0
-        self._kill_at: float | None = None
-        self._ready_since: float | None = None
-        self._exits = 0
-        self._quick_exits = 0
-        self._exit_code: int | None = None
-        self._last_words = ""
-        self._log_offset = 0
+        self._log = run_dir / "logs" / f"{name}.log"
+        self._announce = announce_path(run_dir, name)
+        self._exit = exit_path(run_dir, name)
+        self._record_path = run_dir / "roles" / f"{name}.process.json"
+        self._child: subprocess.Popen[bytes] | None = None
+        self._identity: ProcessIdentity | None = None
+        self._record = _Record()
+
+    @classmethod
+    def adopt(cls, name: str, role: Role, command: Sequence[str], run_dir: Path) -> RoleProcess:
+        """As a controller before this one left it: running, or ended meanwhile, or never started."""
+        process = cls(name, role, command, run_dir)
+        process._recall()
+        return process
 
     @property
     def pid(self) -> int | None:
         """Process id of the running process, or None."""
-        return self._process.pid if self._process is not None else None
+        return self._identity.pid if self._identity is not None else None
 
     def start(self) -> None:
         """Start the process; nothing happens where it runs already."""
-        if self._process is not None:
+        if self._identity is not None:
             return
         self._announce.unlink(missing_ok=True)
+        self._exit.unlink(missing_ok=True)
         environment = os.environ | {"PYTHONUNBUFFERED": "1"}
         if self.role is Role.ACTOR:
             environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        with self._log.open("ab") as log:
-            self._log_offset = log.tell()
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
-                preexec_fn=_die_with_parent,
+        offset = 0
+        try:
+            with self._log.open("ab") as log:
+                offset = log.tell()
+                self._child = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                    start_new_session=True,
+                )
+        except OSError as error:  # no memory, no more processes, no room for a log: an end like any other, tried again
+            words = f"can't be started: {error.strerror}"
+            self._record = _Record(
+                Phase.EXITED, time.time(), time.time(), exit_code=_EXIT_NOT_STARTED, last_words=words
             )
-        self._to(Phase.STARTING)
-        self._ready_since = None
+            self._note()
+            return
+        # A child that is not waited for keeps its id, so this is our child even if it has ended already.
+        pid = self._child.pid
+        self._identity = ProcessIdentity.of(pid) or ProcessIdentity(pid, 0)
+        now, ticks = time.time(), self._identity.start_ticks
+        self._record = _Record(Phase.STARTING, now, now, pid=pid, start_ticks=ticks, log_offset=offset)
+        self._note()
 
     def drain(self, grace_seconds: float) -> None:
         """Ask the process to leave; it is killed when it is still there after ``grace_seconds``."""
-        if self._process is None or self._phase is Phase.DRAINING:
+        if self._identity is None or self._record.phase is Phase.DRAINING:
             return
-        self._process.terminate()
-        self._kill_at = time.monotonic() + grace_seconds
-        self._to(Phase.DRAINING)
+        self._identity.send(signal.SIGTERM)
+        now = time.time()
+        self._note(phase=Phase.DRAINING, since=now, asked=True, kill_at=now + grace_seconds)
 
     def observe(self) -> Member:
         """Look at the process now and tell what it is."""
-        if self._process is not None:
-            code = self._process.poll()
-            if code is not None:
-                self._ended(code)
-            elif self._kill_at is not None and time.monotonic() >= self._kill_at:
-                self._process.kill()
-            elif self._phase is Phase.STARTING and self._announce.exists():
-                self._to(Phase.READY)
-                self._ready_since = self._since
-            elif self._ready_since is not None and time.monotonic() - self._ready_since >= QUICK_SECONDS:
-                self._quick_exits = 0
+        if self._identity is not None:
+            self._look(self._identity)
+        seen = self._record
         return Member(
             name=self.name,
             role=self.role,
-            phase=self._phase,
-            since_seconds=self._since,
-            exits=self._exits,
-            quick_exits=self._quick_exits,
-            exit_code=self._exit_code,
-            last_words=self._last_words,
+            phase=seen.phase,
+            since_seconds=seen.since,
+            incarnation=f"{seen.pid}.{seen.started:.3f}" if seen.started else "",
+            ready_seconds=seen.ready,
+            exit_code=seen.exit_code,
+            asked=seen.asked,
+            last_words=seen.last_words,
+            pod_name=self.name,
         )
 
     def metrics_url(self) -> str | None:
         """Base address of the process's telemetry server, or None while it has not announced one."""
-        if self._phase is not Phase.READY:
-            return None
-        try:
-            announced: dict[str, Any] = json.loads(self._announce.read_text())
-        except (OSError, json.JSONDecodeError):
-            return None
-        url = announced.get("metrics_url")
+        url = self._announced().get("metrics_url") if self._record.phase in (Phase.READY, Phase.DRAINING) else None
         return str(url) if url else None
 
     def kill(self) -> None:
         """End the process at once."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._ended(self._process.returncode)
+        if self._identity is not None:
+            self._identity.send(signal.SIGKILL)
+            if self._child is not None:
+                self._child.wait()
+            while self._identity.alive:  # not our child: nothing to wait on but its disappearance
+                time.sleep(0.01)
+            self._ended(self._code())
 
-    def _ended(self, code: int) -> None:
-        asked = self._phase is Phase.DRAINING
-        self._process = None
-        self._kill_at = None
-        self._exit_code = code
-        if not asked:
-            worked = self._ready_since is not None and time.monotonic() - self._ready_since >= QUICK_SECONDS
-            self._exits += 1
-            self._quick_exits = 0 if worked else self._quick_exits + 1
-            self._last_words = self._last_line() or _signal_name(code)
-        self._to(Phase.EXITED)
+    def forget(self) -> None:
+        """Remove what is remembered of a process that has gone for good, so that its name can be used afresh."""
+        self._record_path.unlink(missing_ok=True)
+        self._record = _Record()
+
+    def _look(self, identity: ProcessIdentity) -> None:
+        gone = self._child.poll() is not None if self._child is not None else not identity.alive
+        record, now = self._record, time.time()
+        if gone:
+            self._ended(self._code())
+        elif record.kill_at is not None and now >= record.kill_at:
+            identity.send(signal.SIGKILL)
+        elif record.phase is Phase.STARTING and self._announced().get("pid") == identity.pid:
+            self._note(phase=Phase.READY, since=now, ready=now)
+
+    def _code(self) -> int | None:
+        """How the process ended: what its parent was told, or what it wrote down itself, or unknown."""
+        if self._child is not None:
+            return self._child.returncode
+        written = _json(self._exit)
+        code = written.get("exit_code")
+        return code if written.get("pid") == self._record.pid and isinstance(code, int) else None
+
+    def _ended(self, code: int | None) -> None:
+        self._identity = self._child = None
+        words = "" if self._record.asked else self._last_line() or _exit_in_words(code)
+        self._note(phase=Phase.EXITED, since=time.time(), kill_at=None, exit_code=code, last_words=words)
+
+    def _recall(self) -> None:
+        """Read the record of an earlier controller and look for the process itself."""
+        known = _json(self._record_path)
+        with contextlib.suppress(TypeError, ValueError, KeyError):
+            self._record = _Record(**{**known, "phase": Phase(known["phase"])})
+        record = self._record
+        recorded = ProcessIdentity(record.pid, record.start_ticks)
+        # Who died between starting a process and writing it down left one that only its command line tells.
+        found = recorded if record.pid and recorded.alive else find_by_argument(str(self._announce))
+        if found is None:
+            if record.phase in (Phase.STARTING, Phase.READY, Phase.DRAINING):
+                self._ended(self._code())
+            return
+        self._identity = found
+        if found != recorded:
+            now = time.time()
+            self._record = _Record(Phase.STARTING, now, now, pid=found.pid, start_ticks=found.start_ticks)
+            self._note()
+
+    def _announced(self) -> dict[str, Any]:
+        return _json(self._announce)
 
     def _last_line(self) -> str:
         """The last line that this process wrote into its log, without the logger's prefix."""
         try:
             with self._log.open("rb") as log:
                 end = log.seek(0, os.SEEK_END)
-                log.seek(max(self._log_offset, end - 8192))
+                log.seek(max(self._record.log_offset, end - 8192))
                 lines = log.read().decode(errors="replace").strip().splitlines()
         except OSError:
             return ""
         return lines[-1].strip() if lines else ""
 
-    def _to(self, phase: Phase) -> None:
-        self._phase = phase
-        self._since = time.monotonic()
+    def _note(self, **changes: Any) -> None:
+        self._record = replace(self._record, **changes)
+        # A full disk must not end a run; then only a controller that dies now would have to search for the process.
+        with contextlib.suppress(OSError):
+            write_json(self._record_path, asdict(self._record))
 
 
-def _signal_name(code: int) -> str:
+def announce_path(run_dir: Path, name: str) -> Path:
+    """Where the role ``name`` tells where it can be watched. Absolute: it tells the processes of different runs apart."""
+    return run_dir.resolve() / "roles" / f"{name}.json"
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _exit_in_words(code: int | None) -> str:
+    if code is None:
+        return _KILLED_WITHOUT_A_WORD
     if code >= 0:
         return f"exit code {code}"
     try:

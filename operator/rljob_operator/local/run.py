@@ -2,64 +2,149 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 from rljob.api import RLJob, not_applied_locally
+from rljob.api.status import RLJobStatus
 from rljob.telemetry.report import write_report
 
 from rljob_operator.controller import Interrupt, Tick, run_job
 from rljob_operator.local import preflight, run_folder
-from rljob_operator.local.substrate import LocalSubstrate
-from rljob_operator.model import Decision, State
+from rljob_operator.local.lock import ControllerLock
+from rljob_operator.local.log_files import tail
+from rljob_operator.local.run_folder import OUTCOME_FILE
+from rljob_operator.local.spec_store import SpecStore, replace_spec
+from rljob_operator.local.stored_run import StoredRun
+from rljob_operator.local.substrate import LocalSubstrate, machine_cores
+from rljob_operator.model import Decision, End
 from rljob_operator.view.lines import LineView
 from rljob_operator.view.live import LiveView
 
-EXIT_CODES = {State.COMPLETE: 0, State.STOPPED: 0, State.FAILED: 1, State.INTERRUPTED: 130}
+EXIT_CODES = {End.COMPLETE: 0, End.STOPPED: 0, End.FAILED: 1, End.INTERRUPTED: 130}
+_LOG_LINES_SHOWN = 6
 
 
-def run(job: RLJob, run_dir: Path, *, resume: bool, max_seconds: float | None, console: Console) -> int:
-    """Train ``job`` in ``run_dir`` and answer the exit code: 0 complete or stopped as asked, 1 failed, 130 interrupted.
+def start(job: RLJob, run_dir: Path, *, max_seconds: float | None, max_actors: int | None, console: Console) -> int:
+    """Train ``job`` in the new folder ``run_dir`` and answer the exit code: 0 complete or stopped as asked, 1 failed, 130
+    interrupted.
 
-    Raises RunFolderProblem, PreflightProblem or EnvironmentProblem before anything has been started.
+    Raises PreflightProblem or EnvironmentProblem before anything has been started.
     """
     preflight.check(job)
-    manifest = run_folder.prepare(run_dir, job, resume=resume)
-    _say(console, f"run folder: {run_dir}")
-    ignored = not_applied_locally(job)
-    if ignored:
-        _say(console, f"not applied on one machine: {', '.join(ignored)}")
-    substrate = LocalSubstrate(job, manifest, run_dir)
-    interrupt = Interrupt()
+    run_folder.prepare(run_dir, resume=False)
+    with ControllerLock(run_dir):
+        SpecStore(run_dir).create(job)
+        ignored = not_applied_locally(job)
+        _say(console, f"run folder: {run_dir}")
+        if ignored:
+            _say(console, f"not applied on one machine: {', '.join(ignored)}")
+        return _control(run_dir, StoredRun(run_dir), Interrupt(), max_seconds, max_actors, console)
+
+
+def go_on(
+    run_dir: Path, job: RLJob | None, *, max_seconds: float | None, max_actors: int | None, console: Console
+) -> int:
+    """Go on with the run in ``run_dir``: adopt what still runs of it, start what does not. The exit code is `start`'s.
+
+    ``job``: a spec to store first, or None to take what is stored. A run that has ended for good begins a new status.
+    Raises as `start`.
+    """
+    run_folder.prepare(run_dir, resume=True)
+    with ControllerLock(run_dir):
+        if job is not None:
+            SpecStore(run_dir).edit(replace_spec(job))
+        stored = StoredRun(run_dir)
+        if stored.status.finished:
+            stored.status = RLJobStatus()
+        _say(console, f"run folder: {run_dir}")
+        for note in stored.notes:
+            _say(console, f"warning: {note}")
+        return _control(run_dir, stored, Interrupt(), max_seconds, max_actors, console)
+
+
+def end(run_dir: Path, console: Console) -> int:
+    """End what an earlier controller left running in ``run_dir``, in the order of any end; answers 0.
+
+    Raises RunFolderProblem where a controller has the run.
+    """
+    with ControllerLock(run_dir):
+        stored = StoredRun(run_dir)
+        interrupt = Interrupt()
+        interrupt.set()
+        _control(run_dir, stored, interrupt, None, None, console)
+    return 0
+
+
+def _control(
+    run_dir: Path,
+    stored: StoredRun,
+    interrupt: Interrupt,
+    max_seconds: float | None,
+    max_actors: int | None,
+    console: Console,
+) -> int:
+    job = stored.wanted().job
+    shards = job.spec.replay.shards if job.spec.replay is not None else 0
+    substrate = LocalSubstrate(run_dir, stored.spec.accepted_path, shards, max_actors or machine_cores())
+    if substrate.adopted:
+        _say(console, f"still running, adopted: {', '.join(substrate.adopted)}")
     interrupt.install()
-    notices = _Notices(job, console)
     started = time.time()
+    notices = _Notices(job, stored, console)
     view = LiveView(job, console) if console.is_terminal else LineView(job, console)
+    over = False
     try:
+        if not substrate.adopted and not interrupt.requested:
+            preflight.check(job)
         with view:
 
             def report(tick: Tick) -> None:
                 notices.show(tick)
                 view.show(tick)
 
-            decision = run_job(job, substrate, interrupt=interrupt, max_seconds=max_seconds, report=report)
+            shown = _while_there_is_a_terminal(report)
+            decision = run_job(
+                stored, substrate, stored.status, interrupt=interrupt, max_seconds=max_seconds, report=shown
+            )
+            over = True
     except KeyboardInterrupt:
+        over = True
         _say(console, "stopped at once: what was not written yet is lost")
-        return EXIT_CODES[State.INTERRUPTED]
+        return EXIT_CODES[End.INTERRUPTED]
     finally:
-        substrate.close()
+        # After a defect of the controller the processes go on; the next controller adopts them.
+        substrate.close(kill=over)
     return _finish(run_dir, decision, started, console)
 
 
+def _while_there_is_a_terminal(report: Callable[[Tick], None]) -> Callable[[Tick], None]:
+    """``report`` until the terminal is gone (SIGHUP): the job must still be drained when nobody can watch."""
+    gone = False
+
+    def guarded(tick: Tick) -> None:
+        nonlocal gone
+        if gone:
+            return
+        try:
+            report(tick)
+        except OSError:
+            gone = True
+
+    return guarded
+
+
 def _finish(run_dir: Path, decision: Decision, started_unix: float, console: Console) -> int:
-    outcome = decision.status.outcome
+    outcome = decision.outcome
     assert outcome is not None, "a finished decision has an outcome"
-    resume = f"rljob run {shlex.quote(str(run_dir / 'job.yaml'))} --run-dir {shlex.quote(str(run_dir))} --resume"
+    resume = run_folder.resume_command(run_dir)
     finished = time.time()
     document = {
-        "state": str(outcome.state),
+        "state": str(outcome.end),
         "reason": outcome.reason,
         "message": outcome.message,
         "seconds": round(finished - started_unix, 1),
@@ -67,29 +152,49 @@ def _finish(run_dir: Path, decision: Decision, started_unix: float, console: Con
         "finished_unix": finished,
         "resume": resume,
     }
-    run_folder.write_json(run_dir / "outcome.json", document)
-    report = write_report(run_dir)
-    _say(console, f"report: {report}")
-    _say(console, f"{outcome.state} ({outcome.reason}) after {finished - started_unix:.0f} s: {outcome.message}")
-    if outcome.state is State.FAILED:
-        _say(console, f"logs: {run_dir / 'logs'}")
-    if outcome.state is State.COMPLETE:
+    try:
+        run_folder.write_json(run_dir / OUTCOME_FILE, document)
+        _say(console, f"report: {write_report(run_dir)}")
+    except OSError as error:
+        _say(console, f"warning: {OUTCOME_FILE} and the report can't be written: {error.strerror}")
+    _say(console, f"{outcome.end} ({outcome.reason}) after {finished - started_unix:.0f} s: {outcome.message}")
+    if outcome.end is End.FAILED:
+        _show_failures(run_dir, decision.status, console)
+    if outcome.end is End.COMPLETE:
         _say(console, f"score it: rljob eval {shlex.quote(str(run_dir))}")
     else:
         _say(console, f"resume: {resume}")
-    return EXIT_CODES[outcome.state]
+    return EXIT_CODES[outcome.end]
+
+
+def _show_failures(run_dir: Path, status: RLJobStatus, console: Console) -> None:
+    """The last lines of the log of the member that failed last, and where the logs are."""
+    if status.failures:
+        name = status.failures[-1].pod_name
+        log = run_dir / "logs" / f"{name}.log"
+        lines = tail(log, _LOG_LINES_SHOWN)
+        if lines:
+            _say(console, f"last lines of {log}:")
+            for line in lines:
+                _say(console, f"  {line}")
+    _say(console, f"logs: {run_dir / 'logs'}")
 
 
 class _Notices:
     """Lines that are said once, as soon as they are known."""
 
-    def __init__(self, job: RLJob, console: Console) -> None:
+    def __init__(self, job: RLJob, stored: StoredRun, console: Console) -> None:
         self._wants_accelerator = job.spec.learner.accelerator.count > 0
         self._resource = job.spec.learner.accelerator.resource_name
+        self._stored = stored
+        self._problem = ""
         self._console = console
 
     def show(self, tick: Tick) -> None:
-        """Say that the learner runs on the CPU where an accelerator was asked for."""
+        """Say what this tick has that was not said before."""
+        if self._stored.problem != self._problem:
+            self._problem = self._stored.problem
+            _say(self._console, f"warning: {self._problem}" if self._problem else "the status is written again")
         device = tick.observation.figure("device")
         if not self._wants_accelerator or device is None:
             return
@@ -102,4 +207,5 @@ class _Notices:
 
 
 def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    with contextlib.suppress(OSError):  # the terminal is gone, and with it whoever would read this
+        console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,16 +1,25 @@
-"""The folder of one run: its name, the manifest in it, and how the run ended."""
+"""The folder of one run: its name, and how files in it are written."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from rljob.api import RLJob, dump_manifest
 from rljob.cli.errors import Unusable
+
+JOB_FILE: Final = "job.yaml"
+"""The stored object: what the user wants. Users and their verbs write it, the controller reads it."""
+ACCEPTED_FILE: Final = "accepted.yaml"
+"""The spec in force: the last stored one that could be run. The controller writes it, the roles are started from it."""
+STATUS_FILE: Final = "status.json"
+OUTCOME_FILE: Final = "outcome.json"
+RUNS: Final = Path("runs")
+"""Where runs without --run-dir go, and where verbs without RUN look."""
 
 
 class RunFolderProblem(Unusable):
@@ -19,7 +28,7 @@ class RunFolderProblem(Unusable):
 
 def default_run_dir(job_name: str) -> Path:
     """``runs/<name>-<local time>``, made distinct with a number where two runs start in one second."""
-    base = Path("runs") / f"{job_name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    base = RUNS / f"{job_name}-{time.strftime('%Y%m%d-%H%M%S')}"
     folder, number = base, 2
     while folder.exists():
         folder = base.with_name(f"{base.name}-{number}")
@@ -27,31 +36,84 @@ def default_run_dir(job_name: str) -> Path:
     return folder
 
 
-def prepare(run_dir: Path, job: RLJob, *, resume: bool) -> Path:
-    """Make ``run_dir`` ready and write the resolved manifest into it; answers the manifest's path.
+def prepare(run_dir: Path, *, resume: bool) -> None:
+    """Make sure that ``run_dir`` can take a run: a new one, or with ``resume`` the one that is in it.
 
-    Raises RunFolderProblem where a fresh run meets files of an older one, or a resumed run finds nothing to resume.
+    Raises RunFolderProblem where a fresh run meets files of an older one, where a resumed run finds nothing to resume, and
+    where the folder can't be written.
     """
     if resume:
-        if not (run_dir / "job.yaml").is_file():
+        if not (run_dir / JOB_FILE).is_file():
             raise RunFolderProblem(
-                f"{run_dir}: nothing to resume here (no job.yaml); leave out --resume to start a run"
+                f"{run_dir}: nothing to resume here (no {JOB_FILE}); leave out --resume to start a run"
             )
-    elif run_dir.exists() and any(run_dir.iterdir()):
+    elif run_dir.exists() and run_dir.is_dir() and any(run_dir.iterdir()):
         raise RunFolderProblem(
             f"{run_dir}: not empty; add --resume to go on with the run in it, or name another --run-dir"
         )
     try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-        manifest = run_dir / "job.yaml"
-        manifest.write_text(dump_manifest(job))
+        for folder in (run_dir, run_dir / "roles", run_dir / "logs"):
+            folder.mkdir(parents=True, exist_ok=True)
+        probe = run_dir / f".probe.{os.getpid()}"
+        probe.write_text("written to see that it can be\n")
+        probe.unlink()
     except OSError as error:
         raise RunFolderProblem(f"{run_dir}: can't be written: {error.strerror}; name another --run-dir") from error
-    return manifest
+
+
+def is_stored_job(file: Path, run_dir: Path) -> bool:
+    """Whether ``file`` is the stored job of ``run_dir`` itself."""
+    try:
+        return file.samefile(run_dir / JOB_FILE)
+    except OSError:
+        return False
+
+
+def stored_runs(folder: Path = RUNS) -> list[Path]:
+    """The run folders below ``folder``, the newest first."""
+    found = [path.parent for path in folder.glob(f"*/{JOB_FILE}")]
+    return sorted(
+        found, key=lambda run: (run / "roles").stat().st_ctime if (run / "roles").exists() else 0, reverse=True
+    )
+
+
+def chosen_run(run: Path | None) -> Path:
+    """The run that a verb is about: ``run``, or the newest under ``runs/``. Raises RunFolderProblem."""
+    if run is None:
+        runs = stored_runs()
+        if not runs:
+            raise RunFolderProblem(f"no run under {RUNS}/ here; give the folder of a run, as `rljob run` printed it")
+        return runs[0]
+    if not run.exists():
+        raise RunFolderProblem(f"{run}: no such folder; give the folder of a run, as `rljob run` printed it")
+    if not (run / JOB_FILE).is_file():
+        raise RunFolderProblem(f"{run}: not a run folder (no {JOB_FILE} in it); see the folder {RUNS}/")
+    return run
+
+
+def resume_command(run_dir: Path) -> str:
+    """What to type to go on with a run."""
+    return f"rljob run {shlex.quote(str(run_dir / JOB_FILE))} --run-dir {shlex.quote(str(run_dir))} --resume"
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Replace ``path`` by ``document`` in one step, so that a reader sees the old or the new one, never a part."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(json.dumps(document, indent=2) + "\n")
-    os.replace(temporary, path)
+    """Replace ``path`` by ``document`` in one step, so that a reader sees the old or the new one, never a part.
+
+    Raises OSError where the disk doesn't take it; the old one stays then.
+    """
+    write_text(path, json.dumps(document, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str, *, durable: bool = False) -> None:
+    """Replace ``path`` by ``text`` in one step. ``durable``: it is on the disk, too, when this returns. Raises OSError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w") as file:
+            file.write(text)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise

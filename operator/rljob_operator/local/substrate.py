@@ -2,100 +2,147 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import os
 import sys
-import time
-import urllib.error
-import urllib.request
 from pathlib import Path
-from typing import Any
 
 from rljob.api import RLJob
+from rljob.api.status import RLJobStatus
 
 from rljob_operator.local.addresses import Addresses
-from rljob_operator.local.process import RoleProcess
-from rljob_operator.model import Decision, LearnerSample, Member, Role
+from rljob_operator.local.checkpoints import CheckpointWatch
+from rljob_operator.local.learner_door import LearnerDoor
+from rljob_operator.local.process import RoleProcess, announce_path
+from rljob_operator.model import Decision, LearnerSample, Observation, Role
+from rljob_operator.sample import BadSample, parse_sample
 
-DRAIN_SECONDS = {Role.EVALUATOR: 3.0, Role.LEARNER: 60.0, Role.REPLAY: 60.0}
+DRAIN_SECONDS = {Role.EVALUATOR: 3.0, Role.LEARNER: 30.0, Role.REPLAY: 60.0}
 """How long a member may take to leave before it is killed: the learner writes a checkpoint, the replay its durable state.
 Actors have ``actors.drainSeconds``."""
 
 
 class LocalSubstrate:
-    """Starts, watches and drains the processes of one job in ``run_dir``."""
+    """Starts, watches and drains the processes of the job in ``run_dir``, and adopts those that an earlier controller left.
 
-    def __init__(self, job: RLJob, job_file: Path, run_dir: Path) -> None:
+    ``manifest`` is the file that roles are started from. ``max_actors`` bounds the actors beside the job's own limit.
+    """
+
+    def __init__(self, run_dir: Path, manifest: Path, shards: int, max_actors: int) -> None:
         self._run_dir = run_dir
-        replay = job.spec.replay
-        shards = replay.shards if replay is not None else 0  # without replay, actors send to the learner
-        self._drain_seconds = DRAIN_SECONDS | {Role.ACTOR: float(job.spec.actors.drain_seconds)}
-        self._addresses = Addresses.create(max(1, shards))
-        (run_dir / "roles").mkdir(parents=True, exist_ok=True)
-        (run_dir / "logs").mkdir(parents=True, exist_ok=True)
-        self._job_file = job_file
+        self._manifest = manifest
+        self._max_actors = max_actors
+        self._has_replay = shards > 0
+        self._addresses = Addresses.of(run_dir, max(1, shards))  # without replay, actors send to the learner
+        self._checkpoints = CheckpointWatch(run_dir / "checkpoints")
+        self._latest: LearnerSample | None = None
         self._processes: dict[str, RoleProcess] = {}
-        for k in range(shards):
-            ingest, sample = self._addresses.replay_ingest[k], self._addresses.replay_sample[k]
-            self._add(f"replay-{k}", Role.REPLAY, ["--replay-ingest", ingest, "--replay-sample", sample])
-        self._add("learner", Role.LEARNER, self._learner_options(replay=replay is not None))
-        for k in range(job.spec.actors.replicas):
-            self._add(f"actor-{k}", Role.ACTOR, self._actor_options())
-        if job.spec.evaluator.enabled:
-            self._add("evaluator", Role.EVALUATOR, self._weights_options())
+        for name in _names_on_record(run_dir):
+            self._processes[name] = RoleProcess.adopt(name, role_of(name), self._command(name), run_dir)
+        self.adopted = tuple(name for name, process in self._processes.items() if process.pid is not None)
+        self._door = LearnerDoor(self._learner_url)
 
-    def observe(self) -> tuple[tuple[Member, ...], LearnerSample | None]:
-        """Every member as it is now, and the learner's status where it answers."""
-        members = tuple(process.observe() for process in self._processes.values())
-        url = self._processes["learner"].metrics_url()
-        status = _get_json(f"{url}/status") if url else None
-        return members, LearnerSample(status, time.monotonic()) if status is not None else None
+    def observe(self, job: RLJob) -> Observation:
+        """Every member as it is now, the learner's newest figures, and the newest checkpoint."""
+        answer = self._door.answer
+        missing = answer.problem
+        if answer.document is not None and (self._latest is None or answer.taken_seconds > self._latest.taken_seconds):
+            try:
+                self._latest = parse_sample(answer.document, answer.taken_seconds)
+            except BadSample as problem:
+                missing = str(problem)
+        attempt = self._latest.document.get("checkpoint") if self._latest is not None else None
+        return Observation(
+            status=RLJobStatus(),
+            members=tuple(process.observe() for process in self._processes.values()),
+            learner=self._latest,
+            missing=missing,
+            checkpoint=self._checkpoints.look(attempt if isinstance(attempt, dict) else None),
+            max_actors=self._max_actors,
+        )
 
-    def apply(self, decision: Decision) -> None:
-        """Start and drain what the decision names; both are idempotent."""
+    def apply(self, job: RLJob, decision: Decision) -> None:
+        """Start and drain what the decision names, and pass on a wish for a checkpoint; all of it is idempotent."""
         for name in decision.start:
+            if name not in self._processes:
+                self._processes[name] = RoleProcess(name, role_of(name), self._command(name), self._run_dir)
             self._processes[name].start()
+        grace = DRAIN_SECONDS | {Role.ACTOR: float(job.spec.actors.drain_seconds)}
         for name in decision.drain:
             process = self._processes[name]
-            process.drain(self._drain_seconds[process.role])
+            process.drain(grace[process.role])
+        for name in decision.remove:
+            self._processes.pop(name).forget()
+        self._door.want_checkpoint(decision.checkpoint_seconds)
 
-    def pids(self) -> dict[str, int]:
-        """Process ids of the members that run now."""
-        return {name: pid for name, process in self._processes.items() if (pid := process.pid) is not None}
+    def close(self, *, kill: bool) -> None:
+        """Let go: with ``kill`` whatever still runs is ended at once, else it goes on for the next controller."""
+        self._door.close()
+        if kill:
+            for process in self._processes.values():
+                process.kill()
+        if not any(process.pid for process in self._processes.values()):
+            self._addresses.remove()
 
-    def close(self) -> None:
-        """End whatever still runs, at once, and remove the sockets' folder."""
-        for process in self._processes.values():
-            process.kill()
-        self._addresses.remove()
+    def _learner_url(self) -> str | None:
+        learner = self._processes.get("learner")
+        return learner.metrics_url() if learner is not None else None
 
-    def _add(self, name: str, role: Role, options: list[str]) -> None:
-        announce = self._run_dir / "roles" / f"{name}.json"
-        command = [sys.executable, "-m", "rljob.cli", "worker", str(role), "--job", str(self._job_file)]
-        command += ["--run-dir", str(self._run_dir), "--name", name, "--announce", str(announce), *options]
-        log = self._run_dir / "logs" / f"{name}.log"
-        self._processes[name] = RoleProcess(name, role, command, log=log, announce=announce)
-
-    def _weights_options(self) -> list[str]:
-        return ["--weights", self._addresses.weights, "--notice", self._addresses.notice]
-
-    def _actor_options(self) -> list[str]:
-        ingest = [word for endpoint in self._addresses.replay_ingest for word in ("--replay-ingest", endpoint)]
-        return ingest + self._weights_options()
-
-    def _learner_options(self, *, replay: bool) -> list[str]:
-        endpoints = self._addresses.replay_sample if replay else self._addresses.replay_ingest
-        data = [
-            word for endpoint in endpoints for word in ("--replay-sample" if replay else "--replay-ingest", endpoint)
+    def _command(self, name: str) -> list[str]:
+        command = [sys.executable, "-m", "rljob.cli", "worker", str(role_of(name)), "--job", str(self._manifest)]
+        command += [
+            "--run-dir",
+            str(self._run_dir),
+            "--name",
+            name,
+            "--announce",
+            str(announce_path(self._run_dir, name)),
         ]
-        # A learner that comes back after a crash must go on from its checkpoint, so it always may; only a fresh run folder
-        # has none to go on from.
-        return [*data, *self._weights_options(), "--resume", "latest"]
+        return command + self._options(name)
+
+    def _options(self, name: str) -> list[str]:
+        meeting = self._addresses
+        weights = ["--weights", meeting.weights, "--notice", meeting.notice]
+        role = role_of(name)
+        if role is Role.REPLAY:
+            shard = int(name.rpartition("-")[2])
+            return ["--replay-ingest", meeting.replay_ingest[shard], "--replay-sample", meeting.replay_sample[shard]]
+        if role is Role.LEARNER:
+            # A learner that comes back after a crash must go on from its checkpoint, so it always may; only a fresh run
+            # folder has none to go on from.
+            data = [word for endpoint in meeting.replay_sample for word in ("--replay-sample", endpoint)]
+            if not self._has_replay:
+                data = ["--replay-ingest", meeting.replay_ingest[0]]
+            return [*data, *weights, "--resume", "latest"]
+        if role is Role.ACTOR:
+            return [*(word for endpoint in meeting.replay_ingest for word in ("--replay-ingest", endpoint)), *weights]
+        return weights
 
 
-def _get_json(url: str) -> dict[str, Any] | None:
-    try:
-        with urllib.request.urlopen(url, timeout=2.0) as answer:
-            document = json.load(answer)
-    except (urllib.error.URLError, TimeoutError, OSError, json.JSONDecodeError):
-        return None
-    return document if isinstance(document, dict) else None
+def role_of(name: str) -> Role:
+    """The role of a member, from its name: ``actor-12`` is an actor. Raises ValueError."""
+    return Role(name.partition("-")[0])
+
+
+def machine_cores() -> int:
+    """Cores that this process may use: one actor a core is as many as are worth starting."""
+    return len(os.sched_getaffinity(0))
+
+
+def _names_on_record(run_dir: Path) -> list[str]:
+    """The members that an earlier controller has started, in the order of roles and numbers.
+
+    A process that was started but not written down has announced itself, or is found when its name is started again.
+    """
+    names = {path.name.removesuffix(".process.json") for path in (run_dir / "roles").glob("*.process.json")}
+    names |= {path.stem for path in (run_dir / "roles").glob("*.json") if path.name.count(".") == 1}
+    known = []
+    for name in names:
+        with contextlib.suppress(ValueError):
+            known.append((list(Role).index(role_of(name)), _number(name), name))
+    return [name for _, _, name in sorted(known)]
+
+
+def _number(name: str) -> int:
+    digits = name.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else 0

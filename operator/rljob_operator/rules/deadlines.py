@@ -1,56 +1,65 @@
-"""When a job ends because of time, or because its user asked."""
+"""When a job fails because of time. None of these clocks runs while the job is suspended."""
 
 from __future__ import annotations
 
-from rljob.api import RLJob
+from rljob.api.conditions import Reason
+from rljob.api.status import OutcomeMemory
 
-from rljob_operator.model import Observation, Outcome, Phase, Role, State
-
-
-def interrupted(job: RLJob, observation: Observation, now_seconds: float) -> Outcome | None:
-    """The user pressed Ctrl-C or sent SIGTERM."""
-    if observation.interrupted:
-        return Outcome(State.INTERRUPTED, "UserRequested", "stopped by its user")
-    return None
+from rljob_operator.look import Look, some
+from rljob_operator.model import Member, Phase, Role
+from rljob_operator.rules.outcomes import failed
 
 
-def max_seconds(job: RLJob, observation: Observation, now_seconds: float) -> Outcome | None:
-    """The bound that the user set for this run is over; the job is stopped in good order and can be resumed."""
-    limit = observation.max_seconds
-    if limit is None or now_seconds - observation.status.started_seconds < limit:
+def active_deadline(look: Look) -> OutcomeMemory | None:
+    """``activeDeadlineSeconds`` is over; time in suspension does not count."""
+    limit = look.spec.active_deadline_seconds
+    if limit is None or look.active_seconds() < limit:
         return None
-    return Outcome(State.STOPPED, "MaxSecondsReached", f"the bound of {limit:g} seconds for this run is over")
+    return failed(look, Reason.DEADLINE_EXCEEDED, f"not finished after activeDeadlineSeconds = {limit}")
 
 
-def active_deadline(job: RLJob, observation: Observation, now_seconds: float) -> Outcome | None:
-    """``activeDeadlineSeconds`` is over."""
-    limit = job.spec.active_deadline_seconds
-    if limit is None or now_seconds - observation.status.started_seconds < limit:
+def startup_deadline(look: Look) -> OutcomeMemory | None:
+    """Not every role was ready within ``startupDeadlineSeconds`` of the start, or of resuming."""
+    limit = look.spec.startup_deadline_seconds
+    if look.memory.started is not None or look.since(look.memory.starting_since) < limit:
         return None
-    return Outcome(State.FAILED, "DeadlineExceeded", f"not finished after activeDeadlineSeconds = {limit}")
+    waiting = list(_waiting(look))
+    missing = [] if look.of(Role.LEARNER) else ["learner (not there)"]
+    absent = look.needed_actors() - len(look.of(Role.ACTOR))
+    if absent > 0:
+        missing.append(f"{absent} actors (not there)")
+    names = some([*(_why(m) for m in waiting), *missing], 5)
+    return failed(look, Reason.STARTUP_DEADLINE_EXCEEDED, f"after {limit} seconds not ready: {names}")
 
 
-def startup_deadline(job: RLJob, observation: Observation, now_seconds: float) -> Outcome | None:
-    """Not every core member was ready within ``startupDeadlineSeconds``."""
-    limit = job.spec.startup_deadline_seconds
-    if observation.status.last_advance[0] >= 0 or limit is None:
+def progress_deadline(look: Look) -> OutcomeMemory | None:
+    """The learner has made no update beyond its best for ``progressDeadlineSeconds`` since all roles were ready."""
+    limit = look.spec.progress_deadline_seconds
+    if look.memory.started is None or look.since(progress_since(look)) < limit:
         return None
-    if now_seconds - observation.status.started_seconds < limit:
-        return None
-    waiting = [m.name for m in observation.members if m.phase is not Phase.READY and m.role is not Role.EVALUATOR]
-    return Outcome(
-        State.FAILED,
-        "StartupDeadlineExceeded",
-        f"after {limit} seconds not ready: {', '.join(waiting) or 'the learner has no status'}",
-    )
+    advance = look.memory.advance
+    at = f"stood at update {advance.updates:,}" if advance is not None else "made no update"
+    return failed(look, Reason.PROGRESS_DEADLINE_EXCEEDED, f"the learner has {at} for {limit} seconds")
 
 
-def progress_deadline(job: RLJob, observation: Observation, now_seconds: float) -> Outcome | None:
-    """The learner has not advanced for ``progressDeadlineSeconds``."""
-    limit = job.spec.progress_deadline_seconds
-    updates, since = observation.status.last_advance
-    if limit is None or updates < 0 or now_seconds - since < limit:
-        return None
-    return Outcome(
-        State.FAILED, "ProgressDeadlineExceeded", f"the learner has stood at update {updates:,} for {limit} seconds"
-    )
+def progress_since(look: Look) -> float | None:
+    """Since when the progress deadline runs: the last real advance, or the moment from which one could be expected.
+
+    A learner that came back goes on from a checkpoint and needs time to reach its best again; until it is ready, the clock of
+    the last advance goes on.
+    """
+    advance, learner = look.memory.advance, look.status.condition("LearnerReady")
+    moments = [look.memory.started or 0.0]
+    if advance is not None:
+        moments.append(advance.most_time)
+    if learner is not None and learner.status == "True":
+        moments.append(learner.last_transition_time)
+    return max(moments)
+
+
+def _waiting(look: Look) -> list[Member]:
+    return [m for m in look.seen.members if m.role is not Role.EVALUATOR and m.phase is not Phase.READY]
+
+
+def _why(member: Member) -> str:
+    return f"{member.name} ({member.waiting}: {member.waiting_message})" if member.waiting else member.name

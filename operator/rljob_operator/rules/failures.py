@@ -1,59 +1,225 @@
-"""When a job has failed: what no restart mends, and restarts that do not help."""
+"""Ends that nobody asked for: what is done about each, how they count, and when they are too many."""
 
 from __future__ import annotations
 
-from rljob.api import RLJob
+from rljob.api.conditions import Reason
+from rljob.api.lifecycle import FailureRule
+from rljob.api.status import MAX_FAILURES, MAX_REMEMBERED_MEMBERS, Failure, MemberMemory, OutcomeMemory
+from rljob.api.timestamps import rfc3339, stamp
 
-from rljob_operator.model import EXIT_CONFIGURATION, Observation, Outcome, Phase, Role, State
+from rljob_operator.look import Look, bounded
+from rljob_operator.model import EXIT_CONFIGURATION, EXIT_NON_FINITE_LOSS, CheckpointState, Member, Phase, Role
+from rljob_operator.rules.outcomes import failed
 
-EXIT_NON_FINITE_LOSS = 70
-"""The learner's exit code when its loss was not finite and ``earlyStopping.onNonFiniteLoss`` is ``Fail``."""
+QUICK_ENDS_OF_A_CRASH_LOOP = 5
+"""So many ends in a row before a member worked make a crash loop."""
 
-QUICK_EXITS_OF_A_CRASH_LOOP = 5
+WORKED_SECONDS = 10.0
+"""A member that ends before it was ready for so long has not worked."""
 
+FORGET_SECONDS = 600.0
+"""A member that is gone and not started again is forgotten after this time."""
 
-def configuration_refused(job: RLJob, observation: Observation, now_seconds: float) -> Outcome | None:
-    """A role said with exit code 78 that the job can't run as written."""
-    for member in observation.members:
-        if member.phase is Phase.EXITED and member.exit_code == EXIT_CONFIGURATION:
-            return Outcome(State.FAILED, "FailurePolicyRule", f"{member.name} refused the job: {member.last_words}")
-    return None
+RESTART_DELAY_SECONDS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+"""Wait before the start after the n-th end in a row before the member worked; the last holds from there on."""
 
-
-def learner_gave_up(job: RLJob, observation: Observation, now_seconds: float) -> Outcome | None:
-    """The learner's loss was not finite and the job asks to fail then."""
-    for member in observation.of(Role.LEARNER):
-        if member.phase is Phase.EXITED and member.exit_code == EXIT_NON_FINITE_LOSS:
-            return Outcome(State.FAILED, "NonFiniteLoss", member.last_words)
-    return None
+CORE = (Role.REPLAY, Role.LEARNER)
 
 
-def backoff_limit(job: RLJob, observation: Observation, now_seconds: float) -> Outcome | None:
-    """The learner and the replay shards together have failed more than ``backoffLimit`` times."""
-    core = [*observation.of(Role.REPLAY), *observation.of(Role.LEARNER)]
-    failures = sum(member.exits for member in core)
-    if failures <= job.spec.backoff_limit:
-        return None
-    last = max((m for m in core if m.exits), key=lambda m: m.since_seconds)
-    return Outcome(
-        State.FAILED,
-        "BackoffLimitExceeded",
-        f"{failures} failures of learner and replay, backoffLimit is {job.spec.backoff_limit}; "
-        f"last {last.name}, exit code {last.exit_code}: {last.last_words}",
+# ------------------------------------------------------------------------------------------------- one end, one action
+
+
+def action(look: Look, member: Member) -> tuple[str, FailureRule | None]:
+    """What is done about a member that ended unasked, and the rule of failurePolicy that says so (None: the default).
+
+    Without a rule a disruption is never counted, exit code 78 and the learner's 70 fail the job, and all else is a restart.
+    """
+    code = exit_code(member)
+    for rule in look.spec.failure_policy.rules:
+        if _matches(rule, member, code):
+            return rule.action, rule
+    if member.disrupted:
+        return "RestartRoleAndIgnoreBackoff", None
+    if code == EXIT_CONFIGURATION or (member.role is Role.LEARNER and code == EXIT_NON_FINITE_LOSS):
+        return "FailJob", None
+    return "RestartRole", None
+
+
+def exit_code(member: Member) -> int | None:
+    """The exit code as Kubernetes gives it: 128 + n for signal n."""
+    code = member.exit_code
+    return 128 - code if code is not None and code < 0 else code
+
+
+def _matches(rule: FailureRule, member: Member, code: int | None) -> bool:
+    if rule.roles and member.role.capitalize() not in rule.roles:
+        return False
+    if rule.on_exit_codes is not None:
+        if code is None or code == 0:
+            return False
+        return (code in rule.on_exit_codes.values) == (rule.on_exit_codes.operator == "In")
+    return any((wanted.type, wanted.status) in member.pod_conditions for wanted in rule.on_pod_conditions)
+
+
+# --------------------------------------------------------------------------------------------------- counting and memory
+
+
+def account(look: Look) -> Look:
+    """Deal with each new unasked end once: count it, list it among the failures, and remember it for the restart's delay."""
+    known = look.remembered()
+    new = [m for m in look.failed() if _is_new(m, known.get(m.name))]
+    by_name = {m.name: m for m in look.seen.members} if known else {}
+    kept = [each for each in look.memory.members if _still_matters(look, each, by_name.get(each.name))]
+    if not new:
+        return look if len(kept) == len(look.memory.members) else look.remember(members=kept)
+    counted, ignored, failures = look.status.restarts.counted, look.status.restarts.ignored, list(look.status.failures)
+    entries = {each.name: each for each in kept}
+    for member in new:
+        what, _ = action(look, member)
+        if member.role in CORE and what in ("RestartRole", "FailJob"):
+            counted += 1
+            look = look.remember(last_counted_failure=look.now)
+        else:
+            ignored += 1
+        if what != "Ignore":
+            failures.append(_failure(look, member, what))
+        entries[member.name] = _remembered(look, member, entries.get(member.name), what)
+    members = sorted(entries.values(), key=lambda each: (-each.quick_ends, -each.time, each.name))
+    look = look.remember(members=members[:MAX_REMEMBERED_MEMBERS])
+    restarts = look.status.restarts.model_copy(update={"counted": counted, "ignored": ignored})
+    return look.tell(restarts=restarts, failures=failures[-MAX_FAILURES:])
+
+
+def forgive(look: Look) -> Look:
+    """The count returns to 0 when learner and replay have been healthy for ``failurePolicy.resetAfterSeconds``."""
+    if look.status.restarts.counted == 0:
+        return look
+    ready = [look.status.condition(name) for name in ("LearnerReady", "ReplayReady")]
+    if any(c is None or c.status != "True" for c in ready):
+        return look
+    healthy_since = max([look.memory.last_counted_failure or 0.0, *(c.last_transition_time for c in ready if c)])
+    if look.since(healthy_since) < look.spec.failure_policy.reset_after_seconds:
+        return look
+    return look.tell(restarts=look.status.restarts.model_copy(update={"counted": 0}))
+
+
+def restart_due(look: Look, member: Member, remembered: MemberMemory | None) -> float:
+    """Seconds until an ended member may be started again; 0 or less where it is due."""
+    if remembered is None or remembered.incarnation != life(member):
+        return 0.0
+    delay = RESTART_DELAY_SECONDS[min(remembered.quick_ends, len(RESTART_DELAY_SECONDS) - 1)]
+    return delay - look.since(member.since_seconds)
+
+
+def life(member: Member) -> str:
+    """What tells this life of a member from others; a substrate that knows no incarnations has the time of its end."""
+    return bounded(member.incarnation or rfc3339(max(0.0, member.since_seconds)), 253)
+
+
+def _is_new(member: Member, remembered: MemberMemory | None) -> bool:
+    return remembered is None or remembered.incarnation != life(member)
+
+
+def _still_matters(look: Look, each: MemberMemory, member: Member | None) -> bool:
+    """Until the member has worked in a new life, or has been gone for long."""
+    if member is None or member.phase is Phase.ABSENT:
+        return each.abandoned or look.since(each.time) < FORGET_SECONDS
+    if member.phase is Phase.READY:
+        return look.since(member.ready_seconds or member.since_seconds) < WORKED_SECONDS
+    return not (member.phase is Phase.EXITED and member.asked)
+
+
+def _remembered(look: Look, member: Member, before: MemberMemory | None, what: str) -> MemberMemory:
+    ready_for = 0.0 if member.ready_seconds is None else member.since_seconds - member.ready_seconds
+    quick = before.quick_ends if before is not None else 0
+    if ready_for >= WORKED_SECONDS:
+        quick = 0
+    elif not member.disrupted and what == "RestartRole":
+        quick += 1
+    evicted = bool(member.disrupted) and member.role is Role.ACTOR and look.spec.actors.on_eviction == "Ignore"
+    return MemberMemory.model_construct(
+        name=member.name, incarnation=life(member), quick_ends=quick, time=look.now, abandoned=evicted
     )
 
 
-def actors_crash_looping(job: RLJob, observation: Observation, now_seconds: float) -> Outcome | None:
-    """More than ``maxActorCrashLoopPercent`` of the actors die again and again before they work."""
-    actors = observation.of(Role.ACTOR)
-    looping = [m for m in actors if m.quick_exits >= QUICK_EXITS_OF_A_CRASH_LOOP]
-    limit = job.spec.failure_policy.max_actor_crash_loop_percent
-    if not actors or 100 * len(looping) <= limit * len(actors):
+def _failure(look: Look, member: Member, what: str) -> Failure:
+    code = exit_code(member)
+    if member.disrupted:
+        reason = "Disrupted"
+    elif code == 0:
+        reason = "Ended"
+    else:
+        reason = "Killed" if code is not None and code > 128 else "Error"
+    words = member.last_words or member.disrupted
+    return Failure.model_construct(
+        time=stamp(look.now),
+        role=member.role.capitalize(),
+        pod_name=bounded(member.pod_name or member.name, 253),
+        exit_code=code,
+        reason=reason,
+        action=what,
+        message=bounded(words, 256),
+    )
+
+
+def role_of(name: str) -> Role:
+    """The role that a member's name begins with."""
+    return Role(name.partition("-")[0])
+
+
+# ------------------------------------------------------------------------------------------------------- ends of the job
+
+
+def policy_rule(look: Look) -> OutcomeMemory | None:
+    """A rule of failurePolicy, or an exit code that no restart mends, says that the job fails."""
+    for member in look.failed():
+        what, rule = action(look, member)
+        if what != "FailJob":
+            continue
+        code, words = exit_code(member), member.last_words
+        if rule is not None:
+            message = f"rule {rule.name}: {member.name} ended with exit code {code}: {words or member.disrupted}"
+            return failed(look, Reason.FAILURE_POLICY_RULE, message)
+        if code == EXIT_NON_FINITE_LOSS:
+            return failed(look, Reason.NON_FINITE_LOSS, words)
+        if member.role is Role.LEARNER and look.seen.checkpoint.state is CheckpointState.CORRUPT:
+            return failed(look, Reason.CHECKPOINT_UNREADABLE, f"{member.name} can't start: {words}")
+        return failed(look, Reason.FAILURE_POLICY_RULE, f"{member.name} refused the job: {words}")
+    return None
+
+
+def backoff_limit(look: Look) -> OutcomeMemory | None:
+    """Learner and replay shards together have failed more than ``backoffLimit`` times."""
+    counted, limit = look.status.restarts.counted, look.spec.backoff_limit
+    if counted <= limit:
         return None
-    worst = looping[0]
-    return Outcome(
-        State.FAILED,
-        "ActorsCrashLooping",
-        f"{len(looping)} of {len(actors)} actors keep ending before they work; "
-        f"{worst.name}, exit code {worst.exit_code}: {worst.last_words}",
+    core = [f for f in look.status.failures if f.role in ("Learner", "Replay") and f.action == "RestartRole"]
+    last = f"; last {core[-1].pod_name}, exit code {core[-1].exit_code}: {core[-1].message}" if core else ""
+    message = f"{counted} failures of learner and replay, backoffLimit is {limit}{last}"
+    return failed(look, Reason.BACKOFF_LIMIT_EXCEEDED, message)
+
+
+def actors_crash_looping(look: Look) -> OutcomeMemory | None:
+    """More than ``maxActorCrashLoopPercent`` of the actors end again and again before they work."""
+    looping = [
+        each
+        for each in look.memory.members
+        if each.quick_ends >= QUICK_ENDS_OF_A_CRASH_LOOP and role_of(each.name) is Role.ACTOR
+    ]
+    if not looping:
+        return None
+    actors = len(look.alive(Role.ACTOR)) + len(look.failed(Role.ACTOR))
+    limit = look.spec.failure_policy.max_actor_crash_loop_percent
+    if 100 * len(looping) <= limit * actors and len(looping) < MAX_REMEMBERED_MEMBERS:
+        return None
+    names = {each.name for each in looping}
+    worst = next((f for f in reversed(look.status.failures) if f.role == "Actor"), None)
+    seen = next((m for m in look.failed(Role.ACTOR) if m.name in names and m.last_words), None)
+    words = seen.last_words if seen is not None else (worst.message if worst is not None else "")
+    code = exit_code(seen) if seen is not None else (worst.exit_code if worst is not None else None)
+    return failed(
+        look,
+        Reason.ACTORS_CRASH_LOOPING,
+        f"{len(looping)} of {actors} actors keep ending before they work; "
+        f"{seen.name if seen is not None else looping[0].name}, exit code {code}: {words}",
     )

@@ -1,64 +1,145 @@
-"""What to start and what to drain: replay, then the learner, then actors and the evaluator; and the same backwards."""
+"""Which members to start, to drain and to remove: replay, then the learner, then actors in waves; and the same backwards."""
 
 from __future__ import annotations
 
-from rljob.api import RLJob
+from rljob.api.status import MemberMemory
 
-from rljob_operator.model import Member, Observation, Phase, Role, State
+from rljob_operator.look import Look, Mode
+from rljob_operator.model import Member, Phase, Role
+from rljob_operator.rules import actors, failures
 
-RESTART_DELAY_SECONDS = (0.0, 0.5, 1.0, 2.0, 4.0)
-"""Wait before the n-th restart in a row of a member that ended before it worked; the last holds from there on."""
-
-_DRAIN_WAVES: tuple[frozenset[Role], ...] = (
-    frozenset({Role.ACTOR, Role.EVALUATOR}),
-    frozenset({Role.LEARNER}),
-    frozenset({Role.REPLAY}),
-)
+_DRAIN_WAVES: tuple[tuple[Role, ...], ...] = ((Role.ACTOR, Role.EVALUATOR), (Role.LEARNER,), (Role.REPLAY,))
 
 
-def to_start(job: RLJob, observation: Observation, now_seconds: float) -> tuple[str, ...]:
+# ----------------------------------------------------------------------------------------------------------- coming up
+
+
+def to_start(look: Look) -> tuple[str, ...]:
     """Members that should run, do not, and whose turn it is.
 
-    A role starts for the first time only when the role before it is ready, since it would only wait for it otherwise; once
-    the whole job has been up, each member comes back on its own, whatever else is down.
+    While the job comes up, a role starts only when the one before it is ready, since it would only wait for it; once all were
+    up, each member comes back on its own, whatever else is down.
     """
-    names: list[str] = []
-    for role in Role:
-        members = observation.of(role)
-        names += [m.name for m in members if _due(m, now_seconds)]
-        settled = all(m.phase is Phase.READY or m.exits for m in members)
-        if role in (Role.REPLAY, Role.LEARNER) and not settled:
-            break
+    if look.seen.refusal is not None and look.seen.refusal.blocking:
+        return ()
+    names = _missing(look, Role.REPLAY, [f"replay-{k}" for k in range(look.shards)])
+    in_order = look.memory.started is None
+    if in_order and look.ready(Role.REPLAY) < look.shards:
+        return tuple(names)
+    names += _missing(look, Role.LEARNER, ["learner"])
+    if in_order and not look.learner_ready():
+        return tuple(names)
+    names += _next_wave(look)
+    if look.spec.evaluator.enabled:
+        names += _missing(look, Role.EVALUATOR, ["evaluator"])
     return tuple(names)
 
 
-def to_drain(observation: Observation) -> tuple[str, ...]:
+def _missing(look: Look, role: Role, wanted: list[str]) -> list[str]:
+    """Those of ``wanted`` that do not run and may be started now."""
+    seen = {m.name: m for m in look.of(role)}
+    known = look.remembered() if look.memory.members else {}
+    return [name for name in wanted if _startable(look, seen.get(name), known)]
+
+
+def _startable(look: Look, member: Member | None, known: dict[str, MemberMemory]) -> bool:
+    if member is None or member.phase is Phase.ABSENT:
+        return True
+    return member.phase is Phase.EXITED and failures.restart_due(look, member, known.get(member.name)) <= 0
+
+
+def _next_wave(look: Look) -> list[str]:
+    """Actors to start, no more than may be starting at once: first those that ended unasked, then new ones."""
+    room = look.spec.actors.startup_wave - look.count(Role.ACTOR, Phase.STARTING)
+    if room <= 0:
+        return []
+    known = look.remembered() if look.memory.members else {}
+    back, fresh = actors.vacancies(look)
+    due = [m.name for m in back if failures.restart_due(look, m, known.get(m.name)) <= 0]
+    return (due + fresh)[:room]
+
+
+# ---------------------------------------------------------------------------------------------------------- going down
+
+
+def to_drain(look: Look, mode: Mode) -> tuple[str, ...]:
+    """Members to ask to leave in this mode."""
+    if mode is Mode.RUNNING:
+        return actors.surplus(look) + _not_wanted(look)
+    if mode is Mode.SUSPENDING:
+        suspension = look.memory.suspension
+        saved = suspension is not None and suspension.saved
+        return _next_to_leave(look, _DRAIN_WAVES if saved else _DRAIN_WAVES[:1])
+    if mode is Mode.SESSION_ENDING:
+        return _next_to_leave(look, _DRAIN_WAVES)
+    if mode in (Mode.FINISHING, Mode.FINISHED):
+        return tuple(m.name for m in _leaving_now(look) if m.phase is not Phase.DRAINING)
+    return ()
+
+
+def _next_to_leave(look: Look, waves: tuple[tuple[Role, ...], ...]) -> tuple[str, ...]:
     """Members of the outermost wave that still has any: the learner goes after the actors, the replay after the learner."""
-    for wave in _DRAIN_WAVES:
-        alive = [m for m in observation.members if m.role in wave and _alive(m)]
+    for wave in waves:
+        alive = look.alive(*wave)
         if alive:
             return tuple(m.name for m in alive if m.phase is not Phase.DRAINING)
     return ()
 
 
-def still_there(observation: Observation) -> bool:
-    """Whether anything of the job is left to stop."""
-    return any(_alive(member) for member in observation.members)
+def _not_wanted(look: Look) -> tuple[str, ...]:
+    """An evaluator that the spec no longer wants."""
+    if look.spec.evaluator.enabled:
+        return ()
+    return tuple(m.name for m in look.alive(Role.EVALUATOR) if m.phase is not Phase.DRAINING)
 
 
-def state(job: RLJob, observation: Observation) -> State:
-    """Starting until the learner learns, then Running."""
-    return State.RUNNING if int(observation.figure("updates", 0)) > 0 else State.STARTING
+def must_leave(look: Look) -> bool:
+    """Whether a job whose end is decided still has members that go before it is Complete or Failed."""
+    if _cleanup(look) == "None" or stays_seconds(look) > 0:
+        return bool(look.alive(Role.LEARNER))
+    return bool(look.alive())
 
 
-def _alive(member: Member) -> bool:
-    return member.phase in (Phase.STARTING, Phase.READY, Phase.DRAINING)
+def _leaving_now(look: Look) -> list[Member]:
+    """Wave by wave; what podCleanup lets stay stays, but never the learner, which holds the accelerator."""
+    if _cleanup(look) == "None" or stays_seconds(look) > 0:
+        return look.alive(Role.LEARNER)
+    for wave in _DRAIN_WAVES:
+        alive = look.alive(*wave)
+        if alive:
+            return alive
+    return []
 
 
-def _due(member: Member, now_seconds: float) -> bool:
-    if member.phase is Phase.ABSENT:
-        return True
-    if member.phase is not Phase.EXITED:
-        return False
-    delay = RESTART_DELAY_SECONDS[min(member.quick_exits, len(RESTART_DELAY_SECONDS) - 1)]
-    return now_seconds - member.since_seconds >= delay
+def to_remove(look: Look, mode: Mode) -> tuple[str, ...]:
+    """Ended members whose remains go: those that were asked to leave; after a job's end what podCleanup says."""
+    if not look.seen.keeps_remains:
+        return ()
+    if mode in (Mode.FINISHING, Mode.FINISHED):
+        if _cleanup(look) != "All" or stays_seconds(look) > 0:
+            return ()
+        return tuple(m.name for m in look.seen.members if m.phase is Phase.EXITED)
+    return tuple(m.name for m in look.seen.members if m.phase is Phase.EXITED and m.asked)
+
+
+def _cleanup(look: Look) -> str:
+    outcome, policy = look.memory.outcome, look.spec.pod_cleanup
+    if not look.seen.keeps_remains or outcome is None:
+        return "All"
+    return policy.on_complete if outcome.state == "Complete" else policy.on_failed
+
+
+def stays_seconds(look: Look) -> float:
+    """How long members may still stay by podCleanup.afterSeconds."""
+    outcome = look.memory.outcome
+    if not look.seen.keeps_remains or outcome is None:
+        return 0.0
+    return look.spec.pod_cleanup.after_seconds - look.since(outcome.time)
+
+
+def ttl_seconds_left(look: Look) -> float | None:
+    """Seconds until a finished job is deleted; None where it is kept."""
+    ttl, ended = look.spec.ttl_seconds_after_finished, look.status.completion_time
+    if ttl is None or ended is None or not look.seen.keeps_remains:
+        return None
+    return max(0.0, ttl - look.since(ended))

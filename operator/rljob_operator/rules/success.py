@@ -2,49 +2,75 @@
 
 from __future__ import annotations
 
-from rljob.api import RLJob
+from rljob.api.conditions import Reason
+from rljob.api.status import OutcomeMemory
 
-from rljob_operator.model import Observation, Outcome, Phase, Role, State
+from rljob_operator.look import Look
+from rljob_operator.model import Role
+from rljob_operator.rules.outcomes import complete
 
 
-def target_return(job: RLJob, observation: Observation, now_seconds: float) -> Outcome | None:
+def target_return(look: Look) -> OutcomeMemory | None:
     """The mean of the last ``windowEvaluations`` full evaluations has reached ``targetReturn.value``."""
-    target = job.spec.success_policy.target_return
-    if target is None:
+    target = look.spec.success_policy.target_return
+    if target is None or look.seen.learner is None:
         return None
-    wanted = float(target.value)
-    full = [e for e in observation.figure("evaluations", []) if e.get("finished", True)]
+    full = [e for e in look.seen.learner.evaluations if e.finished]
     window = full[-target.window_evaluations :]
     if len(window) < target.window_evaluations:
         return None
-    mean = sum(float(e["mean"]) for e in window) / len(window)
-    if mean < wanted:
+    mean = sum(e.mean for e in window) / len(window)
+    if mean < target.value:
         return None
     last = window[-1]
-    over = f"{int(last['episodes'])} games"
+    over = f"{last.episodes} games"
     if len(window) > 1:
         over += f" in each of {len(window)} evaluations"
-    return Outcome(
-        State.COMPLETE,
-        "TargetReturnReached",
-        f"mean return {mean:.2f} (standard error {float(last['standard_error']):.2f}) over {over}; target {wanted:g}",
+    return complete(
+        look,
+        Reason.TARGET_RETURN_REACHED,
+        f"mean return {mean:.2f} (standard error {last.standard_error:.2f}) over {over}; target {target.value:g}",
     )
 
 
-def raw_frames(job: RLJob, observation: Observation, now_seconds: float) -> Outcome | None:
+def raw_frames(look: Look) -> OutcomeMemory | None:
     """The actors have produced ``envFrames`` raw frames."""
-    budget = job.spec.success_policy.env_frames
-    seen = int(observation.figure("raw_frames_total", 0))
-    if budget is None or seen < budget:
+    budget = look.spec.success_policy.env_frames
+    seen = look.seen.learner.raw_frames_total if look.seen.learner is not None else None
+    if budget is None or seen is None or seen < budget:
         return None
-    return Outcome(State.COMPLETE, "StepBudgetReached", f"{seen:,} raw frames of {budget:,} asked for")
+    return complete(look, Reason.STEP_BUDGET_REACHED, f"{seen:,} raw frames of {budget:,} asked for")
 
 
-def learner_finished(job: RLJob, observation: Observation, now_seconds: float) -> Outcome | None:
+def learner_finished(look: Look) -> OutcomeMemory | None:
     """The learner ended by itself with exit code 0, and the policy counts that as success."""
-    if not job.spec.success_policy.on_learner_exit_zero:
+    if not look.spec.success_policy.on_learner_exit_zero:
         return None
-    for member in observation.of(Role.LEARNER):
-        if member.phase is Phase.EXITED and member.exit_code == 0:
-            return Outcome(State.COMPLETE, "LearnerSucceeded", "the learner ended with exit code 0")
+    if any(m.exit_code == 0 for m in look.failed(Role.LEARNER)):
+        return complete(look, Reason.LEARNER_SUCCEEDED, "the learner ended with exit code 0")
     return None
+
+
+def plateau(look: Look) -> OutcomeMemory | None:
+    """``earlyStopping.plateau``: so many full evaluations in a row were no better than the best before by ``minDelta``.
+
+    Judged over the evaluations that the learner still lists, at most its last thousand.
+    """
+    rule = look.spec.early_stopping.plateau
+    if rule is None or look.seen.learner is None:
+        return None
+    best, without = float("-inf"), 0
+    for evaluation in look.seen.learner.evaluations:
+        if not evaluation.finished:
+            continue
+        if best == float("-inf") or evaluation.mean > best + rule.min_delta:
+            best, without = evaluation.mean, 0
+        else:
+            without += 1
+    if without < rule.patience_evaluations:
+        return None
+    return complete(
+        look,
+        Reason.EARLY_STOPPED,
+        f"{without} evaluations in a row were not better than {best:.2f} by more than {rule.min_delta:g}",
+    )

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rljob.api import RLJob
 from rljob.telemetry.progress import Point, Progress, Target, progress
 
 from rljob_operator.controller import Tick
+from rljob_operator.model import Phase
+from rljob_operator.view.words import number, percent
+
+_TOLD: dict[str, tuple[str, ...]] = {
+    "Accepted": (),
+    "Progressing": ("LearnerStalled", "Starved"),
+    "CheckpointValid": ("Stale", "Corrupt", "StorageError"),
+}
+"""Conditions that are worth a warning when they are False, and for which reasons; none named means any."""
 
 HISTORY_SECONDS = 5.0
 """One moment in so many seconds is kept for the ETA."""
@@ -50,62 +60,51 @@ def figures(tick: Tick) -> dict[str, str]:
     replay = status.get("replay") or {}
     depth, bound = status.get("queue_depth_batches"), status.get("queue_bound_batches")
     return {
-        "return": _number(status.get("mean_return"), "{:.2f}"),
+        "return": number(status.get("mean_return"), "{:.2f}"),
         "evaluation": _evaluation(status),
-        "steps/s": _number(status.get("steps_per_second"), "{:,.0f}"),
-        "raw frames/s": _number(status.get("raw_frames_per_second"), "{:,.0f}"),
-        "updates/s": _number(status.get("updates_per_second"), "{:,.1f}"),
-        "queue": f"{_number(depth, '{:,.0f}')}/{_number(bound, '{:,.0f}')}",
-        "replay": f"{_number(replay.get('items'), '{:,}')} ({_number(_percent(replay.get('fill')), '{:.0f} %')})",
-        "lag": _number(status.get("policy_lag_updates"), "{:,.0f}"),
-        "learner waits": _number(_percent(status.get("learner_wait_fraction")), "{:.0f} %"),
-        "actors blocked": _number(_percent(status.get("actors_blocked_fraction")), "{:.0f} %"),
-        "steps": _number(status.get("steps_total"), "{:,}"),
-        "updates": _number(status.get("updates"), "{:,}"),
+        "steps/s": number(status.get("steps_per_second"), "{:,.0f}"),
+        "raw frames/s": number(status.get("raw_frames_per_second"), "{:,.0f}"),
+        "updates/s": number(status.get("updates_per_second"), "{:,.1f}"),
+        "queue": f"{number(depth, '{:,.0f}')}/{number(bound, '{:,.0f}')}",
+        "replay": f"{number(replay.get('items'), '{:,}')} ({percent(replay.get('fill'))})",
+        "lag": number(status.get("policy_lag_updates"), "{:,.0f}"),
+        "learner waits": percent(status.get("learner_wait_fraction")),
+        "actors blocked": percent(status.get("actors_blocked_fraction")),
+        "steps": number(status.get("steps_total"), "{:,}"),
+        "updates": number(status.get("updates"), "{:,}"),
     }
 
 
 def states_line(tick: Tick) -> str:
     """Every member that is not simply ready, in one line; empty where all is well."""
-    odd = [f"{m.name} {m.phase}" + (f" ({m.exits} exits)" if m.exits else "") for m in tick.observation.members]
-    return ", ".join(text for text, m in zip(odd, tick.observation.members, strict=True) if m.phase != "Ready")
+    odd = []
+    for member in tick.observation.members:
+        if member.failed:
+            odd.append(f"{member.name} ended ({member.last_words})")
+        elif member.phase is not Phase.READY and not (member.asked and member.phase is Phase.EXITED):
+            odd.append(f"{member.name} {member.phase}")
+    return ", ".join(odd)
 
 
 def warnings(tick: Tick) -> tuple[str, ...]:
-    """What the user should know now: a replay that is not durable, a checkpoint that could not be written."""
-    status = _status(tick)
-    found = []
+    """What the user should know now: a refused edit, a learner that stands still, a replay that is not durable, a checkpoint
+    that could not be written."""
+    status, found = _status(tick), []
     replay = status.get("replay") or {}
     if replay.get("durable") is False and replay.get("durability") != "Off":
         found.append("replay is not durable: its Redis does not answer; training goes on from memory")
-    checkpoint = status.get("checkpoint") or {}
-    if checkpoint.get("state") == "Failed":
-        found.append(f"checkpoint failed: {checkpoint.get('message', '')}; the one before it stays valid")
+    for type, reasons in _TOLD.items():
+        condition = tick.decision.status.condition(type)
+        if condition is not None and condition.status == "False" and (not reasons or condition.reason in reasons):
+            found.append(f"{type} {condition.reason}: {condition.message}")
     return tuple(found)
 
 
-def duration(seconds: float | None) -> str:
-    """Seconds as 1:02:03 or 2:03; a dash where unknown."""
-    if seconds is None:
-        return "-"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+def _status(tick: Tick) -> Mapping[str, Any]:
+    return tick.observation.learner.document if tick.observation.learner is not None else {}
 
 
-def _status(tick: Tick) -> dict[str, Any]:
-    return tick.observation.learner.status if tick.observation.learner is not None else {}
-
-
-def _number(value: Any, form: str) -> str:
-    return form.format(value) if isinstance(value, int | float) else "-"
-
-
-def _percent(fraction: Any) -> float | None:
-    return 100.0 * fraction if isinstance(fraction, int | float) else None
-
-
-def _evaluation(status: dict[str, Any]) -> str:
+def _evaluation(status: Mapping[str, Any]) -> str:
     evaluations = status.get("evaluations") or []
     if not evaluations:
         return "-"

@@ -6,7 +6,8 @@ from rich.console import Console
 from rljob.api import RLJob
 
 from rljob_operator.controller import Tick
-from rljob_operator.view.figures import ProgressTracker, duration, figures, states_line, warnings
+from rljob_operator.view.figures import ProgressTracker, figures, states_line, warnings
+from rljob_operator.view.words import duration
 
 INTERVAL_SECONDS = 5.0
 

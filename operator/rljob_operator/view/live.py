@@ -12,7 +12,8 @@ from rljob.api import RLJob
 
 from rljob_operator.controller import Tick
 from rljob_operator.model import Phase
-from rljob_operator.view.figures import ProgressTracker, duration, figures, warnings
+from rljob_operator.view.figures import ProgressTracker, figures, warnings
+from rljob_operator.view.words import duration, number, percent
 
 _COLOURS = {
     Phase.READY: "green",
@@ -69,20 +70,19 @@ class LiveView:
         return table
 
     def _members(self, tick: Tick) -> RenderableType:
-        status = tick.observation.learner.status if tick.observation.learner else {}
+        status = tick.observation.learner.document if tick.observation.learner else {}
         actors = {str(a.get("name")): a for a in status.get("actors") or []}
         table = Table(box=None, padding=(0, 2), header_style="bright_black")
-        for heading in ("member", "state", "exits", "steps/s", "blocked", "weights"):
+        for heading in ("member", "state", "steps/s", "blocked", "weights", ""):
             table.add_column(heading)
         for member in tick.observation.members:
-            actor = actors.get(member.name, {})
-            speed, blocked = actor.get("steps_per_second"), actor.get("blocked_fraction")
+            actor = actors.get(member.name, {}) if member.phase is Phase.READY else {}
             table.add_row(
                 member.name,
                 Text(str(actor.get("state") or member.phase), style=_COLOURS[member.phase]),
-                str(member.exits or ""),
-                f"{speed:,.0f}" if speed is not None else "",
-                f"{100 * blocked:.0f} %" if blocked is not None else "",
+                number(actor.get("steps_per_second"), "{:,.0f}") if actor else "",
+                percent(actor.get("blocked_fraction")) if actor else "",
                 str(actor.get("policy_version", "")),
+                Text(member.last_words if member.failed else "", style="red", overflow="ellipsis", no_wrap=True),
             )
         return table

@@ -1,4 +1,4 @@
-"""RoleProcess with real child processes: start, readiness, unasked ends, drains and kills."""
+"""RoleProcess with real child processes: start, readiness, unasked ends, drains, kills, and adoption by the next controller."""
 
 from __future__ import annotations
 
@@ -11,10 +11,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from rljob_operator.local.process import RoleProcess
+from rljob_operator.local.liveness import ProcessIdentity, find_by_argument
+from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.model import Member, Phase, Role
 
-READY = 'import pathlib, sys, time; pathlib.Path({announce!r}).write_text(\'{{"metrics_url": "http://x"}}\'); '
+READY = (
+    "import json, os, pathlib, sys, time; "
+    'pathlib.Path(sys.argv[1]).write_text(json.dumps({"pid": os.getpid(), "metrics_url": "http://x"})); '
+)
+RECORDED_EXIT = 'from rljob.cli.announce import recording_exit\nwith recording_exit(pathlib.Path({run!r}), "actor-0"): '
+
+
+def command(run_dir: Path, code: str) -> list[str]:
+    (run_dir / "roles").mkdir(exist_ok=True)
+    (run_dir / "logs").mkdir(exist_ok=True)
+    return [sys.executable, "-c", READY + code, str(announce_path(run_dir, "actor-0"))]
 
 
 @pytest.fixture
@@ -22,9 +33,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], RoleProcess]]:
     started: list[RoleProcess] = []
 
     def begin(code: str) -> RoleProcess:
-        announce = tmp_path / "announce.json"
-        command = [sys.executable, "-c", READY.format(announce=str(announce)) + code]
-        process = RoleProcess("actor-0", Role.ACTOR, command, log=tmp_path / "log", announce=announce)
+        process = RoleProcess("actor-0", Role.ACTOR, command(tmp_path, code), tmp_path)
         process.start()
         started.append(process)
         return process
@@ -56,10 +65,10 @@ def test_it_is_ready_once_it_has_announced_itself(start: Callable[[str], RolePro
 def test_an_unasked_end_is_counted_with_its_last_words(start: Callable[[str], RoleProcess]) -> None:
     process = start("print('first'); sys.exit('no ROM named Pnog')")
     member = until(process, Phase.EXITED)
-    assert (member.exits, member.quick_exits, member.exit_code) == (1, 1, 1)
+    assert (member.failed, member.exit_code) == (True, 1)
     assert member.last_words == "no ROM named Pnog"
     process.start()
-    assert until(process, Phase.EXITED).exits == 2
+    assert until(process, Phase.EXITED).incarnation != member.incarnation, "each life can be told from the next"
 
 
 def test_a_killed_process_names_the_signal(start: Callable[[str], RoleProcess]) -> None:
@@ -75,7 +84,8 @@ def test_a_drain_is_not_a_failure(start: Callable[[str], RoleProcess]) -> None:
     until(process, Phase.READY)
     process.drain(5.0)
     member = until(process, Phase.EXITED)
-    assert member.exits == 0
+    assert member.asked
+    assert not member.failed
 
 
 def test_what_does_not_leave_is_made_to(start: Callable[[str], RoleProcess]) -> None:
@@ -85,30 +95,98 @@ def test_what_does_not_leave_is_made_to(start: Callable[[str], RoleProcess]) -> 
     until(process, Phase.READY)
     time.sleep(0.3)
     process.drain(0.3)
-    assert until(process, Phase.DRAINING).exits == 0
+    until(process, Phase.DRAINING)
     assert until(process, Phase.EXITED).exit_code == -signal.SIGKILL
 
 
-def test_children_do_not_outlive_the_controller(tmp_path: Path) -> None:
-    pid_file = tmp_path / "pid"
-    code = f"""
+def orphan(run_dir: Path, code: str) -> int:
+    """Start the role from a controller that is killed at once; answers the role's pid."""
+    pid_file = run_dir / "pid"
+    script = f"""
 import sys, time, pathlib
 from rljob_operator.local.process import RoleProcess
 from rljob_operator.model import Role
-process = RoleProcess("a", Role.ACTOR, [sys.executable, "-c", "import time; time.sleep(60)"],
-                      log=pathlib.Path({str(tmp_path / "log")!r}), announce=pathlib.Path({str(tmp_path / "announce")!r}))
+process = RoleProcess("actor-0", Role.ACTOR, {command(run_dir, code)!r}, pathlib.Path({str(run_dir)!r}))
 process.start()
 pathlib.Path({str(pid_file)!r}).write_text(str(process.pid))
 time.sleep(60)
 """
-    controller = subprocess.Popen([sys.executable, "-c", code])
+    controller = subprocess.Popen([sys.executable, "-c", script])
     deadline = time.monotonic() + 20
     while not pid_file.exists() or not pid_file.read_text():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    child = int(pid_file.read_text())
     controller.kill()
     controller.wait()
-    while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not Path(f"/proc/{child}").exists()
+    return int(pid_file.read_text())
+
+
+def adopted(run_dir: Path) -> RoleProcess:
+    return RoleProcess.adopt("actor-0", Role.ACTOR, command(run_dir, "time.sleep(60)"), run_dir)
+
+
+def test_the_next_controller_adopts_what_still_runs(tmp_path: Path) -> None:
+    pid = orphan(tmp_path, "time.sleep(60)")
+    process = adopted(tmp_path)
+    assert process.pid == pid
+    until(process, Phase.READY)
+    process.start()
+    assert process.pid == pid, "it is not started a second time"
+    process.drain(5.0)
+    assert until(process, Phase.EXITED).asked
+
+
+@pytest.mark.parametrize(
+    ("end", "exit_code", "words"),
+    [
+        ("sys.exit(78)", 78, "exit code 78"),
+        ("print('all done', flush=True)", 0, "all done"),
+        ("os.kill(os.getpid(), 9)", None, "kill -9"),
+    ],
+)
+def test_how_an_adopted_process_ended_is_known_from_what_it_wrote(
+    tmp_path: Path, end: str, exit_code: int | None, words: str
+) -> None:
+    code = RECORDED_EXIT.format(run=str(tmp_path)) + f"time.sleep(1); {end}"
+    orphan(tmp_path, code)
+    member = until(adopted(tmp_path), Phase.EXITED)
+    assert (member.failed, member.exit_code) == (True, exit_code)
+    assert words in member.last_words
+
+
+def test_it_may_have_ended_while_no_controller_was_there(tmp_path: Path) -> None:
+    pid = orphan(tmp_path, RECORDED_EXIT.format(run=str(tmp_path)) + "sys.exit(3)")
+    deadline = time.monotonic() + 10
+    while ProcessIdentity.of(pid) is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    member = adopted(tmp_path).observe()
+    assert (member.phase, member.failed, member.exit_code) == (Phase.EXITED, True, 3)
+    assert adopted(tmp_path).observe() == member, "it is the same end, however many controllers look"
+
+
+def test_a_process_that_nobody_wrote_down_is_found_by_its_command(tmp_path: Path) -> None:
+    pid = orphan(tmp_path, "time.sleep(60)")
+    (tmp_path / "roles" / "actor-0.process.json").unlink()
+    process = adopted(tmp_path)
+    assert process.pid == pid
+    process.kill()
+    assert find_by_argument(str(announce_path(tmp_path, "actor-0"))) is None
+
+
+def test_what_can_not_be_started_has_ended_and_says_why(tmp_path: Path) -> None:
+    command(tmp_path, "")
+    process = RoleProcess("actor-0", Role.ACTOR, [str(tmp_path / "no-python")], tmp_path)
+    process.start()
+    member = process.observe()
+    assert (member.failed, member.exit_code) == (True, 127)
+    assert "No such file" in member.last_words
+
+
+def test_a_pid_that_was_used_again_is_another_process(tmp_path: Path) -> None:
+    mine = ProcessIdentity.of(os.getpid())
+    assert mine is not None
+    assert mine.alive
+    earlier = ProcessIdentity(mine.pid, mine.start_ticks - 1)
+    assert not earlier.alive
+    earlier.send(signal.SIGKILL)  # goes nowhere, or this test would end here

@@ -50,7 +50,6 @@ def test_what_one_machine_does_not_apply() -> None:
         "metadata.labels.kueue.x-k8s.io/queue-name",
         "spec.image",
         "spec.learner.placement",
-        "spec.autoscaling",
         "spec.network",
         "spec.scheduling",
         "spec.monitoring",

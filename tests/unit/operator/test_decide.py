@@ -1,218 +1,291 @@
-"""`decide` against the promises it makes: pure, level-based, ordered, latched."""
+"""`decide`: what starts, what leaves, in which order; how a job ends, once; and that nothing is remembered elsewhere."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from rljob.api import RLJob, load_manifest
-from rljob_operator.decide import decide
-from rljob_operator.model import (
-    EXIT_CONFIGURATION,
-    FINAL_STATES,
-    JobStatus,
-    LearnerSample,
-    Member,
-    Observation,
-    Outcome,
-    Phase,
-    Role,
-    State,
+from rljob.api import load_manifest
+from rljob_operator.model import End, Phase, Refusal, Session
+from rljob_operator.rules.failures import Reason
+
+from .operator_builders import (
+    START,
+    Controller,
+    evaluation,
+    exited,
+    gone,
+    make_job,
+    member,
+    members,
+    running,
+    sample,
+    verified,
 )
-from rljob_operator.rules.failures import EXIT_NON_FINITE_LOSS, QUICK_EXITS_OF_A_CRASH_LOOP
 
-EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
-
-
-@pytest.fixture(scope="module")
-def job() -> RLJob:
-    return load_manifest(EXAMPLES / "pong-apex.yaml", ["spec.actors.replicas=2"])
+# ----------------------------------------------------------------------------------------------------------- coming up
 
 
-def members(**phases: Phase) -> tuple[Member, ...]:
-    """The members of a two-actor job; names are given with underscores, what is not given is ready."""
-    roles = {
-        "replay-0": Role.REPLAY,
-        "learner": Role.LEARNER,
-        "actor-0": Role.ACTOR,
-        "actor-1": Role.ACTOR,
-        "evaluator": Role.EVALUATOR,
-    }
-    return tuple(Member(name, role, phases.get(name.replace("-", "_"), Phase.READY)) for name, role in roles.items())
+def test_a_fresh_job_starts_its_replay_alone() -> None:
+    assert Controller(make_job(), members=()).look().start == ("replay-0",)
 
 
-def observation(seen: tuple[Member, ...] | None = None, **learner: Any) -> Observation:
-    sample = LearnerSample(learner, 0.0) if learner else None
-    return Observation(status=JobStatus(), members=seen if seen is not None else members(), learner=sample)
+def test_each_role_waits_for_the_one_before_it() -> None:
+    controller = Controller(make_job(), members=(member("replay-0", Phase.STARTING),))
+    assert controller.look().start == ()
+    assert controller.look(members=members(0)[:1]).start == ("learner",)
+    assert controller.look(members=(member("replay-0"), member("learner", Phase.STARTING))).start == ()
+    assert controller.look(members=(member("replay-0"), member("learner"))).start == (
+        "actor-0",
+        "actor-1",
+        "evaluator",
+    )
+    assert controller.status.state == "Starting"
 
 
-def exited(name: str, seen: tuple[Member, ...], **fields: Any) -> tuple[Member, ...]:
-    return tuple(replace(m, phase=Phase.EXITED, **({"exits": 1} | fields)) if m.name == name else m for m in seen)
+def test_actors_start_in_waves() -> None:
+    job = make_job("spec.actors.replicas=5", "spec.actors.startupWave=2")
+    controller = Controller(job, members=gone("evaluator", seen=members(0)))
+    assert controller.look().start == ("actor-0", "actor-1", "evaluator")
+    first = (*members(0), member("actor-0"), member("actor-1", Phase.STARTING))
+    assert controller.look(members=first).start == ("actor-2",)
+    assert controller.look(members=(*members(0), member("actor-0"), member("actor-1"))).start == ("actor-2", "actor-3")
 
 
-def evaluation(mean: float, *, finished: bool = True) -> dict[str, Any]:
-    return {"mean": mean, "standard_error": 0.2, "episodes": 20, "finished": finished}
+def test_running_needs_an_update_after_the_start() -> None:
+    controller = Controller(make_job())
+    assert controller.look(learner=sample(updates=0)).state == "Starting"
+    assert controller.look(1.0, learner=sample(START + 1, updates=1)).state == "Running"
 
 
-def test_a_fresh_job_starts_its_replay_alone(job: RLJob) -> None:
-    nothing = tuple(replace(m, phase=Phase.ABSENT) for m in members())
-    assert decide(job, observation(nothing), 0.0).start == ("replay-0",)
-
-
-def test_the_learner_follows_a_ready_replay_and_the_rest_a_ready_learner(job: RLJob) -> None:
-    nothing = members(learner=Phase.ABSENT, actor_0=Phase.ABSENT, actor_1=Phase.ABSENT, evaluator=Phase.ABSENT)
-    assert decide(job, observation(nothing), 0.0).start == ("learner",)
-    starting = members(learner=Phase.STARTING, actor_0=Phase.ABSENT, actor_1=Phase.ABSENT, evaluator=Phase.ABSENT)
-    assert decide(job, observation(starting), 0.0).start == ()
-    ready = members(actor_0=Phase.ABSENT, actor_1=Phase.ABSENT, evaluator=Phase.ABSENT)
-    assert decide(job, observation(ready), 0.0).start == ("actor-0", "actor-1", "evaluator")
+def test_a_job_with_a_checkpoint_restores() -> None:
+    controller = Controller(make_job(), checkpoint=verified(START - 50), members=())
+    assert controller.look().state == "Restoring"
+    assert controller.status.checkpoint is not None
+    assert controller.status.checkpoint.step == 1000
 
 
 @pytest.mark.parametrize("name", ["replay-0", "learner", "actor-0", "actor-1", "evaluator"])
-def test_a_member_that_was_killed_comes_back_at_once(job: RLJob, name: str) -> None:
-    decision = decide(job, observation(exited(name, members(), exit_code=-9), updates=10), 5.0)
+def test_a_member_that_was_killed_comes_back_at_once(name: str) -> None:
+    controller = running()
+    decision = controller.look(1.0, members=exited(name, members(), exit_code=-9))
     assert decision.start == (name,)
-    assert decision.state is State.RUNNING
+    assert decision.outcome is None
 
 
-def test_actors_come_back_while_the_learner_is_down(job: RLJob) -> None:
+def test_once_all_were_up_each_comes_back_on_its_own() -> None:
+    controller = running()
     both = exited("learner", exited("actor-1", members()))
-    assert set(decide(job, observation(both, updates=1), 1.0).start) == {"learner", "actor-1"}
+    assert set(controller.look(1.0, members=both).start) == {"learner", "actor-1"}
 
 
-def test_restarts_that_do_not_help_are_delayed(job: RLJob) -> None:
-    seen = exited("actor-0", members(), quick_exits=4, exits=4, since_seconds=10.0)
-    assert decide(job, observation(seen, updates=1), 13.9).start == ()
-    assert decide(job, observation(seen, updates=1), 14.0).start == ("actor-0",)
+def test_an_evaluator_that_is_no_longer_wanted_leaves() -> None:
+    controller = running()
+    controller.job = make_job(
+        "spec.evaluator.enabled=false", "spec.successPolicy.targetReturn=", "spec.evaluator.triggerReturn="
+    )
+    assert controller.look().drain == ("evaluator",)
+
+
+def test_nothing_starts_for_a_refused_spec() -> None:
+    refusal = Refusal(Reason.POD_TEMPLATE_REJECTED, "spec.actors.podTemplate: unknown field hostPot")
+    controller = Controller(make_job(), members=(), refusal=refusal)
+    decision = controller.look()
+    assert (decision.start, decision.state, decision.requeue_seconds) == ((), "Accepting", None)
+    assert controller.status.start_time is None, "no clock runs"
+    up = running()
+    assert up.look(1.0, members=gone("actor-0"), refusal=refusal).start == ()
+    mild = replace(refusal, blocking=False)
+    assert up.look(1.0, refusal=mild).start == ("actor-0",), "an older good spec is in force"
+    assert up.reason("Accepted") == ("False", "PodTemplateRejected")
+
+
+# ------------------------------------------------------------------------------------------------------------- success
 
 
 @pytest.mark.parametrize(
-    ("learner", "reason"),
+    ("sets", "figures", "reason"),
     [
-        ({"evaluations": [evaluation(18.5)]}, "TargetReturnReached"),
-        ({"raw_frames_total": 10**12}, "StepBudgetReached"),
+        ((), {"evaluations": [evaluation(18.5)]}, "TargetReturnReached"),
+        (("spec.successPolicy.envFrames=1000000",), {"raw_frames_total": 10**6}, "StepBudgetReached"),
+        (
+            ("spec.earlyStopping.plateau={patienceEvaluations: 3, minDelta: 0.5}",),
+            {"evaluations": [evaluation(m) for m in (1.0, 2.0, 2.4, 1.0, 2.5)]},
+            "EarlyStopped",
+        ),
     ],
 )
-def test_success(job: RLJob, learner: dict[str, Any], reason: str) -> None:
-    bounded = job.model_copy(deep=True)
-    bounded.spec.success_policy.__dict__["env_frames"] = 10**9
-    decision = decide(bounded, observation(updates=5, **learner), 1.0)
-    assert decision.status.outcome is not None
-    assert (decision.status.outcome.state, decision.status.outcome.reason) == (State.COMPLETE, reason)
-    assert decision.state is State.FINISHING, "members still run, so the job is not over yet"
+def test_success(sets: tuple[str, ...], figures: dict, reason: str) -> None:
+    controller = running(*sets)
+    decision = controller.look(1.0, learner=sample(START + 2, 1001, **figures))
+    assert decision.outcome is not None
+    assert (decision.outcome.end, decision.outcome.reason) == (End.COMPLETE, reason)
+    assert (decision.state, decision.finished) == ("Finishing", False), "members still run, so the job is not over yet"
+    decision = controller.look(1.0, members=())
+    assert decision.finished
+    assert controller.reason("Complete") == ("True", reason)
+    assert controller.reason("Ready") == ("False", "Complete")
+    assert controller.status.completion_time == controller.now
 
 
-def test_an_evaluation_that_was_given_up_early_is_no_verdict(job: RLJob) -> None:
-    assert decide(job, observation(evaluations=[evaluation(20.0, finished=False)]), 1.0).status.outcome is None
+def test_a_plateau_needs_its_patience() -> None:
+    sets = "spec.earlyStopping.plateau={patienceEvaluations: 3, minDelta: 0.5}"
+    for means in ((1.0, 2.0, 2.4, 1.0), (1.0, 1.4, 1.5, 1.6, 1.4, 1.5)):
+        figures = [evaluation(m) for m in means] + [evaluation(0.0, finished=False)] * 3
+        outcome = running(sets).look(1.0, learner=sample(START + 2, 1001, evaluations=figures)).outcome
+        assert outcome is None, "1.6 is better than 1.0 by more than 0.5 and begins the count anew"
 
 
-def test_failures_say_what_failed(job: RLJob) -> None:
-    refused = exited("actor-0", members(), exit_code=EXIT_CONFIGURATION, last_words="no ROM")
-    outcome = decide(job, observation(refused), 1.0).status.outcome
+def test_a_window_of_evaluations() -> None:
+    sets = ("spec.successPolicy.targetReturn={value: 18, windowEvaluations: 2}",)
+    first, both = [evaluation(17.0), evaluation(18.9)], [evaluation(17.0), evaluation(18.9), evaluation(17.3)]
+    assert running(*sets).look(learner=sample(START + 2, 1001, evaluations=first)).outcome is None
+    outcome = running(*sets).look(learner=sample(START + 2, 1001, evaluations=both)).outcome
     assert outcome is not None
-    assert "actor-0 refused the job: no ROM" in outcome.message
-    nan = exited("learner", members(), exit_code=EXIT_NON_FINITE_LOSS, last_words="loss is nan at update 7")
-    outcome = decide(job, observation(nan), 1.0).status.outcome
-    assert outcome == Outcome(State.FAILED, "NonFiniteLoss", "loss is nan at update 7")
-    often = exited("learner", members(), exits=job.spec.backoff_limit + 1, exit_code=-11, last_words="killed")
-    outcome = decide(job, observation(often), 1.0).status.outcome
+    assert "mean return 18.10" in outcome.message
+
+
+def test_an_evaluation_that_was_given_up_early_is_no_verdict() -> None:
+    given_up = sample(START + 2, evaluations=[evaluation(20.0, finished=False)])
+    assert running().look(learner=given_up).outcome is None
+
+
+def test_a_learner_that_ends_with_0_has_succeeded_unless_it_was_asked_or_the_policy_says_no() -> None:
+    ended = exited("learner", members(), exit_code=0)
+    outcome = running().look(members=ended).outcome
     assert outcome is not None
-    assert outcome.reason == "BackoffLimitExceeded"
-    looping = exited("actor-0", members(), quick_exits=QUICK_EXITS_OF_A_CRASH_LOOP)
-    assert decide(job, observation(looping), 1.0).status.outcome is None, "half of the actors is not more than half"
-    looping = exited("actor-1", looping, quick_exits=QUICK_EXITS_OF_A_CRASH_LOOP)
-    outcome = decide(job, observation(looping), 1.0).status.outcome
-    assert outcome is not None
-    assert outcome.reason == "ActorsCrashLooping"
+    assert outcome.reason == "LearnerSucceeded"
+    asked = exited("learner", members(), exit_code=0, asked=True)
+    assert running().look(members=asked).outcome is None
+    controller = running("spec.successPolicy.onLearnerExitZero=false")
+    decision = controller.look(members=ended)
+    assert (decision.outcome, decision.start) == (None, ("learner",))
 
 
-def test_bounds_in_time(job: RLJob) -> None:
-    stopped = decide(job, replace(observation(updates=3), max_seconds=30.0), 30.0).status.outcome
-    assert stopped is not None
-    assert (stopped.state, stopped.reason) == (State.STOPPED, "MaxSecondsReached")
-    interrupted = decide(job, replace(observation(updates=3), interrupted=True), 1.0).status.outcome
-    assert interrupted is not None
-    assert interrupted.state is State.INTERRUPTED
-    stalled = replace(observation(updates=3), status=JobStatus(last_advance=(3, 0.0)))
-    limit = job.spec.progress_deadline_seconds
-    assert limit is not None
-    outcome = decide(job, stalled, float(limit)).status.outcome
-    assert outcome is not None
-    assert outcome.reason == "ProgressDeadlineExceeded"
-    assert decide(job, stalled, limit - 0.5).status.outcome is None
+# ------------------------------------------------------------------------------------------------------------- the end
 
 
-def test_the_drain_goes_from_the_outside_in(job: RLJob) -> None:
-    seen = observation(members())
-    ended = replace(seen, status=JobStatus(outcome=Outcome(State.COMPLETE, "r", "m")))
-    assert decide(job, ended, 0.0).drain == ("actor-0", "actor-1", "evaluator")
-    gone = members(actor_0=Phase.EXITED, actor_1=Phase.EXITED, evaluator=Phase.EXITED)
-    assert decide(job, replace(ended, members=gone), 0.0).drain == ("learner",)
-    gone = members(actor_0=Phase.EXITED, actor_1=Phase.EXITED, evaluator=Phase.EXITED, learner=Phase.DRAINING)
-    assert decide(job, replace(ended, members=gone), 0.0).drain == ()
-    gone = members(actor_0=Phase.EXITED, actor_1=Phase.EXITED, evaluator=Phase.EXITED, learner=Phase.EXITED)
-    assert decide(job, replace(ended, members=gone), 0.0).drain == ("replay-0",)
-    everything = tuple(replace(m, phase=Phase.EXITED) for m in gone)
-    over = decide(job, replace(ended, members=everything), 0.0)
-    assert over.finished
-    assert over.state is State.COMPLETE
+def test_the_drain_goes_from_the_outside_in() -> None:
+    controller = running()
+    decision = controller.look(learner=sample(START + 2, 1001, evaluations=[evaluation(21.0)]))
+    assert decision.drain == ("actor-0", "actor-1", "evaluator")
+    left = gone("actor-0", "actor-1", "evaluator")
+    assert controller.look(members=left).drain == ("learner",)
+    assert controller.look(members=(left[0], replace(left[1], phase=Phase.DRAINING))).drain == ()
+    assert controller.look(members=left[:1]).drain == ("replay-0",)
+    assert controller.look(members=()).finished
 
 
-MEMBERS = st.tuples(
-    *(
-        st.builds(
-            Member,
-            name=st.just(name),
-            role=st.just(role),
-            phase=st.sampled_from(Phase),
-            since_seconds=st.floats(0, 100),
-            exits=st.integers(0, 8),
-            quick_exits=st.integers(0, 8),
-            exit_code=st.sampled_from([None, 0, 1, -9, 70, 78]),
-        )
-        for name, role in [
-            ("replay-0", Role.REPLAY),
-            ("learner", Role.LEARNER),
-            ("actor-0", Role.ACTOR),
-            ("actor-1", Role.ACTOR),
-            ("evaluator", Role.EVALUATOR),
-        ]
-    )
-)
-LEARNER = st.none() | st.fixed_dictionaries(
-    {"updates": st.none() | st.integers(0, 10**6), "raw_frames_total": st.none() | st.integers(0, 10**9)},
-    optional={"evaluations": st.lists(st.builds(evaluation, st.floats(-21, 21), finished=st.booleans()), max_size=3)},
-)
-OUTCOMES = st.none() | st.builds(Outcome, st.sampled_from(sorted(FINAL_STATES)), st.just("Reason"), st.just("words"))
+def test_failure_target_before_failed() -> None:
+    controller = running()
+    refused = exited("actor-0", members(), exit_code=78, last_words="no ROM")
+    controller.look(members=refused)
+    assert controller.reason("FailureTarget") == ("True", "FailurePolicyRule")
+    assert controller.reason("Failed") == ("", "")
+    assert not controller.status.finished
+    controller.look(members=())
+    assert controller.reason("Failed") == ("True", "FailurePolicyRule")
+    assert controller.reason("FailureTarget") == ("True", "FailurePolicyRule")
 
 
-@settings(max_examples=2000, deadline=None)
-@given(seen=MEMBERS, learner=LEARNER, outcome=OUTCOMES, now=st.floats(0, 10**6), interrupted=st.booleans())
-def test_whatever_is_observed(seen, learner, outcome, now, interrupted) -> None:
-    job = _JOB
-    look = Observation(
-        status=JobStatus(outcome=outcome),
-        members=seen,
-        learner=LearnerSample(learner, 0.0) if learner is not None else None,
-        interrupted=interrupted,
-    )
-    decision = decide(job, look, now)
-    assert decision == decide(job, look, now), "the same look gives the same decision"
-    if outcome is not None:
-        assert decision.status.outcome == outcome, "an outcome is a latch"
-    assert not (decision.start and decision.drain), "a job is brought up or taken down, never both"
-    phases = {m.name: m.phase for m in seen}
-    assert all(phases[name] in (Phase.ABSENT, Phase.EXITED) for name in decision.start)
-    assert all(phases[name] in (Phase.STARTING, Phase.READY) for name in decision.drain)
-    if decision.finished:
-        assert all(m.phase in (Phase.ABSENT, Phase.EXITED) for m in seen), "nothing is left behind"
+def test_a_finished_job_is_never_touched_again() -> None:
+    controller = running()
+    controller.look(learner=sample(START + 2, 1001, evaluations=[evaluation(21.0)]))
+    controller.look(members=())
+    over = controller.status
+    for world in (
+        {"members": ()},
+        {"learner": sample(START + 500, 5)},
+        {"session": Session(1.0, None, True)},
+        {"members": exited("learner", members(), exit_code=78)},
+        {"refusal": Refusal(Reason.INVALID_SPEC, "late")},
+    ):
+        decision = controller.look(1000.0, **world)
         assert decision.start == ()
-    if interrupted:
-        assert decision.status.outcome is not None
+        assert decision.finished
+        assert controller.status == over
+    assert controller.look(members=members()).drain == ("actor-0", "actor-1", "evaluator"), "strays are sent away"
 
 
-_JOB = load_manifest(EXAMPLES / "pong-apex.yaml", ["spec.actors.replicas=2"])
+def test_pods_stay_as_pod_cleanup_says() -> None:
+    finish = {"learner": sample(START + 2, 1001, evaluations=[evaluation(21.0)]), "keeps_remains": True}
+    ended = tuple(replace(m, phase=Phase.EXITED, asked=True) for m in members())
+
+    keep = running("spec.podCleanup.onComplete=None")
+    assert keep.look(**finish).drain == ("learner",), "the accelerator is freed at once"
+    decision = keep.look(members=gone("learner"))
+    assert (decision.finished, decision.drain, decision.remove) == (True, (), ())
+
+    later = running("spec.podCleanup.afterSeconds=60")
+    assert later.look(**finish).drain == ("learner",)
+    assert later.look(1.0, members=gone("learner")).requeue_seconds == 59.0
+    decision = later.look(59.0)
+    assert (decision.finished, decision.drain) == (True, ("actor-0", "actor-1", "evaluator"))
+
+    logs = running("spec.podCleanup.onComplete=Running")
+    logs.look(**finish)
+    assert logs.look(members=ended).remove == ()
+    everything = running()
+    everything.look(**finish)
+    assert set(everything.look(members=ended).remove) == {m.name for m in ended}
+
+
+def test_time_to_live() -> None:
+    controller = running("spec.ttlSecondsAfterFinished=100", keeps_remains=True)
+    controller.look(learner=sample(START + 2, 1001, evaluations=[evaluation(21.0)]))
+    decision = controller.look(members=())
+    assert (decision.delete_job, controller.look(40.0).requeue_seconds) == (False, 60.0)
+    assert controller.look(60.0).delete_job
+
+
+# ------------------------------------------------------------------------------------------- the session of `rljob run`
+
+
+@pytest.mark.parametrize(
+    ("session", "end", "reason"),
+    [
+        (Session(5.0, None, True), End.INTERRUPTED, "UserRequested"),
+        (Session(30.0, 30.0, False), End.STOPPED, "MaxSecondsReached"),
+    ],
+)
+def test_the_end_of_a_session_is_no_end_of_the_job(session: Session, end: End, reason: str) -> None:
+    controller = running(session=Session())
+    decision = controller.look(1.0, session=session, members=exited("actor-0", members(), exit_code=78))
+    assert decision.outcome is not None, "what happens while all leave is no verdict on the job"
+    assert (decision.outcome.end, decision.outcome.reason, decision.finished) == (end, reason, False)
+    assert decision.drain == ("actor-1", "evaluator")
+    assert controller.look(members=gone("actor-0", "actor-1", "evaluator")).drain == ("learner",)
+    assert controller.look(members=members(0)[:1]).drain == ("replay-0",)
+    decision = controller.look(1.0, members=())
+    assert decision.finished
+    assert controller.reason("Ready") == ("False", "SessionEnded")
+    assert (
+        controller.reason("Failed") == controller.reason("FailureTarget") == controller.reason("Complete") == ("", "")
+    )
+    active = controller.status.active_seconds
+
+    again = controller.look(86_400.0, session=Session())
+    assert again.start == ("replay-0",)
+    assert controller.status.active_seconds == active, "the night between two sessions is not active time"
+    controller.look(members=members(), checkpoint=verified(START))
+    controller.trained(2000)
+    assert controller.status.state == "Running"
+
+
+def test_a_killed_controller_whose_members_died_too_does_not_count_the_time_between() -> None:
+    controller = running(session=Session(100.0))
+    controller.look(40.0, session=Session(140.0))
+    active = controller.status.active_seconds
+    controller.look(86_400.0, session=Session(0.5), members=(), learner=None)
+    assert controller.status.controller.spent_active_seconds == active
+    assert controller.status.controller.started is None
+    adopted = running(session=Session(100.0))
+    adopted.look(86_400.0, session=Session(0.5))
+    assert adopted.status.controller.spent_active_seconds == 0, "members that went on were active"
+
+
+def test_every_example_comes_up() -> None:
+    for path in sorted((Path(__file__).parents[3] / "manifests" / "examples").glob("*.yaml")):
+        controller = Controller(load_manifest(path), members=())
+        assert controller.look().start, path.name

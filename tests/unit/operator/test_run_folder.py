@@ -1,44 +1,62 @@
-"""The run folder: what it refuses, and that its files are replaced in one step."""
+"""The run folder: what it refuses, who has it, and that its files are replaced in one step."""
 
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
-from rljob.api import load_manifest
-from rljob_operator.local.run_folder import RunFolderProblem, prepare, write_json
-
-EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
-
-
-def test_the_manifest_in_the_folder_is_the_job(tmp_path: Path) -> None:
-    job = load_manifest(EXAMPLES / "cartpole-apex.yaml", ["spec.algorithm.parameters.seed=7"])
-    manifest = prepare(tmp_path / "run", job, resume=False)
-    again = load_manifest(manifest)
-    assert again.spec == job.spec
-    assert again.spec.algorithm.resolved().seed == 7
+from rljob_operator.local.lock import ControllerLock, owner
+from rljob_operator.local.run_folder import JOB_FILE, RunFolderProblem, chosen_run, prepare, write_json
 
 
 def test_an_older_run_is_not_written_over(tmp_path: Path) -> None:
-    job = load_manifest(EXAMPLES / "cartpole-apex.yaml")
-    prepare(tmp_path, job, resume=False)
+    prepare(tmp_path, resume=False)
     with pytest.raises(RunFolderProblem, match="--resume"):
-        prepare(tmp_path, job, resume=False)
-    prepare(tmp_path, job, resume=True)
+        prepare(tmp_path, resume=False)
+    (tmp_path / JOB_FILE).write_text("")
+    prepare(tmp_path, resume=True)
 
 
 def test_nothing_to_resume(tmp_path: Path) -> None:
-    job = load_manifest(EXAMPLES / "cartpole-apex.yaml")
     with pytest.raises(RunFolderProblem, match="nothing to resume"):
-        prepare(tmp_path / "none", job, resume=True)
+        prepare(tmp_path / "none", resume=True)
 
 
 def test_a_path_that_can_not_be_a_folder(tmp_path: Path) -> None:
-    job = load_manifest(EXAMPLES / "cartpole-apex.yaml")
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunFolderProblem, match="can't be written"):
-        prepare(tmp_path / "file" / "run", job, resume=False)
+    for path in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(RunFolderProblem, match="can't be written"):
+            prepare(path, resume=False)
+
+
+def test_the_newest_run_is_meant_where_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RunFolderProblem, match="no run under runs/"):
+        chosen_run(None)
+    for name in ("old", "new"):
+        prepare(Path("runs") / name, resume=False)
+        (Path("runs") / name / JOB_FILE).write_text("")
+        time.sleep(0.02)
+    assert chosen_run(None) == Path("runs/new")
+    with pytest.raises(RunFolderProblem, match="not a run folder"):
+        chosen_run(tmp_path)
+    with pytest.raises(RunFolderProblem, match="no such folder"):
+        chosen_run(tmp_path / "none")
+
+
+def test_one_controller_a_run_folder(tmp_path: Path) -> None:
+    assert owner(tmp_path) is None
+    with ControllerLock(tmp_path):
+        assert owner(tmp_path) == os.getpid()
+        with pytest.raises(RunFolderProblem, match=f"pid {os.getpid()}"), ControllerLock(tmp_path):
+            raise AssertionError("two controllers")
+        assert owner(tmp_path) == os.getpid(), "the refused one took nothing away"
+    assert owner(tmp_path) is None
+    with ControllerLock(tmp_path):
+        pass
 
 
 def test_a_json_file_is_replaced_whole(tmp_path: Path) -> None:

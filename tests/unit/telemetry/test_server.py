@@ -150,3 +150,34 @@ def test_binds_loopback_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
         assert server.host == "0.0.0.0"
         assert get(server, "/status") == (200, "{}")
     server.close()  # a second time is allowed
+
+
+def post(server: TelemetryServer, path: str, body: bytes) -> tuple[int, str]:
+    try:
+        request = urllib.request.Request(server.url + path, data=body, method="POST")
+        with urllib.request.urlopen(request, timeout=5) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_a_request_leaves_a_note_and_bad_ones_are_refused(role: Role) -> None:
+    notes: list[Any] = []
+
+    def take(note: Any) -> None:
+        if "since" not in note:
+            raise ValueError("since is needed")
+        notes.append(note["since"])
+
+    with TelemetryServer("learner", 0, role.read, lambda: True, requests={"/checkpoint": take}) as server:
+        assert post(server, "/checkpoint", b'{"since": 7}')[0] == 202
+        assert notes == [7]
+        assert post(server, "/checkpoint", b"{}")[0] == 400
+        assert post(server, "/checkpoint", b"[1]")[0] == 400
+        assert post(server, "/checkpoint", b"\xff")[0] == 400
+        assert post(server, "/checkpoint", b"x" * 5000)[0] == 413
+        code, body = post(server, "/quit", b"{}")
+        assert (code, "/checkpoint" in body) == (404, True)
+        assert notes == [7]
+        assert get(server, "/status")[0] == 200

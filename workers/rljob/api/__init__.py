@@ -16,6 +16,7 @@ from rljob.api.memory import MemoryEstimate, memory_estimate
 from rljob.api.problems import ABSENT, ManifestError, Problem, nearest
 from rljob.api.queue import QueueSpec
 from rljob.api.replay import ReplayParameters, ReplaySpec
+from rljob.api.rules import transition_problems
 from rljob.api.staleness import credits_per_actor
 from rljob.api.types import quantity
 
@@ -48,4 +49,5 @@ __all__ = [
     "not_applied_locally",
     "parse_job",
     "quantity",
+    "transition_problems",
 ]

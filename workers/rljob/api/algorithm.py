@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.impala import ImpalaParameters
-from rljob.api.parameters import NamedParameter, ParameterSet, check, required
+from rljob.api.parameters import AlgorithmParameter, ParameterSet, check, required
 from rljob.api.presets import APEX_DQN_PRESETS, IMPALA_PRESETS
 from rljob.api.problems import Problem
 from rljob.api.types import APIModel
@@ -31,7 +31,7 @@ class AlgorithmSpec(APIModel):
 
     name: AlgorithmName
     """The algorithm; it cannot be changed later. ApeXDQN needs spec.replay, IMPALA needs spec.queue."""
-    parameters: list[NamedParameter] = Field(default_factory=list, max_length=64)
+    parameters: list[AlgorithmParameter] = Field(default_factory=list, max_length=64)
     """Hyper-parameters by name; what is left out takes the preset's value, else the default. They may change only while
     the job is suspended."""
 
@@ -39,22 +39,7 @@ class AlgorithmSpec(APIModel):
         """The typed parameters, preset applied, and every problem; wrong values are replaced by defaults."""
         model, presets = PARAMETERS[self.name]
         preset = next((item.value for item in self.parameters if item.name == "preset"), "None")
-        resolved, problems = check(model, self.parameters, _PATH, dict(presets.get(preset, {})))
-        given = {item.name for item in self.parameters}
-        if (
-            isinstance(resolved, ApeXDQNParameters)
-            and resolved.target_update_tau > 0
-            and "targetUpdateInterval" in given
-        ):
-            problems.append(
-                Problem(
-                    f"{_PATH}.targetUpdateInterval",
-                    str(resolved.target_update_interval),
-                    f"allowed: nothing beside targetUpdateTau ({resolved.target_update_tau:g}), which updates the target "
-                    "network little by little and never copies it; remove one of the two",
-                )
-            )
-        return resolved, problems
+        return check(model, self.parameters, _PATH, dict(presets.get(preset, {})))
 
     def resolved(self) -> AlgorithmParameters:
         """The typed parameters, preset applied. Raises ManifestError on unknown names and bad values."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from rljob.api.parameters import ParameterSet
-from rljob.api.types import Flag, Integer, Real, refuse
+from rljob.api.learning_rate import LEARNING_RATE_RULES
+from rljob.api.parameters import ParameterRule, ParameterSet
+from rljob.api.types import Flag, Integer, Real
 
 Preset = Literal["None", "ApeXAtari", "PongQuickstart", "CartPole"]
 
@@ -80,22 +81,17 @@ class ApeXDQNParameters(ParameterSet):
     seed: Annotated[int, Integer(0, 2**31 - 1)] = 1
     """Seed of networks, exploration, sampling and environments."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.n_step > self.chunk_length:
-            raise refuse(
-                f"allowed: at most chunkLength; a window of {self.n_step} steps never fits into a chunk of "
-                f"{self.chunk_length}, so no transition would ever be stored",
-                "n_step",
-            )
-        if self.learning_rate_final > self.learning_rate:
-            raise refuse(
-                f"allowed: at most learningRate ({self.learning_rate:g}); it decays, it does not grow",
-                "learning_rate_final",
-            )
-        if self.learning_rate_final < self.learning_rate and self.learning_rate_decay_steps == 0:
-            raise refuse(
-                "allowed: below learningRate only with learningRateDecaySteps above 0; without it nothing would decay",
-                "learning_rate_final",
-            )
-        return self
+    rules = (
+        ParameterRule(
+            "nStep",
+            "$nStep <= $chunkLength",
+            "at most chunkLength, or no transition would ever be stored",
+            lambda it: (
+                f"at most chunkLength; a window of {it.n_step} steps never fits into a chunk of {it.chunk_length}, so no "
+                "transition would ever be stored"
+                if it.n_step > it.chunk_length
+                else None
+            ),
+        ),
+        *LEARNING_RATE_RULES,
+    )

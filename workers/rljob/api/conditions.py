@@ -75,8 +75,10 @@ class Reason(StrEnum):
     RESTORING = "Restoring"
     RESUMED = "Resumed"
     RUNNING = "Running"
+    SCALE_DOWN_LIMIT = "ScaleDownLimit"
     SCALE_DOWN_STABILIZED = "ScaleDownStabilized"
     SCALE_UP_LIMIT = "ScaleUpLimit"
+    SCALE_UP_STABILIZED = "ScaleUpStabilized"
     SCALING_DISABLED = "ScalingDisabled"
     SESSION_ENDED = "SessionEnded"
     STALE = "Stale"
@@ -191,6 +193,7 @@ def _entries() -> tuple[Entry, ...]:
             ("False", r.STARVED, "no update within the window because the learner waits for experience"),
             ("False", r.WARMING_UP, "no update yet since the start: the roles start, or the replay fills"),
             ("False", r.SUSPENDED, "the job is suspended, being suspended, or waits for quota"),
+            ("False", r.SESSION_ENDED, "`rljob run` was stopped or its time is over"),
             ("False", r.FINISHING, "the job is over"),
         ),
         t.SCALING_ACTIVE: (
@@ -204,7 +207,9 @@ def _entries() -> tuple[Entry, ...]:
             ("True", r.TOO_MANY_REPLICAS, "the law wants more than `maxReplicas`, or than the machine's cores allow"),
             ("True", r.TOO_FEW_REPLICAS, "the law wants fewer than `minReplicas`"),
             ("True", r.SCALE_UP_LIMIT, "a `scaleUp` policy slows the growth"),
-            ("True", r.SCALE_DOWN_STABILIZED, "the `scaleDown` window or a policy slows the shrinking"),
+            ("True", r.SCALE_UP_STABILIZED, "the `scaleUp` window holds a growth back"),
+            ("True", r.SCALE_DOWN_LIMIT, "a `scaleDown` policy slows the shrinking"),
+            ("True", r.SCALE_DOWN_STABILIZED, "the `scaleDown` window holds a shrinking back"),
             ("True", r.QUOTA_LIMITED, "the queue admits no more actors"),
             ("True", r.UNSCHEDULABLE, "added actors find no node"),
             ("True", r.POLICY_LAG, "policy lag is above `guards.maxPolicyLagUpdates`"),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
-from rljob.api.parameters import NamedParameter, ParameterSet, check, required
+from rljob.api.parameters import NamedParameter, ParameterRule, ParameterSet, check, required
 from rljob.api.problems import Problem
 from rljob.api.types import APIModel, Flag, Integer, JSONObjectText, Real, Text, refuse
 
@@ -69,16 +69,28 @@ class EnvironmentParameters(ParameterSet):
     kwargs: Annotated[str, JSONObjectText()] = "{}"
     """Further keyword arguments of gymnasium.make or of the user's factory, as the text of a JSON object."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.actions and self.full_action_space:
-            raise refuse("allowed: actions or fullActionSpace, not both; actions counts in the minimal set", "actions")
-        if self.max_episode_raw_frames < self.frame_skip:
-            raise refuse(
-                "allowed: maxEpisodeRawFrames >= frameSkip; a game would end before its first step",
-                "max_episode_raw_frames",
-            )
-        return self
+    rules = (
+        ParameterRule(
+            "actions",
+            "$actions == '' || !$fullActionSpace",
+            "actions or fullActionSpace, not both; actions counts in the minimal set",
+            lambda it: (
+                "actions or fullActionSpace, not both; actions counts in the minimal set"
+                if it.actions and it.full_action_space
+                else None
+            ),
+        ),
+        ParameterRule(
+            "maxEpisodeRawFrames",
+            "$maxEpisodeRawFrames >= $frameSkip",
+            "maxEpisodeRawFrames >= frameSkip; a game would end before its first step",
+            lambda it: (
+                "maxEpisodeRawFrames >= frameSkip; a game would end before its first step"
+                if it.max_episode_raw_frames < it.frame_skip
+                else None
+            ),
+        ),
+    )
 
     @property
     def factory_options(self) -> dict[str, Any]:

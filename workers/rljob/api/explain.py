@@ -8,6 +8,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from rljob.api.fields import literal_values
 from rljob.api.job import API_VERSION, KIND, RLJob
 from rljob.api.problems import ABSENT, Problem, nearest, unknown_name
 from rljob.api.types import ALLOWED
@@ -88,7 +89,11 @@ def _purpose(location: Location) -> str:
     field = None
     if model is not None:
         field = next((f for n, f in model.model_fields.items() if (f.alias or n) == location[-1]), None)
-    return (field.description or "a value").split("\n")[0].rstrip(".") if field is not None else "a value"
+    if field is None:
+        return "a value"
+    words = literal_values(field)
+    meaning = (field.description or "a value").split("\n")[0].rstrip(".")
+    return f"{meaning}; allowed: {', '.join(words)}" if words else meaning
 
 
 def _model_at(location: Location) -> type[BaseModel] | None:

@@ -3,14 +3,28 @@ by a clipped surrogate (Schulman et al., 2017) on the same unrolls."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from rljob.api.parameters import ParameterSet
-from rljob.api.types import Flag, Integer, Real, refuse
+from rljob.api.learning_rate import LEARNING_RATE_RULES
+from rljob.api.parameters import ParameterRule, ParameterSet
+from rljob.api.types import Flag, Integer, Real
 
 ImpalaPreset = Literal["None", "ImpalaAtari", "PongClippedSurrogate", "CartPoleImpala"]
+
+
+def _uneven_minibatches(it: Any) -> str | None:
+    by_steps = it.loss == "ClippedSurrogate" and it.recurrent == "None"
+    size = it.batch_size * (it.unroll_length if by_steps else 1)
+    if size % it.minibatches == 0:
+        return None
+    terms = f"batchSize {it.batch_size} * unrollLength {it.unroll_length}" if by_steps else "batchSize"
+    unit = "steps" if by_steps else "unrolls"
+    return (
+        f"a divisor of {size:,} ({terms}, the {unit} of a batch); a smaller last minibatch would weigh its steps more than "
+        "the others'"
+    )
 
 
 class ImpalaParameters(ParameterSet):
@@ -110,40 +124,44 @@ class ImpalaParameters(ParameterSet):
         """Optimiser steps that one batch of unrolls gives."""
         return self.epochs * self.minibatches
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.c_clip > self.rho_clip:
-            raise refuse(
-                f"allowed: at most rhoClip ({self.rho_clip:g}); V-trace is defined for cClip <= rhoClip only", "c_clip"
-            )
-        by_steps = self.loss == "ClippedSurrogate" and self.recurrent == "None"
-        size = self.batch_size * (self.unroll_length if by_steps else 1)
-        if size % self.minibatches:
-            terms = f"batchSize {self.batch_size} * unrollLength {self.unroll_length}" if by_steps else "batchSize"
-            unit = "steps" if by_steps else "unrolls"
-            raise refuse(
-                f"allowed: a divisor of {size:,} ({terms}, the {unit} of a batch); a smaller last minibatch would weigh "
-                "its steps more than the others'",
-                "minibatches",
-            )
-        if self.weights_refresh_steps > self.unroll_length:
-            raise refuse(
-                f"allowed: at most unrollLength ({self.unroll_length}); 0 looks for newer weights only between unrolls",
-                "weights_refresh_steps",
-            )
-        if not self.correct_off_policy and self.loss != "VTrace":
-            raise refuse(
-                "allowed: false only with loss VTrace; ClippedSurrogate has no importance weights to leave out",
-                "correct_off_policy",
-            )
-        if self.learning_rate_final > self.learning_rate:
-            raise refuse(
-                f"allowed: at most learningRate ({self.learning_rate:g}); it decays, it does not grow",
-                "learning_rate_final",
-            )
-        if self.learning_rate_final < self.learning_rate and self.learning_rate_decay_steps == 0:
-            raise refuse(
-                "allowed: below learningRate only with learningRateDecaySteps above 0; without it nothing would decay",
-                "learning_rate_final",
-            )
-        return self
+    rules = (
+        ParameterRule(
+            "cClip",
+            "$cClip <= $rhoClip",
+            "at most rhoClip; V-trace is defined for cClip <= rhoClip only",
+            lambda it: (
+                f"at most rhoClip ({it.rho_clip:g}); V-trace is defined for cClip <= rhoClip only"
+                if it.c_clip > it.rho_clip
+                else None
+            ),
+        ),
+        ParameterRule(
+            "minibatches",
+            "$loss == 'ClippedSurrogate' && $recurrent == 'None' ? $batchSize * $unrollLength % $minibatches == 0 : "
+            "$batchSize % $minibatches == 0",
+            "a divisor of what is split: batchSize * unrollLength steps for ClippedSurrogate without memory, else batchSize "
+            "unrolls; a smaller last minibatch would weigh its steps more than the others'",
+            _uneven_minibatches,
+        ),
+        ParameterRule(
+            "weightsRefreshSteps",
+            "$weightsRefreshSteps <= $unrollLength",
+            "at most unrollLength; 0 looks for newer weights only between unrolls",
+            lambda it: (
+                f"at most unrollLength ({it.unroll_length}); 0 looks for newer weights only between unrolls"
+                if it.weights_refresh_steps > it.unroll_length
+                else None
+            ),
+        ),
+        ParameterRule(
+            "correctOffPolicy",
+            "$correctOffPolicy || $loss == 'VTrace'",
+            "false only with loss VTrace; ClippedSurrogate has no importance weights to leave out",
+            lambda it: (
+                "false only with loss VTrace; ClippedSurrogate has no importance weights to leave out"
+                if not it.correct_off_policy and it.loss != "VTrace"
+                else None
+            ),
+        ),
+        *LEARNING_RATE_RULES,
+    )

@@ -27,8 +27,27 @@ _SKELETON: dict[str, Any] = {
 _STORES = {"ApeXDQN": "replay", "IMPALA": "queue"}
 
 
-def load_manifest(path: Path, overrides: Sequence[str] = ()) -> RLJob:
-    """Read, override and check a manifest. Raises ManifestError with every problem that was found."""
+_WRITTEN_BY_SERVERS = frozenset(
+    (
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "finalizers",
+        "generation",
+        "managedFields",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    )
+)
+"""Fields of metadata that a stored object has beside those of a manifest."""
+
+
+def load_manifest(path: Path, overrides: Sequence[str] = (), *, on_cluster: bool = True) -> RLJob:
+    """Read, override and check a manifest. Raises ManifestError with every problem that was found.
+
+    ``on_cluster``: also by the rules about what a run on one machine does in its own way."""
     try:
         text = Path(path).read_bytes()
     except OSError as error:
@@ -36,17 +55,17 @@ def load_manifest(path: Path, overrides: Sequence[str] = ()) -> RLJob:
         raise ManifestError(
             [Problem(str(path), ABSENT, f"cannot be read: {reason}; give the path of a manifest")]
         ) from None
-    return parse_job(apply_overrides(parse_document(text, str(path)), overrides))
+    return parse_job(apply_overrides(parse_document(text, str(path)), overrides), on_cluster=on_cluster)
 
 
-def parse_job(document: Mapping[str, Any]) -> RLJob:
+def parse_job(document: Mapping[str, Any], *, on_cluster: bool = True) -> RLJob:
     """Check a document that has been parsed already (one from an API server, for instance). Raises ManifestError.
 
-    Fields that are null count as not given. Rules between fields are tried even when single fields are wrong: a wrong
-    field is
-    replaced by its default for that purpose, and what a rule then says about it is dropped.
+    Fields that are null count as not given; the status and the metadata that a stored object has are passed over. Rules
+    between fields are tried even when single fields are wrong: a wrong field is replaced by its default for that purpose,
+    and what a rule then says about it is dropped. ``on_cluster``: as `load_manifest`.
     """
-    given = with_algorithm_defaults(_without_nulls(dict(document)))
+    given = with_algorithm_defaults(_without_nulls(_as_written(document)))
     try:
         job = RLJob.model_validate(given, by_alias=True, by_name=False)
     except ValidationError as error:
@@ -56,14 +75,23 @@ def parse_job(document: Mapping[str, Any]) -> RLJob:
             known = {problem.path for problem in problems}
             problems += [
                 problem
-                for problem in (*_parameter_problems(repaired), *cross_field_problems(repaired))
+                for problem in (*_parameter_problems(repaired), *cross_field_problems(repaired, on_cluster=on_cluster))
                 if not any(_overlap(problem.path, path) for path in known)
             ]
         raise ManifestError(problems) from None
-    problems = [*_parameter_problems(job), *cross_field_problems(job)]
+    problems = [*_parameter_problems(job), *cross_field_problems(job, on_cluster=on_cluster)]
     if problems:
         raise ManifestError(problems)
     return job
+
+
+def _as_written(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a stored object that its user wrote."""
+    given = {key: value for key, value in document.items() if key != "status"}
+    metadata = given.get("metadata")
+    if isinstance(metadata, Mapping):
+        given["metadata"] = {key: value for key, value in metadata.items() if key not in _WRITTEN_BY_SERVERS}
+    return given
 
 
 def dump_manifest(job: RLJob) -> str:

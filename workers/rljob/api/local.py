@@ -10,7 +10,6 @@ from rljob.api.job import RLJob
 _ROLE = ("resources", "placement", "podTemplate")
 _CLUSTER_ONLY = (
     "metadata.namespace",
-    "spec.suspend",
     "spec.managedBy",
     "spec.image",
     "spec.imagePullSecrets",
@@ -21,12 +20,7 @@ _CLUSTER_ONLY = (
     "spec.replay.redis.persistence.storage",
     "spec.replay.redis.persistence.storageClassName",
     "spec.actors.onEviction",
-    "spec.actors.startupWave",
-    "spec.autoscaling",
     "spec.checkpoint.storage",
-    "spec.checkpoint.onSuspend",
-    "spec.failurePolicy.rules",
-    "spec.failurePolicy.resetAfterSeconds",
     "spec.ttlSecondsAfterFinished",
     "spec.podCleanup",
     "spec.scheduling",
@@ -40,16 +34,13 @@ _QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 def not_applied_locally(job: RLJob) -> list[str]:
     """Paths of the fields that the user set and that a run on one machine does not apply, in the order of the list above.
 
-    A field set to what one machine does anyway (nothing, ``suspend: false``, ``autoscaling.mode: Disabled``) is not
-    named.
+    A field set to what one machine does anyway (nothing) is not named.
     """
     found = [path for path in _CLUSTER_ONLY if _is_set(job, path)]
     if _LEARNER in found:  # its requests.cpu is the number of threads that torch computes with, here too
         at, resources = found.index(_LEARNER), job.spec.learner.resources
         requests = [f"{_LEARNER}.requests.{name}" for name in resources.requests if name != "cpu"]
         found[at : at + 1] = [*requests, *([f"{_LEARNER}.limits"] if resources.limits else [])]
-    if job.spec.autoscaling.mode == "Disabled" and "spec.autoscaling" in found:
-        found.remove("spec.autoscaling")
     if _QUEUE_LABEL in job.metadata.labels:
         found.insert(0, f"metadata.labels.{_QUEUE_LABEL}")
     return found

@@ -9,14 +9,16 @@ use.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Self, TypeVar
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import BeforeValidator, ConfigDict, ValidationError
+from pydantic import BeforeValidator, ConfigDict, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from rljob.api.problems import ABSENT, ManifestError, Problem, unknown_name
-from rljob.api.types import ALLOWED, APIModel, Text, decimal_text, refuse
+from rljob.api.types import ALLOWED, DECIMAL_PATTERN, INTEGER_PATTERN, APIModel, Text, decimal_text, refuse
 
 Scalar = bool | int | float | str
 
@@ -45,10 +47,44 @@ class NamedParameter(APIModel):
     """Its value as a string."""
 
 
+class AlgorithmParameter(NamedParameter):
+    """One parameter of an algorithm. Its value is a number or a word, and short: the cluster's rules read each many times."""
+
+    value: Annotated[str, Text(64, shortest=0), BeforeValidator(_as_text)]
+    """Its value as a string."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterRule:
+    """A rule between parameters, twice: for Python and for the cluster.
+
+    ``cel`` holds where all is well; ``$nStep`` in it stands for that parameter's value, preset and default applied.
+    ``broken`` answers the same question about a typed set: what is allowed instead, with numbers, or None.
+    """
+
+    field: str
+    """Manifest name of the parameter to change."""
+    cel: str
+    message: str
+    """What is allowed, without numbers, for the cluster."""
+    broken: Callable[[Any], str | None]
+
+
 class ParameterSet(APIModel):
     """Base of typed parameter sets. Frozen; ``updated`` gives a changed copy that has been checked again."""
 
     model_config = ConfigDict(frozen=True)
+
+    rules: ClassVar[tuple[ParameterRule, ...]] = ()
+    """Rules between parameters, tried in this order; the first that is broken is reported."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for rule in type(self).rules:
+            allowed = rule.broken(self)
+            if allowed is not None:
+                raise refuse(f"allowed: {allowed}", rule.field)
+        return self
 
     @classmethod
     def names(cls) -> dict[str, str]:
@@ -65,14 +101,11 @@ P = TypeVar("P", bound=ParameterSet)
 
 def scalar(text: str) -> Scalar:
     """The value that a parameter's string stands for: an integer, a float, true/false, or else the text itself."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    return text
+    if text in ("true", "false"):
+        return text == "true"
+    if re.fullmatch(INTEGER_PATTERN, text):
+        return int(text)
+    return float(text) if re.fullmatch(DECIMAL_PATTERN, text) else text
 
 
 def check(

@@ -57,12 +57,12 @@ class Condition(StatusModel):
 
 
 class Restarts(StatusModel):
-    """Ends of learner and replay that were not asked for."""
+    """Ends of members that were not asked for."""
 
     counted: Count = 0
-    """Towards backoffLimit; back to 0 after failurePolicy.resetAfterSeconds of health."""
+    """Of learner and replay, towards backoffLimit; back to 0 after failurePolicy.resetAfterSeconds of health."""
     ignored: Count = 0
-    """Not counted: disruptions, and what a rule of failurePolicy ignores."""
+    """Not counted: of actors and the evaluator, disruptions, and what a rule of failurePolicy ignores."""
 
 
 class LearnerStatus(StatusModel):
@@ -75,7 +75,7 @@ class LearnerStatus(StatusModel):
     node_name: ShortText = ""
     """Where it runs."""
     start_time: Timestamp | None = None
-    """When its present life began."""
+    """When it became ready in its present life."""
 
 
 class ReplayStatus(StatusModel):
@@ -130,6 +130,11 @@ class ProgressStatus(StatusModel):
     """Share of the way to the success policy; unset where nobody can know."""
     estimated_seconds_remaining: Count | None = None
     """Time to go at the present rate; unset where nobody can know."""
+    queue_fill_percent: Annotated[int, Integer(0, 100)] | None = None
+    """Fill of the learner's queue when this was written: 0, the learner starves; 100, the actors are blocked. Unset where
+    the learner did not say."""
+    policy_lag_updates: Count | None = None
+    """Policy lag (95th percentile) when this was written; unset where the learner did not say."""
     last_update_time: Timestamp | None = None
     """When this was written."""
 
@@ -202,7 +207,7 @@ class MemberMemory(StatusModel):
     time: Timestamp
     """When the latest end was seen."""
     abandoned: bool = False
-    """Not started again (actors.onEviction: Ignore) until actors.replicas changes."""
+    """Not started again (actors.onEviction: Ignore) until the wanted number of actors changes."""
 
 
 class AdvanceMemory(StatusModel):
@@ -261,7 +266,7 @@ class ControllerMemory(StatusModel):
     spent_active_seconds: Annotated[float, DecimalText(0)] = 0.0
     """Active seconds before ``activeSince``."""
     starting_since: Timestamp | None = None
-    """When the roles began to come up, at the job's start or on resuming; unset once they all were ready."""
+    """When the roles began to come up, at the job's start or on resuming; unset while suspended."""
     started: Timestamp | None = None
     """When the roles last were all ready after a start."""
     advance: AdvanceMemory | None = None
@@ -276,10 +281,6 @@ class ControllerMemory(StatusModel):
     """The user's last request for a checkpoint."""
     curve: list[CurvePoint] = Field(default_factory=list, max_length=MAX_CURVE_POINTS)
     """Moments of the run, thinned as they grow more."""
-    replicas: Count = 0
-    """spec.actors.replicas as last seen."""
-    replicas_generation: Count = 0
-    """The generation at which it last changed; 0 before the first change."""
     outcome: OutcomeMemory | None = None
     """How the job ends."""
 
@@ -296,7 +297,7 @@ class RLJobStatus(StatusModel):
     active_seconds: Count = 0
     """Time not suspended; for activeDeadlineSeconds. Written with progress and when the state changes."""
     restarts: Restarts = Field(default_factory=Restarts)
-    """Ends of learner and replay that were not asked for."""
+    """Ends of members that were not asked for."""
     learner: LearnerStatus = Field(default_factory=LearnerStatus)
     """The learner as last seen."""
     replay: ReplayStatus = Field(default_factory=ReplayStatus)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -22,6 +23,7 @@ def stamp(seconds: float) -> float:
     return round(seconds * 1000) / 1000
 
 
+@lru_cache(maxsize=4096)  # a status repeats its times from one writing to the next
 def rfc3339(seconds: float) -> str:
     """Unix ``seconds`` as text: ``2026-11-21T16:05:00.250Z``, without the fraction where it is zero."""
     milliseconds = round(seconds * 1000)
@@ -30,6 +32,7 @@ def rfc3339(seconds: float) -> str:
     return f"{whole}.{rest:03d}Z" if rest else f"{whole}Z"
 
 
+@lru_cache(maxsize=4096)
 def parse_rfc3339(text: str) -> float:
     """Unix seconds of an RFC 3339 time with a zone. ValueError if ``text`` is none."""
     moment = datetime.fromisoformat(text)
@@ -39,7 +42,9 @@ def parse_rfc3339(text: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Timestamp:
+class TimestampText:
+    """A time as RFC 3339 text in JSON, Unix seconds in Python."""
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def read(value: Any) -> float:
             try:
@@ -60,4 +65,4 @@ class _Timestamp:
         return {"type": "string", "format": "date-time", "maxLength": 40}
 
 
-Timestamp = Annotated[float, _Timestamp()]
+Timestamp = Annotated[float, TimestampText()]

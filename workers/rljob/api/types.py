@@ -23,6 +23,12 @@ from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core
 MAX_INTEGER = 10**15
 """Upper bound of every count: far beyond any run, and safe in JSON, where integers are exact up to 2^53."""
 
+INTEGER_PATTERN = r"^-?[0-9]{1,15}$"
+DECIMAL_PATTERN = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,2})?$"
+"""Numbers written as strings. What they match, Python, CEL and Go read alike; exponents of three digits are not needed."""
+DECIMAL_LENGTH = 32
+QUANTITY_PATTERN = r"^([0-9]+([.][0-9]*)?|[.][0-9]+)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,2})?$"
+
 ALLOWED = "allowed"
 """The error type of every marker here; its message is complete as it is."""
 
@@ -74,11 +80,15 @@ class Integer:
     low: int
     high: int = MAX_INTEGER
 
+    @property
+    def allowed(self) -> str:
+        """The range in words."""
+        upper = f" to {_plain(self.high)}" if self.high < MAX_INTEGER else " upwards"
+        return f"allowed: an integer from {_plain(self.low)}{upper}"
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Strict integer; booleans and texts are refused."""
-        upper = f" to {_plain(self.high)}" if self.high < MAX_INTEGER else " upwards"
-        allowed = f"allowed: an integer from {_plain(self.low)}{upper}"
-        return _guarded(core_schema.int_schema(strict=True, ge=self.low, le=self.high), allowed)
+        return _guarded(core_schema.int_schema(strict=True, ge=self.low, le=self.high), self.allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +134,11 @@ class DecimalText(Real):
         """Float from a number or its text; to text in JSON."""
 
         def prepare(value: Any) -> Any:
-            return float(value) if isinstance(value, str) else value
+            if isinstance(value, str):
+                if len(value) > DECIMAL_LENGTH or not re.fullmatch(DECIMAL_PATTERN, value):
+                    raise ValueError("no decimal number")
+                return float(value)
+            return value
 
         to_text = core_schema.plain_serializer_function_ser_schema(
             decimal_text, return_schema=core_schema.str_schema(), when_used="json"
@@ -133,7 +147,7 @@ class DecimalText(Real):
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """A string with a number in it."""
-        return {"type": "string", "maxLength": 32, "pattern": r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"}
+        return {"type": "string", "maxLength": DECIMAL_LENGTH, "pattern": DECIMAL_PATTERN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,26 +159,31 @@ class Text:
     pattern: str | None = None
     shortest: int = 1
 
+    @property
+    def allowed(self) -> str:
+        """What is allowed, in words."""
+        span = f"{self.shortest} to {self.longest}" if self.shortest else f"up to {self.longest}"
+        return f"allowed: {self.kind}, {span} characters"
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Strict string."""
         inner = core_schema.str_schema(
             strict=True, min_length=self.shortest, max_length=self.longest, pattern=self.pattern
         )
-        span = f"{self.shortest} to {self.longest}" if self.shortest else f"up to {self.longest}"
-        return _guarded(inner, f"allowed: {self.kind}, {span} characters")
+        return _guarded(inner, self.allowed)
 
 
-_QUANTITY = re.compile(r"^([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,2})?$")
+_QUANTITY = re.compile(QUANTITY_PATTERN)
 _DECIMAL_SUFFIXES = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
 def quantity(text: str) -> float:
     """The number a Kubernetes quantity stands for: ``"500m"`` -> 0.5, ``"4Gi"`` -> 4294967296.0. ValueError if it is
     none."""
-    match = _QUANTITY.match(text)
+    match = _QUANTITY.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no Kubernetes quantity")
-    number, suffix = float(match[1]), match[2] or ""
+    number, suffix = float(match[1]), match[3] or ""
     if suffix in _DECIMAL_SUFFIXES:
         return number * 10.0 ** _DECIMAL_SUFFIXES[suffix]
     if suffix.endswith("i"):
@@ -172,7 +191,10 @@ def quantity(text: str) -> float:
     return number * 10.0 ** int(suffix[1:]) if suffix else number
 
 
-class _QuantityText:
+@dataclass(frozen=True, slots=True)
+class QuantityText:
+    """A Kubernetes quantity, such as ``500m`` or ``4Gi``, kept as the string."""
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def prepare(value: Any) -> Any:
             if isinstance(value, int | float) and not isinstance(value, bool):
@@ -210,7 +232,7 @@ class JSONObjectText:
 
 
 Flag = StrictBool
-Quantity = Annotated[str, _QuantityText()]
+Quantity = Annotated[str, QuantityText()]
 Name = Annotated[str, Text(63, "a DNS label (lower-case letters, digits, '-')", r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 Seconds = Annotated[int, Integer(1, 10**9)]
 SecondsOrZero = Annotated[int, Integer(0, 10**9)]

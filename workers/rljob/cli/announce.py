@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from rljob.cli.options import RoleOptions
+
+log = logging.getLogger(__name__)
 
 
 def announce(options: RoleOptions, role: str, metrics_url: str, incarnation: str) -> None:
@@ -31,6 +39,34 @@ def announce(options: RoleOptions, role: str, metrics_url: str, incarnation: str
 def write_final(options: RoleOptions, document: dict[str, Any]) -> None:
     """Write the role's last word as ``roles/<name>.final.json`` of the run folder, on a clean exit."""
     _write(options.run_dir / "roles" / f"{options.name}.final.json", document)
+
+
+def exit_path(run_dir: Path, name: str) -> Path:
+    """Where the role ``name`` writes how it ended."""
+    return run_dir / "roles" / f"{name}.exit.json"
+
+
+@contextmanager
+def recording_exit(run_dir: Path, name: str) -> Iterator[None]:
+    """Write ``{"pid", "exit_code", "time_unix"}`` as ``roles/<name>.exit.json`` at the end of the block, however it ends.
+
+    For whoever watches the process without being its parent. A process that is killed leaves no such file.
+    """
+    code = 1
+    try:
+        yield
+        code = 0
+    except typer.Exit as end:
+        code = end.exit_code
+        raise
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(bool(end.code))
+        raise
+    finally:
+        try:
+            _write(exit_path(run_dir, name), {"pid": os.getpid(), "exit_code": code, "time_unix": time.time()})
+        except OSError as error:
+            log.warning("cannot write down how this process ends: %s", error)
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 from rljob.api import load_manifest
+from rljob.cli.announce import recording_exit
 from rljob.cli.errors import EXIT_CONFIGURATION, Debug, Unusable, one_line_errors
 from rljob.cli.options import RoleOptions
 
@@ -174,9 +175,13 @@ def worker(
         level=logging.DEBUG if Debug.enabled else logging.INFO, format=LOG_FORMAT, datefmt="%H:%M:%S", stream=sys.stderr
     )
     stop = threading.Event()
-    with one_line_errors(configuration_exit=EXIT_CONFIGURATION), stopping_on_signals(stop):
+    with (
+        recording_exit(run_dir, name),
+        one_line_errors(configuration_exit=EXIT_CONFIGURATION),
+        stopping_on_signals(stop),
+    ):
         options = RoleOptions(
-            job=load_manifest(job),
+            job=load_manifest(job, on_cluster=False),  # its controller has checked what a cluster needs
             run_dir=run_dir,
             name=name,
             replay_ingest=tuple(replay_ingest or ()),

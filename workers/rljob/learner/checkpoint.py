@@ -21,17 +21,32 @@ from typing import Any
 import safetensors.torch
 from torch import Tensor
 
+from rljob.learner.checkpoint_files import (
+    BEST,
+    FORMAT,
+    MANIFEST,
+    TENSORS,
+    CheckpointProblem,
+    step_name,
+    stored,
+)
+
+__all__ = [
+    "BEST",
+    "FORMAT",
+    "MANIFEST",
+    "TENSORS",
+    "Checkpoint",
+    "CheckpointProblem",
+    "latest_valid",
+    "read",
+    "retain",
+    "step_name",
+    "stored",
+    "write",
+]
+
 log = logging.getLogger(__name__)
-
-FORMAT = 1
-TENSORS = "tensors.safetensors"
-MANIFEST = "manifest.json"
-BEST = "best"
-_PREFIX = "step-"
-
-
-class CheckpointProblem(ValueError):
-    """A checkpoint that cannot be used or written; the message says which, why, and what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +106,6 @@ def read(path: Path) -> Checkpoint:
     if hashlib.sha256(content).hexdigest() != manifest.get("sha256"):
         raise CheckpointProblem(f"{path} is damaged: its tensors do not have the digest that its manifest states")
     return Checkpoint(path, manifest, safetensors.torch.load(content))
-
-
-def step_name(updates: int) -> str:
-    """The directory name of the checkpoint after ``updates`` updates; names sort as numbers do."""
-    return f"{_PREFIX}{updates:012d}"
-
-
-def stored(directory: Path) -> list[Path]:
-    """The checkpoints in ``directory``, newest first, unverified; ``best`` is not among them."""
-    return sorted((path for path in directory.glob(f"{_PREFIX}*") if path.is_dir()), reverse=True)
 
 
 def latest_valid(directory: Path) -> Checkpoint | None:

@@ -92,6 +92,7 @@ class Learner:
         self.raw_frames = 0
         self.skipped_updates = 0
         self._mean_return: float | None = None
+        self._checkpoint_wanted_since = self._checkpoint_answered = 0.0
         self._on_turn: Callable[[], None] = lambda: None
         now = time.monotonic()
         self._next_record, self._next_checkpoint = now, now + config.checkpoint_interval_seconds
@@ -243,6 +244,7 @@ class Learner:
 
     def _housekeeping(self) -> None:
         now = time.monotonic()
+        self._save_if_due(now)
         if now < self._next_record:
             return
         self._next_record = now + self._config.record_seconds
@@ -254,21 +256,25 @@ class Learner:
         for evaluation in self._server.evaluations():
             if self.verdicts.add(evaluation, self._updater.updates, self.raw_frames) and evaluation.weights is not None:
                 self._save_best(evaluation.weights.state())
-        self.figures.window(
-            now,
-            self.clock.seconds(),
-            self._updater.updates,
-            self.steps,
-            self.raw_frames,
-            shards,
-            self._source.production_and_consumption(),
-        )
+        updates, seconds = self._updater.updates, self.clock.seconds()
+        produced, consumed = self._source.produced, self._source.consumed
+        self.figures.window(now, seconds, updates, self.steps, self.raw_frames, shards, produced, consumed)
         self._record(self.status())
-        if now >= self._next_checkpoint and self._updater.updates > 0 and not self._saver.busy:
-            self.clock.enter("checkpoint")
-            self._save(wait=False)
-            self._next_checkpoint = now + self._config.checkpoint_interval_seconds
-            self.clock.enter("other")
+
+    def _save_if_due(self, now: float) -> None:
+        wanted = self._checkpoint_wanted_since
+        asked = wanted > max(self._checkpoint_answered, self._saver.begun_unix)
+        if not (asked or now >= self._next_checkpoint) or self._updater.updates == 0 or self._saver.busy:
+            return
+        self.clock.enter("checkpoint")
+        self._save(wait=False)
+        self._checkpoint_answered = wanted
+        self._next_checkpoint = now + self._config.checkpoint_interval_seconds
+        self.clock.enter("other")
+
+    def request_checkpoint(self, since_unix: float) -> None:
+        """Write a checkpoint soon, unless one was begun at or after ``since_unix``. From any thread; harmless to repeat."""
+        self._checkpoint_wanted_since = since_unix
 
     # ------------------------------------------------------------------------------------------- what others get to see
 

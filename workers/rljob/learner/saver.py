@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from rljob.learner import checkpoint
-from rljob.learner.checkpoint import CheckpointProblem
+from rljob.learner.checkpoint_files import CheckpointProblem, verify
 
 log = logging.getLogger(__name__)
 
@@ -27,11 +27,21 @@ class Saver:
         self._directory, self._keep = directory, keep
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._pending: Future[None] | None = None
-        self._status: dict[str, Any] = {"step": 0, "path": "", "digest": "", "state": "Missing", "message": ""}
+        self._status: dict[str, Any] = {
+            "step": 0,
+            "path": "",
+            "digest": "",
+            "state": "Missing",
+            "message": "",
+            "written_unix": 0.0,
+        }
+        self.begun_unix = 0.0
+        """When the newest checkpoint of this run was begun, whether it came about or not; 0 before the first."""
 
     def resumed(self, found: checkpoint.Checkpoint, updates: int) -> None:
         """The run goes on from a checkpoint that verified."""
-        self._status = _valid(updates, found.path, str(found.manifest["sha256"]))
+        self.begun_unix = float(found.manifest.get("written_unix") or 0.0)
+        self._status = _valid(updates, found.path, str(found.manifest["sha256"]), self.begun_unix)
 
     @property
     def busy(self) -> bool:
@@ -40,8 +50,10 @@ class Saver:
 
     @property
     def status(self) -> dict[str, Any]:
-        """``{"step", "path", "digest", "state": Valid | Missing | Failed, "message"}``; after a failure, path and digest are
-        those of the newest one that is valid."""
+        """``{"step", "path", "digest", "state": Valid | Missing | Failed, "message", "written_unix"}``.
+
+        Valid: it was read again after it was written, and has the digest that its manifest states. After a failure, all but
+        ``state`` and ``message`` are those of the newest one that is valid."""
         return dict(self._status)
 
     def save(
@@ -49,6 +61,7 @@ class Saver:
     ) -> None:
         """Write the checkpoint after ``updates`` updates. The caller must not change the tensors afterwards."""
         self.finish()
+        self.begun_unix = time.time()
         self._pending = self._pool.submit(self._save, checkpoint.step_name(updates), updates, tensors, manifest)
         if wait:
             self.finish()
@@ -71,16 +84,24 @@ class Saver:
     def _save(self, name: str, updates: int | None, tensors: Mapping[str, Tensor], manifest: Mapping[str, Any]) -> None:
         started = time.monotonic()
         try:
-            path, digest = checkpoint.write(self._directory, name, tensors, manifest)
+            path, _ = checkpoint.write(self._directory, name, tensors, manifest)
+            whole = verify(path)
         except CheckpointProblem as problem:
             self._status = {**self._status, "state": "Failed", "message": str(problem)}
             log.error("%s", problem)
             return
         if updates is not None:
-            self._status = _valid(updates, path, digest)
+            self._status = _valid(updates, path, whole.digest, float(manifest.get("written_unix") or 0.0))
             checkpoint.retain(self._directory, self._keep)
-        log.info("checkpoint %s written in %.1f s", path.name, time.monotonic() - started)
+        log.info("checkpoint %s written and verified in %.1f s", path.name, time.monotonic() - started)
 
 
-def _valid(updates: int, path: Path, digest: str) -> dict[str, Any]:
-    return {"step": updates, "path": str(path), "digest": digest, "state": "Valid", "message": ""}
+def _valid(updates: int, path: Path, digest: str, written_unix: float) -> dict[str, Any]:
+    return {
+        "step": updates,
+        "path": str(path),
+        "digest": digest,
+        "state": "Valid",
+        "message": "",
+        "written_unix": written_unix,
+    }

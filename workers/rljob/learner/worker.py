@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 import uuid
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -87,6 +89,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
                 learner.status,
                 lambda: learner.state in ("WarmingUp", "Training"),
                 learner_registry(learner.status),
+                requests={"/checkpoint": lambda note: learner.request_checkpoint(wanted_since(note))},
             )
         )
         announce(options, "learner", telemetry.url, uuid.uuid4().hex)
@@ -97,6 +100,14 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         except NonFiniteLoss as problem:
             log.error("%s", problem)
             raise SystemExit(NonFiniteLoss.exit_code) from problem
+
+
+def wanted_since(note: Mapping[str, Any]) -> float:
+    """The time of a request for a checkpoint, ``{"sinceUnix": 1790000000.5}``. Raises ValueError."""
+    seconds = note.get("sinceUnix")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+        raise ValueError('"sinceUnix" is needed: seconds since 1970; a checkpoint begun at or after that answers it')
+    return float(seconds)
 
 
 def _source(

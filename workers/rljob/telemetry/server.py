@@ -1,7 +1,8 @@
-"""The HTTP side door of a role: Prometheus figures, liveness, readiness and the status document.
+"""The HTTP side door of a role: Prometheus figures, liveness, readiness, the status document, and requests to the role.
 
-It runs on daemon threads of the role's own process and only ever *reads*, so no client can hold up training: the number
-of threads is bounded, a slow client is cut off, and an error while answering is answered, not raised.
+It runs on daemon threads of the role's own process. A page only *reads*, and a request only leaves a note that the role's
+loop picks up when it can, so no client can hold up training: the number of threads is bounded, a slow client is cut off,
+and an error while answering is answered, not raised.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ HOST_VARIABLE: Final = "RLJOB_METRICS_HOST"
 
 _MAX_THREADS = 8
 _CLIENT_TIMEOUT_SECONDS = 5.0
+_LONGEST_REQUEST_BYTES = 4096
 _BUSY = b"HTTP/1.0 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nbusy\n"
 
 
@@ -42,6 +44,8 @@ class TelemetryServer:
             are sent as ``null``, because JSON has no word for them; NumPy scalars are sent as numbers.
         ready: whether the role does its work now (``/readyz`` 200) or not yet (503). Called on a server thread.
         registry: the figures for ``/metrics``; None serves an empty page.
+        requests: path -> what ``POST path`` leaves a note with, called on a server thread with the JSON object that was
+            sent. It must be harmless to repeat and return at once; ValueError is answered as a bad request.
         host: address to bind; None means ``$RLJOB_METRICS_HOST``, else 127.0.0.1.
 
     Raises:
@@ -58,9 +62,11 @@ class TelemetryServer:
         ready: Callable[[], bool],
         registry: CollectorRegistry | None = None,
         *,
+        requests: Mapping[str, Callable[[Mapping[str, Any]], None]] | None = None,
         host: str | None = None,
     ) -> None:
         self.role = role
+        self._requests = dict(requests or {})
         self._status = status
         self._ready = ready
         self._registry = registry if registry is not None else CollectorRegistry()
@@ -132,6 +138,21 @@ class TelemetryServer:
         known = "/metrics, /healthz, /readyz, /status"
         return 404, "application/json", _dumps({"error": f"no such page; there are: {known}"})
 
+    def note(self, path: str, body: bytes) -> tuple[int, str, bytes]:
+        """The reply to ``POST path``: (HTTP status, content type, body)."""
+        take = self._requests.get(path)
+        if take is None:
+            known = ", ".join(sorted(self._requests)) or "none"
+            return 404, "application/json", _dumps({"error": f"no such request to the {self.role}; there are: {known}"})
+        try:
+            document = json.loads(body)
+            if not isinstance(document, dict):
+                raise ValueError("a JSON object is expected")
+            take(document)
+        except ValueError as error:
+            return 400, "application/json", _dumps({"error": f"{path}: {error}"})
+        return 202, "application/json", _dumps({"noted": path})
+
     def _health(self) -> tuple[int, str, bytes]:
         due = self._due
         if due is None:
@@ -189,7 +210,7 @@ class _BoundedServer(HTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """GET only; a client has :data:`_CLIENT_TIMEOUT_SECONDS` for each read and write."""
+    """GET and POST; a client has :data:`_CLIENT_TIMEOUT_SECONDS` for each read and write."""
 
     timeout = _CLIENT_TIMEOUT_SECONDS
     server: _BoundedServer
@@ -197,9 +218,17 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        code, content_type, body = self.server.telemetry.answer(
-            urlsplit(self.path).path, self.headers.get("Accept", "")
-        )
+        self._reply(*self.server.telemetry.answer(urlsplit(self.path).path, self.headers.get("Accept", "")))
+
+    def do_POST(self) -> None:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > _LONGEST_REQUEST_BYTES:
+            error = f"a Content-Length of at most {_LONGEST_REQUEST_BYTES} bytes is needed"
+            self._reply(413, "application/json", _dumps({"error": error}))
+            return
+        self._reply(*self.server.telemetry.note(urlsplit(self.path).path, self.rfile.read(int(length))))
+
+    def _reply(self, code: int, content_type: str, body: bytes) -> None:
         self.send_response(code)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))

@@ -1,0 +1,1 @@
+"""Parts of the autoscaler's simulation."""

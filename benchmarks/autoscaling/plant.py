@@ -1,0 +1,181 @@
+"""The simulated job: a learner, its bounded queue, actors that take a while to start. One second a step, no real time.
+
+Actors make items at a rate each; an actor that finds the queue full is blocked. The learner takes items at a rate of its
+own; one that finds the queue empty waits. Figures reach the autoscaler as means over the last fifteen seconds, with noise.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import insort
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from rljob_operator.autoscaling import ScalingSample, Supply
+
+START = 1_700_000_000.0
+"""Unix time of the simulation's second 0."""
+
+FIGURES_SECONDS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What happens to the job.
+
+    Attributes:
+        seconds: length. queue_items: bound of the queue.
+        capacity: (second, items per second the learner can digest from then on); actor_rate: the same for one actor.
+        evictions: (second, share of the ready actors that are taken away).
+        start_delay_seconds: an actor plays so long after it was asked for, plus up to ``start_spread_seconds``.
+        initial_actors: ready at second 0.
+        jitter: standard deviation of what all actors together make in a second, relative.
+        noise: standard deviation of the figures' errors, relative. A fraction of time errs relative to the smaller of itself and
+            its rest, so that none can be wrong by more than there is.
+        outages: (first second, last second) without figures. clock_jumps: (second, seconds that the controller's clock jumps).
+        reporting_share: share of the actors whose figures come in.
+        max_replicas: (second, spec.autoscaling.maxReplicas from then on).
+    """
+
+    seconds: int = 7200
+    queue_items: float = 64.0
+    capacity: tuple[tuple[int, float], ...] = ((0, 40.0), (1800, 70.0))
+    actor_rate: tuple[tuple[int, float], ...] = ((0, 1.0), (3600, 0.6))
+    evictions: tuple[tuple[int, float], ...] = ((5400, 0.2),)
+    start_delay_seconds: float = 45.0
+    start_spread_seconds: float = 10.0
+    initial_actors: int = 4
+    noise: float = 0.1
+    jitter: float = 0.1
+    outages: tuple[tuple[int, int], ...] = ()
+    clock_jumps: tuple[tuple[int, float], ...] = ()
+    reporting_share: float = 1.0
+    max_replicas: tuple[tuple[int, int], ...] = ((0, 200),)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that a law may look at in one second."""
+
+    second: int
+    now_seconds: float
+    sample: ScalingSample | None
+    supply: Supply
+    existing: int
+    max_replicas: int
+
+
+Law = Callable[[View], int]
+
+
+@dataclass(slots=True)
+class Trace:
+    """What happened, one entry a second."""
+
+    starved: list[float] = field(default_factory=list)
+    blocked: list[float] = field(default_factory=list)
+    desired: list[int] = field(default_factory=list)
+    ready: list[int] = field(default_factory=list)
+    existing: list[int] = field(default_factory=list)
+    needed: list[float] = field(default_factory=list)
+    depth: list[float] = field(default_factory=list)
+    consumed: float = 0.0
+    starts: int = 0
+
+    def figures(self) -> dict[str, float]:
+        """The columns of the table."""
+        steps = [after - before for before, after in pairwise(self.desired) if after != before]
+        seconds = len(self.desired)
+        return {
+            "starved_percent": 100 * sum(self.starved) / seconds,
+            "blocked_percent": 100 * sum(self.blocked) / seconds,
+            "mean_actors": sum(self.existing) / seconds,
+            "reversals": float(sum(one * other < 0 for one, other in pairwise(steps))),
+            "starts": float(self.starts),
+            "queueing_seconds": sum(self.depth) / self.consumed if self.consumed else 0.0,
+        }
+
+
+def simulate(scenario: Scenario, law: Law, seed: int) -> Trace:
+    """Run ``law`` through ``scenario``; the same seed gives every law the same noise and the same delays."""
+    delays, errors = random.Random(f"delays {seed}"), random.Random(f"errors {seed}")
+    jitters = random.Random(f"jitter {seed}")
+    trace = Trace(starts=scenario.initial_actors)
+    ready_at = [0.0] * scenario.initial_actors
+    recent: deque[tuple[float, float, float, float]] = deque(maxlen=FIGURES_SECONDS)
+    depth, offset = 0.0, 0.0
+    for second in range(scenario.seconds):
+        capacity, rate = _at(scenario.capacity, second), _at(scenario.actor_rate, second)
+        ready = _ready(ready_at, second)
+        for at, share in scenario.evictions:
+            if at == second:
+                del ready_at[: round(share * ready)]
+                ready = _ready(ready_at, second)
+        offset += sum(jump for at, jump in scenario.clock_jumps if at == second)
+        sample = _sample(scenario, recent, depth, second, START + second + offset, errors)
+        supply = Supply(
+            ready=ready,
+            pending=len(ready_at) - ready,
+            draining=0,
+            unschedulable_seconds=0.0,
+            learner_started_seconds=START,
+            requested_replicas=scenario.initial_actors,
+            initial_replicas=scenario.initial_actors,
+        )
+        most = _at(scenario.max_replicas, second)
+        desired = law(View(second, START + second + offset, sample, supply, len(ready_at), int(most)))
+        while len(ready_at) < desired:
+            insort(ready_at, second + scenario.start_delay_seconds + delays.uniform(0, scenario.start_spread_seconds))
+            trace.starts += 1
+        del ready_at[desired:]  # those that are not ready go first
+        ready = _ready(ready_at, second)
+
+        offered = ready * rate * max(0.0, jitters.gauss(1, scenario.jitter))
+        consumed = min(capacity, depth + offered)
+        over = max(0.0, depth + offered - consumed - scenario.queue_items)
+        depth += offered - over - consumed
+        starved, blocked = 1 - consumed / capacity, over / offered if offered else 0.0
+        recent.append((starved, blocked, consumed, offered - over))
+        trace.starved.append(starved)
+        trace.blocked.append(blocked)
+        trace.desired.append(desired)
+        trace.ready.append(ready)
+        trace.existing.append(len(ready_at))
+        trace.needed.append(capacity / rate)
+        trace.depth.append(depth)
+        trace.consumed += consumed
+    return trace
+
+
+def _at(steps: tuple[tuple[int, float], ...], second: int) -> float:
+    return next(value for since, value in reversed(steps) if since <= second)
+
+
+def _ready(ready_at: list[float], second: int) -> int:
+    return sum(time <= second for time in ready_at)
+
+
+def _sample(
+    scenario: Scenario,
+    recent: deque[tuple[float, float, float, float]],
+    depth: float,
+    second: int,
+    now_seconds: float,
+    errors: random.Random,
+) -> ScalingSample | None:
+    e_wait, e_blocked, e_consumed, e_produced, e_depth = (scenario.noise * errors.gauss(0, 1) for _ in range(5))
+    if not recent or any(first <= second <= last for first, last in scenario.outages):
+        return None
+    wait, blocked, consumed, produced = (sum(column) / len(recent) for column in zip(*recent, strict=True))
+    return ScalingSample(
+        taken_seconds=now_seconds,
+        wait_fraction=wait + min(wait, 1 - wait) * e_wait,
+        blocked_fraction=blocked + min(blocked, 1 - blocked) * e_blocked,
+        consumption_per_second=consumed * (1 + e_consumed),
+        production_per_second=produced * scenario.reporting_share * (1 + e_produced),
+        depth_batches=depth * (1 + e_depth),
+        bound_batches=scenario.queue_items,
+        items_per_batch=1.0,
+    )

@@ -1,0 +1,28 @@
+"""The autoscaler: a pure function from the learner's figures to a number of actors. See ``docs/autoscaling.md``."""
+
+from rljob_operator.autoscaling.advance import advance
+from rljob_operator.autoscaling.memory import AutoscalingMemory
+from rljob_operator.autoscaling.model import (
+    ActiveReason,
+    LimitedBy,
+    Recommendation,
+    ScalingCondition,
+    ScalingSample,
+    Supply,
+)
+from rljob_operator.autoscaling.samples import read_sample
+from rljob_operator.autoscaling.victims import ActorView, choose_victims
+
+__all__ = [
+    "ActiveReason",
+    "ActorView",
+    "AutoscalingMemory",
+    "LimitedBy",
+    "Recommendation",
+    "ScalingCondition",
+    "ScalingSample",
+    "Supply",
+    "advance",
+    "choose_victims",
+    "read_sample",
+]

@@ -1,0 +1,99 @@
+"""What forbids growth whatever the rates say: no place for more actors, too old a policy, growth that brought nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from rljob.api.autoscaling import AutoscalingSpec
+
+from rljob_operator.autoscaling.memory import GainMemory, RateMemory
+from rljob_operator.autoscaling.model import LimitedBy, ScalingSample, Supply
+from rljob_operator.autoscaling.rates import Rates
+
+UNSCHEDULABLE_SECONDS: Final = 60.0
+"""Actors that wait for a place so long mean that there is none for more."""
+
+STOPPED_SECONDS: Final = 600.0
+"""How long growth stays off after it brought nothing."""
+
+LAG_SHRINK: Final = 0.1
+"""Share of the actors taken away in a decision while the policy lag is too high."""
+
+_JUDGED_GROWTH: Final = 0.1
+"""A growth is judged once it has added this share of actors; what fewer bring is lost in noise."""
+
+
+def guarded(
+    spec: AutoscalingSpec,
+    gain: GainMemory,
+    sample: ScalingSample | None,
+    supply: Supply,
+    wanted: int,
+    current: int,
+    now_seconds: float,
+) -> tuple[int, LimitedBy]:
+    """``wanted`` after the guards, and which of them changed it."""
+    if lag_is_high(spec, sample):
+        shrunk = int(current * (1 - LAG_SHRINK))
+        return (shrunk, LimitedBy.POLICY_LAG) if shrunk < wanted else (wanted, LimitedBy.NOTHING)
+    if wanted > current and supply.unschedulable_seconds > UNSCHEDULABLE_SECONDS:
+        return current, LimitedBy.UNSCHEDULABLE
+    if wanted > current and gain.stopped_until_seconds is not None and now_seconds < gain.stopped_until_seconds:
+        return current, LimitedBy.GAIN
+    return wanted, LimitedBy.NOTHING
+
+
+def lag_is_high(spec: AutoscalingSpec, sample: ScalingSample | None) -> bool:
+    """Whether the 95th percentile of the policy lag is above what the job allows; no figure is no verdict."""
+    lag = None if sample is None else sample.policy_lag_updates_p95
+    return lag is not None and lag > spec.guards.max_policy_lag_updates
+
+
+def judged(
+    spec: AutoscalingSpec,
+    gain: GainMemory,
+    memory: RateMemory,
+    rates: Rates,
+    sample: ScalingSample,
+    supply: Supply,
+    now_seconds: float,
+) -> GainMemory:
+    """The verdict on the latest growth, once its actors have played for one rate window.
+
+    gain = (deliverable now - deliverable before) / (actors added * rate of one actor before). Only a learner that still
+    waits makes it count: one that has enough now was the aim, whatever the actors could deliver.
+    """
+    if gain.stopped_until_seconds is not None and now_seconds >= gain.stopped_until_seconds:
+        gain = replace(gain, stopped_until_seconds=None)
+    if gain.ready is None:
+        return gain
+    if supply.ready < gain.ready or sample.wait_fraction <= spec.tolerance_percent / 100:
+        return GainMemory(stopped_until_seconds=gain.stopped_until_seconds)
+    if supply.ready < gain.ready + max(1.0, _JUDGED_GROWTH * gain.ready):
+        return gain
+    if gain.grown_since_seconds is None:
+        return replace(gain, grown_since_seconds=now_seconds)
+    if (
+        now_seconds - gain.grown_since_seconds < spec.rate_window_seconds
+        or memory.updated_seconds != memory.taken_seconds
+    ):
+        return gain
+    added = (supply.ready - gain.ready) * gain.per_actor_per_second
+    brought = rates.per_actor_per_second * supply.ready - gain.total_per_second
+    if brought < spec.guards.min_marginal_gain_percent / 100 * added:
+        return GainMemory(stopped_until_seconds=now_seconds + STOPPED_SECONDS)
+    return GainMemory(stopped_until_seconds=gain.stopped_until_seconds)
+
+
+def growing(gain: GainMemory, rates: Rates, supply: Supply) -> GainMemory:
+    """Remember what the actors could deliver before a growth, unless an earlier growth is still being judged."""
+    if gain.ready is not None or supply.ready == 0:
+        return gain
+    return replace(
+        gain,
+        ready=supply.ready,
+        total_per_second=rates.per_actor_per_second * supply.ready,
+        per_actor_per_second=rates.per_actor_per_second,
+        grown_since_seconds=None,
+    )

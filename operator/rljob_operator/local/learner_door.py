@@ -1,0 +1,120 @@
+"""The learner's telemetry server as its controller uses it: read its status, ask it for a checkpoint.
+
+A thread of its own does the talking, so a learner that is wedged or slow never holds up the control loop. Whatever is not a
+whole JSON object of a sane size that arrived in time is no answer; it is never taken for zeros.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+_PERIOD_SECONDS = 0.5
+_TIMEOUT_SECONDS = 2.0
+_LARGEST_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A status document and when it was asked for (Unix seconds), or why there is none."""
+
+    document: dict[str, Any] | None
+    taken_seconds: float
+    problem: str = ""
+
+
+class NoAnswer(Exception):
+    """Why a learner's answer can't be used."""
+
+
+class LearnerDoor:
+    """Asks at the address that ``url`` answers, which may be None while there is no learner, until closed."""
+
+    def __init__(self, url: Callable[[], str | None], period_seconds: float = _PERIOD_SECONDS) -> None:
+        self._url = url
+        self._period_seconds = period_seconds
+        self._answer = Answer(None, time.time(), "the learner has not announced itself yet")
+        self._wanted: float | None = None
+        self._asked: tuple[str, float] | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="learner-door", daemon=True)
+        self._thread.start()
+
+    @property
+    def answer(self) -> Answer:
+        """What the newest attempt brought."""
+        return self._answer
+
+    def want_checkpoint(self, since_seconds: float | None) -> None:
+        """Have the learner write a checkpoint unless it began one at or after that Unix time; None wants nothing."""
+        self._wanted = since_seconds
+
+    def close(self) -> None:
+        """Stop asking."""
+        self._stop.set()
+        self._thread.join(timeout=_TIMEOUT_SECONDS + 1.0)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._period_seconds):
+            url = self._url()
+            if url is None:
+                self._answer = Answer(None, time.time(), "the learner has not announced itself yet")
+                continue
+            self._ask_for_checkpoint(url)
+            taken = time.time()
+            try:
+                self._answer = Answer(fetch_status(url), taken)
+            except NoAnswer as problem:
+                self._answer = Answer(None, taken, str(problem))
+
+    def _ask_for_checkpoint(self, url: str) -> None:
+        wanted = self._wanted
+        if wanted is None or self._asked == (url, wanted):
+            return
+        body = json.dumps({"sinceUnix": wanted}).encode()
+        try:
+            with urllib.request.urlopen(f"{url}/checkpoint", data=body, timeout=_TIMEOUT_SECONDS):
+                self._asked = (url, wanted)
+        except (OSError, http.client.HTTPException):
+            pass  # asked again in the next round
+
+
+def fetch_status(url: str, timeout_seconds: float = _TIMEOUT_SECONDS) -> dict[str, Any]:
+    """The `/status` document of the role at ``url``. Raises NoAnswer with the reason where there is none that can be used."""
+    deadline = time.monotonic() + timeout_seconds
+    body = b""
+    try:
+        with urllib.request.urlopen(f"{url}/status", timeout=timeout_seconds) as answer:
+            while piece := answer.read1(65536):
+                body += piece
+                if len(body) > _LARGEST_BYTES:
+                    raise NoAnswer(f"the learner's status has more than {_LARGEST_BYTES:,} bytes")
+                if time.monotonic() > deadline:
+                    raise NoAnswer(f"the learner's status took longer than {timeout_seconds:g} s")
+    except urllib.error.HTTPError as error:
+        raise NoAnswer(f"the learner's status answers with HTTP {error.code}") from None
+    except TimeoutError:
+        raise NoAnswer(f"the learner has not answered within {timeout_seconds:g} s") from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, TimeoutError):
+            raise NoAnswer(f"the learner has not answered within {timeout_seconds:g} s") from None
+        raise NoAnswer(f"the learner's status can't be read: {reason}") from None
+    try:
+        document = json.loads(body, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise NoAnswer("the learner's status is no JSON") from None
+    if not isinstance(document, dict):
+        raise NoAnswer("the learner's status is no JSON object")
+    return document
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")

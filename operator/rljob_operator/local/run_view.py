@@ -1,0 +1,102 @@
+"""A run seen from outside, by a verb in another terminal: what is stored, what the controller wrote, and what runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rljob.api import ManifestError
+from rljob.api.document import parse_document
+from rljob.api.status import RLJobStatus
+
+from rljob_operator.local import lock
+from rljob_operator.local.learner_door import NoAnswer, fetch_status
+from rljob_operator.local.liveness import ProcessIdentity
+from rljob_operator.local.run_folder import JOB_FILE
+from rljob_operator.local.status_file import StatusFile
+
+UNATTENDED = "Unattended"
+"""State of a run whose processes go on without a controller."""
+LOST = "Lost"
+"""State of a run that neither has ended nor has anything left: its machine was restarted, or all of it was killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """One look at a run.
+
+    Attributes:
+        document: what ``job.yaml`` holds; empty where it can't be read.
+        status: the newest status; a new one where none was written yet.
+        controller: process id of its controller, None where none runs.
+        running: process ids of its members that run, by name.
+        figures: the learner's own status document; empty where it does not answer.
+    """
+
+    run_dir: Path
+    document: Mapping[str, Any]
+    status: RLJobStatus
+    controller: int | None
+    running: Mapping[str, int]
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        """The job's name, or the folder's where that is unknown."""
+        metadata = self.document.get("metadata")
+        return str(metadata.get("name", "")) if isinstance(metadata, dict) else self.run_dir.name
+
+    @property
+    def state(self) -> str:
+        """The job's state in one word, as the controller says; or what it is without one."""
+        if self.controller is None and not self.status.finished:
+            if self.running:
+                return UNATTENDED
+            if self.status.state not in ("", "SessionEnded"):
+                return LOST
+        return self.status.state or "Starting"
+
+
+def look(run_dir: Path, *, figures: bool = True) -> RunView:
+    """Look at the run in ``run_dir`` now; ``figures`` also asks its learner. Never raises for a damaged file."""
+    file = StatusFile(run_dir)
+    status = file.load() or RLJobStatus()
+    running = running_members(run_dir)
+    document: dict[str, Any] = {}
+    problem = file.problem
+    try:
+        document = parse_document((run_dir / JOB_FILE).read_bytes(), str(run_dir / JOB_FILE))
+    except (OSError, ManifestError, yaml.YAMLError) as error:
+        problem = problem or str(error)
+    answered: dict[str, Any] = {}
+    if figures and "learner" in running:
+        url = _json(run_dir / "roles" / "learner.json").get("metrics_url")
+        try:
+            answered = fetch_status(str(url), timeout_seconds=1.0) if url else {}
+        except NoAnswer as no:
+            problem = problem or str(no)
+    return RunView(run_dir, document, status, lock.owner(run_dir), running, answered, problem)
+
+
+def running_members(run_dir: Path) -> dict[str, int]:
+    """Process ids of the members of a run that run now, by name."""
+    running = {}
+    for path in sorted((run_dir / "roles").glob("*.process.json")):
+        record = _json(path)
+        pid, ticks = record.get("pid"), record.get("start_ticks")
+        if isinstance(pid, int) and isinstance(ticks, int) and pid > 0 and ProcessIdentity(pid, ticks).alive:
+            running[path.name.removesuffix(".process.json")] = pid
+    return running
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}

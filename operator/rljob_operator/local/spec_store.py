@@ -1,0 +1,183 @@
+"""``job.yaml`` of a run folder as the API server's part: the stored object, its generation, and who may change it how.
+
+Users and verbs write it, under a lock and in one step; the controller reads it and never writes what the user wants. The
+generation counts the specs that were stored; an edit made with a text editor is counted by the controller's next look.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rljob.api import ManifestError, RLJob, dump_manifest, parse_job, transition_problems
+from rljob.api.document import parse_document
+
+from rljob_operator.local.run_folder import ACCEPTED_FILE, JOB_FILE, RunFolderProblem, write_text
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJob:
+    """What is stored: the job if it can be read, else None and every problem in ``refusal``, a line each."""
+
+    generation: int
+    job: RLJob | None
+    refusal: str = ""
+
+
+class SpecStore:
+    """The stored object of the run in ``run_dir``. Made by both sides, the controller and a verb in another terminal."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._path = run_dir / JOB_FILE
+        self._seen: tuple[int, int, int] | None = None
+        self._last: StoredJob | None = None
+        self._counted: Any = None
+
+    def create(self, job: RLJob) -> None:
+        """Store a new run's job as generation 1. Raises RunFolderProblem."""
+        document: Document = yaml.safe_load(dump_manifest(job))
+        document["metadata"]["generation"] = 1
+        with self._locked():
+            self._write(document)
+
+    def read(self) -> StoredJob:
+        """What is stored now; cheap where nothing has changed since the last call.
+
+        A spec that changed without a new generation (someone used an editor) gets the next one. Raises RunFolderProblem where
+        there is no file any more.
+        """
+        try:
+            stat = self._path.stat()
+        except OSError as error:
+            raise RunFolderProblem(f"{self._path}: can't be read: {error.strerror}") from error
+        seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        if self._last is None or seen != self._seen:
+            self._last = self._look()
+            self._seen = seen
+        return self._last
+
+    def edit(self, change: Callable[[Document], None]) -> int:
+        """Let ``change`` alter the stored document and store the result; answers its generation.
+
+        What is stored stays as it was when the result is no valid job, or one that may not follow on the one before. Raises
+        ManifestError and RunFolderProblem.
+        """
+        with self._locked():
+            before = self._document()
+            after: Document = yaml.safe_load(yaml.safe_dump(before))  # without shared parts, so a change is one change
+            change(after)
+            if after == before:
+                return _generation(before)
+            problems = transition_problems(self._present(before), _job(after))
+            if problems:
+                raise ManifestError(problems)
+            if after.get("spec") != before.get("spec"):
+                after["metadata"]["generation"] = _generation(before) + 1
+            self._write(after)
+            return _generation(after)
+
+    def count_beyond(self, generation: int) -> int:
+        """Give what is stored a generation above ``generation``: it was changed by someone who does not count."""
+        with self._locked():
+            document = self._document()
+            metadata = document.setdefault("metadata", {})
+            counted = max(_generation(document), generation + 1)
+            if isinstance(metadata, dict) and counted != _generation(document):
+                metadata["generation"] = counted
+                self._write(document)
+            return counted
+
+    def accept(self, job: RLJob) -> None:
+        """Note the spec in force: roles are started from it, and it stays in force while a later edit is refused."""
+        try:
+            write_text(self.accepted_path, dump_manifest(job), durable=True)
+        except OSError as error:
+            raise RunFolderProblem(f"{self.accepted_path}: can't be written: {error.strerror}") from error
+
+    def accepted(self) -> RLJob | None:
+        """The spec in force before this controller, or None where there is none yet."""
+        try:
+            return _job(parse_document(self.accepted_path.read_bytes(), str(self.accepted_path)))
+        except (OSError, ManifestError):
+            return None
+
+    @property
+    def accepted_path(self) -> Path:
+        """The manifest that the roles are started from."""
+        return self._run_dir / ACCEPTED_FILE
+
+    def _present(self, stored: Document) -> RLJob:
+        """The job that an edit starts from: the spec in force, else what is stored."""
+        accepted = self.accepted()
+        return accepted if accepted is not None else _job(stored)
+
+    def _look(self) -> StoredJob:
+        try:
+            document = self._document()
+        except ManifestError as error:
+            return StoredJob(self._last.generation if self._last else 0, None, str(error))
+        spec, generation = document.get("spec"), _generation(document)
+        if self._last is not None and spec != self._counted and generation <= self._last.generation:
+            generation = self.count_beyond(self._last.generation)
+        self._counted = spec
+        try:
+            return StoredJob(generation, _job(document))
+        except ManifestError as error:
+            return StoredJob(generation, None, str(error))
+
+    def _document(self) -> Document:
+        try:
+            return parse_document(self._path.read_bytes(), str(self._path))
+        except OSError as error:
+            raise RunFolderProblem(f"{self._path}: can't be read: {error.strerror}") from error
+
+    def _write(self, document: Document) -> None:
+        try:
+            write_text(self._path, yaml.safe_dump(document, sort_keys=False), durable=True)
+        except OSError as error:
+            raise RunFolderProblem(
+                f"{self._path}: can't be written: {error.strerror}; what was stored before stays"
+            ) from error
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            file = os.open(self._run_dir / f".{JOB_FILE}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise RunFolderProblem(f"{self._run_dir}: can't be written: {error.strerror}") from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(file)
+
+
+def replace_spec(job: RLJob) -> Callable[[Document], None]:
+    """An edit that stores another job's spec, labels and annotations; the name stays."""
+
+    def change(document: Document) -> None:
+        given = yaml.safe_load(dump_manifest(job))
+        document["spec"] = given["spec"]
+        for field in ("labels", "annotations"):
+            document["metadata"][field] = given["metadata"].get(field, {})
+
+    return change
+
+
+def _generation(document: Document) -> int:
+    metadata = document.get("metadata")
+    value = metadata.get("generation") if isinstance(metadata, dict) else None
+    return value if isinstance(value, int) and value > 0 else 1
+
+
+def _job(document: Document) -> RLJob:
+    return parse_job(document, on_cluster=False)

@@ -1,0 +1,165 @@
+"""What every rule is given: the job, one observation of it, the time, and the status as the rules before have left it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from rljob.api import RLJob, RLJobSpec
+from rljob.api.status import MAX_MESSAGE, ControllerMemory, MemberMemory, RLJobStatus
+
+from rljob_operator.model import Member, Observation, Phase, Role
+
+_ROLES, _PHASES = tuple(Role), tuple(Phase)
+
+
+class Mode(StrEnum):
+    """What the controller is about with a job; the first that applies, in this order."""
+
+    FINISHED = "Finished"
+    """Complete or Failed: nothing is ever started again."""
+    FINISHING = "Finishing"
+    """The end is decided; members leave."""
+    SESSION_ENDING = "SessionEnding"
+    """`rljob run` ends; members leave and the job can be resumed."""
+    ACCEPTING = "Accepting"
+    """The spec can't be run and nothing runs."""
+    SUSPENDING = "Suspending"
+    """The user or the queue wants nothing to run; members leave, or none is left."""
+    RUNNING = "Running"
+    """Members are started and kept, and the rules that may end the job are asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at a job. Rules return a look with a newer status, or a part of the decision."""
+
+    job: RLJob
+    seen: Observation
+    now: float
+    status: RLJobStatus
+    groups: Mapping[Role, Mapping[Phase, list[Member]]]
+
+    @classmethod
+    def at(cls, job: RLJob, seen: Observation, now: float) -> Look:
+        """The look before any rule."""
+        groups: dict[Role, dict[Phase, list[Member]]] = {role: {phase: [] for phase in _PHASES} for role in _ROLES}
+        role, phase, group = Role.REPLAY, Phase.ABSENT, groups[Role.REPLAY][Phase.ABSENT]
+        for member in seen.members:  # neighbours are mostly alike, and hashing an enum is slow: 500 actors, every look
+            if member.phase is not phase or member.role is not role:
+                role, phase = member.role, member.phase
+                group = groups[role][phase]
+            group.append(member)
+        return cls(job, seen, now, seen.status, groups)
+
+    @property
+    def spec(self) -> RLJobSpec:
+        """What is wanted."""
+        return self.job.spec
+
+    @property
+    def memory(self) -> ControllerMemory:
+        """What the controller remembers."""
+        return self.status.controller
+
+    def tell(self, **fields: Any) -> Look:
+        """The look with some fields of the status replaced."""
+        return replace(self, status=self.status.model_copy(update=fields))
+
+    def remember(self, **fields: Any) -> Look:
+        """The look with some fields of the controller's memory replaced."""
+        return self.tell(controller=self.memory.model_copy(update=fields))
+
+    @property
+    def shards(self) -> int:
+        """Replay shards there should be."""
+        return self.spec.replay.shards if self.spec.replay is not None else 0
+
+    def of(self, role: Role, *phases: Phase) -> list[Member]:
+        """Members of a role in any of ``phases`` (in all, without any)."""
+        groups = self.groups[role]
+        return [member for phase in phases or _PHASES for member in groups[phase]]
+
+    def alive(self, *roles: Role) -> list[Member]:
+        """Members of ``roles`` (of all, without any) that run or are about to."""
+        found: list[Member] = []
+        for role in roles or _ROLES:
+            groups = self.groups[role]
+            found += groups[Phase.STARTING]
+            found += groups[Phase.READY]
+            found += groups[Phase.DRAINING]
+        return found
+
+    def failed(self, *roles: Role) -> list[Member]:
+        """Members of ``roles`` (of all, without any) that have ended and nobody had asked them to."""
+        return [m for role in roles or _ROLES for m in self.groups[role][Phase.EXITED] if not m.asked]
+
+    def count(self, role: Role, phase: Phase) -> int:
+        """How many members of a role are in a phase."""
+        return len(self.groups[role][phase])
+
+    def ready(self, role: Role) -> int:
+        """How many members of a role serve."""
+        return self.count(role, Phase.READY)
+
+    def learner_ready(self) -> bool:
+        """Whether the learner serves."""
+        return self.ready(Role.LEARNER) > 0
+
+    def needed_actors(self) -> int:
+        """The fewest ready actors with which the job counts as up."""
+        return min(self.spec.autoscaling.min_replicas, self.status.autoscaling.desired_replicas)
+
+    def since(self, moment: float | None) -> float:
+        """Seconds since ``moment``; 0 where there is none or the clock was set back behind it."""
+        return 0.0 if moment is None else max(0.0, self.now - moment)
+
+    def active_seconds(self) -> float:
+        """Time that the job was not suspended, up to now."""
+        return self.memory.spent_active_seconds + self.since(self.memory.active_since)
+
+    def remembered(self) -> dict[str, MemberMemory]:
+        """What is remembered of members that ended unasked, by name."""
+        return {each.name: each for each in self.memory.members}
+
+
+def mode(look: Look) -> Mode:
+    """What the controller is about with this job."""
+    status, seen = look.status, look.seen
+    if status.finished:
+        return Mode.FINISHED
+    if status.controller.outcome is not None:
+        return Mode.FINISHING
+    if session_end(look) is not None:
+        return Mode.SESSION_ENDING
+    if seen.refusal is not None and seen.refusal.blocking and not look.alive():
+        return Mode.ACCEPTING
+    if look.spec.suspend or (seen.admission is not None and not seen.admission.admitted):
+        return Mode.SUSPENDING
+    return Mode.RUNNING
+
+
+def session_end(look: Look) -> tuple[str, str] | None:
+    """(reason, message) where the session of a local controller is over, None where it goes on or there is none."""
+    session = look.seen.session
+    if session is None:
+        return None
+    if session.interrupted:
+        return "UserRequested", "stopped by its user"
+    if session.max_seconds is not None and session.elapsed_seconds >= session.max_seconds:
+        return "MaxSecondsReached", f"the bound of {session.max_seconds:g} seconds for this run is over"
+    return None
+
+
+def bounded(text: str, longest: int = MAX_MESSAGE) -> str:
+    """``text`` cut to what a status field may hold."""
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
+def some(names: Iterable[str], most: int = 3) -> str:
+    """A few names and how many more there are: ``actor-1, actor-2, actor-3 and 4 more``."""
+    listed = list(names)
+    rest = len(listed) - most
+    return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,237 @@
+"""How many actors there should be, which ones to add and which ones to take away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rljob.api.autoscaling import AutoscalingSpec
+from rljob.api.conditions import Reason
+from rljob.api.status import AutoscalingStatus
+from rljob.api.timestamps import stamp
+
+from rljob_operator.autoscaling import (
+    ActorView,
+    AutoscalingMemory,
+    LimitedBy,
+    ScalingSample,
+    Supply,
+    advance,
+    choose_victims,
+)
+from rljob_operator.look import Look, bounded
+from rljob_operator.model import Member, Phase, Role
+from rljob_operator.rules import progress
+
+LAW_SECONDS = 5.0
+"""The law is asked at most so often, or every sample period where that is shorter: its memory is part of the status, and a status
+that changed at every look would be written at every look."""
+
+
+# ------------------------------------------------------------------------------------------------------------ how many
+
+
+def wanted(look: Look) -> Look:
+    """Decide the number of actors and write it into ``status.autoscaling``."""
+    if look.spec.autoscaling.mode == "Internal":
+        return _by_law(look)
+    number, limited = _as_the_user_says(look)
+    decision = f"autoscaling.mode is {look.spec.autoscaling.mode}: {number} actors"
+    if limited is not LimitedBy.NOTHING:
+        decision += f" of {look.spec.actors.replicas} asked for ({limited})"
+    return _write(look, number, look.spec.actors.replicas, limited, decision, {})
+
+
+def _as_the_user_says(look: Look) -> tuple[int, LimitedBy]:
+    """``actors.replicas``; with mode External (something else writes it) kept within the bounds."""
+    replicas = look.spec.actors.replicas
+    if look.spec.autoscaling.mode == "Disabled":
+        return replicas, LimitedBy.NOTHING
+    limits = _limits(look)
+    number = max(limits.min_replicas, min(limits.max_replicas, replicas))
+    if number == replicas:
+        return number, LimitedBy.NOTHING
+    return number, LimitedBy.MAX_REPLICAS if number < replicas else LimitedBy.MIN_REPLICAS
+
+
+def _by_law(look: Look) -> Look:
+    spec, status = _limits(look), look.status.autoscaling
+    memory = remembered(status)
+    if not _due(look, spec, memory):
+        return look
+    answer = advance(spec, memory, _sample(look), _supply(look, memory), look.now)
+    recommended = answer.recommended_before_limits
+    whole = answer.desired if recommended is None else min(round(recommended), 10**9)
+    return _write(look, answer.desired, whole, answer.limited_by, answer.last_decision, answer.memory.to_dict())
+
+
+def _due(look: Look, spec: AutoscalingSpec, memory: AutoscalingMemory) -> bool:
+    """Whether time is up, or the user's number or the bounds changed."""
+    seen, desired = memory.seen_seconds, memory.desired
+    if seen is None or desired is None or memory.requested != look.spec.actors.replicas:
+        return True
+    if not spec.min_replicas <= desired <= spec.max_replicas:
+        return True
+    return not 0 <= look.now - seen < min(LAW_SECONDS, spec.sample_period_seconds)
+
+
+def remembered(status: AutoscalingStatus) -> AutoscalingMemory:
+    """The law's memory; an unreadable one (written by a newer controller) starts anew at the desired number."""
+    try:
+        memory = AutoscalingMemory.from_dict(status.memory)
+    except ValueError:
+        memory = AutoscalingMemory()
+    if memory.desired is None and status.desired_replicas > 0:
+        memory = replace(memory, desired=status.desired_replicas)
+    return memory
+
+
+def _limits(look: Look) -> AutoscalingSpec:
+    """The spec with maxReplicas lowered to what the place and the queue allow, but never below minReplicas."""
+    spec = look.spec.autoscaling
+    most = min(spec.max_replicas, *_caps(look)) if _caps(look) else spec.max_replicas
+    most = max(spec.min_replicas, most)
+    return spec if most == spec.max_replicas else spec.model_copy(update={"max_replicas": most})
+
+
+def _caps(look: Look) -> list[int]:
+    admission = look.seen.admission
+    caps = (look.seen.max_actors, admission.max_actors if admission is not None else None)
+    return [cap for cap in caps if cap is not None]
+
+
+def limited_by_quota(look: Look) -> bool:
+    """Whether the queue is what keeps the number below maxReplicas."""
+    admission = look.seen.admission
+    if admission is None or admission.max_actors is None:
+        return False
+    return admission.max_actors < look.spec.autoscaling.max_replicas and (
+        look.seen.max_actors is None or admission.max_actors <= look.seen.max_actors
+    )
+
+
+def _sample(look: Look) -> ScalingSample | None:
+    """The learner's figures for the law; None where one that it needs is missing.
+
+    With a replay the learner reports the transitions it samples; each that an actor inserts serves samplesPerInsert of them.
+    """
+    seen = look.seen.learner
+    if seen is None:
+        return None
+    figures = (
+        seen.wait_fraction,
+        seen.blocked_fraction,
+        seen.consumption_per_second,
+        seen.production_per_second,
+        seen.depth_batches,
+        seen.bound_batches,
+    )
+    if any(figure is None for figure in figures):
+        return None
+    wait, blocked, consumption, production, depth, bound = (float(figure or 0.0) for figure in figures)
+    parameters, _ = look.spec.algorithm.checked()
+    replay = look.spec.replay
+    ratio = (replay.rate_limiter.samples_per_insert if replay is not None else 0.0) or 1.0
+    return ScalingSample(
+        taken_seconds=seen.taken_seconds,
+        wait_fraction=wait,
+        blocked_fraction=blocked,
+        consumption_per_second=consumption / ratio,
+        production_per_second=production,
+        depth_batches=depth,
+        bound_batches=bound,
+        items_per_batch=parameters.batch_size / ratio,
+        policy_lag_updates_p95=seen.policy_lag_updates_p95,
+        learner_advancing=progress.advancing(look),
+    )
+
+
+def _supply(look: Look, memory: AutoscalingMemory) -> Supply:
+    pending = look.of(Role.ACTOR, Phase.STARTING)
+    stuck = (look.since(m.since_seconds) for m in pending if m.waiting is Reason.UNSCHEDULABLE)
+    learner = next(iter(look.of(Role.LEARNER, Phase.READY)), None)
+    started = None if learner is None else learner.ready_seconds or learner.since_seconds
+    return Supply(
+        ready=look.ready(Role.ACTOR),
+        pending=len(pending) + len(look.failed(Role.ACTOR)),
+        draining=look.count(Role.ACTOR, Phase.DRAINING),
+        unschedulable_seconds=max(stuck, default=0.0),
+        learner_started_seconds=started,
+        requested_replicas=look.spec.actors.replicas,
+        initial_replicas=look.spec.actors.replicas,
+    )
+
+
+def _write(
+    look: Look, number: int, recommended: int, limited: LimitedBy, decision: str, memory: dict[str, object]
+) -> Look:
+    before = look.status.autoscaling
+    now = AutoscalingStatus.model_construct(
+        desired_replicas=number,
+        recommended_replicas=max(0, recommended),
+        limited_by=_limit_word(look, limited),
+        last_scale_time=stamp(look.now) if number != before.desired_replicas else before.last_scale_time,
+        last_decision=bounded(decision),
+        memory=memory,
+    )
+    if now == before:
+        return look
+    if number != before.desired_replicas and any(each.abandoned for each in look.memory.members):
+        members = [each.model_copy(update={"abandoned": False}) for each in look.memory.members]
+        look = look.remember(members=members)
+    return look.tell(autoscaling=now)
+
+
+def _limit_word(look: Look, limited: LimitedBy) -> str:
+    return "Quota" if limited is LimitedBy.MAX_REPLICAS and limited_by_quota(look) else limited.value
+
+
+def scaling_reason(word: str) -> Reason:
+    """The reason of ScalingLimited that belongs to ``status.autoscaling.limitedBy``."""
+    return Reason.QUOTA_LIMITED if word == "Quota" else Reason(LimitedBy(word).reason)
+
+
+# --------------------------------------------------------------------------------------------------------------- which
+
+
+def vacancies(look: Look) -> tuple[list[Member], list[str]]:
+    """(actors that ended unasked and may come back, names for new ones) to bring the number to the wanted one.
+
+    A draining actor is on its way out and leaves its name only when it is gone. Actors that an eviction took and that the spec
+    does not want replaced keep their places empty.
+    """
+    abandoned = {each.name for each in look.memory.members if each.abandoned}
+    running = look.count(Role.ACTOR, Phase.STARTING) + look.ready(Role.ACTOR)
+    free = look.status.autoscaling.desired_replicas - running - len(abandoned)
+    if free <= 0:
+        return [], []
+    failed = look.failed(Role.ACTOR)
+    back = [m for m in failed if m.name not in abandoned][:free]
+    taken = abandoned | {m.name for m in look.alive(Role.ACTOR)} | {m.name for m in failed}
+    names: list[str] = []
+    index = 0
+    while len(names) < free - len(back):
+        name = f"actor-{index}"
+        if name not in taken:
+            names.append(name)
+        index += 1
+    return back, names
+
+
+def surplus(look: Look) -> tuple[str, ...]:
+    """Actors to drain so that the wanted number is left: not ready -> on a node that goes -> stalest policy -> youngest."""
+    running = look.count(Role.ACTOR, Phase.STARTING) + look.ready(Role.ACTOR)
+    too_many = running - look.status.autoscaling.desired_replicas
+    if too_many <= 0:
+        return ()
+    lags = look.seen.learner.lags if look.seen.learner is not None else {}
+    views = (
+        ActorView(
+            name=m.name,
+            ready=m.phase is Phase.READY,
+            draining=m.leaving_node,
+            policy_lag_updates=lags.get(m.name, lags.get(m.pod_name)),
+            started_seconds=m.ready_seconds or m.since_seconds,
+        )
+        for m in look.of(Role.ACTOR, Phase.STARTING, Phase.READY)
+    )
+    return choose_victims(views, too_many)

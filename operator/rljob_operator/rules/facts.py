@@ -1,0 +1,49 @@
+"""The plain facts of the status: who is ready and who is there."""
+
+from __future__ import annotations
+
+from rljob.api.status import ActorsStatus, AdmissionStatus, LearnerStatus, ReplayStatus
+from rljob.api.timestamps import stamp
+
+from rljob_operator.look import Look, bounded
+from rljob_operator.model import Phase, Role
+
+
+def members(look: Look) -> Look:
+    """Write what was seen of learner, replay, actors and admission."""
+    ready, draining = look.ready(Role.ACTOR), look.count(Role.ACTOR, Phase.DRAINING)
+    starting = look.count(Role.ACTOR, Phase.STARTING)
+    status = look.status
+    found = {
+        "learner": _learner(look),
+        "replay": ReplayStatus.model_construct(ready=look.ready(Role.REPLAY), desired=look.shards),
+        "actors": ActorsStatus.model_construct(
+            replicas=ready + starting, ready=ready, draining=draining, selector=bounded(look.seen.selector, 512)
+        ),
+        "admission": _admission(look),
+    }
+    changed = {name: value for name, value in found.items() if value != getattr(status, name)}
+    return look.tell(**changed) if changed else look
+
+
+def _learner(look: Look) -> LearnerStatus:
+    for member in look.alive(Role.LEARNER):
+        since = member.ready_seconds
+        return LearnerStatus.model_construct(
+            ready=member.phase is Phase.READY,
+            pod_name=bounded(member.pod_name or member.name, 253),
+            node_name=bounded(member.node_name, 253),
+            start_time=None if since is None else stamp(max(0.0, since)),
+        )
+    return LearnerStatus.model_construct(ready=False, pod_name="", node_name="", start_time=None)
+
+
+def _admission(look: Look) -> AdmissionStatus | None:
+    admission = look.seen.admission
+    if admission is None:
+        return None
+    return AdmissionStatus.model_construct(
+        workload=bounded(admission.workload, 253),
+        actor_blocks=admission.actor_blocks,
+        pending_blocks=admission.pending_blocks,
+    )

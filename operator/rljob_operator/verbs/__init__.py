@@ -1,0 +1,1 @@
+"""Verbs for a run on this machine, from any terminal: look at it, change it, end it."""

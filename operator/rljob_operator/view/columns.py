@@ -1,0 +1,84 @@
+"""Runs in columns: pure functions from what was seen to text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rljob_operator.local.run_view import RunView
+from rljob_operator.view.words import age, number
+
+Column = tuple[str, Callable[[RunView], str]]
+
+
+def table(runs: Sequence[RunView], *, wide: bool) -> list[str]:
+    """Heading and one line a run, columns aligned."""
+    columns = COLUMNS + (WIDE_COLUMNS if wide else ())
+    rows = [[heading for heading, _ in columns], *([cell(run) for _, cell in columns] for run in runs)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _figure(name: str, form: str) -> Callable[[RunView], str]:
+    return lambda run: number(run.figures.get(name), form)
+
+
+def _actors(run: RunView) -> str:
+    desired = run.status.autoscaling.desired_replicas or run.status.actors.replicas
+    return f"{run.status.actors.ready}/{desired}"
+
+
+def _depth(run: RunView) -> str:
+    depth, bound = run.figures.get("queue_depth_batches"), run.figures.get("queue_bound_batches")
+    return f"{number(depth, '{:,.0f}')}/{number(bound, '{:,.0f}')}" if bound is not None else "-"
+
+
+def _return(run: RunView) -> str:
+    live = run.figures.get("mean_return")
+    return number(live if live is not None else run.status.progress.eval_return, "{:.1f}")
+
+
+def lag(figures: Mapping[str, Any]) -> str:
+    """Policy lag in updates: the 95th percentile where it is known, else the mean."""
+    p95 = figures.get("policy_lag_updates_p95")
+    return number(p95 if p95 is not None else figures.get("policy_lag_updates"), "{:,.0f}")
+
+
+def _progress(run: RunView) -> str:
+    percent = run.status.progress.percent
+    return "-" if percent is None else f"{percent} %"
+
+
+def _age(run: RunView) -> str:
+    started = run.status.start_time
+    return "-" if started is None else age(time.time() - started)
+
+
+def _checkpoint(run: RunView) -> str:
+    found = run.status.checkpoint
+    return "-" if found is None or found.time is None else f"{found.step:,} ({age(time.time() - found.time)})"
+
+
+def _restarts(run: RunView) -> str:
+    return f"{run.status.restarts.counted}+{run.status.restarts.ignored}"
+
+
+COLUMNS: tuple[Column, ...] = (
+    ("NAME", lambda run: run.name),
+    ("STATE", lambda run: run.state),
+    ("ACTORS", _actors),
+    ("DEPTH", _depth),
+    ("STEPS/S", _figure("steps_per_second", "{:,.0f}")),
+    ("RETURN", _return),
+    ("LAG", lambda run: lag(run.figures)),
+    ("PROGRESS", _progress),
+    ("AGE", _age),
+)
+WIDE_COLUMNS: tuple[Column, ...] = (
+    ("UPDATES", lambda run: number(run.figures.get("updates", run.status.progress.learner_updates), "{:,}")),
+    ("CHECKPOINT (AGE)", _checkpoint),
+    ("RESTARTS", _restarts),
+    ("CONTROLLER", lambda run: str(run.controller or "-")),
+    ("FOLDER", lambda run: str(run.run_dir)),
+)

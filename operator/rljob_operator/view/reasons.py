@@ -1,0 +1,80 @@
+"""What `rljob why` says: the last decision about the number of actors, and why a job does not run. Pure."""
+
+from __future__ import annotations
+
+import time
+
+from rljob.api.conditions import CATALOGUE
+
+from rljob_operator.local.run_view import LOST, UNATTENDED, RunView
+from rljob_operator.view.words import age
+
+_FINE = {
+    "ScalingLimited": "False",
+    "Suspended": "False",
+    "FailureTarget": "False",
+    "Failed": "False",
+    "Complete": "False",
+}
+
+
+def why(run: RunView) -> list[str]:
+    """The whole answer, a line each."""
+    lines = [f"{run.name} is {run.state}{_meaning('Ready', run.status.state)}"]
+    lines += _attendance(run)
+    lines += _scaling(run)
+    odd = [c for c in run.status.conditions if c.status != _FINE.get(c.type, "True") and c.type != "ScalingActive"]
+    if odd:
+        lines += ["", "Conditions that are not as in a healthy run:"]
+        for condition in odd:
+            since = age(time.time() - condition.last_transition_time)
+            lines.append(f"  {condition.type}={condition.status} {condition.reason}, for {since}: {condition.message}")
+    if run.status.failures:
+        lines += ["", "Last failures:"]
+        for failure in run.status.failures:
+            code = "" if failure.exit_code is None else f", exit code {failure.exit_code}"
+            when = age(time.time() - failure.time)
+            lines.append(
+                f"  {when} ago  {failure.pod_name}{code}, {failure.reason}, {failure.action}: {failure.message}"
+            )
+    if run.problem:
+        lines += ["", run.problem]
+    return lines
+
+
+def _attendance(run: RunView) -> list[str]:
+    if run.state == UNATTENDED:
+        names = ", ".join(run.running)
+        return [
+            f"No controller has it, but these run on: {names}. A new controller adopts them; `rljob stop` ends them."
+        ]
+    if run.state == LOST:
+        return [f"Nothing of it runs, and nobody ended it in order; it was last {run.status.state}. It can be resumed."]
+    return []
+
+
+def _scaling(run: RunView) -> list[str]:
+    scaling = run.status.autoscaling
+    active, limited = run.status.condition("ScalingActive"), run.status.condition("ScalingLimited")
+    actors = run.status.actors
+    lines = ["", f"Actors: {scaling.desired_replicas} wanted, {actors.ready} ready, {actors.draining} draining."]
+    if scaling.last_decision:
+        lines.append(f"Last decision: {scaling.last_decision}")
+    if scaling.last_scale_time is not None:
+        lines.append(f"The number last changed {age(time.time() - scaling.last_scale_time)} ago.")
+    if active is not None and active.status != "True":
+        lines.append(f"The number does not follow the learner: {active.reason}{_tail(active.message)}")
+    if limited is not None and limited.status == "True":
+        lines.append(
+            f"The law recommends {scaling.recommended_replicas}; limited by {limited.reason}{_tail(limited.message)}"
+        )
+    return lines
+
+
+def _tail(message: str) -> str:
+    return f": {message}" if message else ""
+
+
+def _meaning(type: str, reason: str) -> str:
+    found = next((entry.meaning for entry in CATALOGUE if entry.type == type and entry.reason == reason), "")
+    return f": {found}" if found else ""

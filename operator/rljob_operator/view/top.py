@@ -1,0 +1,102 @@
+"""The screen of `rljob top`: one run as its controller and its learner see it now. Pure: from what was seen to something to
+print."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from rljob_operator.local.run_view import RunView
+from rljob_operator.view.columns import lag
+from rljob_operator.view.words import age, duration, number, percent
+
+_UNWELL = "bold red"
+_SHOWN_CONDITIONS = ("Accepted", "Progressing", "ScalingLimited", "CheckpointValid", "FailureTarget", "Failed")
+_WELL = {"ScalingLimited": "False", "FailureTarget": "False", "Failed": "False"}
+
+
+def screen(run: RunView) -> RenderableType:
+    """The whole screen."""
+    status = run.status
+    started = status.start_time
+    title = f"{run.name}  {run.state}  {age(time.time() - started) if started else ''}".rstrip()
+    parts: list[RenderableType] = [_figures(run), _actors(run.figures)]
+    if status.autoscaling.last_decision:
+        parts.append(Text(f"last decision: {status.autoscaling.last_decision}"))
+    parts += [Text(f"! {text}", style=_UNWELL) for text in unwell(run)]
+    return Panel(Group(*parts), title=title, title_align="left", border_style="cyan")
+
+
+def unwell(run: RunView) -> list[str]:
+    """What is not as it should be, a line each."""
+    found = []
+    if run.controller is None and run.running:
+        found.append(f"no controller; {len(run.running)} processes run on: rljob stop or run --resume {run.run_dir}")
+    for type in _SHOWN_CONDITIONS:
+        condition = run.status.condition(type)
+        if condition is not None and condition.status != _WELL.get(type, "True"):
+            found.append(f"{type} {condition.status}, {condition.reason}: {condition.message}".rstrip(": "))
+    if run.problem:
+        found.append(run.problem)
+    return found
+
+
+def _figures(run: RunView) -> RenderableType:
+    figures, status = run.figures, run.status
+    depth, bound = figures.get("queue_depth_batches"), figures.get("queue_bound_batches")
+    share = depth / bound if isinstance(depth, int | float) and isinstance(bound, int | float) and bound else None
+    wanted = status.autoscaling
+    desired = wanted.desired_replicas or status.actors.replicas
+    progress = status.progress
+    cells = {
+        "queue depth": f"{number(depth, '{:,.0f}')} of {number(bound, '{:,.0f}')} batches ({percent(share)})",
+        "starved": percent(figures.get("wait_fraction", figures.get("learner_wait_fraction"))),
+        "blocked": percent(figures.get("blocked_fraction", figures.get("actors_blocked_fraction"))),
+        "lag": f"{lag(figures)} updates",
+        "steps/s": number(figures.get("steps_per_second"), "{:,.0f}"),
+        "updates/s": number(figures.get("updates_per_second"), "{:,.1f}"),
+        "return": number(figures.get("mean_return"), "{:.2f}"),
+        "updates": number(figures.get("updates", progress.learner_updates), "{:,}"),
+        "actors": f"{status.actors.ready} ready of {desired}"
+        + (f", {status.actors.draining} draining" if status.actors.draining else ""),
+        "progress": "-" if progress.percent is None else f"{progress.percent} %",
+        "to go": duration(progress.estimated_seconds_remaining),
+        "checkpoint": _checkpoint(run),
+    }
+    table = Table.grid(padding=(0, 3))
+    entries = [Text.assemble((f"{label} ", "bright_black"), (value, "bold")) for label, value in cells.items()]
+    for start in range(0, len(entries), 4):
+        table.add_row(*entries[start : start + 4])
+    return table
+
+
+def _checkpoint(run: RunView) -> str:
+    found = run.status.checkpoint
+    if found is None or found.time is None:
+        return "none yet"
+    return f"update {found.step:,}, {age(time.time() - found.time)} old"
+
+
+def _actors(figures: Mapping[str, Any]) -> RenderableType:
+    table = Table(box=None, padding=(0, 2), header_style="bright_black")
+    for heading in ("ACTOR", "STATE", "STEPS/S", "BLOCKED", "WEIGHTS", "EPSILON SLOT", "HEARD"):
+        table.add_column(heading, justify="left" if heading in ("ACTOR", "STATE") else "right")
+    for actor in figures.get("actors") or ():
+        if not isinstance(actor, Mapping):
+            continue
+        table.add_row(
+            str(actor.get("name", "-")),
+            str(actor.get("state", "-")),
+            number(actor.get("steps_per_second"), "{:,.0f}"),
+            percent(actor.get("blocked_fraction")),
+            number(actor.get("policy_version"), "{:,}"),
+            number(actor.get("slot"), "{}"),
+            number(actor.get("age_seconds"), "{:.0f} s ago"),
+        )
+    return table

@@ -1,0 +1,158 @@
+"""What a Kubernetes API server does with an RLJob, from the generated CRD alone: prune nulls, fill in defaults, refuse unknown
+fields (``kubectl`` asks for that), check the structural schema and the keys of lists, evaluate CEL."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import cel
+import jsonschema
+from rljob.api.crd import definition
+
+Schema = dict[str, Any]
+VERSION = definition()["spec"]["versions"][0]
+ROOT: Schema = VERSION["schema"]["openAPIV3Schema"]
+
+
+def refusals(document: dict[str, Any], stored: dict[str, Any] | None = None) -> list[str]:
+    """Why the server refuses ``document`` (as an update of ``stored``): ``place: message``. Empty where it accepts it."""
+    given = admitted(document)
+    problems = [*_heads(given), *unknown(given, ROOT, ""), *_structural(given), *_repeated(given, ROOT, "")]
+    if problems:
+        return problems
+    before = admitted(stored) if stored is not None else None
+    return [
+        f"{path}{validation.get('fieldPath', '')}: {message}"
+        for path, validation, message in broken(given, before, ROOT, "")
+    ]
+
+
+def admitted(document: dict[str, Any]) -> dict[str, Any]:
+    """The document as it would be stored: nulls gone, defaults filled in."""
+    given = copy.deepcopy(document)
+    fill(given, ROOT)
+    return given
+
+
+def _heads(document: dict[str, Any]) -> Iterator[str]:
+    if document.get("apiVersion") != "rljob.dev/v1alpha1" or document.get("kind") != "RLJob":
+        yield "apiVersion, kind: no matches for this kind"
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        yield "metadata.name: required"
+    elif strange := set(metadata) - {
+        "name",
+        "namespace",
+        "labels",
+        "annotations",
+    }:  # those of ObjectMeta that users write
+        yield f"metadata: unknown field {', '.join(strange)}"
+
+
+def fill(value: Any, schema: Schema) -> None:
+    if isinstance(value, dict):
+        for name, field in schema.get("properties", {}).items():
+            if name in value and value[name] is None:
+                del value[name]
+            if name not in value and "default" in field:
+                value[name] = copy.deepcopy(field["default"])
+            if name in value:
+                fill(value[name], field)
+    elif isinstance(value, list) and "items" in schema:
+        for item in value:
+            fill(item, schema["items"])
+
+
+def unknown(value: Any, schema: Schema, path: str) -> Iterator[str]:
+    if isinstance(value, dict) and "properties" in schema:
+        for name, item in value.items():
+            if name in schema["properties"]:
+                yield from unknown(item, schema["properties"][name], f"{path}.{name}".lstrip("."))
+            else:
+                yield f"{path}.{name}: unknown field"
+    elif isinstance(value, list) and "items" in schema:
+        for i, item in enumerate(value):
+            yield from unknown(item, schema["items"], f"{path}[{i}]")
+
+
+def _int_or_string(validator: Any, wanted: bool, value: Any, schema: Schema) -> Iterator[jsonschema.ValidationError]:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        yield jsonschema.ValidationError(f"{value!r} must be of type int-or-string")
+
+
+def _pattern(validator: Any, pattern: str, value: Any, schema: Schema) -> Iterator[jsonschema.ValidationError]:
+    """RE2's ``$`` is the end of the text; Python's lets a line break follow."""
+    if isinstance(value, str) and not re.search(re.sub(r"\$(?=\)|\||\Z)", r"\\Z", pattern), value):
+        yield jsonschema.ValidationError(f"{value!r} should match {pattern!r}")
+
+
+Validator = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator, {"x-kubernetes-int-or-string": _int_or_string, "pattern": _pattern}
+)
+_VALIDATOR = Validator(ROOT)
+
+
+def _structural(document: dict[str, Any]) -> list[str]:
+    return [f"{error.json_path}: {error.message}" for error in _VALIDATOR.iter_errors(document)]
+
+
+def structural(path: str, value: Any) -> list[str]:
+    """What the schema at ``spec.<path>`` says of one value."""
+    schema = ROOT["properties"]["spec"]
+    for name in path.split("."):
+        schema = schema["properties"][name]
+    value = copy.deepcopy(value)
+    fill(value, schema)
+    return [error.message for error in Validator(schema).iter_errors(value)]
+
+
+def _repeated(value: Any, schema: Schema, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, field in schema.get("properties", {}).items():
+            if name in value:
+                yield from _repeated(value[name], field, f"{path}.{name}")
+    elif isinstance(value, list):
+        kind = schema.get("x-kubernetes-list-type")
+        keys = schema.get("x-kubernetes-list-map-keys", [])
+        identities = [repr([item.get(key) for key in keys] if keys else item) for item in value if keys == [] or item]
+        if kind in ("map", "set") and len(set(identities)) < len(identities):
+            yield f"{path}: Duplicate value"
+        for i, item in enumerate(value):
+            yield from _repeated(item, schema.get("items", {}), f"{path}[{i}]")
+
+
+@cache
+def _program(rule: str) -> Any:
+    return cel.compile(rule)
+
+
+def broken(value: Any, old: Any, schema: Schema, path: str) -> Iterator[tuple[str, dict[str, str], str]]:
+    """The validations that ``value`` breaks, as (place, validation, message); those about a change only where there is
+    something to compare with."""
+    context = cel.Context(variables={"self": value} if old is None else {"self": value, "oldSelf": old})
+    for validation in schema.get("x-kubernetes-validations", []):
+        rule = validation["rule"]
+        if "oldSelf" in rule and old is None:
+            continue
+        try:
+            holds, message = _program(rule).execute(context), validation["message"]
+        except (RuntimeError, ValueError, TypeError, OverflowError) as error:
+            holds, message = False, f"unable to evaluate {rule[:80]}: {error}"
+        if holds is not True:
+            yield path, validation, message
+    if isinstance(value, dict):
+        for name, field in schema.get("properties", {}).items():
+            if name in value:
+                before = old.get(name) if isinstance(old, dict) else None
+                yield from broken(value[name], before, field, f"{path}.{name}".lstrip("."))
+        further = schema.get("additionalProperties")
+        if isinstance(further, dict):
+            for name, item in value.items():
+                yield from broken(item, None, further, f"{path}[{name}]")
+    elif isinstance(value, list) and "items" in schema:
+        for i, item in enumerate(value):  # entries of a list are not compared: no rule about a change stands below one
+            yield from broken(item, None, schema["items"], f"{path}[{i}]")

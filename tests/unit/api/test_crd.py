@@ -1,0 +1,177 @@
+"""The generated CRD: current, small, of the shape that an API server demands, and with nothing that points nowhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import api_server
+import cel
+import pytest
+import yaml
+from pydantic import BaseModel
+from rljob.api.crd import CRD_FILE, REFERENCE_FILE, definition, generated
+from rljob.api.fields import unwrapped
+from rljob.api.status import RLJobStatus
+from rljob.api.timestamps import TimestampText
+from rljob.api.types import DecimalText
+
+REPOSITORY = Path(__file__).parents[3]
+SPEC = api_server.ROOT["properties"]["spec"]
+STATUS = api_server.ROOT["properties"]["status"]
+
+
+def schemas(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every schema below ``schema``, itself included."""
+    yield path, schema
+    for name, field in schema.get("properties", {}).items():
+        yield from schemas(field, f"{path}.{name}")
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from schemas(schema[key], f"{path}[]")
+
+
+EVERYWHERE = [*schemas(SPEC, "spec"), *schemas(STATUS, "status")]
+RULES = [
+    (path, rule) for path, schema in schemas(api_server.ROOT, "") for rule in schema.get("x-kubernetes-validations", [])
+]
+
+
+@pytest.mark.parametrize("path", [CRD_FILE, REFERENCE_FILE], ids=str)
+def test_generated_files_are_current(path: Path) -> None:
+    assert (REPOSITORY / path).read_text() == generated()[path], "run: make generate"
+
+
+def test_it_is_small() -> None:
+    """kubectl apply keeps a copy in an annotation of at most 256 KiB."""
+    assert (REPOSITORY / CRD_FILE).stat().st_size < 200_000
+    assert yaml.safe_load((REPOSITORY / CRD_FILE).read_text()) == definition()
+
+
+def test_every_schema_is_structural_described_and_bounded() -> None:
+    for path, schema in EVERYWHERE:
+        assert not {"$ref", "anyOf", "oneOf", "allOf", "not", "nullable", "title"} & set(schema), path
+        assert schema.get("type") in ("object", "array", "string", "integer", "boolean") or schema.get(
+            "x-kubernetes-int-or-string"
+        ), path
+        if not path.endswith("[]"):
+            assert len(schema["description"]) >= 4, path
+        kind = schema.get("type")
+        if kind == "array":
+            assert 1 <= schema["maxItems"] <= 1000, path
+        if kind == "string":
+            assert "enum" in schema or schema["maxLength"] <= 4096, path
+        if kind == "integer":
+            assert {"minimum", "maximum"} <= set(schema), path
+        if kind == "object" and "properties" not in schema:
+            assert schema["maxProperties"] <= 64, path
+
+
+def test_every_default_obeys_its_own_schema() -> None:
+    """An API server refuses a CRD with a default that the schema below it refuses."""
+    for path, schema in EVERYWHERE:
+        if "default" in schema:
+            validator = api_server.Validator(schema)
+            value = schema["default"]
+            api_server.fill(value, schema)
+            assert [error.message for error in validator.iter_errors(value)] == [], path
+    assert not [path for path, schema in schemas(STATUS, "status") if "default" in schema], "a status is not filled in"
+
+
+def test_lists_with_keys() -> None:
+    keyed = {
+        path: schema.get("x-kubernetes-list-map-keys") for path, schema in EVERYWHERE if schema.get("type") == "array"
+    }
+    assert keyed["spec.algorithm.parameters"] == keyed["spec.failurePolicy.rules"] == ["name"]
+    assert keyed["status.conditions"] == ["type"]
+    for path, schema in EVERYWHERE:
+        for key in schema.get("x-kubernetes-list-map-keys", []):
+            assert key in schema["items"]["required"], f"{path}: a key has to be there"
+
+
+def field_at(schema: dict[str, Any], path: str) -> dict[str, Any]:
+    for name in path.strip(".").split("."):
+        schema = schema["properties"][name]
+    return schema
+
+
+def test_every_rule_compiles_and_names_a_field_that_exists() -> None:
+    nodes = dict(schemas(api_server.ROOT, ""))
+    for path, rule in RULES:
+        cel.compile(rule["rule"])
+        assert "\n" not in rule["message"]
+        assert len(rule["message"]) <= 2048
+        assert len(rule["rule"]) <= 10_000
+        assert "$" not in re.sub(r"'[^']*'", "", rule["rule"]), "a name of a parameter was left over"
+        if "fieldPath" in rule:
+            assert field_at(nodes[path], rule["fieldPath"])
+    assert len(RULES) >= 130
+
+
+def test_rules_about_a_change_stand_where_old_and_new_can_be_matched() -> None:
+    """Not below the entries of a list, where an API server has nothing to compare with."""
+    assert {path for path, rule in RULES if "oldSelf" in rule["rule"]} == {".spec"}
+
+
+def test_columns_and_subresources_point_at_fields() -> None:
+    version = api_server.VERSION
+    scale = version["subresources"]["scale"]
+    columns = version["additionalPrinterColumns"]
+    assert version["subresources"]["status"] == {}
+    for path in [*scale.values(), *(column["jsonPath"] for column in columns)]:
+        if path == ".metadata.creationTimestamp":
+            continue
+        plain = re.sub(r'\[\?\(@\.type=="[A-Za-z]+"\)\]', "", path)
+        if plain == path:
+            assert field_at(api_server.ROOT, path), path
+        else:  # by type, never by index
+            assert plain in (".status.conditions.reason", ".status.conditions.status")
+        assert not re.search(r"\[-?[0-9]", path)
+    assert [column["name"] for column in columns if not column.get("priority")][:4] == [
+        "State",
+        "Ready",
+        "Actors",
+        "Learner",
+    ]
+
+
+def test_names() -> None:
+    document = definition()
+    assert document["metadata"]["name"] == "rljobs.rljob.dev"
+    assert document["spec"]["names"]["shortNames"] == ["rlj"]
+    (version,) = document["spec"]["versions"]
+    assert (version["name"], version["served"], version["storage"]) == ("v1alpha1", True, True)
+
+
+def filled(model: type[BaseModel]) -> dict[str, Any]:
+    """A document of ``model`` with something in every field, from the types alone."""
+    document: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        annotation, metadata = unwrapped(field.annotation, list(field.metadata))
+        document[field.alias or name] = some(annotation, metadata)
+    return document
+
+
+def some(annotation: Any, metadata: list[Any]) -> Any:
+    if any(isinstance(item, TimestampText) for item in metadata):
+        return "2026-11-21T16:05:00.250Z"
+    if any(isinstance(item, DecimalText) for item in metadata):
+        return "18.4"
+    if get_origin(annotation) is list:
+        return [some(*unwrapped(get_args(annotation)[0], []))]
+    if get_origin(annotation) is dict:
+        return {"integral": 1.5, "window": [1, 2.5]}
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)[0]
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return filled(annotation)
+    return {bool: True, int: 7, str: "word"}[annotation]
+
+
+def test_a_status_with_every_field_passes_its_schema() -> None:
+    status = RLJobStatus.model_validate(filled(RLJobStatus)).document()
+    assert [error.message for error in api_server.Validator(STATUS).iter_errors(status)] == []
+    assert list(api_server.unknown(status, STATUS, "status")) == []
+    assert list(api_server.unknown(status | {"later": 1}, STATUS, "status")) == ["status.later: unknown field"]

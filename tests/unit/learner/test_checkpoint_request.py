@@ -1,0 +1,74 @@
+"""A checkpoint on request, and the test hook that slows a learner down."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from rljob.learner import checkpoint
+from rljob.learner.checkpoint_files import CheckpointProblem, stored, verify
+from rljob.learner.slowdown import DELAY_FILE_VARIABLE, slowed_down
+from rljob.learner.worker import wanted_since
+from test_non_finite import learner, ready
+
+
+def test_a_request_is_answered_once_with_a_checkpoint_that_verifies(tmp_path: Path) -> None:
+    with learner(tmp_path, "Fail") as one:
+        one.request_checkpoint(time.time())
+        one._housekeeping()
+        assert stored(tmp_path) == [], "before the first update there is nothing to save"
+        one._learn(ready(1.0))
+        one._housekeeping()
+        one._saver.finish()
+        (path,) = stored(tmp_path)
+        assert one.status()["checkpoint"]["digest"] == verify(path).digest
+        assert one.status()["checkpoint"]["written_unix"] <= time.time()
+        one._learn(ready(1.0))
+        one._housekeeping()
+        one._saver.finish()
+        assert stored(tmp_path) == [path], "the same request asks for nothing more"
+        one.request_checkpoint(time.time() + 3600.0)
+        for _ in range(3):
+            one._housekeeping()
+            one._saver.finish()
+        assert [p.name for p in stored(tmp_path)] == [checkpoint.step_name(2), path.name], "once, even from the future"
+
+
+def test_a_damaged_checkpoint_does_not_verify(tmp_path: Path) -> None:
+    with learner(tmp_path, "Fail") as one:
+        one._learn(ready(1.0))
+        one._save(wait=True)
+    (path,) = stored(tmp_path)
+    content = bytearray((path / checkpoint.TENSORS).read_bytes())
+    content[-1] ^= 1
+    (path / checkpoint.TENSORS).write_bytes(content)
+    with pytest.raises(CheckpointProblem, match="damaged"):
+        verify(path)
+
+
+@pytest.mark.parametrize("note", [{}, {"sinceUnix": "now"}, {"sinceUnix": True}, {"sinceUnix": float("nan")}])
+def test_a_request_needs_a_time(note: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="sinceUnix"):
+        wanted_since(note)
+
+
+def test_the_slowdown_is_inert_unless_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def turn() -> None:
+        """A turn of the loop."""
+
+    monkeypatch.delenv(DELAY_FILE_VARIABLE, raising=False)
+    assert slowed_down(lambda: 1, turn) is turn
+    delay = tmp_path / "delay"
+    monkeypatch.setenv(DELAY_FILE_VARIABLE, str(delay))
+    updates = 1
+    slow = slowed_down(lambda: updates, turn)
+    started = time.monotonic()
+    slow()
+    assert time.monotonic() - started < 0.05, "no file, no delay"
+    delay.write_text("0.2")
+    slow = slowed_down(lambda: updates, turn)
+    slow()
+    assert time.monotonic() - started >= 0.2
+    slow()
+    assert time.monotonic() - started < 0.4, "a turn without an update is not delayed"

@@ -1,0 +1,112 @@
+"""Jobs, members and observations for tests of the controller: everything is ready unless a test says otherwise."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rljob.api import RLJob, load_manifest
+from rljob.api.status import RLJobStatus
+from rljob_operator.decide import decide
+from rljob_operator.model import (
+    CheckpointFacts,
+    CheckpointState,
+    Decision,
+    LearnerSample,
+    Member,
+    Observation,
+    Phase,
+    Role,
+)
+from rljob_operator.sample import parse_sample
+
+EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
+START = 1_700_000_000.0
+LONG_AGO = START - 1000.0
+STORAGE = "spec.checkpoint.storage={persistentVolumeClaim: {claimName: checkpoints}}"
+
+
+def make_job(*sets: str) -> RLJob:
+    """Pong with two actors and a place for checkpoints."""
+    return load_manifest(EXAMPLES / "pong-apex.yaml", ["spec.actors.replicas=2", STORAGE, *sets])
+
+
+def role_of(name: str) -> Role:
+    return Role(name.partition("-")[0])
+
+
+def members(actors: int = 2, **phases: Phase) -> tuple[Member, ...]:
+    """All members of a job, ready since long ago; names with underscores give another phase."""
+    names = ["replay-0", "learner", *(f"actor-{k}" for k in range(actors)), "evaluator"]
+    return tuple(member(name, phases.get(name.replace("-", "_"), Phase.READY)) for name in names)
+
+
+def member(name: str, phase: Phase = Phase.READY, **fields: Any) -> Member:
+    ready = LONG_AGO if phase in (Phase.READY, Phase.EXITED, Phase.DRAINING) else None
+    given = {"since_seconds": LONG_AGO, "incarnation": f"{name}-life", "ready_seconds": ready} | fields
+    return Member(name, role_of(name), phase, **given)
+
+
+def exited(name: str, seen: tuple[Member, ...], **fields: Any) -> tuple[Member, ...]:
+    """``seen`` with one member ended unasked at START; it had worked unless ``ready_seconds`` says otherwise."""
+    given = {"phase": Phase.EXITED, "since_seconds": START, "exit_code": 1, "last_words": "boom"} | fields
+    return tuple(replace(m, **given) if m.name == name else m for m in seen)
+
+
+def gone(*names: str, seen: tuple[Member, ...] | None = None) -> tuple[Member, ...]:
+    """``seen`` without some members."""
+    return tuple(m for m in (members() if seen is None else seen) if m.name not in names)
+
+
+def sample(taken: float = START, updates: int = 1000, **figures: Any) -> LearnerSample:
+    return parse_sample({"updates": updates, "raw_frames_total": 4 * updates} | figures, taken)
+
+
+def evaluation(mean: float, *, finished: bool = True) -> dict[str, Any]:
+    return {"mean": mean, "standard_error": 0.2, "episodes": 20, "finished": finished}
+
+
+def verified(time: float, step: int = 1000) -> CheckpointFacts:
+    return CheckpointFacts(CheckpointState.VERIFIED, step, time, f"file:///run/step-{step}", "sha256:ab")
+
+
+class Controller:
+    """A controller of one job whose status goes through JSON between any two looks, as after a restart.
+
+    ``world`` holds what is observed; a test changes it and asks for the next decision.
+    """
+
+    def __init__(self, job: RLJob, **world: Any) -> None:
+        self.job = job
+        self.now = START
+        self.status = RLJobStatus()
+        self.world: dict[str, Any] = {"members": members(), "learner": None} | world
+        self.last: Decision | None = None
+
+    def look(self, after: float = 0.0, **world: Any) -> Decision:
+        """Let ``after`` seconds pass, change the world, and decide."""
+        self.now += after
+        self.world |= world
+        self.last = decide(self.job, Observation(status=self.status, **self.world), self.now)
+        self.status = RLJobStatus.model_validate(json.loads(json.dumps(self.last.status.document())))
+        assert self.status == self.last.status, "the status survives its way through JSON"
+        return self.last
+
+    def trained(self, updates: int = 1000) -> Decision:
+        """The job is up and its learner has just advanced."""
+        self.look(learner=sample(self.now, updates - 1))
+        return self.look(1.0, learner=sample(self.now + 1.0, updates))
+
+    def reason(self, type: str) -> tuple[str, str]:
+        """(status, reason) of a condition; empty words while there is none."""
+        condition = self.status.condition(type)
+        return ("", "") if condition is None else (condition.status, condition.reason)
+
+
+def running(*sets: str, **world: Any) -> Controller:
+    """A job that is up and trains."""
+    controller = Controller(make_job(*sets), **world)
+    controller.trained()
+    return controller

@@ -1,0 +1,84 @@
+"""What a controller says about checkpoints on the disk, without torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from rljob.learner.checkpoint_files import FORMAT, MANIFEST, TENSORS, step_name
+from rljob_operator.local.checkpoints import CheckpointWatch
+from rljob_operator.model import CheckpointState
+
+
+def write(directory: Path, updates: int, written_unix: float = 100.0) -> Path:
+    path = directory / step_name(updates)
+    path.mkdir(parents=True)
+    content = bytes(range(256)) * updates
+    (path / TENSORS).write_bytes(content)
+    manifest = {
+        "format": FORMAT,
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "counters": {"updates": updates},
+        "written_unix": written_unix,
+    }
+    (path / MANIFEST).write_text(json.dumps(manifest))
+    return path
+
+
+def test_the_newest_is_read_again_and_believed(tmp_path: Path) -> None:
+    watch = CheckpointWatch(tmp_path)
+    assert watch.look().state is CheckpointState.MISSING
+    write(tmp_path, 10)
+    newest = write(tmp_path, 200, written_unix=123.5)
+    seen = watch.look()
+    assert (seen.state, seen.step, seen.time_seconds) == (CheckpointState.VERIFIED, 200, 123.5)
+    assert seen.uri == newest.as_uri()
+    assert seen.digest == "sha256:" + hashlib.sha256((newest / TENSORS).read_bytes()).hexdigest()
+
+
+def test_damage_is_told_and_the_one_before_stands(tmp_path: Path) -> None:
+    watch = CheckpointWatch(tmp_path)
+    write(tmp_path, 10)
+    newest = write(tmp_path, 20)
+    assert watch.look().step == 20
+    content = bytearray((newest / TENSORS).read_bytes())
+    content[7] ^= 1
+    time.sleep(0.01)
+    (newest / TENSORS).write_bytes(content)
+    seen = watch.look()
+    assert (seen.state, seen.step) == (CheckpointState.CORRUPT, 10)
+    assert "damaged" in seen.message
+    (newest / MANIFEST).unlink()
+    assert watch.look().state is CheckpointState.CORRUPT
+    (tmp_path / step_name(10) / TENSORS).unlink()
+    seen = watch.look()
+    assert (seen.state, seen.usable) == (CheckpointState.CORRUPT, False)
+
+
+def test_a_failed_attempt_is_a_storage_error_beside_the_one_that_stands(tmp_path: Path) -> None:
+    watch = CheckpointWatch(tmp_path)
+    failed = {"state": "Failed", "message": "No space left on device"}
+    assert watch.look(failed).state is CheckpointState.STORAGE_ERROR
+    write(tmp_path, 10)
+    seen = watch.look(failed)
+    assert (seen.state, seen.step, seen.message) == (CheckpointState.STORAGE_ERROR, 10, "No space left on device")
+    assert watch.look({"state": "Valid"}).state is CheckpointState.VERIFIED
+
+
+def test_files_are_read_only_when_they_have_changed(tmp_path: Path) -> None:
+    watch = CheckpointWatch(tmp_path)
+    path = write(tmp_path, 10)
+    assert watch.look().step == 10
+    (path / TENSORS).chmod(0)
+    before = (path / TENSORS).stat()
+    assert watch.look().step == 10
+    assert (path / TENSORS).stat().st_atime_ns == before.st_atime_ns
+
+
+def test_the_controller_needs_no_torch() -> None:
+    code = "import sys, rljob_operator.local.checkpoints; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

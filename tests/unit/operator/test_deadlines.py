@@ -1,0 +1,140 @@
+"""Deadlines: what each clock counts, and when it stands still."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rljob_operator.model import Phase
+
+from .operator_builders import START, Controller, exited, make_job, member, members, running, sample, verified
+
+SUSPENDED = "spec.suspend=true"
+
+
+def reason(controller: Controller) -> str:
+    assert controller.last is not None
+    return controller.last.outcome.reason if controller.last.outcome is not None else ""
+
+
+def test_startup_deadline_names_who_is_missing() -> None:
+    stuck = member("actor-0", Phase.STARTING, waiting="Unschedulable", waiting_message="0/3 nodes have 2 cpus")
+    seen = (member("replay-0"), member("learner"), stuck)
+    controller = Controller(make_job("spec.startupDeadlineSeconds=60"), members=seen)
+    controller.look()
+    controller.look(59.0)
+    assert reason(controller) == ""
+    assert controller.last is not None
+    assert controller.last.requeue_seconds == 1.0
+    decision = controller.look(1.0)
+    assert decision.outcome is not None
+    assert decision.outcome.reason == "StartupDeadlineExceeded"
+    assert decision.outcome.message == ("after 60 seconds not ready: actor-0 (Unschedulable: 0/3 nodes have 2 cpus)")
+
+
+def test_startup_is_over_once_all_were_ready() -> None:
+    controller = running("spec.startupDeadlineSeconds=60")
+    controller.look(1000.0, members=exited("actor-0", exited("actor-1", members())), learner=sample(START + 1001, 1001))
+    assert reason(controller) == ""
+
+
+def test_startup_counts_anew_after_a_suspension() -> None:
+    controller = running("spec.startupDeadlineSeconds=60", "spec.checkpoint.onSuspend=Skip")
+    controller.job = make_job("spec.startupDeadlineSeconds=60", "spec.checkpoint.onSuspend=Skip", SUSPENDED)
+    controller.look()
+    controller.look(members=())
+    controller.look(100_000.0)
+    controller.job = make_job("spec.startupDeadlineSeconds=60")
+    controller.look()
+    controller.look(59.0)
+    assert reason(controller) == ""
+    controller.look(1.0)
+    assert reason(controller) == "StartupDeadlineExceeded"
+
+
+def test_progress_deadline_acts_on_a_learner_that_stands_still_whatever_it_answers() -> None:
+    for answers in (True, False):
+        controller = running("spec.progressDeadlineSeconds=100")
+        last = START + 1.0
+        for second in range(1, 100):
+            controller.look(1.0, learner=sample(last + second, 1000) if answers else sample(last, 1000))
+            assert reason(controller) == ""
+        stalled = controller.status.condition("Progressing")
+        assert stalled is not None
+        assert (stalled.status, stalled.reason) == ("False", "LearnerStalled")
+        assert stalled.last_transition_time <= last + 27, "well before the deadline acts"
+        controller.look(1.0)
+        assert reason(controller) == "ProgressDeadlineExceeded"
+
+
+def test_a_learner_that_goes_back_to_a_checkpoint_gets_its_time_but_no_more() -> None:
+    controller = running("spec.progressDeadlineSeconds=100", "spec.backoffLimit=100")
+    dead = exited("learner", members())
+    controller.look(50.0, members=dead)
+    back = tuple(replace(m, since_seconds=controller.now + 1, ready_seconds=controller.now + 1) for m in members())
+    controller.look(1.0, members=back, learner=sample(controller.now + 1, 500))
+    for second in range(99):
+        controller.look(1.0, learner=sample(controller.now + 1, 501 + second))
+    assert reason(controller) == "", "it advances towards its best, 1000, in a new life"
+    assert controller.reason("Progressing") == ("True", "LearnerAdvancing")
+    controller.look(1.0, learner=sample(controller.now + 1, 601))
+    assert reason(controller) == "ProgressDeadlineExceeded", "100 s without a step beyond the best"
+
+
+def test_progress_is_not_asked_for_before_all_roles_were_up() -> None:
+    seen = (member("replay-0"), member("learner"), member("actor-0", Phase.STARTING))
+    controller = Controller(make_job("spec.progressDeadlineSeconds=100"), members=seen, learner=sample(updates=0))
+    controller.look()
+    controller.look(150.0)
+    assert reason(controller) == ""
+    controller.look(1.0, members=members())
+    controller.look(99.0)
+    assert reason(controller) == ""
+    controller.look(1.0)
+    assert reason(controller) == "ProgressDeadlineExceeded", "no update at all is no progress either"
+
+
+def test_active_deadline_does_not_count_suspension() -> None:
+    sets = ("spec.activeDeadlineSeconds=200", "spec.checkpoint.onSuspend=Skip")
+    controller = running(*sets)  # 1 s old
+    controller.look(99.0, learner=sample(START + 100, 1001))
+    controller.job = make_job(*sets, SUSPENDED)
+    controller.look(0.0)
+    controller.look(0.0, members=())
+    assert controller.reason("Suspended") == ("True", "UserRequested")
+    assert controller.status.active_seconds == 100
+    for _ in range(5):
+        decision = controller.look(1000.0)
+        assert decision.requeue_seconds is None, "no timer works while a job is suspended"
+        assert reason(controller) == ""
+    controller.job = make_job(*sets)
+    controller.look(0.0, members=members(), learner=sample(controller.now, 1001))
+    controller.look(99.0, learner=sample(controller.now + 99, 1002))
+    assert reason(controller) == ""
+    controller.look(1.0)
+    assert reason(controller) == "DeadlineExceeded"
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, -1.0])
+def test_a_clock_that_is_set_back_ends_nothing(jump: float) -> None:
+    controller = running("spec.activeDeadlineSeconds=1000", "spec.progressDeadlineSeconds=100")
+    controller.look(jump)
+    assert reason(controller) == ""
+    assert controller.status.active_seconds >= 0
+
+
+def test_a_stall_is_starvation_where_the_learner_waits() -> None:
+    controller = running("spec.progressDeadlineSeconds=100")
+    waiting = {"wait_fraction": 0.97}
+    controller.look(30.0, learner=sample(START + 31, 1000, **waiting))
+    assert controller.reason("Progressing") == ("False", "Starved")
+    assert controller.reason("Ready") == ("True", "Degraded")
+    controller.look(30.0)
+    assert controller.reason("Progressing") == ("False", "LearnerStalled"), "an old sample proves no starvation"
+
+
+def test_checkpoints_grow_stale() -> None:
+    controller = running("spec.checkpoint.intervalSeconds=10", checkpoint=verified(START))
+    assert controller.reason("CheckpointValid") == ("True", "Verified")
+    controller.look(31.0)
+    assert controller.reason("CheckpointValid") == ("False", "Stale")

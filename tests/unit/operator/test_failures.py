@@ -1,0 +1,228 @@
+"""Ends that nobody asked for: each is counted once, what is done about it, and when they are too many."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rljob_operator.model import CheckpointFacts, CheckpointState, Phase
+from rljob_operator.rules.failures import QUICK_ENDS_OF_A_CRASH_LOOP, RESTART_DELAY_SECONDS
+
+from .operator_builders import Controller, exited, make_job, member, members, running
+
+
+def end_again(controller: Controller, name: str, life: int, *, after: float = 40.0, **fields: Any) -> Any:
+    """One more life of ``name`` that ends before it worked."""
+    now = controller.now + after
+    given = {"incarnation": f"{name}-{life}", "since_seconds": now, "ready_seconds": None} | fields
+    return controller.look(after, members=exited(name, members(), **given))
+
+
+def test_one_end_is_counted_once_however_often_it_is_seen() -> None:
+    controller = running()
+    dead = exited("learner", members(), exit_code=-11, last_words="segmentation fault")
+    for _ in range(5):
+        controller.look(0.1, members=dead)
+    assert controller.status.restarts.counted == 1
+    [failure] = controller.status.failures
+    assert (failure.role, failure.pod_name, failure.exit_code) == ("Learner", "learner", 139)
+    assert (failure.reason, failure.action, failure.message) == ("Killed", "RestartRole", "segmentation fault")
+
+
+def test_restarts_that_do_not_help_are_delayed_more_and_more() -> None:
+    controller = running("spec.actors.replicas=40", members=members(40))
+    for life, delay in enumerate(RESTART_DELAY_SECONDS[1:] + RESTART_DELAY_SECONDS[-1:], start=1):
+        decision = end_again(controller, "actor-0", life)
+        assert "actor-0" not in decision.start
+        assert decision.requeue_seconds == delay
+        assert "actor-0" not in controller.look(delay - 0.1).start
+        assert "actor-0" in controller.look(0.1).start
+    controller.look(1.0, members=members(40))
+    assert controller.status.controller.members == [], "an actor that works is no longer remembered"
+
+
+def test_an_actor_that_had_worked_begins_anew() -> None:
+    controller = running()
+    for life in range(3):
+        end_again(controller, "actor-0", life)
+    now = controller.now + 50
+    worked = exited("actor-0", members(), incarnation="long", since_seconds=now, ready_seconds=now - 10)
+    decision = controller.look(50.0, members=worked)
+    assert decision.start == ("actor-0",)
+
+
+def test_backoff_limit_counts_learner_and_replay_only() -> None:
+    controller = running()
+    for life in range(3):
+        end_again(controller, "actor-0", life)
+        end_again(controller, "evaluator", life)
+    assert (controller.status.restarts.counted, controller.status.restarts.ignored) == (0, 6)
+    for life in range(2):
+        end_again(controller, "replay-0", life)
+        assert end_again(controller, "learner", life, exit_code=9).outcome is None
+    decision = end_again(controller, "learner", 2, exit_code=9)
+    assert decision.outcome is not None
+    assert decision.outcome.reason == "BackoffLimitExceeded"
+    assert decision.outcome.message == (
+        "5 failures of learner and replay, backoffLimit is 4; last learner, exit code 9: boom"
+    )
+    assert len(controller.status.failures) == 5
+
+
+def test_the_count_is_forgiven_after_healthy_time() -> None:
+    controller = running("spec.failurePolicy.resetAfterSeconds=100", "spec.progressDeadlineSeconds=100000")
+    end_again(controller, "learner", 1)
+    controller.look(1.0, members=members())
+    controller.look(99.0)
+    assert controller.status.restarts.counted == 1
+    controller.look(2.0)
+    assert controller.status.restarts.counted == 0
+
+
+def test_an_unhealthy_job_is_not_forgiven() -> None:
+    controller = running("spec.failurePolicy.resetAfterSeconds=100", "spec.progressDeadlineSeconds=100000")
+    end_again(controller, "learner", 1)
+    starting = tuple(replace(m, phase=Phase.STARTING) if m.name == "learner" else m for m in members())
+    controller.look(1000.0, members=starting)
+    assert controller.status.restarts.counted == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "reason", "words"),
+    [
+        ("actor-0", 78, "FailurePolicyRule", "actor-0 refused the job: no ROM"),
+        ("learner", 78, "FailurePolicyRule", "learner refused the job: no ROM"),
+        ("learner", 70, "NonFiniteLoss", "no ROM"),
+    ],
+)
+def test_exit_codes_that_no_restart_mends(name: str, code: int, reason: str, words: str) -> None:
+    outcome = running().look(members=exited(name, members(), exit_code=code, last_words="no ROM")).outcome
+    assert outcome is not None
+    assert (outcome.reason, outcome.message) == (reason, words)
+
+
+def test_an_unreadable_checkpoint() -> None:
+    refused = exited("learner", members(), exit_code=78, last_words="step-8 is damaged")
+    facts = CheckpointFacts(CheckpointState.CORRUPT, message="step-8 is damaged")
+    outcome = running().look(members=refused, checkpoint=facts).outcome
+    assert outcome is not None
+    assert (outcome.reason, outcome.message) == ("CheckpointUnreadable", "learner can't start: step-8 is damaged")
+
+
+def test_exit_code_70_is_the_learners_alone() -> None:
+    assert running().look(members=exited("actor-0", members(), exit_code=70)).outcome is None
+
+
+RULES = "spec.failurePolicy.rules="
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "fields", "counted", "ignored", "failed", "listed"),
+    [
+        ("{roles: [Learner], onExitCodes: {values: [3]}, action: FailJob}", "learner", {"exit_code": 3}, 1, 0, True, 1),
+        ("{roles: [Actor], onExitCodes: {values: [3]}, action: FailJob}", "learner", {"exit_code": 3}, 1, 0, False, 1),
+        ("{onExitCodes: {values: [137]}, action: RestartRole}", "learner", {"exit_code": -9}, 1, 0, False, 1),
+        (
+            "{onExitCodes: {operator: NotIn, values: [3]}, action: RestartRoleAndIgnoreBackoff}",
+            "learner",
+            {"exit_code": 4},
+            0,
+            1,
+            False,
+            1,
+        ),
+        ("{onExitCodes: {values: [4]}, action: Ignore}", "learner", {"exit_code": 4}, 0, 1, False, 0),
+        (
+            "{onPodConditions: [{type: DisruptionTarget}], action: FailJob}",
+            "learner",
+            {"pod_conditions": (("DisruptionTarget", "True"),), "disrupted": "node drained"},
+            1,
+            0,
+            True,
+            1,
+        ),
+        ("{onExitCodes: {values: [78]}, action: RestartRole}", "learner", {"exit_code": 78}, 1, 0, False, 1),
+    ],
+)
+def test_the_rules_of_the_failure_policy(
+    rule: str, name: str, fields: dict[str, Any], counted: int, ignored: int, failed: bool, listed: int
+) -> None:
+    controller = running(RULES + "[" + rule.replace("{", "{name: mine, ", 1) + "]")
+    decision = controller.look(members=exited(name, members(), **fields))
+    assert (decision.outcome is not None) == failed
+    if decision.outcome is not None:
+        assert decision.outcome.reason == "FailurePolicyRule"
+        assert "rule mine: learner" in decision.outcome.message
+    else:
+        assert decision.start == (name,), "whatever the rule, the member comes back"
+    assert (controller.status.restarts.counted, controller.status.restarts.ignored) == (counted, ignored)
+    assert len(controller.status.failures) == listed
+
+
+def test_the_first_rule_that_matches_decides() -> None:
+    rules = "[{name: a, onExitCodes: {values: [3]}, action: Ignore}, {name: b, onExitCodes: {values: [3]}, action: FailJob}]"
+    assert running(RULES + rules).look(members=exited("learner", members(), exit_code=3)).outcome is None
+
+
+def test_disruptions_never_count() -> None:
+    controller = running()
+    for life in range(20):
+        decision = end_again(controller, "learner", life, disrupted="spot notice", exit_code=143)
+        assert decision.outcome is None
+        assert "learner" in decision.start, "and cause no delay"
+    assert (controller.status.restarts.counted, controller.status.restarts.ignored) == (0, 20)
+    assert controller.status.failures[-1].reason == "Disrupted"
+
+
+def test_an_end_that_was_asked_for_is_no_failure() -> None:
+    controller = running()
+    controller.look(members=exited("actor-0", members(), asked=True, exit_code=-9))
+    assert controller.status.failures == []
+    assert controller.status.restarts.ignored == 0
+
+
+def test_half_of_the_actors_may_crash_loop_but_not_more() -> None:
+    controller = running()
+    for life in range(QUICK_ENDS_OF_A_CRASH_LOOP):
+        assert end_again(controller, "actor-0", life).outcome is None
+    assert controller.reason("ActorsReady") == ("True", "PodsReady"), "one is needed and one plays"
+    one = exited("actor-0", members(), incarnation=f"actor-0-{QUICK_ENDS_OF_A_CRASH_LOOP - 1}", ready_seconds=None)
+    for life in range(QUICK_ENDS_OF_A_CRASH_LOOP - 1):
+        end = exited("actor-1", one, incarnation=f"b{life}", ready_seconds=None, last_words="line 1\nline 2")
+        assert controller.look(40.0, members=end).outcome is None
+    assert controller.reason("ActorsReady") == ("False", "CrashLooping")
+    last = exited("actor-1", one, incarnation="last", ready_seconds=None, last_words="ROM is missing", exit_code=3)
+    outcome = controller.look(40.0, members=last).outcome
+    assert outcome is not None
+    assert outcome.reason == "ActorsCrashLooping"
+    assert outcome.message.startswith("2 of 2 actors keep ending before they work; ")
+
+
+def test_an_evicted_actor_stays_away_where_the_spec_says_so() -> None:
+    controller = running("spec.actors.onEviction=Ignore")
+    evicted = exited("actor-0", members(), disrupted="evicted", exit_code=143)
+    assert controller.look(members=evicted).start == ()
+    assert controller.look(700.0, members=tuple(m for m in evicted if m.name != "actor-0"), learner=None).start == ()
+    controller.job = make_job("spec.actors.onEviction=Ignore", "spec.actors.replicas=3")
+    assert set(controller.look(1.0).start) == {"actor-0", "actor-2"}, "a new number of actors ends that"
+
+
+def test_a_crash_that_the_operator_caused_is_forgotten_with_its_member() -> None:
+    controller = running()
+    end_again(controller, "actor-0", 1)
+    controller.look(1.0, members=tuple(m for m in members() if m.name != "actor-0"))
+    assert [each.name for each in controller.status.controller.members] == ["actor-0"]
+    controller.look(700.0)
+    assert controller.status.controller.members == []
+
+
+def test_reasons_why_a_role_is_not_ready() -> None:
+    controller = Controller(make_job(), members=(member("replay-0"), member("learner", Phase.STARTING)))
+    controller.look()
+    assert controller.reason("LearnerReady") == ("False", "PodsPending")
+    assert controller.reason("ReplayReady") == ("True", "PodsReady")
+    controller = running()
+    controller.look(members=exited("learner", members()))
+    assert controller.reason("LearnerReady") == ("False", "Restarting")
+    assert controller.status.state == "Starting"

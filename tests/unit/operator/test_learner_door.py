@@ -1,0 +1,129 @@
+"""What counts as an answer of the learner, over real sockets: never garbage, never zeros, never a controller that waits."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from rljob_operator.local.learner_door import LearnerDoor, NoAnswer, fetch_status
+
+
+class Learner:
+    """An HTTP server that answers `/status` with whatever a test puts into ``body``."""
+
+    def __init__(self) -> None:
+        self.body, self.code, self.delay_seconds = b"{}", 200, 0.0
+        self.wishes: list[Any] = []
+        learner = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                time.sleep(learner.delay_seconds)
+                self.send_response(learner.code)
+                self.end_headers()
+                self.wfile.write(learner.body)
+
+            def do_POST(self) -> None:
+                learner.wishes.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(202)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+
+@pytest.fixture
+def learner() -> Iterator[Learner]:
+    learner = Learner()
+    yield learner
+    learner.server.shutdown()
+    learner.server.server_close()
+
+
+def until(what: Callable[[], Any], seconds: float = 5.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (answer := what()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "no JSON"),
+        (b"<html>busy</html>", "no JSON"),
+        (b"\xff\xfe", "no JSON"),
+        (b'{"updates": NaN}', "no JSON"),
+        (b'{"updates": 1', "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+        (b"[1]", "no JSON object"),
+        (b'{"x": "' + b"y" * (9 << 20) + b'"}', "bytes"),
+    ],
+)
+def test_garbage_is_no_answer(learner: Learner, body: bytes, words: str) -> None:
+    learner.body = body
+    with pytest.raises(NoAnswer, match=words):
+        fetch_status(learner.url)
+
+
+def test_errors_and_silence_are_no_answer(learner: Learner) -> None:
+    learner.code = 500
+    with pytest.raises(NoAnswer, match="HTTP 500"):
+        fetch_status(learner.url)
+    learner.code, learner.delay_seconds = 200, 1.0
+    with pytest.raises(NoAnswer, match="not answered"):
+        fetch_status(learner.url, timeout_seconds=0.2)
+    with pytest.raises(NoAnswer, match="can't be read"):
+        fetch_status("http://127.0.0.1:1")
+
+
+def test_the_controller_never_waits_and_knows_why_there_is_nothing(learner: Learner) -> None:
+    url: list[str | None] = [None]
+    door = LearnerDoor(lambda: url[0], period_seconds=0.02)
+    try:
+        assert "not announced" in door.answer.problem
+        url[0] = learner.url
+        learner.body = b'{"updates": 7}'
+        answer = until(lambda: door.answer.document and door.answer)
+        assert answer.document == {"updates": 7}
+        assert abs(answer.taken_seconds - time.time()) < 2
+        learner.body = b"nonsense"
+        until(lambda: "no JSON" in door.answer.problem)
+        assert door.answer.document is None
+        learner.delay_seconds = 1.0
+        started = time.monotonic()
+        for _ in range(100):
+            assert door.answer is not None
+        assert time.monotonic() - started < 0.1
+    finally:
+        door.close()
+
+
+def test_a_wish_for_a_checkpoint_is_passed_on_once_to_each_life_of_the_learner(learner: Learner) -> None:
+    other = Learner()
+    url = [learner.url]
+    door = LearnerDoor(lambda: url[0], period_seconds=0.02)
+    try:
+        door.want_checkpoint(12.5)
+        until(lambda: learner.wishes)
+        time.sleep(0.2)
+        assert learner.wishes == [{"sinceUnix": 12.5}]
+        url[0] = other.url
+        until(lambda: other.wishes)
+        door.want_checkpoint(None)
+        time.sleep(0.1)
+        assert (len(learner.wishes), len(other.wishes)) == (1, 1)
+    finally:
+        door.close()
+        other.server.shutdown()
+        other.server.server_close()

@@ -1,0 +1,174 @@
+"""The number of actors: from the law, from a user, from something else; which actors go; what is held."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rljob_operator.model import LearnerSample, Phase
+
+from .operator_builders import START, Controller, make_job, member, members, sample
+
+INTERNAL = "spec.autoscaling={mode: Internal, minReplicas: 1, maxReplicas: 8}"
+HUNGRY = {
+    "wait_fraction": 0.75,
+    "blocked_fraction": 0.0,
+    "consumption_per_second": 600.0,
+    "production_per_second": 100.0,
+    "queue_depth_batches": 50.0,
+    "queue_bound_batches": 100.0,
+}
+"""Two actors bring 50 transitions/s each; the learner, that draws each six times, could digest 400/s: eight actors."""
+
+
+class Fleet(Controller):
+    """Actors start and leave at once; every look is five seconds after the one before."""
+
+    updates = 0
+
+    def step(self, figures: dict[str, Any] | None = None, **world: Any) -> Any:
+        self.updates += 50
+        if figures is not None:
+            world["learner"] = sample(self.now + 5.0, self.updates, **figures)
+        decision = self.look(5.0, **world)
+        kept = [m for m in self.world["members"] if m.name not in decision.drain]
+        new = [replace(member(n), ready_seconds=self.now, since_seconds=self.now) for n in decision.start]
+        self.world["members"] = (*kept, *new)
+        return decision
+
+    def steps(self, count: int, figures: dict[str, Any] | None = None) -> Any:
+        for _ in range(count):
+            decision = self.step(figures)
+        return decision
+
+    @property
+    def desired(self) -> int:
+        return self.status.autoscaling.desired_replicas
+
+
+def test_a_learner_that_waits_gets_the_actors_it_needs() -> None:
+    fleet = Fleet(make_job(INTERNAL))
+    fleet.steps(12, HUNGRY)
+    assert fleet.desired == 2
+    assert fleet.reason("ScalingActive") == ("False", "WarmingUp")
+    fleet.steps(6, HUNGRY)
+    assert fleet.desired > 2
+    assert fleet.reason("ScalingActive") == ("True", "ValidMetricFound")
+    status = fleet.status.autoscaling
+    assert f"-> {status.desired_replicas} actors" in status.last_decision
+    assert status.last_scale_time is not None
+    assert sum(m.name.startswith("actor") for m in fleet.world["members"]) == fleet.desired
+
+
+def hungry_fleet() -> Fleet:
+    fleet = Fleet(make_job(INTERNAL))
+    fleet.steps(20, HUNGRY)
+    assert fleet.desired > 2
+    return fleet
+
+
+@pytest.mark.parametrize(
+    "bad", [{"wait_fraction": -1}, {"production_per_second": float("nan")}, {"queue_depth_batches": None}]
+)
+def test_a_figure_that_is_wrong_holds_the_number(bad: dict[str, Any]) -> None:
+    fleet = hungry_fleet()
+    held = fleet.desired
+    fleet.steps(6, HUNGRY | bad)
+    assert fleet.desired == held
+    assert fleet.reason("ScalingActive") == ("False", "StaleMetrics")
+
+
+def test_a_silent_learner_holds_the_number_and_the_status_says_why() -> None:
+    fleet = hungry_fleet()
+    held = fleet.desired
+    fleet.world["missing"] = "the learner's status: timed out"
+    fleet.steps(20)
+    assert fleet.desired == held
+    condition = fleet.status.condition("ScalingActive")
+    assert condition is not None
+    assert (condition.reason, condition.message) == ("StaleMetrics", "the learner's status: timed out")
+
+
+def test_a_users_number_is_a_jump_and_then_the_law_goes_on() -> None:
+    fleet = hungry_fleet()
+    before = fleet.desired
+    fleet.job = make_job(INTERNAL, "spec.actors.replicas=1")
+    decision = fleet.look(0.5)
+    assert fleet.desired == 1
+    assert len(decision.drain) == before - 1
+    assert any("actors " in note for note in decision.notes)
+    fleet.world["members"] = tuple(m for m in fleet.world["members"] if m.name not in decision.drain)
+    fleet.steps(60, HUNGRY)
+    assert fleet.desired > 1
+
+
+@pytest.mark.parametrize(("bound", "most"), [(3, 3), (0, 1), (None, 8)])
+def test_the_machine_bounds_the_number(bound: int | None, most: int) -> None:
+    fleet = Fleet(make_job(INTERNAL), max_actors=bound)
+    fleet.steps(100, HUNGRY)
+    assert fleet.desired == most
+
+
+def test_disabled_is_the_users_number_whatever_the_machine_has() -> None:
+    fleet = Fleet(make_job("spec.actors.replicas=5"), max_actors=2)
+    fleet.step()
+    assert fleet.desired == 5
+    fleet.job = make_job("spec.actors.replicas=2")
+    assert len(fleet.step().drain) == 3
+
+
+def lagging(**versions: int) -> LearnerSample:
+    actors = [{"name": name.replace("_", "-"), "policy_version": version} for name, version in versions.items()]
+    return sample(START, 1000, actors=actors)
+
+
+def test_victims_are_named_and_drained_never_more_than_that() -> None:
+    seen = (
+        *members(0),
+        member("actor-0", ready_seconds=START - 50),
+        member("actor-1", ready_seconds=START - 90),
+        member("actor-2", ready_seconds=START - 10),
+        member("actor-3", leaving_node=True),
+        member("actor-4", Phase.STARTING),
+        member("actor-5", Phase.DRAINING),
+    )
+    figures = lagging(actor_0=9, actor_1=5, actor_2=9, actor_3=9)
+    order = ["actor-4", "actor-3", "actor-1", "actor-2"]
+    for number in range(1, 6):
+        controller = Controller(make_job(f"spec.actors.replicas={number}"), members=seen, learner=figures)
+        assert controller.look().drain == tuple(order[: 5 - number])
+    fewer = Controller(make_job("spec.actors.replicas=1"), members=seen, learner=figures)
+    assert "actor-5" not in fewer.look().drain, "it is leaving already"
+
+
+def test_a_name_is_used_again_only_when_its_member_is_gone() -> None:
+    seen = (*members(0), member("actor-0", Phase.DRAINING), member("actor-1"))
+    controller = Controller(make_job("spec.actors.replicas=3"), members=seen)
+    assert set(controller.look().start) == {"actor-2", "actor-3"}
+    left = (*members(0), member("actor-0", Phase.EXITED, asked=True), member("actor-1"))
+    assert set(controller.look(members=left).start) == {"actor-0", "actor-2"}
+
+
+def test_scaling_down_is_never_a_failure() -> None:
+    fleet = Fleet(make_job("spec.actors.replicas=8"))
+    fleet.step()
+    fleet.step()
+    fleet.job = make_job("spec.actors.replicas=1")
+    drained = fleet.look(1.0).drain
+    ended = tuple(
+        replace(m, phase=Phase.EXITED, asked=True, exit_code=-9) if m.name in drained else m
+        for m in fleet.world["members"]
+    )
+    decision = fleet.look(1.0, members=ended, keeps_remains=True)
+    assert (decision.outcome, fleet.status.failures, fleet.status.restarts.ignored) == (None, [], 0)
+    assert decision.start == ()
+    assert set(decision.remove) == set(drained)
+
+
+def test_the_scale_subresource_sees_what_is_there() -> None:
+    seen = (*members(), member("actor-2", Phase.STARTING), member("actor-3", Phase.DRAINING))
+    controller = Controller(make_job("spec.actors.replicas=3"), members=seen, selector="rljob.dev/job=pong")
+    controller.look()
+    actors = controller.status.actors
+    assert (actors.replicas, actors.ready, actors.draining, actors.selector) == (3, 2, 1, "rljob.dev/job=pong")

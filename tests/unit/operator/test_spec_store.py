@@ -1,0 +1,131 @@
+"""The stored object of a run: generations, refused edits, edits by several at once and by hand."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rljob.api import ManifestError, load_manifest
+from rljob.api.status import RLJobStatus
+from rljob_operator.local.run_folder import RunFolderProblem, prepare
+from rljob_operator.local.spec_store import SpecStore
+from rljob_operator.local.stored_run import StoredRun
+
+EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SpecStore:
+    prepare(tmp_path / "run", resume=False)
+    store = SpecStore(tmp_path / "run")
+    store.create(load_manifest(EXAMPLES / "cartpole-apex.yaml"))
+    return store
+
+
+def replicas(number: int) -> Any:
+    return lambda document: document["spec"]["actors"].update(replicas=number)
+
+
+def test_a_changed_spec_is_a_new_generation_and_an_annotation_is_not(store: SpecStore, tmp_path: Path) -> None:
+    assert store.read().generation == 1
+    assert store.edit(replicas(3)) == 2
+    assert store.edit(replicas(3)) == 2, "nothing changed"
+    assert store.edit(lambda document: document["metadata"].update(annotations={"a": "b"})) == 2
+    stored = SpecStore(tmp_path / "run").read()
+    assert stored.job is not None
+    assert (stored.generation, stored.job.spec.actors.replicas) == (2, 3)
+    assert stored.job.metadata.annotations == {"a": "b"}
+    assert load_manifest(tmp_path / "run" / "job.yaml").spec == stored.job.spec, "it is a manifest like any other"
+
+
+def test_an_edit_that_breaks_a_rule_is_not_stored(store: SpecStore, tmp_path: Path) -> None:
+    before = (tmp_path / "run" / "job.yaml").read_bytes()
+    with pytest.raises(ManifestError, match=r"spec\.actors\.replicas"):
+        store.edit(replicas(-1))
+    assert (tmp_path / "run" / "job.yaml").read_bytes() == before
+
+
+def test_an_editor_does_not_count_so_the_reader_does(store: SpecStore, tmp_path: Path) -> None:
+    assert store.read().generation == 1
+    path = tmp_path / "run" / "job.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["spec"]["actors"]["replicas"] = 5
+    path.write_text(yaml.safe_dump(document))
+    stored = store.read()
+    assert (stored.generation, stored.job and stored.job.spec.actors.replicas) == (2, 5)
+    assert yaml.safe_load(path.read_text())["metadata"]["generation"] == 2
+    assert store.read().generation == 2
+    assert store.edit(replicas(6)) == 3
+
+
+def test_edits_at_the_same_time_are_all_kept(store: SpecStore, tmp_path: Path) -> None:
+    def edit(name: str) -> None:
+        for _ in range(5):
+            SpecStore(tmp_path / "run").edit(
+                lambda document: document["spec"]["actors"].update(
+                    envsPerActor=document["spec"]["actors"]["envsPerActor"] + 1
+                )
+            )
+
+    threads = [threading.Thread(target=edit, args=(str(k),)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stored = store.read()
+    assert stored.job is not None
+    assert (stored.generation, stored.job.spec.actors.envs_per_actor) == (21, 8 + 20)
+
+
+def test_a_refused_spec_leaves_the_last_good_one_in_force(store: SpecStore, tmp_path: Path) -> None:
+    run = StoredRun(tmp_path / "run")
+    good = run.wanted()
+    assert good.refusal is None
+    path = tmp_path / "run" / "job.yaml"
+    text = path.read_text()
+    for bad, words in [
+        (text.replace("replicas: 1", "replicas: many"), "spec.actors.replicas"),
+        ("spec: [", "not valid YAML"),
+        ("", "is empty"),
+    ]:
+        path.write_text(bad)
+        wanted = run.wanted()
+        assert wanted.refusal is not None
+        assert not wanted.refusal.blocking
+        assert words in wanted.refusal.message
+        assert wanted.job == good.job
+        again = StoredRun(tmp_path / "run").wanted()
+        assert again.job == good.job, "also for the next controller"
+        assert again.refusal is not None
+    path.unlink()
+    assert run.wanted().job == good.job
+    path.write_text(text)
+    assert run.wanted().refusal is None
+
+
+def test_an_edit_while_no_controller_ran_is_counted_by_the_next(store: SpecStore, tmp_path: Path) -> None:
+    run = StoredRun(tmp_path / "run")
+    run.write_status(RLJobStatus(observed_generation=1), at_once=True)
+    path = tmp_path / "run" / "job.yaml"
+    path.write_text(path.read_text().replace("replicas: 1", "replicas: 2"))
+    wanted = StoredRun(tmp_path / "run").wanted()
+    assert (wanted.generation, wanted.job.spec.actors.replicas) == (2, 2)
+    assert StoredRun(tmp_path / "run").wanted().generation == 2
+
+
+def test_without_any_spec_there_is_no_run(tmp_path: Path) -> None:
+    prepare(tmp_path / "run", resume=False)
+    with pytest.raises(RunFolderProblem):
+        StoredRun(tmp_path / "run")
+
+
+def test_a_damaged_status_is_told_and_replaced(store: SpecStore, tmp_path: Path) -> None:
+    (tmp_path / "run" / "status.json").write_text("{")
+    run = StoredRun(tmp_path / "run")
+    assert run.status == RLJobStatus()
+    assert "status.json" in run.notes[0]
+    run.write_status(RLJobStatus(active_seconds=3), at_once=True)
+    assert StoredRun(tmp_path / "run").status.active_seconds == 3

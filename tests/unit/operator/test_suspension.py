@@ -1,0 +1,156 @@
+"""Suspend: drain, checkpoint, verify, stop; resume at the same step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rljob.api.conditions import Reason
+from rljob_operator.model import Admission, CheckpointFacts, CheckpointState, Phase
+from rljob_operator.rules.suspension import BEST_EFFORT_SECONDS, RETRY_SECONDS
+
+from .operator_builders import START, Controller, exited, gone, make_job, members, running, sample, verified
+
+CORE = members(0)[:2]
+
+
+def suspending(*sets: str, **world: object) -> Controller:
+    """A trained job (update 1000) whose user has just asked for its suspension, with actors and evaluator gone."""
+    controller = running(*sets, **world)
+    controller.job = make_job("spec.suspend=true", *sets)
+    controller.look(1.0)
+    controller.look(1.0, members=CORE)
+    return controller
+
+
+def test_the_whole_way_down_and_up() -> None:
+    controller = running()
+    controller.job = make_job("spec.suspend=true")
+    decision = controller.look(1.0)
+    assert decision.drain == ("actor-0", "actor-1", "evaluator")
+    assert (decision.start, decision.checkpoint_seconds) == ((), None)
+    assert controller.reason("Suspended") == ("False", "Draining")
+    assert controller.status.state == "Suspending"
+
+    decision = controller.look(1.0, members=CORE, checkpoint=verified(START - 100, 900))
+    asked = controller.now
+    assert (decision.drain, decision.checkpoint_seconds) == ((), asked)
+    assert controller.reason("Suspended") == ("False", "Checkpointing")
+    assert controller.look(1.0).drain == ()
+    assert controller.look(1.0, checkpoint=verified(asked + 1, 999)).drain == (), "older than the training"
+    assert controller.look(1.0, checkpoint=verified(asked - 1, 1000)).drain == (), "from before the request"
+    corrupt = replace(verified(asked + 1, 1000), state=CheckpointState.CORRUPT)
+    assert controller.look(1.0, checkpoint=corrupt).drain == (), "its digest is wrong"
+
+    decision = controller.look(1.0, checkpoint=verified(asked + 1, 1003))
+    assert (decision.drain, decision.checkpoint_seconds) == (("learner",), None)
+    assert controller.look(1.0, members=CORE[:1]).drain == ("replay-0",)
+    decision = controller.look(1.0, members=())
+    assert controller.reason("Suspended") == ("True", "UserRequested")
+    assert controller.reason("Ready") == ("False", "Suspended")
+    assert (decision.start, decision.drain, decision.requeue_seconds) == ((), (), None)
+    still = controller.status
+    controller.look(10_000.0)
+    assert controller.status == still, "nothing is written while nothing happens"
+
+    controller.job = make_job()
+    assert controller.look().start == ("replay-0",)
+    assert controller.status.state == "Restoring"
+    assert controller.reason("Suspended") == ("False", "Resumed")
+    controller.look(5.0, members=members(), learner=sample(controller.now + 5, 1003))
+    assert controller.reason("Progressing") == ("False", "WarmingUp"), "1003 is where it was, no advance"
+    controller.look(1.0, learner=sample(controller.now + 1, 1004))
+    assert controller.status.state == "Running"
+    assert controller.status.controller.suspension is None
+
+
+def test_required_waits_and_asks_again() -> None:
+    controller = suspending()
+    first = controller.now
+    broken = CheckpointFacts(CheckpointState.STORAGE_ERROR, message="no space left")
+    assert controller.look(RETRY_SECONDS - 1, checkpoint=broken).checkpoint_seconds == first
+    decision = controller.look(1.0)
+    assert (decision.checkpoint_seconds, decision.drain) == (controller.now, ())
+    condition = controller.status.condition("Suspended")
+    assert condition is not None
+    assert condition.message == "no verified checkpoint yet: no space left"
+    assert controller.look(86_400.0).drain == ()
+    assert controller.reason("CheckpointValid") == ("False", "StorageError")
+    assert controller.look(1.0, checkpoint=verified(controller.now + 1)).drain == ("learner",)
+
+
+def test_best_effort_waits_for_a_while() -> None:
+    controller = suspending("spec.checkpoint.onSuspend=BestEffort")
+    assert controller.look(BEST_EFFORT_SECONDS - 1).drain == ()
+    assert controller.look(1.0).drain == ("learner",)
+
+
+def test_skip_does_not_wait() -> None:
+    assert suspending("spec.checkpoint.onSuspend=Skip").last.drain == ("learner",)  # type: ignore[union-attr]
+
+
+def test_a_learner_that_never_learned_or_is_gone_has_nothing_to_save() -> None:
+    controller = Controller(make_job(), learner=sample(updates=0))
+    controller.look()
+    controller.job = make_job("spec.suspend=true")
+    controller.look(1.0)
+    assert controller.look(1.0, members=CORE).drain == ("learner",)
+    controller = suspending()
+    assert controller.look(1.0, members=exited("learner", CORE)).drain == ("replay-0",)
+
+
+def test_a_change_of_mind_halfway() -> None:
+    controller = suspending()
+    controller.job = make_job()
+    assert set(controller.look(1.0).start) == {"actor-0", "actor-1", "evaluator"}
+    assert controller.status.controller.suspension is None
+    assert controller.status.state == "Degraded", "the learner went on all the time; its actors come back"
+
+
+def test_nobody_is_judged_while_being_suspended() -> None:
+    controller = suspending("spec.activeDeadlineSeconds=10", "spec.progressDeadlineSeconds=10")
+    assert controller.look(1000.0, members=exited("learner", CORE, exit_code=78)).outcome is None
+
+
+def test_created_suspended() -> None:
+    controller = Controller(make_job("spec.suspend=true"), members=())
+    decision = controller.look()
+    assert (decision.start, decision.requeue_seconds) == ((), None)
+    assert controller.reason("Suspended") == ("True", "UserRequested")
+    assert controller.status.start_time is None
+
+
+def test_the_queue_takes_its_quota_back_and_gives_it_again() -> None:
+    waiting = Admission(False, Reason.WAITING_FOR_QUOTA, "2 jobs are before it")
+    controller = Controller(make_job(), members=(), admission=waiting)
+    assert controller.look().start == ()
+    assert controller.reason("Ready") == ("False", "WaitingForQuota")
+    assert controller.reason("Admitted") == ("False", "WaitingForQuota")
+    held = Admission(True, Reason.QUOTA_RESERVED, workload="rljob-pong", actor_blocks=1)
+    assert controller.look(60.0, admission=held).start == ("replay-0",)
+    controller.look(members=members())
+    controller.trained()
+    assert controller.status.state == "Running"
+    assert controller.status.admission is not None
+    evicted = Admission(False, Reason.EVICTED, "preempted")
+    controller.look(1.0, admission=evicted)
+    controller.look(1.0, members=CORE)
+    controller.look(1.0, checkpoint=verified(controller.now))
+    controller.look(1.0, members=())
+    assert controller.reason("Suspended") == ("True", "QuotaEvicted")
+    assert controller.reason("Ready") == ("False", "WaitingForQuota")
+    assert not controller.job.spec.suspend, "the user's field is the user's"
+
+
+def test_a_checkpoint_on_request() -> None:
+    controller = running(checkpoint_requested_at="2026-11-21T16:00:00Z")
+    seen = START
+    decision = controller.look(1.0, checkpoint=verified(START - 10))
+    assert decision.checkpoint_seconds == seen
+    assert controller.look(1.0, members=gone("learner")).checkpoint_seconds is None, "nobody is there to be asked"
+    assert controller.look(1.0, members=members(), checkpoint=verified(START + 3)).checkpoint_seconds is None
+    assert controller.look(100.0).checkpoint_seconds is None
+    decision = controller.look(1.0, checkpoint_requested_at="again")
+    assert decision.checkpoint_seconds == controller.now
+    controller.look(1.0, checkpoint_requested_at="")
+    assert controller.status.controller.checkpoint_request is None
+    assert all(m.phase is Phase.READY for m in members())

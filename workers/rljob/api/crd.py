@@ -1,0 +1,188 @@
+"""The CustomResourceDefinition of RLJob, made from the types and rules of this package.
+
+``python -m rljob.api.crd`` writes manifests/crds/rljobs.rljob.dev.yaml and docs/api-reference.md below the present folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rljob.api.cel import text
+from rljob.api.fields import marker_of
+from rljob.api.job import API_VERSION, KIND, Metadata, RLJob, RLJobSpec
+from rljob.api.reference import reference
+from rljob.api.schema import flowed, schema_of
+from rljob.api.status import RLJobStatus
+from rljob.api.types import Text
+
+CRD_FILE = Path("manifests/crds/rljobs.rljob.dev.yaml")
+REFERENCE_FILE = Path("docs/api-reference.md")
+_HEADER = """\
+# Made from workers/rljob/api by `make generate`. Change the types there, not this file.
+"""
+
+
+def _condition(type: str, field: str) -> str:
+    return f'.status.conditions[?(@.type=="{type}")].{field}'
+
+
+COLUMNS: tuple[dict[str, Any], ...] = (
+    {"name": "State", "jsonPath": _condition("Ready", "reason"), "description": "What the job does now."},
+    {"name": "Ready", "type": "integer", "jsonPath": ".status.actors.ready", "description": "Actors that play."},
+    {
+        "name": "Actors",
+        "type": "integer",
+        "jsonPath": ".status.autoscaling.desiredReplicas",
+        "description": "Actors there should be.",
+    },
+    {"name": "Learner", "jsonPath": _condition("LearnerReady", "status"), "description": "Whether the learner serves."},
+    {
+        "name": "Steps",
+        "type": "integer",
+        "jsonPath": ".status.progress.learnerUpdates",
+        "description": "Learner updates.",
+    },
+    {
+        "name": "Return",
+        "jsonPath": ".status.progress.evalReturn",
+        "description": "Mean return of the newest evaluation.",
+    },
+    {
+        "name": "Queue%",
+        "type": "integer",
+        "jsonPath": ".status.progress.queueFillPercent",
+        "description": "Fill of the learner's queue: 0, the learner starves; 100, the actors are blocked.",
+    },
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    {
+        "name": "Lag",
+        "type": "integer",
+        "priority": 1,
+        "jsonPath": ".status.progress.policyLagUpdates",
+        "description": "Policy lag in updates, 95th percentile.",
+    },
+    {
+        "name": "Frames",
+        "type": "integer",
+        "priority": 1,
+        "jsonPath": ".status.progress.envFrames",
+        "description": "Raw frames played by all actors.",
+    },
+    {
+        "name": "Checkpoint Age",
+        "type": "date",
+        "priority": 1,
+        "jsonPath": ".status.checkpoint.time",
+        "description": "Time since the newest verified checkpoint.",
+    },
+    {
+        "name": "Limited",
+        "priority": 1,
+        "jsonPath": ".status.autoscaling.limitedBy",
+        "description": "What keeps the number of actors from the recommended one.",
+    },
+    {
+        "name": "Node",
+        "priority": 1,
+        "jsonPath": ".status.learner.nodeName",
+        "description": "Where the learner runs.",
+    },
+)
+"""What ``kubectl get`` prints; with priority 1 only ``-o wide``. Conditions are found by type, never by their place."""
+
+
+def definition() -> dict[str, Any]:
+    """The CRD as a document."""
+    group, version = API_VERSION.split("/")
+    plural = f"{KIND.lower()}s"
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": plural,
+                "singular": KIND.lower(),
+                "shortNames": ["rlj"],
+                "categories": ["all", "rl"],
+            },
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": _root()},
+                    "additionalPrinterColumns": [{"type": "string", **column} for column in COLUMNS],
+                    "subresources": {
+                        "status": {},
+                        "scale": {
+                            "specReplicasPath": ".spec.actors.replicas",
+                            "statusReplicasPath": ".status.actors.replicas",
+                            "labelSelectorPath": ".status.actors.selector",
+                        },
+                    },
+                }
+            ],
+        },
+    }
+
+
+def _root() -> dict[str, Any]:
+    name = marker_of(Metadata.model_fields["name"])
+    assert isinstance(name, Text)
+    assert name.pattern is not None
+    return {
+        "type": "object",
+        "description": flowed(RLJob.__doc__),
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": f"The API this document is written for: {API_VERSION}."},
+            "kind": {"type": "string", "description": f"What it describes: {KIND}."},
+            "metadata": {"type": "object"},
+            "spec": {"description": flowed(RLJobSpec.__doc__), **schema_of(RLJobSpec)},
+            "status": {"description": flowed(RLJobStatus.__doc__), **schema_of(RLJobStatus, defaults=False)},
+        },
+        "x-kubernetes-validations": [
+            {
+                "rule": f"self.metadata.name.size() <= {name.longest} && self.metadata.name.matches({text(name.pattern)})",
+                "message": f"metadata.name: {name.allowed}",
+                "reason": "FieldValueInvalid",
+            }
+        ],
+    }
+
+
+class _Dumper(yaml.SafeDumper):
+    """No anchors: the same default at two places stays two texts."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def manifest() -> str:
+    """The CRD as YAML."""
+    return _HEADER + yaml.dump(definition(), Dumper=_Dumper, sort_keys=False, width=118, allow_unicode=True)
+
+
+def generated() -> dict[Path, str]:
+    """Every generated file of the repository, by its path."""
+    return {CRD_FILE: manifest(), REFERENCE_FILE: reference()}
+
+
+def main() -> None:
+    """Write the generated files below the present folder."""
+    for path, content in generated().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+        print(f"{path}: {len(content.encode()):,} bytes")
+
+
+if __name__ == "__main__":
+    main()

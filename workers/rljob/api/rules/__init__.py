@@ -1,0 +1,102 @@
+"""Every rule between fields of a job, and the two questions asked of them: is this job right, and may it become that one?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+
+from rljob.api.job import RLJob
+from rljob.api.keyed import KEYED
+from rljob.api.problems import ABSENT, Problem
+from rljob.api.rule import Broken, Rule
+from rljob.api.rules import actors, algorithm, lifecycle, placement, queue, replay
+from rljob.api.rules.transitions import TRANSITIONS
+from rljob.api.types import decimal_text
+
+RULES: tuple[Rule, ...] = tuple(
+    item
+    for module in (replay, queue, actors, algorithm, lifecycle, placement)
+    for item in vars(module).values()
+    if isinstance(item, Rule)
+)
+
+
+def cross_field_problems(job: RLJob, *, on_cluster: bool = True) -> list[Problem]:
+    """Every violated rule; without ``on_cluster``, only those that hold on one machine, too.
+
+    Parameters that are wrong by themselves are reported elsewhere; their defaults stand in for them here.
+    """
+    problems = [problem for _, _, problem in broken_rules(job, on_cluster=on_cluster)]
+    for path, node in _nodes(job, ""):
+        problems += _repeated(path, node)
+    return problems
+
+
+def broken_rules(job: RLJob, *, on_cluster: bool = True) -> Iterator[tuple[Rule, str, Problem]]:
+    """Every broken rule of `RULES`, the place of what it is about, and what to say."""
+    parameters, _ = job.spec.algorithm.checked()
+    for path, node in _nodes(job, ""):
+        for rule in RULES:
+            if rule.at is not type(node) or rule.algorithm not in (None, job.spec.algorithm.name):
+                continue
+            if rule.cluster_only and not on_cluster:
+                continue
+            outcome = rule.check(node) if rule.algorithm is None else rule.check(node, parameters)
+            if outcome is None:
+                continue
+            place = f"{path}.{rule.field}" if rule.field else path
+            if isinstance(outcome, Broken):
+                yield rule, path, Problem(place, outcome.value, outcome.message)
+            else:
+                yield rule, path, Problem(place, _value(node, rule.field), outcome)
+
+
+def transition_problems(old: RLJob, new: RLJob) -> list[Problem]:
+    """Why ``old`` may not become ``new``; both have been checked by themselves."""
+    return [
+        Problem(f"spec.{rule.field}", _value(new.spec, rule.field), rule.message)
+        for rule in TRANSITIONS
+        if not rule.check(old.spec, new.spec)
+    ]
+
+
+def _nodes(node: BaseModel, path: str) -> Iterator[tuple[str, BaseModel]]:
+    """``node`` and every model below it, with their places."""
+    yield path, node
+    for name, field in type(node).model_fields.items():
+        value, here = getattr(node, name), f"{path}.{field.alias or name}".lstrip(".")
+        if isinstance(value, BaseModel):
+            yield from _nodes(value, here)
+        elif isinstance(value, list):
+            for i, item in enumerate(value):
+                if isinstance(item, BaseModel):
+                    yield from _nodes(item, f"{here}[{i}]")
+
+
+def _repeated(path: str, node: BaseModel) -> Iterator[Problem]:
+    """Entries of a list that have the same key, or are the same where the list is a set."""
+    for (owner, name), key in KEYED.items():
+        if owner is not type(node) or name == "parameters":  # repeated parameters are reported with their values
+            continue
+        alias = type(node).model_fields[name].alias or name
+        seen: set[Any] = set()
+        for i, item in enumerate(getattr(node, name)):
+            identity = getattr(item, key) if key else item
+            if identity in seen:
+                place = f"{path}.{alias}[{i}].{key}" if key else f"{path}.{alias}"
+                yield Problem(place, identity, f"allowed: each {key or 'entry'} once")
+            seen.add(identity)
+
+
+def _value(node: Any, field: str) -> Any:
+    """What stands at ``field`` below ``node``: ABSENT for nothing and for whole sections."""
+    for part in field.split("."):
+        name = next(n for n, f in type(node).model_fields.items() if (f.alias or n) == part)
+        node = getattr(node, name)
+        if node is None:
+            return ABSENT
+    if isinstance(node, BaseModel | list):
+        return ABSENT
+    return decimal_text(node) if isinstance(node, float) else node

@@ -1,0 +1,152 @@
+"""Rules of ``spec.actors``, ``spec.inference``, ``spec.autoscaling`` and the gang: how many there are, and who decides."""
+
+from __future__ import annotations
+
+from rljob.api.apex_dqn import ApeXDQNParameters
+from rljob.api.autoscaling import AutoscalingSpec
+from rljob.api.job import RLJobSpec
+from rljob.api.rule import Outcome, rule
+
+
+@rule(
+    AutoscalingSpec,
+    "minReplicas",
+    cel="self.minReplicas <= self.maxReplicas",
+    message="allowed: at most maxReplicas",
+)
+def min_below_max(scaling: AutoscalingSpec) -> Outcome:
+    return (
+        None
+        if scaling.min_replicas <= scaling.max_replicas
+        else f"allowed: at most maxReplicas ({scaling.max_replicas})"
+    )
+
+
+@rule(
+    RLJobSpec,
+    "actors.replicas",
+    cel="self.autoscaling.mode == 'Disabled' || self.autoscaling.minReplicas > self.autoscaling.maxReplicas || "
+    "self.actors.replicas >= self.autoscaling.minReplicas && self.actors.replicas <= self.autoscaling.maxReplicas",
+    message="allowed: from autoscaling.minReplicas to autoscaling.maxReplicas",
+)
+def replicas_within_the_limits(spec: RLJobSpec) -> Outcome:
+    scaling = spec.autoscaling
+    low, high = scaling.min_replicas, scaling.max_replicas
+    if scaling.mode == "Disabled" or low > high or low <= spec.actors.replicas <= high:
+        return None
+    return f"allowed: from autoscaling.minReplicas ({low}) to autoscaling.maxReplicas ({high})"
+
+
+@rule(
+    RLJobSpec,
+    "actors.replicas",
+    cel="self.autoscaling.mode != 'Disabled' || self.actors.replicas >= 1",
+    message="allowed: at least 1 without autoscaling; nobody would play and training never start",
+)
+def somebody_plays(spec: RLJobSpec) -> Outcome:
+    if spec.autoscaling.mode != "Disabled" or spec.actors.replicas >= 1:
+        return None
+    return "allowed: at least 1 without autoscaling; nobody would play and training never start"
+
+
+@rule(
+    AutoscalingSpec,
+    "missingMetrics.fallback.replicas",
+    cel="self.missingMetrics.action != 'Fallback' || self.missingMetrics.fallback.replicas >= self.minReplicas && "
+    "self.missingMetrics.fallback.replicas <= self.maxReplicas",
+    message="allowed: from autoscaling.minReplicas to autoscaling.maxReplicas",
+)
+def fallback_within_the_limits(scaling: AutoscalingSpec) -> Outcome:
+    low, high = scaling.min_replicas, scaling.max_replicas
+    if scaling.missing_metrics.action != "Fallback" or low <= scaling.missing_metrics.fallback.replicas <= high:
+        return None
+    return f"allowed: from autoscaling.minReplicas ({low}) to autoscaling.maxReplicas ({high})"
+
+
+@rule(
+    AutoscalingSpec,
+    "rateWindowSeconds",
+    cel="self.rateWindowSeconds >= self.samplePeriodSeconds",
+    message="allowed: at least samplePeriodSeconds; a shorter window holds no two samples",
+)
+def two_samples_in_a_window(scaling: AutoscalingSpec) -> Outcome:
+    if scaling.rate_window_seconds >= scaling.sample_period_seconds:
+        return None
+    return f"allowed: at least samplePeriodSeconds ({scaling.sample_period_seconds}); a shorter window holds no two samples"
+
+
+@rule(
+    RLJobSpec,
+    "autoscaling.signal",
+    cel="!has(self.autoscaling.signal) || "
+    "self.autoscaling.signal == (self.algorithm.name == 'IMPALA' ? 'LearnerQueueDepth' : 'SamplesPerInsert')",
+    message="allowed: SamplesPerInsert with algorithm ApeXDQN, LearnerQueueDepth with IMPALA, or nothing, which means the same",
+)
+def signal_of_the_algorithm(spec: RLJobSpec) -> Outcome:
+    own = "LearnerQueueDepth" if spec.algorithm.name == "IMPALA" else "SamplesPerInsert"
+    if spec.autoscaling.signal == own:
+        return None
+    return f"allowed: {own} with algorithm {spec.algorithm.name}, or nothing, which means the same"
+
+
+_NO_EQUILIBRIUM = (
+    "allowed: External or Disabled while replay.rateLimiter.samplesPerInsert is 0; a learner that may draw without limit is "
+    "never short of data, so no number of actors is the right one. Set samplesPerInsert"
+)
+
+
+@rule(
+    RLJobSpec,
+    "autoscaling.mode",
+    algorithm="ApeXDQN",
+    cel="self.autoscaling.mode != 'Internal' || !has(self.replay) || "
+    "double(self.replay.rateLimiter.samplesPerInsert) > 0.0",
+    message=_NO_EQUILIBRIUM,
+)
+def an_equilibrium(spec: RLJobSpec, parameters: ApeXDQNParameters) -> Outcome:
+    if spec.autoscaling.mode != "Internal" or spec.replay is None or spec.replay.rate_limiter.samples_per_insert > 0:
+        return None
+    return _NO_EQUILIBRIUM
+
+
+@rule(
+    RLJobSpec,
+    "inference.maxBatchSize",
+    cel="self.actors.inference != 'Central' || self.inference.maxBatchSize >= self.actors.envsPerActor",
+    message="allowed: at least actors.envsPerActor with actors.inference: Central; the batch has no room for the observations "
+    "of one actor",
+)
+def room_for_one_actor(spec: RLJobSpec) -> Outcome:
+    if spec.actors.inference != "Central" or spec.inference.max_batch_size >= spec.actors.envs_per_actor:
+        return None
+    return (
+        f"allowed: at least actors.envsPerActor ({spec.actors.envs_per_actor}) with actors.inference: Central; the batch has "
+        "no room for the observations of one actor"
+    )
+
+
+@rule(
+    RLJobSpec,
+    "inference.replicas",
+    cel="self.actors.inference == 'Central' || self.inference.replicas == 0",
+    message="allowed: 0 with actors.inference: Local; nobody would ask these servers. Set actors.inference: Central",
+)
+def servers_that_are_asked(spec: RLJobSpec) -> Outcome:
+    if spec.actors.inference == "Central" or spec.inference.replicas == 0:
+        return None
+    return "allowed: 0 with actors.inference: Local; nobody would ask these servers. Set actors.inference: Central"
+
+
+@rule(
+    RLJobSpec,
+    "scheduling.gang.minActors",
+    cel="self.scheduling.gang.scheduler == 'None' || self.scheduling.gang.minActors <= self.actors.replicas",
+    message="allowed: at most actors.replicas; the gang would wait for pods that are never made",
+)
+def gang_of_existing_actors(spec: RLJobSpec) -> Outcome:
+    gang = spec.scheduling.gang
+    if gang.scheduler == "None" or gang.min_actors <= spec.actors.replicas:
+        return None
+    return (
+        f"allowed: at most actors.replicas ({spec.actors.replicas}); the gang would wait for pods that are never made"
+    )

@@ -1,0 +1,100 @@
+"""Rules of verdicts, checkpoints and failures: what could never be seen, saved or matched."""
+
+from __future__ import annotations
+
+from rljob.api.job import RLJobSpec
+from rljob.api.lifecycle import CheckpointSpec, CheckpointStorage, FailureRule
+from rljob.api.problems import ABSENT
+from rljob.api.rule import Broken, Outcome, rule
+
+_NO_TARGET = (
+    "allowed: only with evaluator.enabled: true; without evaluations the target could never be seen to be reached"
+)
+_NO_PLATEAU = "allowed: only with evaluator.enabled: true; without evaluations there is no evalReturn"
+_NO_TRIGGER = "allowed: only with evaluator.enabled: true; nobody would be triggered"
+_LOST = (
+    "allowed: only with checkpoint.storage, or with checkpoint.onSuspend: Skip; otherwise all progress would be lost with "
+    "the pods"
+)
+_ONE_STORAGE = "allowed: exactly one of persistentVolumeClaim and objectStore"
+_LEARNER_ALWAYS = "allowed: Learner always, Replay optionally; nothing could be resumed without it"
+_ONE_MATCH = "allowed: exactly one of onExitCodes and onPodConditions"
+
+
+@rule(
+    RLJobSpec,
+    "successPolicy.targetReturn",
+    cel="!has(self.successPolicy.targetReturn) || self.evaluator.enabled",
+    message=_NO_TARGET,
+)
+def target_that_is_seen(spec: RLJobSpec) -> Outcome:
+    target = spec.success_policy.target_return
+    return None if target is None or spec.evaluator.enabled else Broken(_NO_TARGET, target.value)
+
+
+@rule(
+    RLJobSpec,
+    "earlyStopping.plateau",
+    cel="!has(self.earlyStopping.plateau) || self.evaluator.enabled",
+    message=_NO_PLATEAU,
+)
+def plateau_that_is_seen(spec: RLJobSpec) -> Outcome:
+    plateau = spec.early_stopping.plateau
+    return None if plateau is None or spec.evaluator.enabled else Broken(_NO_PLATEAU, plateau.metric)
+
+
+@rule(
+    RLJobSpec,
+    "evaluator.triggerReturn",
+    cel="!has(self.evaluator.triggerReturn) || self.evaluator.enabled",
+    message=_NO_TRIGGER,
+)
+def trigger_of_somebody(spec: RLJobSpec) -> Outcome:
+    return None if spec.evaluator.trigger_return is None or spec.evaluator.enabled else _NO_TRIGGER
+
+
+@rule(
+    CheckpointStorage,
+    "",
+    cel="has(self.persistentVolumeClaim) != has(self.objectStore)",
+    message=_ONE_STORAGE,
+)
+def one_storage(storage: CheckpointStorage) -> Outcome:
+    given = {"persistentVolumeClaim": storage.persistent_volume_claim, "objectStore": storage.object_store}
+    chosen = [name for name, value in given.items() if value is not None]
+    return None if len(chosen) == 1 else Broken(_ONE_STORAGE, chosen or ABSENT)
+
+
+@rule(
+    RLJobSpec,
+    "suspend",
+    cel="!self.suspend || has(self.checkpoint.storage) || self.checkpoint.onSuspend == 'Skip'",
+    message=_LOST,
+    cluster_only=True,  # on one machine checkpoints go to the run folder
+)
+def suspension_keeps_progress(spec: RLJobSpec) -> Outcome:
+    if not spec.suspend or spec.checkpoint.storage is not None or spec.checkpoint.on_suspend == "Skip":
+        return None
+    return _LOST
+
+
+@rule(
+    CheckpointSpec,
+    "include",
+    cel="self.include.exists(part, part == 'Learner')",
+    message=_LEARNER_ALWAYS,
+)
+def the_learner_is_saved(checkpoint: CheckpointSpec) -> Outcome:
+    return None if "Learner" in checkpoint.include else _LEARNER_ALWAYS
+
+
+@rule(
+    FailureRule,
+    "",
+    cel="has(self.onExitCodes) != (self.onPodConditions.size() > 0)",
+    message=_ONE_MATCH,
+)
+def one_match(failure: FailureRule) -> Outcome:
+    if (failure.on_exit_codes is None) == (not failure.on_pod_conditions):
+        return Broken(_ONE_MATCH, failure.name)
+    return None
