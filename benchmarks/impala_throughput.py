@@ -70,9 +70,7 @@ def learning_alone(seconds: float) -> float:
     device = torch.device("cpu")
     network = method.build(spec, params, environment_params)
     example = method.example(spec, params, device)
-    plan = precision.choose(
-        params.precision, network, lambda net, part: method.trial(net, part, params), example
-    )
+    plan = precision.choose(params.precision, network, lambda net, part: method.trial(net, part, params), example)
     updater = make_updater(method, params, network.compute(bf16=plan.bf16, channels_last=plan.channels_last), device)
     for _ in updater.updates_from(example.batch, 0):
         pass

@@ -85,6 +85,7 @@ class ReplayClient:
         self._changed = threading.Condition()
         self._learned: deque[tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]] = deque()
         self._failure: BaseException | None = None
+        self._batches_learned = 0
         self._stop = threading.Event()
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
@@ -105,13 +106,14 @@ class ReplayClient:
         return batch
 
     def give_back(self, batch: ReadyBatch) -> None:
-        """The loop has computed with this batch; its buffer may be filled again."""
-        self._staging.give_back(batch.staging)
-        self._wake()
+        """The loop has learned from this batch; its buffer may be filled again."""
+        self._batches_learned += 1
+        self.pass_over(batch)
 
     def pass_over(self, batch: ReadyBatch) -> None:
         """The loop has looked at this batch without learning from it."""
-        self.give_back(batch)
+        self._staging.give_back(batch.staging)
+        self._wake()
 
     def published(self, epoch: int) -> None:
         """Experience of earlier weights, and of earlier lives of the learner, stays good."""
@@ -120,11 +122,16 @@ class ReplayClient:
         """The ``replay`` part of the learner's status."""
         return {"replay": replay_summary(self.statuses())}
 
-    def production_and_consumption(self) -> tuple[float, float]:
-        """Transitions inserted by all actors, and the inserts that the transitions drawn so far stand for."""
-        shards = self.statuses()
-        drawn = total(shards, "sampled_total")
-        return total(shards, "inserted_total"), drawn / (self._config.samples_per_insert or 1.0)
+    @property
+    def produced(self) -> float:
+        """Transitions inserted by all actors."""
+        return total(self.statuses(), "inserted_total")
+
+    @property
+    def consumed(self) -> float | None:
+        """The inserts that the batches learned from stand for; None without a ratio, when none stands for any number."""
+        ratio = self._config.samples_per_insert
+        return self._batches_learned * self._config.batch_size / ratio if ratio > 0 else None
 
     def learned(self, batch: ReadyBatch, priority: NDArray[np.float32]) -> None:
         """Send new priorities (float32[B]) of a batch. Those that are not finite are left out: they stay what they were."""

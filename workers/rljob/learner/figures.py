@@ -15,20 +15,24 @@ from rljob.telemetry.resources import rss_bytes
 LAG_BOUNDS = (10, 20, 50, 100, 200, 400, 1000, 4000)
 """Upper bounds of the policy-lag histogram, in updates."""
 
-_LAGS_KEPT = 64
+LAG_BATCHES = 32
+"""Quantiles of the policy lag are taken over so many batches."""
 
 
 class Figures:
-    """Collects numbers from the loop's thread; ``document`` puts them into the words of the status."""
+    """Collects numbers from the loop's thread; ``document`` puts them into the words of the status.
+
+    ``names``: of the numbers that an update reports.
+    """
 
     def __init__(self, names: Sequence[str]) -> None:
-        """``names``: of the numbers that an update reports."""
         self._names = tuple(names)
         self._bounds = np.asarray(LAG_BOUNDS)
         self._lag_counts = np.zeros(len(LAG_BOUNDS) + 1, np.int64)
         self._lag_sum = 0.0
         self._lag_mean: float | None = None
-        self._lags: deque[tuple[NDArray[np.int64], NDArray[np.int64]]] = deque(maxlen=_LAGS_KEPT)
+        self._lags: deque[NDArray[np.int64]] = deque(maxlen=LAG_BATCHES)
+        self._lag_quantiles: tuple[float | None, float | None] = (None, None)
         self._sums = np.zeros(len(self._names))
         self._count = 0
         self._means: dict[str, float] = {}
@@ -40,8 +44,8 @@ class Figures:
         updates = updates[policy_version > 0]
         if not len(updates):
             return
+        self._lags.append(updates)
         mean = float(updates.mean())
-        self._lags.append(np.unique(updates, return_counts=True))
         self._lag_sum += mean * len(updates)
         self._lag_counts += np.bincount(np.searchsorted(self._bounds, updates), minlength=len(self._lag_counts))
         self._lag_mean = mean if self._lag_mean is None else 0.98 * self._lag_mean + 0.02 * mean
@@ -59,12 +63,20 @@ class Figures:
         steps: int,
         raw_frames: int,
         shards: Sequence[Mapping[str, Any]],
-        produced_and_consumed: tuple[float, float] = (0.0, 0.0),
+        produced: float = 0.0,
+        consumed: float | None = None,
     ) -> None:
-        """End a window: turn what was collected since the last call into means and rates."""
+        """End a window: turn what was collected since the last call into means and rates.
+
+        ``produced`` and ``consumed`` are totals in one unit: what all actors made, and what the learner has digested of it (None
+        where nothing says how much that is).
+        """
         if self._count:
             self._means = dict(zip(self._names, (self._sums / self._count).tolist(), strict=True))
             self._sums[:], self._count = 0.0, 0
+        if self._lags:
+            median, high = np.percentile(np.concatenate(self._lags), (50, 95))
+            self._lag_quantiles = float(median), float(high)
         acting = stage_totals(actors(shards))
         totals = {
             "wait": stages.get("wait", 0.0),
@@ -73,8 +85,8 @@ class Figures:
             "raw_frames": float(raw_frames),
             "actor_blocked": acting.get("blocked", 0.0),
             "actor_all": sum(acting.values()),
-            "produced": produced_and_consumed[0],
-            "consumed": produced_and_consumed[1],
+            "produced": produced,
+            "consumed": consumed or 0.0,
         }
         if self._before is not None:
             then, before = self._before
@@ -85,9 +97,11 @@ class Figures:
                 "updates_per_second": spent["updates"] / seconds,
                 "steps_per_second": spent["steps"] / seconds,
                 "raw_frames_per_second": spent["raw_frames"] / seconds,
-                "production_per_second": spent["produced"] / seconds,
-                "consumption_per_second": spent["consumed"] / seconds,
             }
+            if consumed is not None:
+                self._rates["consumption_per_second"] = spent["consumed"] / seconds
+            if before["produced"] > 0:  # else the shards have just been heard of, and all they hold would count as new
+                self._rates["production_per_second"] = spent["produced"] / seconds
             if spent["actor_all"] > 0:
                 self._rates["actors_blocked_fraction"] = min(1.0, spent["actor_blocked"] / spent["actor_all"])
         self._before = (now, totals)
@@ -99,9 +113,6 @@ class Figures:
         inserted, sampled = total(shards, "inserted_total"), total(shards, "sampled_total")
         rates = {"learner_wait_fraction": 0.0, "actors_blocked_fraction": 0.0, "updates_per_second": 0.0}
         rates |= {"steps_per_second": 0.0, "raw_frames_per_second": 0.0}
-        rates |= {"production_per_second": 0.0, "consumption_per_second": 0.0}
-        rates |= self._rates
-        median, high = self._lag_quantiles(0.5, 0.95)
         return {
             "episodes_total": int(total(shards, "episodes_total")),
             "mean_return": mean,
@@ -110,8 +121,8 @@ class Figures:
             "queue_bound_batches": limited(shards, "queue_bound_batches"),
             "samples_per_insert": sampled / inserted if inserted else None,
             "policy_lag_updates": self._lag_mean,
-            "policy_lag_updates_p50": median,
-            "policy_lag_updates_p95": high,
+            "policy_lag_updates_p50": self._lag_quantiles[0],
+            "policy_lag_updates_p95": self._lag_quantiles[1],
             "policy_lag_histogram": {
                 "bounds": list(LAG_BOUNDS),
                 "counts": self._lag_counts.tolist(),
@@ -120,21 +131,10 @@ class Figures:
             "loss": None,
             **self._means,
             **rates,
-            # the same two under the names that the autoscaler knows for every algorithm
-            "wait_fraction": rates["learner_wait_fraction"],
-            "blocked_fraction": rates["actors_blocked_fraction"],
+            **self._rates,
+            "wait_fraction": self._rates.get("learner_wait_fraction"),
+            "blocked_fraction": self._rates.get("actors_blocked_fraction"),
             "actors": acting,
             "stages": {"learner": dict(stages), "replay": stage_totals(shards), "actor": stage_totals(acting)},
             "rss_bytes": rss_bytes(),
         }
-
-    def _lag_quantiles(self, *shares: float) -> tuple[float | None, ...]:
-        """The lag that this share of the steps of the last batches did not exceed, in updates; None before the first."""
-        recent = list(self._lags)
-        if not recent:
-            return (None,) * len(shares)
-        values = np.concatenate([updates for updates, _ in recent])
-        counts = np.concatenate([count for _, count in recent])
-        order = np.argsort(values)
-        values, reached = values[order], np.cumsum(counts[order])
-        return tuple(float(values[np.searchsorted(reached, share * reached[-1])]) for share in shares)

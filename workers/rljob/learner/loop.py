@@ -256,15 +256,9 @@ class Learner:
         for evaluation in self._server.evaluations():
             if self.verdicts.add(evaluation, self._updater.updates, self.raw_frames) and evaluation.weights is not None:
                 self._save_best(evaluation.weights.state())
-        self.figures.window(
-            now,
-            self.clock.seconds(),
-            self._updater.updates,
-            self.steps,
-            self.raw_frames,
-            shards,
-            self._source.production_and_consumption(),
-        )
+        updates, seconds = self._updater.updates, self.clock.seconds()
+        produced, consumed = self._source.produced, self._source.consumed
+        self.figures.window(now, seconds, updates, self.steps, self.raw_frames, shards, produced, consumed)
         self._record(self.status())
 
     def _save_if_due(self, now: float) -> None:

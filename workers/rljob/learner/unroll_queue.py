@@ -169,9 +169,15 @@ class UnrollQueue:
         status = self._status
         return {"queue": status["queue"], "rejected_total": status["rejected_total"]}
 
-    def production_and_consumption(self) -> tuple[float, float]:
-        """Unrolls received from all actors, and unrolls learned from, in this life."""
-        return float(self._table.accepted), float(self._learned)
+    @property
+    def produced(self) -> float:
+        """Unrolls received from all actors in this life of the learner."""
+        return float(self._table.accepted)
+
+    @property
+    def consumed(self) -> float | None:
+        """Unrolls learned from in this life."""
+        return float(self._learned)
 
     def close(self) -> None:
         """Stop the thread and release the socket."""
