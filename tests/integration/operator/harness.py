@@ -1,4 +1,4 @@
-"""A real `rljob run` as a child process, and eyes on it through the files and pages that its users have."""
+"""A real `rljob run` as a child process, and eyes on it through the files, pages and verbs that its users have."""
 
 from __future__ import annotations
 
@@ -13,24 +13,57 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rljob.api.status import RLJobStatus
+from rljob_operator.local.run_view import running_members
+
 EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
+ENDLESS = [
+    word
+    for field in ("spec.successPolicy.targetReturn=", "spec.evaluator.triggerReturn=", "spec.evaluator.enabled=false")
+    for word in ("--set", field)
+]
+"""No stop rule and nobody who judges: the job trains until it is stopped."""
 
 
 class LocalRun:
     """Starts `rljob run` with ``overrides`` in ``run_dir``; its output is collected in ``run_dir/../output.txt``."""
 
-    def __init__(self, job: Path, run_dir: Path, *options: str) -> None:
+    def __init__(
+        self, job: Path, run_dir: Path, *options: str, environment: dict[str, str] | None = None, output: str = ""
+    ) -> None:
         self.run_dir = run_dir
         run_dir.parent.mkdir(parents=True, exist_ok=True)
-        self._output = run_dir.parent / f"{run_dir.name}-output.txt"
+        self._output = run_dir.parent / f"{run_dir.name}-output{output}.txt"
         command = [sys.executable, "-m", "rljob_operator.cli", "run", str(job), "--run-dir", str(run_dir), *options]
-        with self._output.open("wb") as output:
-            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        with self._output.open("wb") as printed:
+            self.process = subprocess.Popen(
+                command, stdout=printed, stderr=subprocess.STDOUT, env=os.environ | (environment or {})
+            )
 
     @property
     def output(self) -> str:
         """Everything printed so far."""
         return self._output.read_text()
+
+    def verb(self, *words: str, seconds: float = 120) -> tuple[int, str]:
+        """Run another `rljob` command, as from another terminal; answers its exit code and what it printed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "rljob_operator.cli", *words], capture_output=True, text=True, timeout=seconds
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    @property
+    def job_status(self) -> RLJobStatus:
+        """What ``status.json`` says; an empty status while there is none."""
+        try:
+            return RLJobStatus.model_validate_json((self.run_dir / "status.json").read_bytes())
+        except OSError:
+            return RLJobStatus()
+
+    def reason(self, type: str) -> str:
+        """The reason of a condition; empty while nothing was said about it."""
+        condition = self.job_status.condition(type)
+        return condition.reason if condition is not None else ""
 
     def announced(self, name: str) -> dict[str, Any]:
         """What the role announced: pid, metrics_url, incarnation. Empty while it has not."""
@@ -92,6 +125,11 @@ class LocalRun:
         self.process.send_signal(signal.SIGINT)
         return self.finish(seconds)
 
+    def final(self, name: str) -> dict[str, Any]:
+        """What a role wrote at its clean end."""
+        document: dict[str, Any] = json.loads((self.run_dir / "roles" / f"{name}.final.json").read_text())
+        return document
+
     def logs(self) -> str:
         """The last lines of every role's log, for a failing test's message."""
         logs = sorted((self.run_dir / "logs").glob("*.log"))
@@ -106,3 +144,19 @@ class LocalRun:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        for pid in running_members(self.run_dir).values():
+            os.kill(pid, signal.SIGKILL)
+
+
+def assert_nothing_was_lost(run: LocalRun, *actors: str) -> None:
+    """Produced = acknowledged + dropped + in flight, and each acknowledged transition is in the replay's count, once.
+
+    ``actors``: those whose present incarnation has left in good order.
+    """
+    ledger = run.final("replay-0")
+    for name in actors:
+        actor, accepted = run.final(name), ledger["accepted"][name]
+        assert actor["produced"] == actor["acknowledged"] + actor["unacknowledged"] + sum(actor["dropped"].values())
+        assert accepted["incarnation"] == actor["incarnation"]
+        assert actor["acknowledged"] <= accepted["transitions"] <= actor["acknowledged"] + actor["unacknowledged"]
+    assert ledger["inserted_total"] >= sum(ledger["accepted"][name]["transitions"] for name in actors)

@@ -7,37 +7,17 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from harness import EXAMPLES, LocalRun
+from harness import ENDLESS, EXAMPLES, LocalRun, assert_nothing_was_lost
 
 CARTPOLE = EXAMPLES / "cartpole-apex.yaml"
-ENDLESS = [
-    word
-    for field in ("spec.successPolicy.targetReturn=", "spec.evaluator.triggerReturn=", "spec.evaluator.enabled=false")
-    for word in ("--set", field)
-]
-"""No stop rule and nobody who judges: the job trains until it is stopped."""
-
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture
-def local_run(tmp_path: Path) -> Iterator[Callable[..., LocalRun]]:
-    runs: list[LocalRun] = []
-
-    def start(*options: str, run_dir: Path | None = None, job: Path = CARTPOLE) -> LocalRun:
-        runs.append(LocalRun(job, run_dir or tmp_path / "run", *options))
-        return runs[-1]
-
-    yield start
-    for run in runs:
-        run.close()
 
 
 def test_cartpole_is_solved_and_leaves_a_whole_run_folder(local_run: Callable[..., LocalRun]) -> None:
@@ -70,20 +50,12 @@ def test_a_killed_role_comes_back_and_training_goes_on(local_run: Callable[..., 
     updates = run.until(lambda: run.status("learner").get("updates"), 30, "the learner's status")
     run.until_learning(updates + 50)
     assert run.interrupt() == 130
-    assert_nothing_was_lost(run, name)
-
-
-def assert_nothing_was_lost(run: LocalRun, killed: str) -> None:
-    """Produced = stored + dropped + in flight: each acknowledged transition is in the replay's count, and once."""
-    ledger = json.loads((run.run_dir / "roles" / "replay-0.final.json").read_text())
-    actor = json.loads((run.run_dir / "roles" / "actor-0.final.json").read_text())
-    assert actor["produced"] == actor["acknowledged"] + actor["unacknowledged"] + sum(actor["dropped"].values())
-    accepted = ledger["accepted"]["actor-0"]
-    assert accepted["incarnation"] == actor["incarnation"]
-    assert actor["acknowledged"] <= accepted["transitions"] <= actor["acknowledged"] + actor["unacknowledged"]
-    assert ledger["inserted_total"] >= accepted["transitions"]
-    if killed != "actor-0":
-        assert ledger["inserted_total"] == accepted["transitions"], "one incarnation made all of it"
+    assert_nothing_was_lost(run, "actor-0")
+    if name != "actor-0":
+        ledger = run.final("replay-0")
+        assert ledger["inserted_total"] == ledger["accepted"]["actor-0"]["transitions"], (
+            "one incarnation made all of it"
+        )
 
 
 def test_training_goes_on_without_redis_and_is_durable_again(local_run: Callable[..., LocalRun]) -> None:
@@ -173,3 +145,18 @@ def test_what_can_not_run_says_so_before_anything_starts(
     assert words in run.output
     assert "Traceback" not in run.output
     assert not (run.run_dir / "logs").exists()
+
+
+def test_a_job_of_unrolls_runs_without_a_replay_service(local_run: Callable[..., LocalRun]) -> None:
+    run = local_run(*ENDLESS, job=EXAMPLES / "cartpole-impala.yaml")
+    run.until_learning(30)
+    status = run.status("learner")
+    assert "replay" not in status
+    assert status["queue"]["learned"] > 0
+    assert run.interrupt() == 130
+    assert {path.stem for path in (run.run_dir / "logs").iterdir() if path.stat().st_size} >= {"learner", "actor-0"}
+    assert not (run.run_dir / "logs" / "replay-0.log").exists()
+    report = (run.run_dir / "report.html").read_text()
+    assert "Unrolls a second" in report
+    records = [json.loads(line) for line in (run.run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert any("entropy" in record and "queue/learned" in record for record in records)

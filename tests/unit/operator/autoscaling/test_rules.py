@@ -17,7 +17,6 @@ from rljob_operator.autoscaling import (
     Supply,
     advance,
     choose_victims,
-    read_sample,
 )
 from rljob_operator.autoscaling.behavior import down_limit, stabilized, up_limit, with_change, with_wanted
 from rljob_operator.autoscaling.memory import MOST_ENTRIES
@@ -137,22 +136,6 @@ def test_a_figure_out_of_range_is_missing(field: str, value: float) -> None:
     good = figures(T0, 40)
     assert fault(good, T0, 45) == ""
     assert fault(replace(good, **{field: value}), T0, 45) != ""
-
-
-def test_a_document_without_a_figure_is_no_sample() -> None:
-    document = {
-        "wait_fraction": 0.1, "blocked_fraction": 0.0, "consumption_per_second": 80, "production_per_second": 10.0,
-        "queue_depth_batches": 1.0, "queue_bound_batches": 8.0,
-    }  # fmt: skip
-    sample = read_sample(
-        document, taken_seconds=T0, items_per_batch=4.0, samples_per_insert=8.0, learner_advancing=True
-    )
-    assert sample is not None
-    assert sample.consumption_per_second == 10.0
-    for name in document:
-        for broken in (None, "12", True, []):
-            told = {**document, name: broken}
-            assert read_sample(told, taken_seconds=T0, items_per_batch=4.0, learner_advancing=True) is None
 
 
 def test_guards_forbid_growth() -> None:

@@ -1,0 +1,31 @@
+"""Runs for the tests of this folder, ended whatever happens."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from harness import EXAMPLES, LocalRun
+
+CARTPOLE = EXAMPLES / "cartpole-apex.yaml"
+
+
+@pytest.fixture
+def local_run(tmp_path: Path) -> Iterator[Callable[..., LocalRun]]:
+    """Starts `rljob run` with options, by default on CartPole in a folder of the test."""
+    runs: list[LocalRun] = []
+
+    def start(
+        *options: str, run_dir: Path | None = None, job: Path = CARTPOLE, environment: dict[str, str] | None = None
+    ) -> LocalRun:
+        name = f"-{len(runs)}" if runs else ""
+        runs.append(LocalRun(job, run_dir or tmp_path / "run", *options, environment=environment, output=name))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        run.close()
