@@ -31,12 +31,13 @@ from rljob.actor.compute import Compute, acting_copy, native_bf16
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
 from rljob.actor.policy import Decision, Policy
+from rljob.actor.recorder import TransitionRecorder
 from rljob.actor.session import Identity, ReplaySession
 from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.envs import make_vector_environment
-from rljob.experience import ChunkBuilder, ChunkLayout
+from rljob.experience import ChunkLayout
 from rljob.learner.flat import snapshot
 from rljob.wire import Client, CreditLedger, Message, Server
 
@@ -142,7 +143,7 @@ def actor(
     figures = ActorFigures(identity)
     session = ReplaySession(Client(endpoint), identity, figures.heartbeat, compress=layout.compressed_columns)
     figures.sink = sink = MultiShard([session])
-    builder = ChunkBuilder(layout, num_envs, 0.99, False, name, "benchmark", 0)
+    recorder = TransitionRecorder(layout, num_envs, 0.99, False, name, "benchmark", 0)
     computed = "none"
     if precision is None:
         policy: Policy | RandomPolicy = RandomPolicy(num_envs, spec.num_actions)
@@ -152,7 +153,7 @@ def actor(
         policy.load(snapshot(chosen.build(spec, parameters, environment_parameters), 1, 0, {}))
         policy.epsilon[:] = 0.01
         computed = str(policy.compute)
-    loop = ActorLoop(environment, policy, builder, sink, NoWeights(), figures)
+    loop = ActorLoop(environment, policy, recorder, sink, NoWeights(), figures)
     while sink.welcome is None:
         sink.poll(0.01)
     loop.start()

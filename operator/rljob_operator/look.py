@@ -77,6 +77,11 @@ class Look:
         """Replay shards there should be."""
         return self.spec.replay.shards if self.spec.replay is not None else 0
 
+    @property
+    def inference_servers(self) -> int:
+        """Inference servers of their own there should be; none where actors or the learner compute the actions."""
+        return self.spec.inference.replicas if self.spec.actors.inference == "Central" else 0
+
     def of(self, role: Role, *phases: Phase) -> list[Member]:
         """Members of a role in any of ``phases`` (in all, without any)."""
         groups = self.groups[role]

@@ -29,6 +29,7 @@ class Role(StrEnum):
 
     REPLAY = "replay"
     LEARNER = "learner"
+    INFERENCE = "inference"
     ACTOR = "actor"
     EVALUATOR = "evaluator"
 

@@ -23,9 +23,10 @@ class Addresses:
     replay_sample: tuple[str, ...]
     weights: str
     notice: str
+    inference: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, run_dir: Path, shards: int) -> Addresses:
+    def of(cls, run_dir: Path, shards: int, inference_servers: int = 0) -> Addresses:
         """Endpoints in a private folder, the same one for every controller of this run as long as it is there.
 
         A run folder's own path may be too long for a unix socket (107 characters), so the folder is a temporary one and
@@ -42,6 +43,7 @@ class Addresses:
             replay_sample=tuple(f"ipc://{folder}/sample-{k}" for k in range(shards)),
             weights=f"ipc://{folder}/weights",
             notice=f"ipc://{folder}/notice",
+            inference=tuple(f"ipc://{folder}/inference-{k}" for k in range(inference_servers)),
         )
 
     def remove(self) -> None:

@@ -89,8 +89,7 @@ def _control(
     console: Console,
 ) -> int:
     job = stored.wanted().job
-    shards = job.spec.replay.shards if job.spec.replay is not None else 0
-    substrate = LocalSubstrate(run_dir, stored.spec.accepted_path, shards, max_actors or machine_cores())
+    substrate = LocalSubstrate(run_dir, stored.spec.accepted_path, job, max_actors or machine_cores())
     if substrate.adopted:
         _say(console, f"still running, adopted: {', '.join(substrate.adopted)}")
     interrupt.install()

@@ -17,7 +17,7 @@ from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.model import Decision, LearnerSample, Observation, Role
 from rljob_operator.sample import BadSample, parse_sample
 
-DRAIN_SECONDS = {Role.EVALUATOR: 3.0, Role.LEARNER: 30.0, Role.REPLAY: 60.0}
+DRAIN_SECONDS = {Role.EVALUATOR: 3.0, Role.LEARNER: 30.0, Role.REPLAY: 60.0, Role.INFERENCE: 3.0}
 """How long a member may take to leave before it is killed: the learner writes a checkpoint, the replay its durable state.
 Actors have ``actors.drainSeconds``."""
 
@@ -25,14 +25,20 @@ Actors have ``actors.drainSeconds``."""
 class LocalSubstrate:
     """Starts, watches and drains the processes of the job in ``run_dir``, and adopts those that an earlier controller left.
 
-    ``manifest`` is the file that roles are started from. ``max_actors`` bounds the actors beside the job's own limit.
+    ``manifest`` is the file that roles are started from; of ``job`` only what cannot change is read here: its shards and its
+    inference servers. ``max_actors`` bounds the actors beside the job's own limit.
     """
 
-    def __init__(self, run_dir: Path, manifest: Path, shards: int, max_actors: int) -> None:
+    def __init__(self, run_dir: Path, manifest: Path, job: RLJob, max_actors: int) -> None:
         self._run_dir = run_dir
+        self._has_replay = job.spec.replay is not None
+        # Without a replay service actors send to the learner; without servers of its own they ask it for actions.
+        shards = job.spec.replay.shards if job.spec.replay is not None else 1
+        central = job.spec.actors.inference == "Central"
+        self._learner_serves = central and job.spec.inference.replicas == 0
         self._manifest = manifest
         self._max_actors = max_actors
-        self._addresses = Addresses.of(run_dir, shards)
+        self._addresses = Addresses.of(run_dir, shards, max(1, job.spec.inference.replicas) if central else 0)
         self._checkpoints = CheckpointWatch(run_dir / "checkpoints")
         self._latest: LearnerSample | None = None
         self._processes: dict[str, RoleProcess] = {}
@@ -102,17 +108,22 @@ class LocalSubstrate:
     def _options(self, name: str) -> list[str]:
         meeting = self._addresses
         weights = ["--weights", meeting.weights, "--notice", meeting.notice]
+        ingest = [word for endpoint in meeting.replay_ingest for word in ("--replay-ingest", endpoint)]
+        sample = [word for endpoint in meeting.replay_sample for word in ("--replay-sample", endpoint)]
+        inference = [word for endpoint in meeting.inference for word in ("--inference", endpoint)]
         role = role_of(name)
         if role is Role.REPLAY:
-            shard = int(name.rpartition("-")[2])
+            shard = _number(name)
             return ["--replay-ingest", meeting.replay_ingest[shard], "--replay-sample", meeting.replay_sample[shard]]
         if role is Role.LEARNER:
+            data = sample if self._has_replay else ingest
             # A learner that comes back after a crash must go on from its checkpoint, so it always may; only a fresh run
             # folder has none to go on from.
-            sample = [word for endpoint in meeting.replay_sample for word in ("--replay-sample", endpoint)]
-            return [*sample, *weights, "--resume", "latest"]
+            return [*data, *weights, *(inference if self._learner_serves else ()), "--resume", "latest"]
+        if role is Role.INFERENCE:
+            return ["--inference", meeting.inference[_number(name)], *weights]
         if role is Role.ACTOR:
-            return [*(word for endpoint in meeting.replay_ingest for word in ("--replay-ingest", endpoint)), *weights]
+            return [*ingest, *weights, *inference]
         return weights
 
 

@@ -1,4 +1,5 @@
-"""Which members to start, to drain and to remove: replay, then the learner, then actors in waves; and the same backwards."""
+"""Which members to start, to drain and to remove: replay, then the learner, then inference servers and actors in
+waves; and the same backwards."""
 
 from __future__ import annotations
 
@@ -8,7 +9,11 @@ from rljob_operator.look import Look, Mode
 from rljob_operator.model import Member, Phase, Role
 from rljob_operator.rules import actors, failures
 
-_DRAIN_WAVES: tuple[tuple[Role, ...], ...] = ((Role.ACTOR, Role.EVALUATOR), (Role.LEARNER,), (Role.REPLAY,))
+_DRAIN_WAVES: tuple[tuple[Role, ...], ...] = (
+    (Role.ACTOR, Role.EVALUATOR),
+    (Role.LEARNER, Role.INFERENCE),
+    (Role.REPLAY,),
+)
 
 
 # ----------------------------------------------------------------------------------------------------------- coming up
@@ -29,6 +34,7 @@ def to_start(look: Look) -> tuple[str, ...]:
     names += _missing(look, Role.LEARNER, ["learner"])
     if in_order and not look.learner_ready():
         return tuple(names)
+    names += _missing(look, Role.INFERENCE, [f"inference-{k}" for k in range(look.inference_servers)])
     names += _next_wave(look)
     if look.spec.evaluator.enabled:
         names += _missing(look, Role.EVALUATOR, ["evaluator"])

@@ -57,7 +57,6 @@ class ProgressTracker:
 def figures(tick: Tick) -> dict[str, str]:
     """Label -> value of the job's main figures; a dash stands for what is not known yet."""
     status = _status(tick)
-    replay = status.get("replay") or {}
     depth, bound = status.get("queue_depth_batches"), status.get("queue_bound_batches")
     return {
         "return": number(status.get("mean_return"), "{:.2f}"),
@@ -66,7 +65,7 @@ def figures(tick: Tick) -> dict[str, str]:
         "raw frames/s": number(status.get("raw_frames_per_second"), "{:,.0f}"),
         "updates/s": number(status.get("updates_per_second"), "{:,.1f}"),
         "queue": f"{number(depth, '{:,.0f}')}/{number(bound, '{:,.0f}')}",
-        "replay": f"{number(replay.get('items'), '{:,}')} ({percent(replay.get('fill'))})",
+        **_stored(status),
         "lag": number(status.get("policy_lag_updates"), "{:,.0f}"),
         "learner waits": percent(status.get("learner_wait_fraction")),
         "actors blocked": percent(status.get("actors_blocked_fraction")),
@@ -84,6 +83,16 @@ def states_line(tick: Tick) -> str:
         elif member.phase is not Phase.READY and not (member.asked and member.phase is Phase.EXITED):
             odd.append(f"{member.name} {member.phase}")
     return ", ".join(odd)
+
+
+def _stored(status: Mapping[str, Any]) -> dict[str, str]:
+    """What waits to be learned from: transitions in the replay, or the fate of unrolls where there is none."""
+    queue = status.get("queue")
+    if queue:
+        dropped = sum((queue.get("dropped") or {}).values())
+        return {"unrolls": f"{number(queue.get('learned'), '{:,}')} learned, {number(dropped, '{:,}')} dropped"}
+    replay = status.get("replay") or {}
+    return {"replay": f"{number(replay.get('items'), '{:,}')} ({percent(replay.get('fill'))})"}
 
 
 def warnings(tick: Tick) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from rljob.evaluation.video import record_game
 def test_a_game_of_pong_becomes_an_mp4(tmp_path: Path) -> None:
     parameters = EnvironmentParameters(max_episode_raw_frames=400, frame_size=42)
     path = tmp_path / "videos" / "pong.mp4"
-    result = record_game(lambda o: np.zeros(len(o), np.int64), "ALE/Pong-v5", parameters, path, seed=3)
+    result = record_game(lambda o, games: np.zeros(len(o), np.int64), "ALE/Pong-v5", parameters, path, seed=3)
     with imageio.get_reader(path) as reader:
         meta = reader.get_meta_data()
         pictures = [np.asarray(picture) for picture in reader]
@@ -31,6 +31,6 @@ def test_an_environment_that_cannot_draw_leaves_no_file(tmp_path: Path, monkeypa
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "envs"))
     with pytest.raises(EnvironmentProblem, match=r"cannot be drawn|draws nothing"):
         record_game(
-            lambda o: np.zeros(len(o), np.int64), "toys:countdown", EnvironmentParameters(), tmp_path / "no.mp4"
+            lambda o, games: np.zeros(len(o), np.int64), "toys:countdown", EnvironmentParameters(), tmp_path / "no.mp4"
         )
     assert list(tmp_path.iterdir()) == []

@@ -145,3 +145,18 @@ def test_what_can_not_run_says_so_before_anything_starts(
     assert words in run.output
     assert "Traceback" not in run.output
     assert not (run.run_dir / "logs").exists()
+
+
+def test_a_job_of_unrolls_runs_without_a_replay_service(local_run: Callable[..., LocalRun]) -> None:
+    run = local_run(*ENDLESS, job=EXAMPLES / "cartpole-impala.yaml")
+    run.until_learning(30)
+    status = run.status("learner")
+    assert "replay" not in status
+    assert status["queue"]["learned"] > 0
+    assert run.interrupt() == 130
+    assert {path.stem for path in (run.run_dir / "logs").iterdir() if path.stat().st_size} >= {"learner", "actor-0"}
+    assert not (run.run_dir / "logs" / "replay-0.log").exists()
+    report = (run.run_dir / "report.html").read_text()
+    assert "Unrolls a second" in report
+    records = [json.loads(line) for line in (run.run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert any("entropy" in record and "queue/learned" in record for record in records)

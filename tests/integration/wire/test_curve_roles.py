@@ -28,16 +28,17 @@ from rljob.wire import Client, ClientSecurity, Message, Subscriber, generate_key
 from rljob.wire.keyfile import ROLES, write_keys, write_role_keys
 from typer.testing import CliRunner
 
-ENDPOINTS = ("ingest", "sample", "weights", "notice")
+ENDPOINTS = ("ingest", "sample", "weights", "notice", "inference")
 ADDRESSES = {
     "actor": ("--replay-ingest", "--weights", "--notice"),
     "replay": ("--replay-ingest", "--replay-sample"),
     "learner": ("--replay-sample", "--weights", "--notice"),
     "evaluator": ("--weights", "--notice"),
+    "inference": ("--inference", "--weights", "--notice"),
 }
 
 
-def cartpole() -> RLJob:
+def cartpole(inference: str = "Local") -> RLJob:
     values = {"preset": "CartPole", "precision": "FP32", "publishInterval": "10"}
     return parse_job(
         {
@@ -54,7 +55,7 @@ def cartpole() -> RLJob:
                     "capacity": 20_000,
                     "rateLimiter": {"samplesPerInsert": "8", "minSize": 500, "errorBuffer": "4000"},
                 },
-                "actors": {"replicas": 1, "envsPerActor": 8},
+                "actors": {"replicas": 1, "envsPerActor": 8, "inference": inference},
                 "evaluator": {"episodes": 2, "intervalSeconds": 1},
             },
         }
@@ -73,9 +74,9 @@ def free_ports(count: int) -> list[int]:
 class Run:
     """Roles as threads, each with a keys file that holds no other role's secret."""
 
-    def __init__(self, run_dir: Path) -> None:
-        self.job, self.run_dir = cartpole(), run_dir
-        self.endpoints = {kind: f"tcp://127.0.0.1:{port}" for kind, port in zip(ENDPOINTS, free_ports(4), strict=True)}
+    def __init__(self, run_dir: Path, inference: str = "Local") -> None:
+        self.job, self.run_dir = cartpole(inference), run_dir
+        self.endpoints = {kind: f"tcp://127.0.0.1:{port}" for kind, port in zip(ENDPOINTS, free_ports(5), strict=True)}
         self.keys = run_dir / "keys.json"
         write_keys(self.keys)
         for role in ROLES:
@@ -92,6 +93,7 @@ class Run:
             replay_sample=(self.endpoints["sample"],),
             weights=self.endpoints["weights"],
             notice=self.endpoints["notice"],
+            inference=(self.endpoints["inference"],),
             redis="none",
             keys=keys,
         )
@@ -146,8 +148,8 @@ class Run:
 
 
 @contextmanager
-def running(run_dir: Path) -> Iterator[Run]:
-    run = Run(run_dir)
+def running(run_dir: Path, inference: str = "Local") -> Iterator[Run]:
+    run = Run(run_dir, inference)
     run.start(run_replay, "replay-0", run_dir / "replay.json")
     run.start(run_learner, "learner", run_dir / "learner.json")
     run.start(run_actor, "actor-0", run_dir / "actor.json")
@@ -180,8 +182,13 @@ def test_a_peer_without_the_keys_of_the_job_gets_nothing(tmp_path: Path) -> None
         "ingest": Message("hello", {"actor": "actor-9", "inc": "x", "envs": 1}, {}),
         "sample": Message("stats", {}, {}),
         "weights": Message("fetch", {"have": 0, "evaluation": False}, {}),
+        "inference": Message(
+            "infer",
+            {"actor": "actor-9", "inc": "x", "group": 0, "req": 0},
+            {"obs": np.zeros((4, 1, 4), np.float32), "state": np.zeros((4, 2, 0), np.float32)},
+        ),
     }
-    with running(tmp_path) as run, ExitStack() as closing:
+    with running(tmp_path, inference="Central") as run, ExitStack() as closing:
         write_keys(tmp_path / "other-job.json")
         servers = {kind: "replay" if kind in ("ingest", "sample") else "learner" for kind in ENDPOINTS}
         own = load_keys(run.keys, "actor")

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from rljob.algorithms import algorithm
 from rljob.algorithms.apex_dqn import (
     Batch,
-    act,
+    decide,
     epsilon_ladder,
     importance_weights,
     loss,
     priorities,
+    q_values,
     targets,
 )
 from torch import nn
@@ -147,7 +148,8 @@ def test_acting_is_greedy_at_zero_uniform_at_one_and_reports_values() -> None:
     table = Table([[1.0, 3.0, 2.0], [9.0, 3.0, 2.0]])
     observation = np.tile(np.array([0.0, 1.0], np.float32), 1500).reshape(3000, 1, 1)
     epsilon = np.repeat([0.0, 1.0], 1500).astype(np.float32)
-    action, taken, value = act(table, observation, epsilon, np.random.default_rng(0))
+    decision = decide(q_values(table, observation).numpy(), epsilon, np.random.default_rng(0))
+    action, taken, value = decision.action, decision.taken, decision.value
     assert (action.dtype, taken.dtype, value.dtype) == (np.int64, np.float32, np.float32)
     rows = observation[:, 0, 0].astype(int)
     q = table.values.detach().numpy()[rows]
@@ -161,8 +163,8 @@ def test_acting_is_greedy_at_zero_uniform_at_one_and_reports_values() -> None:
 def test_acting_replays_from_its_seed_whatever_the_outcome() -> None:
     table, observation = Table([[0.0, 1.0]]), np.zeros((4, 1, 1), np.float32)
     generators = [np.random.default_rng(3), np.random.default_rng(3)]
-    act(table, observation, 0.0, generators[0])
-    act(table, observation, 1.0, generators[1])
+    decide(q_values(table, observation).numpy(), 0.0, generators[0])
+    decide(q_values(table, observation).numpy(), 1.0, generators[1])
     assert generators[0].random() == generators[1].random()
 
 

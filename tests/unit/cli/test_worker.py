@@ -40,6 +40,7 @@ def options(tmp_path: Path, job: Path = JOB, **fields: object) -> RoleOptions:
         ("replay", ["--replay-ingest", "--replay-sample"]),
         ("learner", ["--replay-sample", "--weights", "--notice"]),
         ("evaluator", ["--weights", "--notice"]),
+        ("inference", ["--inference (RLJOB_INFERENCE)", "--weights", "--notice"]),
     ],
 )
 def test_missing_addresses_are_a_configuration_problem(role: str, needs: list[str], tmp_path: Path) -> None:
@@ -100,6 +101,29 @@ def test_shards_and_keys_are_checked(tmp_path: Path) -> None:
         )
     with pytest.raises(Unusable, match="no such file"):
         check_options(Role.EVALUATOR, options(tmp_path, keys=tmp_path / "none", **both))
+
+
+def test_with_central_inference_actors_need_a_server_and_no_weights(tmp_path: Path) -> None:
+    learners = EXAMPLES / "pong-central.yaml"
+    own = tmp_path / "own.yaml"
+    own.write_text(learners.read_text().replace("inference: {maxBatchSize", "inference: {replicas: 2, maxBatchSize"))
+    both = {"weights": "inproc://w", "notice": "inproc://n"}
+    ingest, sample = {"replay_ingest": ("inproc://i",)}, {"replay_sample": ("inproc://s",)}
+    check_options(Role.ACTOR, options(tmp_path, learners, **ingest, inference=("inproc://a",)))
+    check_options(Role.LEARNER, options(tmp_path, learners, **sample, **both, inference=("inproc://a",)))
+    check_options(Role.LEARNER, options(tmp_path, own, **sample, **both))
+    check_options(Role.ACTOR, options(tmp_path, own, **ingest, inference=("inproc://a", "inproc://b")))
+    check_options(Role.INFERENCE, options(tmp_path, own, **both, inference=("inproc://b",)))
+    with pytest.raises(Unusable, match="--inference"):
+        check_options(Role.ACTOR, options(tmp_path, learners, **ingest, **both))
+    with pytest.raises(Unusable, match="--inference"):
+        check_options(Role.LEARNER, options(tmp_path, learners, **sample, **both))
+    with pytest.raises(
+        Unusable, match=r"got 1 --inference; allowed: 2, one for each server of spec\.inference\.replicas"
+    ):
+        check_options(Role.ACTOR, options(tmp_path, own, **ingest, inference=("inproc://a",)))
+    with pytest.raises(Unusable, match="got 2 --inference; allowed: 1, the address that it binds"):
+        check_options(Role.INFERENCE, options(tmp_path, own, **both, inference=("inproc://a", "inproc://b")))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -34,7 +34,7 @@ class Dice(gymnasium.Env[Any, Any]):
         return np.full((1, 1), self.left, np.float32)
 
 
-def _one(observation: Any) -> Any:
+def _one(observation: Any, games: Any) -> Any:
     return np.ones(len(observation), np.int64)
 
 
@@ -57,7 +57,7 @@ def test_a_score_does_not_depend_on_how_many_games_run_side_by_side(epsilon: flo
 
 
 def test_epsilon_is_the_share_of_random_actions() -> None:
-    zero = score(lambda o: np.zeros(len(o), np.int64), [Dice() for _ in range(8)], 400, seed=0, epsilon=0.4)
+    zero = score(lambda o, games: np.zeros(len(o), np.int64), [Dice() for _ in range(8)], 400, seed=0, epsilon=0.4)
     steps = sum(zero.lengths)
     ones = (sum(zero.returns) + steps) / 8.5
     expected = 0.4 / 2

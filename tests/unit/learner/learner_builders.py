@@ -8,7 +8,7 @@ from rljob.algorithms.apex_dqn import Batch
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.envs import EnvironmentSpec
 from rljob.learner.policy import Identity
-from rljob.learner.update import Updater
+from rljob.learner.update import Updater, make_updater
 
 SPEC = EnvironmentSpec(
     id="Test/Vectors-v0",
@@ -44,7 +44,7 @@ def parameters(**changes: object) -> ApeXDQNParameters:
 def updater(params: ApeXDQNParameters, spec: EnvironmentSpec = SPEC, seed: int = 0) -> Updater:
     torch.manual_seed(seed)
     method = algorithm("ApeXDQN")
-    return Updater(method, params, method.build(spec, params, ENV_PARAMS), torch.device("cpu"))
+    return make_updater(method, params, method.build(spec, params, ENV_PARAMS), torch.device("cpu"))
 
 
 def identity(params: ApeXDQNParameters, spec: EnvironmentSpec = SPEC) -> Identity:

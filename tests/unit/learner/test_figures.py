@@ -15,7 +15,9 @@ from rljob.learner.status import (
     steps_and_raw_frames,
     total,
 )
+from rljob.learner.versions import VersionLog
 
+NAMES = ("loss", "gradient_norm", "q_taken")
 SHARDS = [
     {
         "state": "serving",
@@ -76,10 +78,12 @@ def test_shards_add_up() -> None:
 
 
 def test_policy_lag_is_in_updates_and_leaves_out_random_actors() -> None:
-    figures = Figures(publish_interval=10)
-    figures.lag(12, np.array([0, 0]))
+    figures, versions = Figures(NAMES), VersionLog(interval=10)
+    versions.note(12, updates=120)
+    nobody, everybody = np.array([0, 0]), np.array([0, 11, 9, 12, 13])
+    figures.lag(versions.ages(nobody), nobody)
     assert figures.document([], {})["policy_lag_updates"] is None
-    figures.lag(12, np.array([0, 11, 9, 12, 13]))  # lags 10, 30, 0 and, from a learner that went back, 0
+    figures.lag(versions.ages(everybody), everybody)  # lags 10, 30, 0 and, from a learner that went back, 0
     document = figures.document([], {})
     assert document["policy_lag_updates"] == pytest.approx(10.0)
     histogram = document["policy_lag_histogram"]
@@ -88,13 +92,24 @@ def test_policy_lag_is_in_updates_and_leaves_out_random_actors() -> None:
     assert histogram["sum"] == pytest.approx(40.0)
 
 
+def test_the_age_of_a_version_is_the_updates_since_it_was_published() -> None:
+    versions = VersionLog(interval=8)
+    versions.begin(100)
+    versions.note(5, updates=100)
+    versions.note(6, updates=103)
+    versions.updates = 110
+    assert [versions.age(version) for version in (6, 5, 0)] == [7, 10, 10]
+    assert versions.age(4) == 16  # not remembered: two versions ago, at the usual interval
+    assert versions.ages(np.array([[6, 5], [5, 6]])).tolist() == [[7, 10], [10, 7]]
+
+
 def test_rates_are_over_the_window() -> None:
-    figures = Figures(publish_interval=10, samples_per_insert=8.0)
-    figures.window(100.0, {"wait": 5.0}, 1000, 16_000, 40, 160, SHARDS)
-    figures.learned(1.0, 2.0, 3.0)
-    figures.learned(3.0, 2.0, 5.0)
-    later = [{"inserted_total": 140, "actors": [{"name": "actor-1", "stages": {"env": 7.0, "blocked": 5.0}}]}]
-    figures.window(102.0, {"wait": 6.0}, 1100, 17_600, 240, 960, later)
+    figures = Figures(NAMES)
+    figures.window(100.0, {"wait": 5.0}, 1000, 40, 160, SHARDS, 40.0, 5.0)
+    figures.learned(np.array([1.0, 2.0, 3.0], np.float32))
+    figures.learned(np.array([3.0, 2.0, 5.0], np.float32))
+    later = [{"actors": [{"name": "actor-1", "stages": {"env": 7.0, "blocked": 5.0}}]}]
+    figures.window(102.0, {"wait": 6.0}, 1100, 240, 960, later, 140.0, 205.0)
     document = figures.document(SHARDS, {"wait": 6.0})
     assert (document["loss"], document["gradient_norm"], document["q_taken"]) == (2.0, 2.0, 4.0)
     assert document["learner_wait_fraction"] == pytest.approx(0.5)
@@ -109,18 +124,19 @@ def test_rates_are_over_the_window() -> None:
 
 
 def test_what_the_shards_held_before_is_not_production() -> None:
-    figures = Figures(publish_interval=1)
-    figures.window(100.0, {}, 0, 0, 0, 0, [])
-    figures.window(102.0, {}, 0, 0, 0, 0, [{"inserted_total": 10**6}])
+    figures = Figures(NAMES)
+    figures.window(100.0, {}, 0, 0, 0, [])
+    figures.window(102.0, {}, 0, 0, 0, [], 10**6)
     assert "production_per_second" not in figures.document([], {})
-    figures.window(104.0, {}, 0, 0, 0, 0, [{"inserted_total": 10**6 + 500}])
+    assert "consumption_per_second" not in figures.document([], {})
+    figures.window(104.0, {}, 0, 0, 0, [], 10**6 + 500)
     assert figures.document([], {})["production_per_second"] == pytest.approx(250.0)
 
 
 def test_the_95th_percentile_of_lag_is_over_the_newest_batches() -> None:
-    figures = Figures(publish_interval=1)
-    figures.lag(1000, np.array([1]))
+    figures = Figures(NAMES)
+    figures.lag(np.array([999]), np.array([1]))
     for _ in range(LAG_BATCHES):
-        figures.lag(101, np.arange(1, 101))
-    figures.window(0.0, {}, 0, 0, 0, 0, [])
+        figures.lag(np.arange(100, 0, -1), np.arange(1, 101))
+    figures.window(0.0, {}, 0, 0, 0, [])
     assert figures.document([], {})["policy_lag_updates_p95"] == pytest.approx(95.05)

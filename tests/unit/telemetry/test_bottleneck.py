@@ -98,3 +98,43 @@ def test_always_a_sentence(figures: dict[str, float], state: str, limiter: str) 
     assert verdict.sentence.endswith(".")
     assert "nan" not in verdict.sentence
     assert 0.0 <= verdict.share <= 1.0
+
+
+QUEUE = {"queue/capacity": 64.0, "queue/received": 100.0, "queue/waiting": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("figures", "kind", "words"),
+    [
+        (flow(0.5, 0.0, 3.0), Kind.ActorsTooSlow, ["unroll more often (epochs)", "actors.replicas"]),
+        (flow(0.0, 0.6), Kind.LearnerTooSlow, ["learn from each unroll less often"]),
+        (flow(0.4, 0.4), Kind.Balanced, ["they take turns", "queue.capacity"]),
+        (flow(0.0, 0.0) | {"queue/dropped/stale": 40.0}, Kind.Balanced, ["40 % were too old", "maxPolicyLagUpdates"]),
+    ],
+)
+def test_a_job_of_unrolls_is_told_about_its_queue(figures: dict[str, float], kind: Kind, words: list[str]) -> None:
+    verdict = bottleneck(QUEUE | figures, state="Training")
+    assert verdict.kind is kind
+    assert all(word in verdict.sentence for word in words)
+    assert "replay" not in verdict.sentence
+
+
+def test_a_job_of_unrolls_that_has_not_begun_says_so() -> None:
+    assert "3 unrolls wait" in bottleneck(QUEUE, state="WaitingForUnrolls").sentence
+
+
+def test_actors_that_wait_for_their_actions_are_told_so() -> None:
+    """Whether the learner waits as well or not: it does, when nobody plays."""
+    server = {"stage/inference/wait": 0.1, "stage/inference/evaluate": 0.8, "stage/inference/answer": 0.1}
+    for wait in (0.0, 0.5):
+        figures = {"learner_wait_fraction": wait, "actors_blocked_fraction": 0.4, **server}
+        verdict = bottleneck({**figures, "inference/latency_p50_seconds": 0.012}, state="Training")
+        assert verdict.kind is Kind.InferenceTooSlow
+        assert "90 %" in verdict.sentence
+        assert "takes 12.0 ms to answer" in verdict.sentence
+        assert "inference.replicas" in verdict.sentence
+        idle = {**figures, "stage/inference/wait": 0.9, "stage/inference/evaluate": 0.0}
+        assert bottleneck(idle, state="Training").kind is not Kind.InferenceTooSlow
+        # An empty queue withholds no credit: what holds the actors up is the way to an idle server and back.
+        starved = bottleneck({**idle, "queue_depth_batches": 0.0, "queue_bound_batches": 2.0}, state="Training")
+        assert (starved.kind is Kind.InferenceTooSlow) is (wait > 0)

@@ -11,7 +11,13 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from rljob.telemetry.catalogue import PROCESS, ROLES, Metric
-from rljob.telemetry.metrics import actor_registry, evaluator_registry, learner_registry, replay_registry
+from rljob.telemetry.metrics import (
+    actor_registry,
+    evaluator_registry,
+    inference_registry,
+    learner_registry,
+    replay_registry,
+)
 from rljob.telemetry.metrics_page import markdown
 
 REGISTRIES: dict[str, Callable[[Callable[[], dict[str, Any]]], CollectorRegistry]] = {
@@ -19,6 +25,7 @@ REGISTRIES: dict[str, Callable[[Callable[[], dict[str, Any]]], CollectorRegistry
     "replay": replay_registry,
     "learner": learner_registry,
     "evaluator": evaluator_registry,
+    "inference": inference_registry,
 }
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 

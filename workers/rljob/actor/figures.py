@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from rljob.actor.shards import MultiShard
 from rljob.telemetry.clock import StageClock
 from rljob.telemetry.resources import rss_bytes
 from rljob.wire import Message
+
+if TYPE_CHECKING:
+    from rljob.inference.client import InferenceClient
 
 STAGES = ("env", "infer", "encode", "send", "blocked")
 
@@ -35,6 +38,8 @@ class ActorFigures:
         self.steps = self.raw_frames = self.produced = self.cut_steps = 0
         self.policy_version = 0
         self.weights_loaded_at = 0.0
+        self.inference: InferenceClient | None = None
+        self.inference_wait_seconds = 0.0
         self.dropped: dict[str, int] = {}
         self.episodes_by_end = {"terminated": 0, "truncated": 0, "cut": 0}
         self._rate = 0.0
@@ -42,7 +47,7 @@ class ActorFigures:
 
     @property
     def blocked_seconds(self) -> float:
-        """Time in which the replay service allowed nothing more."""
+        """Time in which the replay service allowed nothing more, or the inference server had not answered."""
         return self.clock.seconds()["blocked"]
 
     def heartbeat(self) -> Message:
@@ -86,9 +91,16 @@ class ActorFigures:
             "policy_version": self.policy_version,
             "weight_age_seconds": age,
             "blocked_seconds": seconds["blocked"],
+            "inference_wait_seconds": self.inference_wait_seconds,
             "rss_bytes": rss_bytes(),
             "stages": seconds,
         }
+        if self.inference is not None:
+            status |= {
+                "inference_requests": self.inference.requests,
+                "inference_resent": self.inference.resent,
+                "inference_refused": self.inference.refused,
+            }
         sink = self.sink
         if sink is not None:
             status |= {

@@ -1,10 +1,15 @@
-"""The actor's loop: act, step, record, send. One thread; it never waits for weights and waits for credit only."""
+"""The actor's loop: act, step, record, send. One thread; with a network of its own it waits for credit only.
+
+``Loop`` is what every actor does between its steps; ``ActorLoop`` acts with local weights, ``GroupedLoop`` (``grouped.py``)
+asks an inference server.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -12,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.actor.figures import ActorFigures
-from rljob.actor.policy import Decision
+from rljob.actor.recorder import Recorder
 from rljob.actor.shards import MultiShard
+from rljob.algorithms.decision import Decision
 from rljob.envs.base import EpisodeRecord, StepResult, VectorEnvironment
-from rljob.experience import ChunkBuilder
 from rljob.learner.flat import Weights
 from rljob.wire import Message
 
@@ -26,19 +31,25 @@ Array = NDArray[Any]
 # Sockets are looked at this often; a vector step of a cheap environment is much shorter.
 _EXCHANGE_INTERVAL_SECONDS = 0.002
 # While blocked, the longest sleep before looking at the stop event and the weights again; a credit wakes at once.
-_BLOCKED_POLL_SECONDS = 0.05
+BLOCKED_POLL_SECONDS = 0.05
 
 
-class ActingPolicy(Protocol):
-    """What the loop needs of ``Policy``."""
+class ExploringPolicy(Protocol):
+    """What every loop needs of a policy: whose weights it acts with, and how it explores."""
 
     version: int
     epsilon: NDArray[np.float32]
 
     def take_slot(self, slot: int, slots: int) -> None: ...
+
+
+class ActingPolicy(ExploringPolicy, Protocol):
+    """What ``ActorLoop`` needs of ``Policy``."""
+
     def load(self, weights: Weights) -> None: ...
     def act(self, observation: Array) -> Decision: ...
     def final_values(self, observation: Array | None, truncated: Array) -> Array | None: ...
+    def ended(self, rows: Array) -> None: ...
 
 
 class WeightSource(Protocol):
@@ -47,23 +58,21 @@ class WeightSource(Protocol):
     def poll(self) -> Weights | None: ...
 
 
-class ActorLoop:
+class Loop(ABC):
     """Steps ``environment`` with ``policy`` and hands every chunk to ``sink``, until told to stop."""
 
     def __init__(
         self,
         environment: VectorEnvironment,
-        policy: ActingPolicy,
-        builder: ChunkBuilder,
+        policy: ExploringPolicy,
+        recorder: Recorder,
         sink: MultiShard,
-        weights: WeightSource,
         figures: ActorFigures,
     ) -> None:
         self._environment = environment
         self._policy = policy
-        self._builder = builder
+        self._recorder = recorder
         self._sink = sink
-        self._weights = weights
         self._figures = figures
         self._slot: tuple[int, int] | None = None
         self._next_exchange = 0.0
@@ -85,36 +94,27 @@ class ActorLoop:
         """Begin new episodes everywhere."""
         self._figures.clock.enter("env")
         self._observation = self._environment.reset()
-        self._builder.begin(self._observation)
+        self._recorder.begin(self._observation)
         self._figures.state = "Running"
 
+    @abstractmethod
     def turn(self, stop: threading.Event) -> None:
-        """One step of every environment; or none, when ``stop`` was set while waiting for credit."""
-        clock = self._figures.clock
-        clock.enter("send")
-        self._exchange()
-        if self._sink.waiting and not self._credit_came(stop):
-            return
-        clock.enter("infer")
-        decision = self._policy.act(self._observation)
-        clock.enter("env")
-        result = self._environment.step(decision.action)
-        clock.enter("infer")
-        final_values = self._policy.final_values(result.final_observation, result.truncated)
-        clock.enter("encode")
-        self._record(decision, result, final_values)
-        self._observation = result.observation
+        """One step of every environment; or none, when ``stop`` was set while waiting."""
+
+    @abstractmethod
+    def _take_weights(self, now: float) -> None:
+        """Note, or act with, newly arrived weights."""
 
     def leave(self, timeout_seconds: float) -> None:
         """Send every complete transition, wait for acknowledgements up to ``timeout_seconds``, say what became of all."""
-        figures, builder, sink = self._figures, self._builder, self._sink
+        figures, recorder, sink = self._figures, self._recorder, self._sink
         figures.state = "Draining"
         with figures.clock.stage("encode"):
-            for chunk in builder.flush():
+            for chunk in recorder.flush():
                 sink.encode(chunk)
-        figures.produced = builder.produced
-        figures.cut_steps = builder.pending
-        figures.episodes_by_end["cut"] += builder.num_envs
+        figures.produced = recorder.produced
+        figures.cut_steps = recorder.pending
+        figures.episodes_by_end["cut"] += recorder.num_envs
         with figures.clock.stage("send"):
             drained = sink.drain(timeout_seconds)
         unacknowledged = sink.total("held_transitions")
@@ -129,26 +129,14 @@ class ActorLoop:
         )
 
     def _record(self, decision: Decision, result: StepResult, final_values: Array | None) -> None:
-        figures, builder = self._figures, self._builder
-        chunks = builder.step(
-            decision.action,
-            result.reward,
-            result.terminated,
-            result.truncated,
-            result.life_lost,
-            result.observation,
-            result.final_observation,
-            decision.q_taken,
-            decision.value,
-            final_values,
-            self._policy.version,
-        )
-        figures.steps += builder.num_envs
+        figures, recorder = self._figures, self._recorder
+        chunks = recorder.record(decision, result, final_values)
+        figures.steps += recorder.num_envs
         figures.raw_frames += result.raw_frames
         for chunk in chunks:
             self._sink.encode(chunk)
         if chunks:
-            figures.produced = builder.produced
+            figures.produced = recorder.produced
             self._next_exchange = 0.0
         if result.episodes:
             self._report(result.episodes)
@@ -183,12 +171,7 @@ class ActorLoop:
         self._next_exchange = now + _EXCHANGE_INTERVAL_SECONDS
         self._on_turn()
         self._sink.poll(timeout_seconds)
-        weights = self._weights.poll()
-        if weights is not None:
-            self._policy.load(weights)
-            self._builder.epoch = weights.epoch
-            self._figures.policy_version = weights.version
-            self._figures.weights_loaded_at = now
+        self._take_weights(now)
         welcome = self._sink.welcome
         if welcome is not None and (welcome.slot, welcome.slots) != self._slot:
             self._slot = (welcome.slot, welcome.slots)
@@ -201,6 +184,61 @@ class ActorLoop:
             self._figures.state = "Blocked"
             while self._sink.waiting and not stop.is_set():
                 self._next_exchange = 0.0
-                self._exchange(_BLOCKED_POLL_SECONDS)
+                self._exchange(BLOCKED_POLL_SECONDS)
             self._figures.state = "Running"
         return not stop.is_set()
+
+
+class ActorLoop(Loop):
+    """Acts with a network of its own, kept up to date from ``weights``."""
+
+    def __init__(
+        self,
+        environment: VectorEnvironment,
+        policy: ActingPolicy,
+        recorder: Recorder,
+        sink: MultiShard,
+        weights: WeightSource,
+        figures: ActorFigures,
+        refresh_steps: int = 1,
+    ) -> None:
+        """``refresh_steps``: steps between two looks for newer weights inside an unroll, 0 for only between unrolls."""
+        super().__init__(environment, policy, recorder, sink, figures)
+        self._acting = policy
+        self._weights = weights
+        self._refresh_steps = refresh_steps
+        self._arrived: Weights | None = None
+
+    def turn(self, stop: threading.Event) -> None:
+        """One step of every environment; or none, when ``stop`` was set while waiting for credit."""
+        clock = self._figures.clock
+        clock.enter("send")
+        self._exchange()
+        if self._sink.waiting and not self._credit_came(stop):
+            return
+        clock.enter("infer")
+        decision = self._acting.act(self._observation)
+        clock.enter("env")
+        result = self._environment.step(decision.action)
+        clock.enter("infer")
+        final_values = self._acting.final_values(result.final_observation, result.truncated)
+        clock.enter("encode")
+        self._record(decision, result, final_values)
+        self._acting.ended(self._recorder.episode_ends(result))
+        self._observation = result.observation
+
+    def _take_weights(self, now: float) -> None:
+        self._arrived = self._weights.poll() or self._arrived
+        if self._arrived is not None and self._may_refresh():
+            weights, self._arrived = self._arrived, None
+            self._acting.load(weights)
+            self._recorder.epoch = weights.epoch
+            self._figures.policy_version = weights.version
+            self._figures.weights_loaded_at = now
+
+    def _may_refresh(self) -> bool:
+        """Whether this is a moment for newer weights: any, unless an unroll is under way and the job asks for patience."""
+        into = self._recorder.steps_into_unroll
+        if not into:
+            return True
+        return self._refresh_steps > 0 and into % self._refresh_steps == 0

@@ -1,10 +1,9 @@
-"""What an actor acts with: the latest weights, an epsilon for each environment, and the values it saw on the way."""
+"""What an actor acts with: the latest weights, an exploration of its own, and what it saw on the way."""
 
 from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,8 @@ from numpy.typing import NDArray
 
 from rljob.actor.compute import acting_copy, choose_compute, copy_weights
 from rljob.algorithms import Algorithm
-from rljob.api import ApeXDQNParameters, EnvironmentParameters
+from rljob.algorithms.decision import Decision
+from rljob.api import EnvironmentParameters
 from rljob.envs.spec import EnvironmentSpec
 from rljob.learner.flat import Weights
 
@@ -21,27 +21,21 @@ log = logging.getLogger(__name__)
 
 Array = NDArray[Any]
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Decision:
-    """Actions i8[N], and Q(s, a) and max_a Q(s, a) f4[N] of the observations they answer; NaN without weights."""
-
-    action: Array
-    q_taken: Array
-    value: Array
+__all__ = ["Decision", "Policy"]
 
 
 class Policy:
-    """Epsilon-greedy on the latest weights; uniformly random (version 0) until there are any. Single-threaded.
+    """Acts by the algorithm's rule on the latest weights; uniformly random (version 0) until there are any. Single-threaded.
 
-    ``epsilon`` f4[N] is set by ``take_slot``. Weights are swapped between two calls of ``act``, never during one.
+    ``epsilon`` f4[N] is set by ``take_slot``. Weights are swapped between two calls of ``act``, never during one. A recurrent
+    network's memory goes on from one ``act`` to the next until ``ended`` clears it.
     """
 
     def __init__(
         self,
         algorithm: Algorithm,
         spec: EnvironmentSpec,
-        parameters: ApeXDQNParameters,
+        parameters: Any,
         environment_parameters: EnvironmentParameters,
         num_envs: int,
         generator: np.random.Generator,
@@ -51,25 +45,19 @@ class Policy:
         self._num_actions = spec.num_actions
         self._num_envs = num_envs
         self._generator = generator
-        self._unknown = np.full(num_envs, np.nan, np.float32)
         self._network = algorithm.build(spec, parameters, environment_parameters)
         sample = torch.zeros((num_envs, *spec.observation_shape), dtype=getattr(torch, spec.frame_dtype))
         self.compute = choose_compute(self._network, sample, parameters.precision)
         self._acting = acting_copy(self._network, self.compute, sample)
+        self._memory = np.zeros((num_envs, 2, algorithm.memory_units(parameters)), np.float32)
+        self._remembers = self._memory.size > 0
         self.epsilon = np.ones(num_envs, np.float32)
         self.version = 0
         self.loaded_at = 0.0
 
     def take_slot(self, slot: int, slots: int) -> None:
-        """Explore as the ``slot``-th of ``slots`` actors: its N environments take N neighbouring rungs of the ladder.
-
-        A slot outside the ladder (more actors than the job has slots) wraps around.
-        """
-        total = max(1, slots) * self._num_envs
-        first = slot % max(1, slots) * self._num_envs
-        base, exponent = self._parameters.epsilon_base, self._parameters.epsilon_exponent
-        rungs = [self._algorithm.epsilon_ladder(first + i, total, base, exponent) for i in range(self._num_envs)]
-        self.epsilon = np.array(rungs, np.float32)
+        """Explore as the ``slot``-th of ``slots`` actors, in the way of the algorithm."""
+        self.epsilon = self._algorithm.exploration(self._parameters, slot, slots, self._num_envs)
         log.info("slot %d of %d, epsilon %.3g to %.3g", slot, slots, self.epsilon.max(), self.epsilon.min())
 
     def load(self, weights: Weights) -> None:
@@ -84,15 +72,31 @@ class Policy:
     def act(self, observation: Array) -> Decision:
         """Actions for ``observation`` ``[N, S, *F*]``, which is only read."""
         if self.version == 0:
-            action = self._generator.integers(0, self._num_actions, self._num_envs)
-            return Decision(action, self._unknown, self._unknown)
-        return Decision(*self._algorithm.act(self._acting, observation, self.epsilon, self._generator))
+            decision = self._algorithm.random_decision(self._num_envs, self._num_actions, self._generator)
+            return self._complete(decision, self._memory)
+        outputs, after = self._algorithm.infer(self._acting, observation, self._memory)
+        decision = self._algorithm.decide(outputs.numpy(), self.epsilon, self._generator)
+        before = self._memory
+        if self._remembers:
+            self._memory = after.numpy().copy()
+        return self._complete(decision, before)
 
     def final_values(self, observation: Array | None, truncated: Array) -> Array | None:
-        """max_a Q f4[N] of final observations, NaN except where ``truncated``; None when nothing was truncated."""
+        """The values f4[N] of final observations, NaN except where ``truncated``; None when nothing was truncated."""
         if observation is None or not truncated.any():
             return None
-        values = self._unknown.copy()
+        values: Array = np.full(self._num_envs, np.nan, np.float32)
         if self.version > 0:
-            values[truncated] = self._algorithm.q_values(self._acting, observation[truncated]).max(dim=1).values.numpy()
+            # All N rows, though few were truncated: another batch size would round differently.
+            outputs, _ = self._algorithm.infer(self._acting, observation, self._memory)
+            values[truncated] = self._algorithm.state_values(outputs.numpy())[truncated]
         return values
+
+    def ended(self, rows: Array) -> None:
+        """Forget what was seen in the environments (bool[N]) whose episode has ended."""
+        if self._remembers:
+            self._memory[rows] = 0.0
+
+    def _complete(self, decision: Decision, before: Array) -> Decision:
+        memory = before if self._remembers else None
+        return Decision(decision.action, decision.taken, decision.value, self.version, memory)

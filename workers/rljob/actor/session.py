@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rljob.experience import Chunk
+from rljob.experience import Chunk, Unroll
 from rljob.wire import Client, CreditWindow, Message, encode
 
 log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ class ReplaySession:
         """Sends the socket turned away: no connection, or its queue was full."""
         return self._client.eagain_total
 
-    def encode(self, chunk: Chunk) -> None:
+    def encode(self, chunk: Chunk | Unroll) -> None:
         """Encode ``chunk`` and line it up; ``poll`` sends it as soon as the shard's credit allows."""
         message = chunk.to_message()
         numbered = Message(message.kind, {**message.fields, "seq": self._sequence}, message.columns)

@@ -6,7 +6,7 @@ import time
 from collections import Counter, deque
 
 from rljob.actor.session import ReplaySession, Welcome
-from rljob.experience import Chunk
+from rljob.experience import Chunk, Unroll
 from rljob.wire import Message
 
 _KEPT_EPISODE_MESSAGES = 256
@@ -48,7 +48,7 @@ class MultiShard:
         """Refusals by reason, over the shards."""
         return dict(sum((session.refused for session in self.sessions), Counter[str]()))
 
-    def encode(self, chunk: Chunk) -> None:
+    def encode(self, chunk: Chunk | Unroll) -> None:
         """Encode ``chunk`` for the shard with the most free credit (the shortest line where none has any)."""
         best = max(self.sessions, key=lambda session: session.credits - session.waiting)
         best.encode(chunk)

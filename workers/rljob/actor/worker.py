@@ -11,16 +11,22 @@ import numpy as np
 import torch
 
 from rljob.actor.figures import ActorFigures
-from rljob.actor.loop import ActorLoop
+from rljob.actor.grouped import GROUPS, GroupedLoop
+from rljob.actor.loop import ActorLoop, Loop
 from rljob.actor.policy import Policy
+from rljob.actor.recorder import make_recorder
 from rljob.actor.session import Identity, ReplaySession, Welcome
 from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
-from rljob.api import ApeXDQNParameters
+from rljob.api import RLJob
 from rljob.cli.announce import announce, write_final
 from rljob.cli.options import RoleOptions
+from rljob.envs.base import VectorEnvironment
 from rljob.envs.factory import describe_environment, make_vector_environment
-from rljob.experience import ChunkBuilder, ChunkLayout
+from rljob.envs.grouped import GroupedEnvironment
+from rljob.experience import ChunkLayout, UnrollLayout
+from rljob.inference.client import InferenceClient, InferenceLost
+from rljob.inference.policy import RemotePolicy
 from rljob.learner.weights import WeightClient
 from rljob.telemetry.metrics import actor_registry
 from rljob.telemetry.profile import Profile
@@ -39,24 +45,25 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
 
     May be started, killed and started again at any time: a new life has a new incarnation, new environment seeds, and
     whichever exploration slot the replay service leases to this actor's name. Raises ``EnvironmentProblem`` when the
-    environment cannot be made and ``ValueError`` when the options lack an address.
+    environment cannot be made, ``ValueError`` when the options lack an address, and ``InferenceLost`` when an inference
+    server has not answered for the job's ``inference.timeoutSeconds`` (what was played is sent before).
     """
-    if not options.replay_ingest or not options.weights or not options.notice:
-        raise ValueError("an actor needs --replay-ingest, --weights and --notice")
+    central = options.job.spec.actors.inference == "Central"
+    if not options.replay_ingest or not (options.inference if central else options.weights and options.notice):
+        raise ValueError(f"an actor needs --replay-ingest and {'--inference' if central else '--weights and --notice'}")
     # One actor owns one core: several threads an actor were never faster in sum than several actors.
     torch.set_num_threads(1)
     spec_of_job = options.job.spec
-    parameters = spec_of_job.algorithm.resolved_as(ApeXDQNParameters)
+    parameters = spec_of_job.algorithm.resolved()
     environment_parameters = spec_of_job.environment.resolved()
     environment_id = spec_of_job.environment.id
     num_envs = spec_of_job.actors.envs_per_actor
     spec = describe_environment(environment_id, environment_parameters)
-    layout = ChunkLayout(
-        parameters.chunk_length, spec.frame_shape, np.dtype(spec.frame_dtype), spec.stack, parameters.n_step
-    )
+    chosen = algorithm(spec_of_job.algorithm.name)
+    layout = chosen.layout(spec, parameters)
     identity = Identity(options.name, uuid.uuid4().hex[:12], num_envs)
     figures = ActorFigures(identity)
-    sink, weights = _connect(options, identity, figures, layout)
+    sink, actions = _connect(options, identity, figures, layout)
     figures.sink = sink
     telemetry = TelemetryServer(
         "actor",
@@ -72,10 +79,8 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
             if welcome is None:
                 return
             seed = environment_seed(parameters.seed, welcome.slot, identity.incarnation)
-            chosen = algorithm(spec_of_job.algorithm.name)
             generator = np.random.default_rng(seed)
-            policy = Policy(chosen, spec, parameters, environment_parameters, num_envs, generator)
-            builder = ChunkBuilder(
+            recorder = make_recorder(
                 layout,
                 num_envs,
                 parameters.gamma,
@@ -84,25 +89,45 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                 identity.incarnation,
                 welcome.epoch,
             )
-            environment = make_vector_environment(environment_id, environment_parameters, num_envs, seed)
+            loop: Loop
+            environment: VectorEnvironment
+            if isinstance(actions, WeightClient):
+                policy = Policy(chosen, spec, parameters, environment_parameters, num_envs, generator)
+                environment = make_vector_environment(environment_id, environment_parameters, num_envs, seed)
+                refresh_steps = chosen.refresh_steps(parameters)
+                loop = ActorLoop(environment, policy, recorder, sink, actions, figures, refresh_steps)
+            else:
+                environment = grouped = _in_groups(options.job, seed)
+                remote = RemotePolicy(chosen, spec, parameters, num_envs, len(grouped.groups), generator, actions)
+                figures.inference = actions
+                timeout_seconds = float(spec_of_job.inference.timeout_seconds)
+                loop = GroupedLoop(grouped, remote, recorder, sink, figures, timeout_seconds)
             try:
-                loop = ActorLoop(environment, policy, builder, sink, weights, figures)
                 profile = Profile(options.run_dir, options.name, lambda: figures.policy_version > 0)
-
-                def on_turn() -> None:
-                    telemetry.beat(_LONGEST_TURN_SECONDS)
-                    if options.profile:
-                        profile()
-
-                loop.run(stop, on_turn)
+                _play(loop, stop, telemetry, profile if options.profile else None)
                 profile.close()
-                loop.leave(_DRAIN_SECONDS)
                 write_final(options, figures.final())
             finally:
                 environment.close()
     finally:
-        weights.close()
+        actions.close()
         sink.close()
+
+
+def _play(loop: Loop, stop: threading.Event, telemetry: TelemetryServer, profile: Profile | None) -> None:
+    """Play until ``stop`` is set, then leave in order; in order too where the inference server is lost."""
+
+    def on_turn() -> None:
+        telemetry.beat(_LONGEST_TURN_SECONDS)
+        if profile is not None:
+            profile()
+
+    try:
+        loop.run(stop, on_turn)
+    except InferenceLost:
+        loop.leave(_DRAIN_SECONDS)
+        raise
+    loop.leave(_DRAIN_SECONDS)
 
 
 def environment_seed(seed: int, slot: int, incarnation: str) -> int:
@@ -112,25 +137,52 @@ def environment_seed(seed: int, slot: int, incarnation: str) -> int:
 
 
 def _connect(
-    options: RoleOptions, identity: Identity, figures: ActorFigures, layout: ChunkLayout
-) -> tuple[MultiShard, WeightClient]:
+    options: RoleOptions, identity: Identity, figures: ActorFigures, layout: ChunkLayout | UnrollLayout
+) -> tuple[MultiShard, WeightClient | InferenceClient]:
+    """The sink for chunks, and where actions come from: weights for a network of its own, or an inference server."""
     keys = load_keys(options.keys, "actor") if options.keys else None
+    spec = options.job.spec
+    taker = "learner" if isinstance(layout, UnrollLayout) else "replay"
     sessions = [
         ReplaySession(
-            Client(endpoint, keys.client("replay") if keys else None),
+            Client(endpoint, keys.client(taker) if keys else None),
             identity,
             figures.heartbeat,
             compress=layout.compressed_columns,
         )
         for endpoint in options.replay_ingest
     ]
-    weights = WeightClient(options.weights, options.notice, keys.client("learner") if keys else None)
-    return MultiShard(sessions), weights
+    sink = MultiShard(sessions)
+    if spec.actors.inference == "Local":
+        return sink, WeightClient(options.weights, options.notice, keys.client("learner") if keys else None)
+    server = "inference" if spec.inference.replicas > 0 else "learner"
+    endpoint = options.inference[server_of(options.name, len(options.inference))]
+    client = Client(endpoint, keys.client(server) if keys else None)
+    # One lane a group, and one for the values of final observations.
+    return sink, InferenceClient(client, identity, GROUPS + 1, compress=bool(layout.compressed_columns))
+
+
+def server_of(actor: str, servers: int) -> int:
+    """Which of ``servers`` an actor asks: the number at the end of its name in turn, so that actors spread evenly."""
+    digits = actor[len(actor.rstrip("0123456789")) :]
+    return int(digits or 0) % servers
+
+
+def _in_groups(job: RLJob, seed: int) -> GroupedEnvironment:
+    """The actor's environments in two groups, or in one where their number is odd; seeded as if they were one vector."""
+    spec = job.spec
+    count = spec.actors.envs_per_actor
+    groups = GROUPS if count % GROUPS == 0 else 1
+    size = count // groups
+    parameters = spec.environment.resolved()
+    return GroupedEnvironment(
+        [make_vector_environment(spec.environment.id, parameters, size, seed + size * group) for group in range(groups)]
+    )
 
 
 def _join(sink: MultiShard, telemetry: TelemetryServer, stop: threading.Event) -> Welcome | None:
     """Say hello until shard 0 welcomes this actor; None when told to stop before."""
-    log.info("waiting for the replay service")
+    log.info("waiting for a welcome")
     while sink.welcome is None:
         if stop.is_set():
             return None

@@ -8,6 +8,7 @@ Shapes: B batch, N environments, S frame stack, F frame shape, A actions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rljob.algorithms.decision import Decision, Game, Inference
 from rljob.algorithms.networks import NetworkConfig, QNetwork
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
     from rljob.api import ApeXDQNParameters, EnvironmentParameters
     from rljob.envs.spec import EnvironmentSpec
+
+FIGURES = ("loss", "gradient_norm", "q_taken")
+"""What an update reports, in this order."""
 
 PRIORITY_OFFSET = 1e-3  # keeps a transition that is predicted perfectly in the draw
 
@@ -92,24 +97,72 @@ def q_values(net: nn.Module, observation: Tensor | NDArray[Any]) -> Tensor:
     return values
 
 
-def act(
-    net: nn.Module,
-    observation: Tensor | NDArray[Any],
+def infer(net: nn.Module, observation: Tensor | NDArray[Any], state: Tensor | NDArray[Any]) -> Inference:
+    """Action values of N observations; the memory, of which there is none, comes back as it was."""
+    return Inference(q_values(net, observation), torch.as_tensor(state))
+
+
+def decide(
+    outputs: NDArray[np.float32],
     epsilon: NDArray[np.floating[Any]] | float,
     generator: np.random.Generator,
-) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
-    """Epsilon-greedy actions for N environments, each with its own epsilon (float [N], or one for all).
+) -> Decision:
+    """Epsilon-greedy actions from action values float32 [N, A], each environment with its own epsilon (float [N], or one).
 
-    Returns (action int64[N], q_taken float32[N], value float32[N] = max_a Q): what the actor needs for initial priorities.
     The generator advances by the same amount whatever the outcome, so that a run replays from its seed.
     """
-    values = q_values(net, observation).cpu().numpy()
-    count, actions = values.shape
-    greedy = values.argmax(axis=1)
+    count, actions = outputs.shape
+    greedy = outputs.argmax(axis=1)
     explores = generator.random(count) < epsilon
-    action = np.where(explores, generator.integers(0, actions, count), greedy)
+    action = np.where(explores, generator.integers(0, actions, count), greedy).astype(np.int64, copy=False)
     rows = np.arange(count)
-    return action.astype(np.int64, copy=False), values[rows, action], values[rows, greedy]
+    return Decision(action, outputs[rows, action], outputs[rows, greedy])
+
+
+def random_decision(num_envs: int, num_actions: int, generator: np.random.Generator) -> Decision:
+    """What an actor without weights does: anything, with values that nobody knows."""
+    unknown = np.full(num_envs, np.nan, np.float32)
+    return Decision(generator.integers(0, num_actions, num_envs), unknown, unknown)
+
+
+def state_values(outputs: NDArray[np.float32]) -> NDArray[np.float32]:
+    """max_a Q, float32 [N]."""
+    best: NDArray[np.float32] = outputs.max(axis=1)
+    return best
+
+
+def exploration(params: ApeXDQNParameters, slot: int, slots: int, num_envs: int) -> NDArray[np.float32]:
+    """The epsilons float32 [N] of the ``slot``-th of ``slots`` actors: its environments take neighbouring rungs of the ladder.
+
+    A slot outside the ladder (more actors than the job has slots) wraps around.
+    """
+    total = max(1, slots) * num_envs
+    first = slot % max(1, slots) * num_envs
+    rungs = [epsilon_ladder(first + i, total, params.epsilon_base, params.epsilon_exponent) for i in range(num_envs)]
+    return np.array(rungs, np.float32)
+
+
+def judged_action(
+    net: nn.Module, observation: NDArray[Any], games: Sequence[Game], params: ApeXDQNParameters
+) -> NDArray[np.int64]:
+    """The greedy action of each game that is being judged; random ones are the scorer's business (evaluationEpsilon)."""
+    best: NDArray[np.int64] = q_values(net, observation).argmax(dim=1).cpu().numpy()
+    return best
+
+
+def example(spec: EnvironmentSpec, params: ApeXDQNParameters, device: torch.device) -> Batch:
+    """A batch of the job's own shape to time updates with."""
+    generator = torch.Generator().manual_seed(params.seed)
+    frames = torch.randint(0, 255, (params.batch_size, *spec.observation_shape), generator=generator)
+    observation = frames.to(getattr(torch, spec.frame_dtype)).to(device)
+    rest = torch.zeros(params.batch_size, device=device)
+    return Batch(observation, observation.clone(), rest.long(), rest, rest, rest + 1.0)
+
+
+def trial(net: nn.Module, batch: Batch, params: ApeXDQNParameters) -> None:
+    """One update of this job without its optimiser step; leaves no gradient behind."""
+    loss(net, net, batch, double=params.double, kind=params.loss).value.backward()  # type: ignore[no-untyped-call]
+    net.zero_grad()
 
 
 # -------------------------------------------------------------------------------------------------------------- learning

@@ -8,10 +8,10 @@ precision in which the trunk is computed. Parameters are always float32; bf16 is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
-import torch
 from torch import Tensor, nn
+
+from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers
 
 NATURE_MIN_PIXELS = 64  # the Nature strides leave nothing of a smaller image
 
@@ -82,61 +82,23 @@ _GEOMETRY = {
 }
 
 
-class QNetwork(nn.Module):
-    """``forward(observation uint8|float32 [B, S, *F]) -> float32 [B, A]``.
-
-    The trunk runs in bf16 autocast when ``bf16`` is set and in channels-last layout when ``channels_last`` is set (both are
-    switches of the running process, see ``compute``; they are no part of the weights). The head is always float32: a value
-    rounded to 8 bits would put a floor under the temporal-difference error.
-    """
-
-    mean: Tensor
+class QNetwork(FrameNetwork):
+    """``forward(observation uint8|float32 [B, S, *F]) -> float32 [B, A]``; precision and layout as in ``FrameNetwork``."""
 
     def __init__(self, config: NetworkConfig) -> None:
-        super().__init__()
+        super().__init__(config.frame_shape, config.scale, centred=config.centred)
         self.config = config
         self.kind = config.resolved_kind()
         geometry = _GEOMETRY[self.kind]
         streams = 2 if config.dueling and geometry.own_streams else 1
         hidden = config.hidden_units or geometry.hidden
-        self.convolutions, width = _convolutions(config, geometry)
-        self.dense = _dense(width, hidden, geometry.dense, streams, config.layer_norm)
+        self.convolutions, width = convolution_layers(
+            config.stack, config.frame_shape, geometry.convolutions, layer_norm=config.layer_norm
+        )
+        self.dense = dense_layers(width, hidden, geometry.dense, streams=streams, layer_norm=config.layer_norm)
         self.advantage = nn.Linear(hidden, config.num_actions)
         self.value = nn.Linear(hidden, 1) if config.dueling else None
         self.streams = streams
-        self.register_buffer("mean", torch.zeros(config.frame_shape))
-        self.bf16 = False
-        self.channels_last = False
-
-    def compute(self, *, bf16: bool, channels_last: bool) -> QNetwork:
-        """Choose how the trunk is computed from now on; returns self. Shapes and meaning of the result do not change."""
-        self.bf16 = bf16
-        self.channels_last = channels_last and len(self.convolutions) > 0
-        layout = torch.channels_last if self.channels_last else torch.contiguous_format
-        self.convolutions.to(memory_format=layout)  # type: ignore[call-overload]
-        return self
-
-    @torch.no_grad()
-    def centre(self, mean: Tensor) -> None:
-        """Set the mean frame [*F*] that is subtracted from every frame. Raises ValueError for a network not to be centred."""
-        if not self.config.centred:
-            raise ValueError("this network does not centre its input; set the environment's centreInput")
-        self.mean.copy_(mean)
-
-    def features(self, observation: Tensor) -> Tensor:
-        """Dense features float32 [B, streams * hidden] of raw observations [B, S, *F]."""
-        frames = observation
-        if self.channels_last:  # reordering bytes is four times cheaper than reordering the floats made from them
-            frames = frames.contiguous(memory_format=torch.channels_last)
-        if self.bf16 and not self.config.centred and frames.dtype == torch.uint8:
-            x = frames.to(torch.bfloat16)  # exact for bytes, so that scaling rounds once, as autocast would
-        else:
-            x = frames.to(torch.float32, copy=True)
-        if self.config.centred:
-            x.sub_(self.mean)
-        x.mul_(self.config.scale)
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.bf16):
-            return self.dense(self.convolutions(x).flatten(1)).float()  # type: ignore[no-any-return]
 
     def forward(self, observation: Tensor) -> Tensor:
         hidden = self.features(observation)
@@ -150,28 +112,3 @@ class QNetwork(nn.Module):
 def dueling(value: Tensor, advantage: Tensor) -> Tensor:
     """``Q = V + A - mean_a A`` (Wang et al. 2016, eq. 9). value float32[B, 1], advantage float32[B, A] -> float32[B, A]."""
     return value + advantage - advantage.mean(dim=1, keepdim=True)
-
-
-def _convolutions(config: NetworkConfig, geometry: _Geometry) -> tuple[nn.Sequential, int]:
-    """The convolutional part and the number of features it leaves (for vectors: nothing, and the flattened stack)."""
-    layers: list[nn.Module] = []
-    channels, sides = config.stack, config.frame_shape
-    for out_channels, kernel, stride in geometry.convolutions:
-        layers.append(nn.Conv2d(channels, out_channels, kernel, stride))
-        if config.layer_norm:
-            layers.append(nn.GroupNorm(1, out_channels))
-        layers.append(nn.ReLU(inplace=True))
-        channels, sides = out_channels, tuple((side - kernel) // stride + 1 for side in sides)
-    return nn.Sequential(*layers), channels * prod(sides)
-
-
-def _dense(width: int, hidden: int, depth: int, streams: int, layer_norm: bool) -> nn.Sequential:
-    """Hidden dense layers; ``streams`` independent ones of width ``hidden`` are computed as one matrix product."""
-    layers: list[nn.Module] = []
-    for _ in range(depth):
-        layers.append(nn.Linear(width, streams * hidden))
-        if layer_norm:  # over each stream by itself; for one stream this is LayerNorm
-            layers.append(nn.LayerNorm(hidden) if streams == 1 else nn.GroupNorm(streams, streams * hidden))
-        layers.append(nn.ReLU(inplace=True))
-        width = streams * hidden
-    return nn.Sequential(*layers)

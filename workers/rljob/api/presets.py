@@ -107,7 +107,7 @@ IMPALA_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "hidden_units": 256,
             "recurrent": "None",
         },
-        # 42x42 centred Pong on two cores: 2,048 steps a batch, five epochs of eight minibatches, newer weights inside an
+        # 42x42 centred Pong on two cores: 2,048 steps a batch, six epochs of eight minibatches, newer weights inside an
         # unroll.
         "PongClippedSurrogate": {
             "gamma": 0.99,
@@ -117,15 +117,15 @@ IMPALA_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "gae_lambda": 0.95,
             "clip_range": 0.2,
             "normalize_advantages": True,
-            "epochs": 5,
+            "epochs": 6,
             "minibatches": 8,
-            "value_cost": 0.5,
+            "value_cost": 1.0,
             "entropy_cost": 0.01,
             "loss_reduction": "Mean",
             "optimizer": "Adam",
-            "learning_rate": 1e-3,
+            "learning_rate": 1.5e-3,
             "learning_rate_final": 2e-4,
-            "learning_rate_decay_steps": 300_000,
+            "learning_rate_decay_steps": 400_000,
             "optimizer_epsilon": 1e-5,
             "gradient_clip_norm": 0.5,
             "network": "Compact",

@@ -13,8 +13,10 @@ class RoleOptions:
     """The surroundings of one role: the job, where its files go, and the addresses of its peers.
 
     ``replay_ingest`` and ``replay_sample`` hold one endpoint a shard, in shard order; a replay role gets exactly its
-    own pair.
+    own pair. In a job without replay, ``replay_ingest`` is the one endpoint that the learner binds for its queue.
     ``weights`` and ``notice`` are bound by the learner and connected to by actors and the evaluator.
+    ``inference`` holds one endpoint an inference server, for a job with central inference; the learner that serves, and an
+    inference role, get exactly their own.
     ``metrics_port`` 0 takes any free port; ``announce`` then tells which. ``profile``: write a profile of the loop.
     """
 
@@ -25,6 +27,7 @@ class RoleOptions:
     replay_sample: tuple[str, ...] = ()
     weights: str = ""
     notice: str = ""
+    inference: tuple[str, ...] = ()
     metrics_port: int = 0
     announce: Path | None = None
     redis: str | None = None

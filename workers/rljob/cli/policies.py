@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,11 @@ from rljob.cli.errors import Unusable, one_line_errors
 _SIDE_BY_SIDE = 10
 """Games played together, so that they share the forward passes."""
 _CHECKPOINT_HELP = "A checkpoint folder, or a run folder, whose best (else newest) checkpoint is taken."
+
+_TEMPERATURE_HELP = (
+    "Of a sampled policy (IMPALA): logits are divided by it, 0 takes the best action. [default: the job's "
+    "evaluationTemperature]"
+)
 
 
 def evaluate(
@@ -26,6 +31,7 @@ def evaluate(
             min=0.0, max=1.0, help="Share of random actions. [default: the job's evaluationEpsilon]", show_default=False
         ),
     ] = None,
+    temperature: Annotated[float | None, typer.Option(min=0.0, help=_TEMPERATURE_HELP, show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Score a policy with whole, unclipped games in plain Gymnasium: mean, standard error, episodes.
@@ -44,14 +50,15 @@ def evaluate(
 
         from rljob.algorithms import algorithm
         from rljob.envs import make_single_environment
-        from rljob.evaluation.policy import greedy_policy
+        from rljob.evaluation.policy import judged_policy
         from rljob.evaluation.score import score
         from rljob.learner.policy import load_policy
 
         torch.set_num_threads(1)  # ten observations at a time: more threads would wait for each other, and for training
         policy = load_policy(source)
-        act = greedy_policy(algorithm(str(policy.manifest["algorithm"])), policy.module)
-        share = policy.params.evaluation_epsilon if epsilon is None else epsilon
+        method, params = algorithm(str(policy.manifest["algorithm"])), tempered(policy.params, temperature)
+        act = judged_policy(method, policy.module, params)
+        share = method.evaluation_epsilon(params) if epsilon is None else epsilon
         with ExitStack() as opened:
             environments = []
             for _ in range(min(episodes, _SIDE_BY_SIDE)):
@@ -84,7 +91,13 @@ def play(
     source: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help=_CHECKPOINT_HELP, show_default=False)],
     video: Annotated[Path, typer.Option(help="The MP4 file to write.", show_default=False)],
     seed: Annotated[int, typer.Option(min=0, help="Seed of the game.")] = 1,
-    epsilon: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of random actions.")] = 0.01,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, max=1.0, help="Share of random actions. [default: as when it is judged]", show_default=False
+        ),
+    ] = None,
+    temperature: Annotated[float | None, typer.Option(min=0.0, help=_TEMPERATURE_HELP, show_default=False)] = None,
 ) -> None:
     """Play one game and write it as a video.
 
@@ -99,13 +112,15 @@ def play(
         if not video.parent.is_dir():
             raise Unusable(f"--video {video}: there is no folder {video.parent}; create it first")
         from rljob.algorithms import algorithm
-        from rljob.evaluation.policy import greedy_policy
+        from rljob.evaluation.policy import judged_policy
         from rljob.evaluation.video import record_game
         from rljob.learner.policy import load_policy
 
         policy = load_policy(source)
-        act = greedy_policy(algorithm(str(policy.manifest["algorithm"])), policy.module)
-        game = record_game(act, policy.spec.id, policy.env_params, video, seed=seed, epsilon=epsilon)
+        method, params = algorithm(str(policy.manifest["algorithm"])), tempered(policy.params, temperature)
+        act = judged_policy(method, policy.module, params)
+        share = method.evaluation_epsilon(params) if epsilon is None else epsilon
+        game = record_game(act, policy.spec.id, policy.env_params, video, seed=seed, epsilon=share)
         typer.echo(f"{video}: return {game.returns[0]:g} in {game.lengths[0]:,} steps")
 
 
@@ -130,6 +145,17 @@ def report(
         from rljob.telemetry.report import write_report
 
         typer.echo(str(write_report(run)))
+
+
+def tempered(params: Any, temperature: float | None) -> Any:
+    """The parameters with another evaluation temperature. Raises Unusable where the policy is not sampled."""
+    if temperature is None:
+        return params
+    if not hasattr(params, "evaluation_temperature"):
+        raise Unusable(
+            "--temperature: allowed: only for policies that are sampled (IMPALA); this one takes the best action"
+        )
+    return params.updated(evaluation_temperature=temperature)
 
 
 def _existing(path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from rljob.api import load_manifest
+from rljob.api import RLJob, load_manifest
 from rljob.cli.announce import recording_exit
 from rljob.cli.errors import EXIT_CONFIGURATION, Debug, Unusable, one_line_errors
 from rljob.cli.options import RoleOptions
@@ -31,6 +31,7 @@ class Role(enum.StrEnum):
     REPLAY = "replay"
     LEARNER = "learner"
     EVALUATOR = "evaluator"
+    INFERENCE = "inference"
 
 
 class Profiled(enum.StrEnum):
@@ -59,22 +60,38 @@ def role_function(role: Role) -> RoleFunction:
         from rljob.learner.worker import run_learner
 
         return run_learner
+    if role is Role.INFERENCE:
+        from rljob.inference.worker import run_inference
+
+        return run_inference
     from rljob.evaluation.worker import run_evaluator
 
     return run_evaluator
 
 
-_NEEDS: dict[Role, tuple[str, ...]] = {
-    Role.ACTOR: ("replay_ingest", "weights", "notice"),
-    Role.REPLAY: ("replay_ingest", "replay_sample"),
-    Role.LEARNER: ("replay_sample", "weights", "notice"),
-    Role.EVALUATOR: ("weights", "notice"),
-}
+def _needs(role: Role, job: RLJob) -> tuple[str, ...]:
+    """The addresses that a role cannot do without in this job. A learner without a replay service takes the actors' chunks
+    itself; actors with central inference hold no weights, and where it has no servers of its own the learner serves."""
+    spec = job.spec
+    central = spec.actors.inference == "Central"
+    serves = ("inference",) if central and spec.inference.replicas == 0 else ()
+    return {
+        Role.ACTOR: ("replay_ingest", "inference") if central else ("replay_ingest", "weights", "notice"),
+        Role.REPLAY: ("replay_ingest", "replay_sample"),
+        Role.LEARNER: ("replay_ingest" if spec.replay is None else "replay_sample", "weights", "notice", *serves),
+        Role.EVALUATOR: ("weights", "notice"),
+        Role.INFERENCE: ("inference", "weights", "notice"),
+    }[role]
 
 
 def check_options(role: Role, options: RoleOptions) -> None:
     """Refuse options that the role could not work with. Raises `Unusable`, naming every missing option."""
-    missing = [name for name in _NEEDS[role] if not getattr(options, name)]
+    replay = options.job.spec.replay
+    if role is Role.REPLAY and replay is None:
+        algorithm = options.job.spec.algorithm.name
+        raise Unusable(f"replay: a job of {algorithm} has none; its learner keeps the queue of unrolls itself")
+    needs = _needs(role, options.job)
+    missing = [name for name in needs if not getattr(options, name)]
     if missing:
         names = ", ".join(f"--{name.replace('_', '-')} (RLJOB_{name.upper()})" for name in missing)
         raise Unusable(
@@ -82,14 +99,17 @@ def check_options(role: Role, options: RoleOptions) -> None:
         )
     if role is Role.REPLAY and (len(options.replay_ingest), len(options.replay_sample)) != (1, 1):
         raise Unusable("replay binds exactly one --replay-ingest and one --replay-sample; start one process a shard")
-    replay = options.job.spec.replay
-    shards = replay.shards if replay is not None else 1
-    for name in set(_NEEDS[role]) & {"replay_ingest", "replay_sample"}:
+    wanted, what = (replay.shards, "one for each of spec.replay.shards") if replay is not None else (1, "the learner's")
+    for name in set(needs) & {"replay_ingest", "replay_sample"}:
         given = len(getattr(options, name))
-        if role is not Role.REPLAY and given != shards:
-            raise Unusable(
-                f"{role} got {given} --{name.replace('_', '-')}; allowed: {shards}, one for each of spec.replay.shards"
-            )
+        if role is not Role.REPLAY and given != wanted:
+            raise Unusable(f"{role} got {given} --{name.replace('_', '-')}; allowed: {wanted}, {what}")
+    servers = max(1, options.job.spec.inference.replicas) if role is Role.ACTOR else 1
+    if "inference" in needs and len(options.inference) != servers:
+        raise Unusable(
+            f"{role} got {len(options.inference)} --inference; allowed: {servers}, "
+            + ("one for each server of spec.inference.replicas" if role is Role.ACTOR else "the address that it binds")
+        )
     if options.keys is not None and not options.keys.is_file():
         raise Unusable(f"--keys {options.keys}: no such file; `rljob keys FOLDER` writes one for each role")
 
@@ -130,7 +150,10 @@ def worker(
     name: Annotated[str, typer.Option(envvar="RLJOB_NAME", help="This process's name, such as actor-0.")],
     replay_ingest: Annotated[
         list[str] | None,
-        typer.Option(envvar="RLJOB_REPLAY_INGEST", help="Where replay takes chunks; once a shard, in order."),
+        typer.Option(
+            envvar="RLJOB_REPLAY_INGEST",
+            help="Where chunks are taken: by replay, once a shard, in order; by the learner where a job has no replay.",
+        ),
     ] = None,
     replay_sample: Annotated[
         list[str] | None,
@@ -138,6 +161,13 @@ def worker(
     ] = None,
     weights: Annotated[str, typer.Option(envvar="RLJOB_WEIGHTS", help="Where the learner gives weights.")] = "",
     notice: Annotated[str, typer.Option(envvar="RLJOB_NOTICE", help="Where the learner announces new weights.")] = "",
+    inference: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="RLJOB_INFERENCE",
+            help="Where actions are computed (actors.inference: Central); for an actor once a server, in order.",
+        ),
+    ] = None,
     metrics_port: Annotated[
         int,
         typer.Option(
@@ -192,6 +222,7 @@ def worker(
             replay_sample=tuple(replay_sample or ()),
             weights=weights,
             notice=notice,
+            inference=tuple(inference or ()),
             metrics_port=metrics_port,
             announce=announce,
             redis=redis,

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from rljob.algorithms import Algorithm
-from rljob.evaluation.score import GreedyPolicy
+from rljob.algorithms.decision import Game
+from rljob.evaluation.score import JudgedPolicy
 
 
-def greedy_policy(algorithm: Algorithm, module: nn.Module) -> GreedyPolicy:
-    """The action of highest value in each observation [B, S, *F*]; follows later changes of ``module``'s weights."""
+def judged_policy(algorithm: Algorithm, module: nn.Module, parameters: Any) -> JudgedPolicy:
+    """How the algorithm plays when it is judged; follows later changes of ``module``'s weights."""
 
-    def act(observation: NDArray[Any]) -> NDArray[np.int64]:
-        with torch.inference_mode():
-            best: NDArray[np.int64] = algorithm.q_values(module, observation).argmax(dim=1).cpu().numpy()
-        return best
+    def act(observation: NDArray[Any], games: Sequence[Game]) -> NDArray[np.int64]:
+        actions: NDArray[np.int64] = algorithm.judged_action(module, observation, games, parameters)
+        return actions
 
     return act

@@ -16,10 +16,13 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from rljob.algorithms.decision import Game
+
 Env = gymnasium.Env[Any, Any]
 
-GreedyPolicy = Callable[[NDArray[Any]], NDArray[np.int64]]
-"""Observations [B, S, *F*] -> the best action of each, int64 [B]."""
+JudgedPolicy = Callable[[NDArray[Any], Sequence[Game]], NDArray[np.int64]]
+"""Observations [B, S, *F*] of B games, and the games themselves -> the action in each, int64 [B]. A policy that draws or
+remembers does so with the game's own random numbers and memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Score:
 
 
 def score(
-    policy: GreedyPolicy,
+    policy: JudgedPolicy,
     env: Env | Sequence[Env],
     episodes: int,
     seed: int,
@@ -59,7 +62,7 @@ def score(
     while playing:
         if each_step is not None:
             each_step()
-        actions = policy(np.stack([game.observation for game in playing]))
+        actions = policy(np.stack([game.observation for game in playing]), playing)
         going_on: list[_Game] = []
         for game, action in zip(playing, actions, strict=True):
             if game.step(int(action), epsilon):
@@ -89,7 +92,7 @@ def could_still_reach(target: float, returns: Sequence[float], episodes: int, be
 
 
 class _Game:
-    """One game in progress, with its own random numbers."""
+    """One game in progress, with its own random numbers: for the scorer's random actions, and for the policy."""
 
     def __init__(self, env: Env, index: int, seed: int) -> None:
         self.env = env
@@ -97,6 +100,8 @@ class _Game:
         self.points = 0.0
         self.length = 0
         self._random = np.random.default_rng([seed, index])
+        self.random = np.random.default_rng([seed, index, 1])
+        self.memory: Any = None
         self._num_actions = int(env.action_space.n)  # type: ignore[attr-defined]
         self.observation, _ = env.reset(seed=seed + index)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.envs import EnvironmentProblem, make_single_environment
-from rljob.evaluation.score import GreedyPolicy, Score, score
+from rljob.evaluation.score import JudgedPolicy, Score, score
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -22,7 +22,7 @@ _SMALLEST_HEIGHT = 400
 
 
 def record_game(
-    policy: GreedyPolicy,
+    policy: JudgedPolicy,
     environment_id: str,
     parameters: EnvironmentParameters,
     path: Path,

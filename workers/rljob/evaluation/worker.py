@@ -17,12 +17,11 @@ import numpy as np
 import torch
 
 from rljob.algorithms import algorithm
-from rljob.api import ApeXDQNParameters
 from rljob.cli.announce import announce
 from rljob.cli.options import RoleOptions
 from rljob.envs import describe_environment, make_single_environment
 from rljob.evaluation.best_possible import best_possible_return
-from rljob.evaluation.policy import greedy_policy
+from rljob.evaluation.policy import judged_policy
 from rljob.evaluation.score import Score, could_still_reach, score
 from rljob.evaluation.verdicts import Verdicts
 from rljob.learner.flat import Weights
@@ -62,12 +61,12 @@ class Evaluator:
         job = options.job.spec
         self._name, self._stop, self._client = options.name, stop, client
         self._settings = job.evaluator
-        parameters, environment = job.algorithm.resolved_as(ApeXDQNParameters), job.environment.resolved()
-        self._epsilon, self._seed = parameters.evaluation_epsilon, parameters.seed
+        parameters, environment = job.algorithm.resolved(), job.environment.resolved()
         chosen = algorithm(job.algorithm.name)
+        self._epsilon, self._seed = chosen.evaluation_epsilon(parameters), parameters.seed
         spec = describe_environment(job.environment.id, environment)
         self._module = chosen.build(spec, parameters, environment).eval()
-        self._policy = greedy_policy(chosen, self._module)
+        self._policy = judged_policy(chosen, self._module, parameters)
         self._envs = [
             make_single_environment(job.environment.id, environment, for_scoring=True)
             for _ in range(min(SIDE_BY_SIDE, self._settings.episodes))

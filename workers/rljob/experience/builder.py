@@ -51,6 +51,7 @@ class ChunkBuilder:
         self._incarnation = incarnation
         self._gamma = gamma
         self._powers = gamma ** np.arange(layout.n_step + 1, dtype=np.float64)
+        self.life_loss_ends_episode = life_loss_ends_episode
         self._terminal_bits = TERMINATED | (LIFE_LOST if life_loss_ends_episode else 0)
         self._closing_bits = self._terminal_bits | TRUNCATED
         self._sequence = 0
@@ -124,7 +125,7 @@ class ChunkBuilder:
         q_taken: Array,
         value: Array,
         final_value: Array | None,
-        policy_version: int,
+        policy_version: Array | int,
     ) -> list[Chunk]:
         """Record one step of all N environments and return the chunks it closed (usually none).
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from rljob.experience import ChunkLayout
 from rljob.learner.shard import ShardSession
 from rljob.learner.staging import ReadyBatch, StagingRing
+from rljob.learner.status import replay_summary, total
 from rljob.wire import Client, ClientSecurity, Message
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,8 @@ POLL_MILLISECONDS = 100
 @dataclass(frozen=True, slots=True)
 class ReplayClientConfig:
     """``endpoints``: one "sample" endpoint a shard. ``mode``: "index" (mirror here) or "frames" (gathered by the service).
-    ``prefetch``: batches asked for ahead of use, over all shards. ``importance``: the exponent beta."""
+    ``prefetch``: batches asked for ahead of use, over all shards. ``importance``: the exponent beta.
+    ``samples_per_insert``: the ratio that the shards keep, 0 for none."""
 
     endpoints: tuple[str, ...]
     layout: ChunkLayout
@@ -44,6 +46,7 @@ class ReplayClientConfig:
     prefetch: int = 2
     importance: float = 0.4
     mode: str = "index"
+    samples_per_insert: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.endpoints:
@@ -60,6 +63,8 @@ class ReplayClient:
     ``weights(probability, N, beta)`` is the algorithm's importance weighting. Methods are for the training loop's thread.
     An error in the prefetch thread is raised by the next call of ``next``.
     """
+
+    needs_weights_first = False
 
     def __init__(
         self,
@@ -80,6 +85,7 @@ class ReplayClient:
         self._changed = threading.Condition()
         self._learned: deque[tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]] = deque()
         self._failure: BaseException | None = None
+        self._batches_learned = 0
         self._stop = threading.Event()
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
@@ -100,9 +106,32 @@ class ReplayClient:
         return batch
 
     def give_back(self, batch: ReadyBatch) -> None:
-        """The loop has computed with this batch; its buffer may be filled again."""
+        """The loop has learned from this batch; its buffer may be filled again."""
+        self._batches_learned += 1
+        self.pass_over(batch)
+
+    def pass_over(self, batch: ReadyBatch) -> None:
+        """The loop has looked at this batch without learning from it."""
         self._staging.give_back(batch.staging)
         self._wake()
+
+    def published(self, epoch: int) -> None:
+        """Experience of earlier weights, and of earlier lives of the learner, stays good."""
+
+    def section(self) -> dict[str, Any]:
+        """The ``replay`` part of the learner's status."""
+        return {"replay": replay_summary(self.statuses())}
+
+    @property
+    def produced(self) -> float:
+        """Transitions inserted by all actors."""
+        return total(self.statuses(), "inserted_total")
+
+    @property
+    def consumed(self) -> float | None:
+        """The inserts that the batches learned from stand for; None without a ratio, when none stands for any number."""
+        ratio = self._config.samples_per_insert
+        return self._batches_learned * self._config.batch_size / ratio if ratio > 0 else None
 
     def learned(self, batch: ReadyBatch, priority: NDArray[np.float32]) -> None:
         """Send new priorities (float32[B]) of a batch. Those that are not finite are left out: they stay what they were."""

@@ -15,48 +15,44 @@ from rljob.telemetry.resources import rss_bytes
 LAG_BOUNDS = (10, 20, 50, 100, 200, 400, 1000, 4000)
 """Upper bounds of the policy-lag histogram, in updates."""
 
-
 LAG_BATCHES = 32
-"""The 95th percentile of the policy lag is taken over so many batches."""
+"""Quantiles of the policy lag are taken over so many batches."""
 
 
 class Figures:
     """Collects numbers from the loop's thread; ``document`` puts them into the words of the status.
 
-    ``samples_per_insert`` is the ratio that the replay keeps; 0 where it keeps none, and then nothing says how many
-    transitions the learner digests.
+    ``names``: of the numbers that an update reports.
     """
 
-    def __init__(self, publish_interval: int, samples_per_insert: float = 0.0) -> None:
-        self._interval = publish_interval
-        self._samples_per_insert = samples_per_insert
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
         self._bounds = np.asarray(LAG_BOUNDS)
         self._lag_counts = np.zeros(len(LAG_BOUNDS) + 1, np.int64)
         self._lag_sum = 0.0
         self._lag_mean: float | None = None
-        self._lag_p95: float | None = None
         self._lags: deque[NDArray[np.int64]] = deque(maxlen=LAG_BATCHES)
-        self._sums = np.zeros(3)
+        self._lag_quantiles: tuple[float | None, float | None] = (None, None)
+        self._sums = np.zeros(len(self._names))
         self._count = 0
         self._means: dict[str, float] = {}
         self._rates: dict[str, float] = {}
         self._before: tuple[float, dict[str, float]] | None = None
 
-    def lag(self, version: int, policy_version: NDArray[np.int64]) -> None:
-        """Note how far behind the learner the behaviour of a batch was. Random actors (version 0) have no lag."""
-        acted = policy_version[policy_version > 0]
-        if not len(acted):
+    def lag(self, updates: NDArray[np.int64], policy_version: NDArray[np.int64]) -> None:
+        """Note how many updates old the weights behind a batch were. Random actors (version 0) have no lag."""
+        updates = updates[policy_version > 0]
+        if not len(updates):
             return
-        updates = np.maximum(version - acted, 0) * self._interval
         self._lags.append(updates)
         mean = float(updates.mean())
         self._lag_sum += mean * len(updates)
         self._lag_counts += np.bincount(np.searchsorted(self._bounds, updates), minlength=len(self._lag_counts))
         self._lag_mean = mean if self._lag_mean is None else 0.98 * self._lag_mean + 0.02 * mean
 
-    def learned(self, loss: float, gradient_norm: float, q_taken: float) -> None:
-        """Note the scalars of one update."""
-        self._sums += (loss, gradient_norm, q_taken)
+    def learned(self, numbers: NDArray[np.float32]) -> None:
+        """Note what one update reports, in the order of the names."""
+        self._sums += numbers
         self._count += 1
 
     def window(
@@ -64,28 +60,33 @@ class Figures:
         now: float,
         stages: Mapping[str, float],
         updates: int,
-        samples: int,
         steps: int,
         raw_frames: int,
         shards: Sequence[Mapping[str, Any]],
+        produced: float = 0.0,
+        consumed: float | None = None,
     ) -> None:
-        """End a window: turn what was collected since the last call into means and rates."""
+        """End a window: turn what was collected since the last call into means and rates.
+
+        ``produced`` and ``consumed`` are totals in one unit: what all actors made, and what the learner has digested of it (None
+        where nothing says how much that is).
+        """
         if self._count:
-            names = ("loss", "gradient_norm", "q_taken")
-            self._means = dict(zip(names, (self._sums / self._count).tolist(), strict=True))
+            self._means = dict(zip(self._names, (self._sums / self._count).tolist(), strict=True))
             self._sums[:], self._count = 0.0, 0
         if self._lags:
-            self._lag_p95 = float(np.percentile(np.concatenate(self._lags), 95))
+            median, high = np.percentile(np.concatenate(self._lags), (50, 95))
+            self._lag_quantiles = float(median), float(high)
         acting = stage_totals(actors(shards))
         totals = {
             "wait": stages.get("wait", 0.0),
             "updates": float(updates),
             "steps": float(steps),
             "raw_frames": float(raw_frames),
-            "sampled": float(samples),
-            "inserted": total(shards, "inserted_total"),
             "actor_blocked": acting.get("blocked", 0.0),
             "actor_all": sum(acting.values()),
+            "produced": produced,
+            "consumed": consumed or 0.0,
         }
         if self._before is not None:
             then, before = self._before
@@ -97,10 +98,10 @@ class Figures:
                 "steps_per_second": spent["steps"] / seconds,
                 "raw_frames_per_second": spent["raw_frames"] / seconds,
             }
-            if self._samples_per_insert > 0:  # in transitions that actors make, as production is
-                self._rates["consumption_per_second"] = spent["sampled"] / seconds / self._samples_per_insert
-            if before["inserted"] > 0:  # else the shards have just been heard of, and all they hold would count as new
-                self._rates["production_per_second"] = spent["inserted"] / seconds
+            if consumed is not None:
+                self._rates["consumption_per_second"] = spent["consumed"] / seconds
+            if before["produced"] > 0:  # else the shards have just been heard of, and all they hold would count as new
+                self._rates["production_per_second"] = spent["produced"] / seconds
             if spent["actor_all"] > 0:
                 self._rates["actors_blocked_fraction"] = min(1.0, spent["actor_blocked"] / spent["actor_all"])
         self._before = (now, totals)
@@ -120,7 +121,8 @@ class Figures:
             "queue_bound_batches": limited(shards, "queue_bound_batches"),
             "samples_per_insert": sampled / inserted if inserted else None,
             "policy_lag_updates": self._lag_mean,
-            "policy_lag_updates_p95": self._lag_p95,
+            "policy_lag_updates_p50": self._lag_quantiles[0],
+            "policy_lag_updates_p95": self._lag_quantiles[1],
             "policy_lag_histogram": {
                 "bounds": list(LAG_BOUNDS),
                 "counts": self._lag_counts.tolist(),

@@ -1,4 +1,4 @@
-"""The learner's loop: wait for a batch, update, hand back priorities, publish; and on the side evaluate, record, save.
+"""The learner's loop: wait for a batch, update, hand back what was learned, publish; and on the side evaluate, record, save.
 
 The loop knows no algorithm by name and reads nothing from the device. What happens at intervals (figures, checkpoints,
 verdicts) is done between two updates, driven by the clock, so that a learner without data still answers and saves.
@@ -19,15 +19,15 @@ import numpy as np
 import torch
 
 from rljob.learner import checkpoint, state
-from rljob.learner.client import ReplayClient
 from rljob.learner.figures import Figures
 from rljob.learner.gpu import gpu_figures
 from rljob.learner.policy import Identity
 from rljob.learner.saver import Saver
-from rljob.learner.staging import ReadyBatch
-from rljob.learner.status import mean_return, replay_summary, steps_and_raw_frames
+from rljob.learner.source import BatchSource, Ready
+from rljob.learner.status import mean_return, steps_and_raw_frames
 from rljob.learner.update import Readback, Updater
 from rljob.learner.verdicts import Verdicts
+from rljob.learner.versions import VersionLog
 from rljob.learner.weights import WeightServer
 from rljob.telemetry.clock import StageClock
 from rljob.wire import refused_handshakes_total
@@ -47,7 +47,7 @@ class NonFiniteLoss(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class LoopConfig:
-    """``publish_interval`` in updates; ``samples_per_insert`` that the replay keeps, 0 for none.
+    """``batch_size``: transitions that a batch is learned from, repeats included. ``publish_interval`` in updates.
     ``on_non_finite``: Fail, RestoreAndContinue or Ignore (skip the update)."""
 
     batch_size: int
@@ -57,7 +57,6 @@ class LoopConfig:
     centred: bool = False
     on_non_finite: str = "Fail"
     record_seconds: float = 2.0
-    samples_per_insert: float = 0.0
 
 
 class Learner:
@@ -71,19 +70,21 @@ class Learner:
         config: LoopConfig,
         identity: Identity,
         updater: Updater,
-        client: ReplayClient,
+        source: BatchSource,
         server: WeightServer,
         saver: Saver,
         record: Callable[[dict[str, Any]], None],
         surroundings: dict[str, Any],
+        versions: VersionLog | None = None,
     ) -> None:
         self._config, self._identity = config, identity
-        self._updater, self._client, self._server, self._saver = updater, client, server, saver
+        self._updater, self._source, self._server, self._saver = updater, source, server, saver
         self._record = record
         self._surroundings = surroundings
         self._readback = Readback(updater.device)
         self.clock = StageClock(STAGES)
-        self.figures = Figures(config.publish_interval, config.samples_per_insert)
+        self.figures = Figures(updater.figures)
+        self._versions = versions or VersionLog(config.publish_interval)
         self.verdicts = Verdicts()
         self.state = "Starting"
         self.epoch = 1
@@ -112,6 +113,7 @@ class Learner:
         self.verdicts.restore(found.manifest.get("evaluations") or [])
         self._saver.resumed(found, self._updater.updates)
         self._readback.drain()
+        self._versions.begin(self._updater.updates)
         log.info("resumed from %s: update %d, epoch %d", found.path.name, self._updater.updates, self.epoch)
         if self.version > 0:
             self._publish()
@@ -120,7 +122,7 @@ class Learner:
         """Train until ``stop`` is set, then save. ``on_turn`` is called every few hundred milliseconds at least, as a sign of
         life. Raises NonFiniteLoss where the job's policy says so."""
         self._on_turn = on_turn
-        self.state = "WaitingForReplay"
+        self.state = "WaitingForUnrolls" if self._source.needs_weights_first else "WaitingForReplay"
         try:
             if self._prepare(stop):
                 self.state = "Training"
@@ -138,6 +140,9 @@ class Learner:
     def _prepare(self, stop: threading.Event) -> bool:
         """Wait for the first data; measure the mean frame where the input is centred; publish the first version."""
         wanted = CENTRING_TRANSITIONS if self._config.centred and self.version == 0 else 0
+        if self._source.needs_weights_first and not wanted and self.version == 0:
+            self._updater.copy_online()
+            self._publish()
         total, seen = torch.zeros((), dtype=torch.float64, device=self._updater.device), 0
         while not stop.is_set():
             ready = self._next()
@@ -145,19 +150,24 @@ class Learner:
                 continue
             if seen < wanted:  # actors without weights give every transition the same priority: a uniform draw
                 self.state = "WarmingUp"
-                newest = ready.wait().observation[:, -1].double()
+                newest = ready.newest_frames().double()
                 total, seen = total + newest.sum(dim=0), seen + len(newest)
-                self._client.give_back(ready)
+                self._source.pass_over(ready)
+                if seen >= wanted and self._source.needs_weights_first:
+                    self._begin(total / seen)
                 continue
-            if wanted:
-                mean = (total / seen).float()
-                self._updater.online.centre(mean)  # type: ignore[operator]
             if self.version == 0:
-                self._updater.copy_online()
-                self._publish()
+                self._begin(total / seen if wanted else None)
             self._learn(ready)
             return True
         return False
+
+    def _begin(self, mean: torch.Tensor | None) -> None:
+        """Publish the first version, with its mean frame where the input is centred."""
+        if mean is not None:
+            self._updater.online.centre(mean.float())  # type: ignore[operator]
+        self._updater.copy_online()
+        self._publish()
 
     # ------------------------------------------------------------------------------------------------------- the loop
 
@@ -166,34 +176,40 @@ class Learner:
         if ready is not None:
             self._learn(ready)
 
-    def _next(self) -> ReadyBatch | None:
+    def _next(self) -> Ready | None:
         self._on_turn()
         self._housekeeping()
         self.clock.enter("wait")
-        ready = self._client.next(0.2)
+        ready = self._source.next(0.2)
         self.clock.enter("other")
-        return ready
+        return ready  # type: ignore[no-any-return]
 
-    def _learn(self, ready: ReadyBatch) -> None:
+    def _learn(self, ready: Ready) -> None:
         self.clock.enter("h2d")
         batch = ready.wait()
-        self.clock.enter("update")
-        priorities, figures = self._updater.update(batch, self.steps)
         self.samples += self._config.batch_size
-        self.figures.lag(self.version, ready.policy_version)
-        arrived = self._readback.push(ready, priorities, figures)
-        self._client.give_back(ready)
-        if arrived is not None:
-            self._learned(*arrived)
-        if self._updater.updates % self._config.publish_interval == 0:
-            self._publish()
+        self.figures.lag(self._versions.ages(ready.policy_version), ready.policy_version)
+        epoch = self.epoch
+        self.clock.enter("update")
+        for priorities, figures in self._updater.updates_from(batch, self.steps):
+            self._versions.updates = self._updater.updates
+            arrived = self._readback.push(ready, priorities, figures)
+            if arrived is not None:
+                self._learned(*arrived)
+            if self.epoch != epoch:  # gone back to a checkpoint: the rest of this batch belongs to weights given up
+                break
+            if self._updater.updates % self._config.publish_interval == 0:
+                self._publish()
+            self._on_turn()
+            self.clock.enter("update")
+        self._source.give_back(ready)
         self.clock.enter("other")
 
-    def _learned(self, ready: ReadyBatch, priorities: np.ndarray, figures: np.ndarray) -> None:
-        self._client.learned(ready, priorities)
+    def _learned(self, ready: Ready, priorities: np.ndarray, figures: np.ndarray) -> None:
+        self._source.learned(ready, priorities)
         loss, norm = float(figures[0]), float(figures[1])
         if math.isfinite(loss) and math.isfinite(norm):
-            self.figures.learned(loss, norm, float(figures[2]))
+            self.figures.learned(figures)
             return
         self.skipped_updates += 1
         what = f"update {self._updater.updates}: the loss is {loss} and its gradient's norm {norm}"
@@ -225,6 +241,8 @@ class Learner:
             "mean_return": self._mean_return,
         }  # an evaluator may wait for a return worth judging
         self._server.publish(self._updater.online, self.version, self.epoch, meta, judged)
+        self._versions.note(self.version, self._updater.updates)
+        self._source.published(self.epoch)
 
     def _housekeeping(self) -> None:
         now = time.monotonic()
@@ -232,7 +250,7 @@ class Learner:
         if now < self._next_record:
             return
         self._next_record = now + self._config.record_seconds
-        shards = self._client.statuses()
+        shards = self._source.statuses()
         if shards:  # counted by the replay service over the whole run; never less than what a checkpoint knew
             steps, raw_frames = steps_and_raw_frames(shards)
             self.steps, self.raw_frames = max(self.steps, steps), max(self.raw_frames, raw_frames)
@@ -241,7 +259,8 @@ class Learner:
             if self.verdicts.add(evaluation, self._updater.updates, self.raw_frames) and evaluation.weights is not None:
                 self._save_best(evaluation.weights.state())
         updates, seconds = self._updater.updates, self.clock.seconds()
-        self.figures.window(now, seconds, updates, self.samples, self.steps, self.raw_frames, shards)
+        produced, consumed = self._source.produced, self._source.consumed
+        self.figures.window(now, seconds, updates, self.steps, self.raw_frames, shards, produced, consumed)
         self._record(self.status())
 
     def _save_if_due(self, now: float) -> None:
@@ -263,21 +282,22 @@ class Learner:
 
     def status(self) -> dict[str, Any]:
         """The learner's status document."""
-        shards = self._client.statuses()
+        shards = self._source.statuses()
         return {
             "role": "learner",
             "state": self.state,
             "epoch": self.epoch,
             "updates": self._updater.updates,
             "samples": self.samples,
+            "steps": self.steps,
             "steps_total": self.steps,
             "raw_frames_total": self.raw_frames,
-            "ready_batches": self._client.ready_batches,
+            "ready_batches": self._source.ready_batches,
             "skipped_updates": self.skipped_updates,
             "recompiles": self._updater.recompiles,
-            "resubscriptions": self._client.resubscriptions,
+            "resubscriptions": self._source.resubscriptions,
             **self.figures.document(shards, self.clock.seconds()),
-            "replay": replay_summary(shards),
+            **self._source.section(),
             "evaluations": self.verdicts.documents(),
             "checkpoint": self._saver.status,
             "compiled": self._updater.compiled,

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from rljob.algorithms import algorithm
-from rljob.api import ApeXDQNParameters, EnvironmentParameters
+from rljob.api import EnvironmentParameters
+from rljob.api.parameters import ParameterSet
 from rljob.envs.spec import EnvironmentSpec
 from rljob.learner import checkpoint
 from rljob.learner.checkpoint import Checkpoint, CheckpointProblem
@@ -21,7 +22,7 @@ class Policy(NamedTuple):
 
     module: nn.Module
     spec: EnvironmentSpec
-    params: ApeXDQNParameters
+    params: ParameterSet
     env_params: EnvironmentParameters
     manifest: dict[str, Any]
 
@@ -32,7 +33,7 @@ class Identity:
 
     algorithm: str
     spec: EnvironmentSpec
-    params: ApeXDQNParameters
+    params: ParameterSet
     env_params: EnvironmentParameters
 
     def document(self) -> dict[str, Any]:
@@ -49,10 +50,11 @@ class Identity:
         try:
             environment = dict(manifest["environment"])
             environment["frame_shape"] = tuple(environment["frame_shape"])
+            name = str(manifest["algorithm"])
             return cls(
-                algorithm=str(manifest["algorithm"]),
+                algorithm=name,
                 spec=EnvironmentSpec(**environment),
-                params=ApeXDQNParameters.model_validate(manifest["parameters"]),
+                params=algorithm(name).parameters.model_validate(manifest["parameters"]),
                 env_params=EnvironmentParameters.model_validate(manifest["environmentParameters"]),
             )
         except (KeyError, TypeError, ValueError) as error:

@@ -11,11 +11,10 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
-
-from rljob.algorithms.apex_dqn import Batch
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +42,8 @@ def candidates(precision: str, *, convolutional: bool) -> tuple[Plan, ...]:
 def choose(
     precision: str,
     network: nn.Module,
-    update: Callable[[nn.Module, Batch], None],
-    batch: Batch,
+    update: Callable[[nn.Module, Any], None],
+    batch: Any,
     budget_seconds: float = 1.2,
 ) -> Plan:
     """The fastest allowed plan for ``update(network copy, batch)`` within about ``budget_seconds`` of trying.
@@ -63,7 +62,7 @@ def choose(
 
 
 def _time(
-    plan: Plan, network: nn.Module, update: Callable[[nn.Module, Batch], None], batch: Batch, budget_seconds: float
+    plan: Plan, network: nn.Module, update: Callable[[nn.Module, Any], None], batch: Any, budget_seconds: float
 ) -> float:
     """Seconds of the fastest of a few updates; the first, which warms up, does not count unless it took all the time."""
     trial = copy.deepcopy(network)
@@ -72,7 +71,7 @@ def _time(
     while rounds < 2 or (spent < budget_seconds and rounds < 50):
         start = time.perf_counter()
         update(trial, batch)
-        if batch.action.is_cuda:
+        if next(network.parameters()).is_cuda:
             torch.cuda.synchronize()
         elapsed = time.perf_counter() - start
         spent, rounds = spent + elapsed, rounds + 1

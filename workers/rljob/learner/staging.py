@@ -8,8 +8,9 @@ A buffer is never handed out while a copy from it, or a computation on it, may b
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -21,6 +22,16 @@ from rljob.experience import ChunkLayout
 from rljob.replay.ring import TransitionBatch
 
 
+class Buffers(Protocol):
+    """Host memory for one batch: ``tensors`` by name, and the event that says when a copy from them has finished."""
+
+    tensors: dict[str, Tensor]
+    copied: Any
+
+
+B = TypeVar("B", bound=Buffers)
+
+
 @dataclass(slots=True, eq=False)
 class Staging:
     """One batch of host memory. ``transitions`` and ``weight`` (float32[B]) are numpy views of ``tensors``."""
@@ -29,6 +40,16 @@ class Staging:
     transitions: TransitionBatch
     weight: NDArray[np.float32]
     copied: Any = None
+
+
+def on_current_stream(batch: Any, ready: Any) -> Any:
+    """``batch``, with the current CUDA stream made to wait for its copy (``ready``: None on a CPU); the host does not wait."""
+    if ready is not None:
+        stream = torch.cuda.current_stream()
+        stream.wait_event(ready)
+        for tensor in batch:
+            tensor.record_stream(stream)
+    return batch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,26 +69,30 @@ class ReadyBatch:
     ready: Any = None
 
     def wait(self) -> Batch:
-        """The batch, with the current CUDA stream made to wait for its copy; the host does not wait."""
-        if self.ready is not None:
-            stream = torch.cuda.current_stream()
-            stream.wait_event(self.ready)
-            for tensor in self.batch:
-                tensor.record_stream(stream)
-        return self.batch
+        """The batch, once the device has it; the host does not wait."""
+        batch: Batch = on_current_stream(self.batch, self.ready)
+        return batch
+
+    def newest_frames(self) -> Tensor:
+        """The newest frame of every observation, [B, *F*]."""
+        return self.wait().observation[:, -1]
 
 
-class StagingRing:
-    """``count`` buffers for batches of ``batch_size``. ``take`` and ``upload`` belong to the prefetch thread, ``give_back``
-    to the training loop."""
+class BufferRing(Generic[B]):
+    """Some buffers for batches. ``take`` and ``upload`` belong to the prefetch thread, ``give_back`` to the training loop.
 
-    def __init__(self, layout: ChunkLayout, batch_size: int, count: int, device: torch.device) -> None:
+    ``batch_of`` makes a batch of a buffer's tensors, wherever they are by then.
+    """
+
+    def __init__(
+        self, buffers: Iterable[B], batch_of: Callable[[dict[str, Tensor]], Any], device: torch.device
+    ) -> None:
         self._device = device
-        self._cuda = device.type == "cuda"
-        self._stream: Any = torch.cuda.Stream(device) if self._cuda else None  # type: ignore[no-untyped-call]
-        self._free = deque(_allocate(layout, batch_size, pinned=self._cuda) for _ in range(count))
+        self._batch_of = batch_of
+        self._stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self._free = deque(buffers)
 
-    def take(self) -> Staging | None:
+    def take(self) -> B | None:
         """A buffer that may be overwritten, or None while all of them are in use."""
         for _ in range(len(self._free)):
             staging = self._free.popleft()
@@ -80,20 +105,28 @@ class StagingRing:
         """Buffers that ``take`` could give out, now or once their copy has finished."""
         return len(self._free)
 
-    def upload(self, staging: Staging) -> tuple[Batch, Any]:
+    def upload(self, staging: B) -> tuple[Any, Any]:
         """The buffer's contents as a batch on the device, and the event after which it is there (None on a CPU)."""
         if self._stream is None:
-            return _batch(staging.tensors), None
+            return self._batch_of(staging.tensors), None
         with torch.cuda.stream(self._stream):
             moved = {name: tensor.to(self._device, non_blocking=True) for name, tensor in staging.tensors.items()}
-            batch = _batch(moved)
+            batch = self._batch_of(moved)
             staging.copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
             staging.copied.record(self._stream)
         return batch, staging.copied
 
-    def give_back(self, staging: Staging) -> None:
+    def give_back(self, staging: B) -> None:
         """The loop no longer computes from this buffer; on CUDA its event still guards it."""
         self._free.append(staging)
+
+
+class StagingRing(BufferRing[Staging]):
+    """``count`` buffers for batches of ``batch_size`` transitions."""
+
+    def __init__(self, layout: ChunkLayout, batch_size: int, count: int, device: torch.device) -> None:
+        pinned = device.type == "cuda"
+        super().__init__([_allocate(layout, batch_size, pinned=pinned) for _ in range(count)], _batch, device)
 
 
 def _batch(tensors: dict[str, Tensor]) -> Batch:

@@ -12,7 +12,7 @@ from rljob.learner.update import Updater
 def capture(updater: Updater) -> dict[str, Tensor]:
     """Copies of the updater's tensors, on the CPU: training may go on while they are written."""
     tensors: dict[str, Tensor] = {}
-    for section, module in _networks(updater).items():
+    for section, module in updater.networks().items():
         tensors |= {f"{section}.{name}": tensor for name, tensor in module.state_dict().items()}
     for index, state in enumerate(_optimizer_states(updater)):
         tensors |= {f"optimizer.{index}.{name}": value for name, value in state.items() if isinstance(value, Tensor)}
@@ -28,7 +28,7 @@ def restore(updater: Updater, checkpoint: Checkpoint, updates: int) -> None:
     CheckpointProblem when the checkpoint is of another network.
     """
     loads: list[tuple[nn.Module, dict[str, Tensor]]] = []
-    for section, module in _networks(updater).items():
+    for section, module in updater.networks().items():
         state = checkpoint.section(section) or (checkpoint.section("online") if section == "evaluation" else {})
         own = module.state_dict()
         wrong = sorted(set(own) ^ set(state)) or [name for name in own if own[name].shape != state[name].shape]
@@ -50,13 +50,6 @@ def restore(updater: Updater, checkpoint: Checkpoint, updates: int) -> None:
     updater.updates = updates
     if "random.torch" in checkpoint.tensors:
         torch.set_rng_state(checkpoint.tensors["random.torch"])
-
-
-def _networks(updater: Updater) -> dict[str, nn.Module]:
-    networks = {"online": updater.online, "target": updater.target}
-    if updater.evaluation is not None:
-        networks["evaluation"] = updater.evaluation
-    return networks
 
 
 def _optimizer_states(updater: Updater) -> list[dict[str, object]]:

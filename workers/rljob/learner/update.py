@@ -1,4 +1,4 @@
-"""One learner update: loss, gradient, clipped optimiser step, target network, evaluation average. Static shapes, no host sync.
+"""Learner updates: loss, gradient, clipped optimiser step, target network, evaluation average. Static shapes, no host sync.
 
 Parameters, optimiser state, targets and losses are float32 whatever the trunk computes in. Nothing here reads a number back
 from the device: an update whose gradient is not finite is skipped on the device itself where the optimiser can do that, and
@@ -8,7 +8,7 @@ what the loop wants to know travels back one update late (``Readback``).
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,41 +16,32 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rljob.algorithms import Algorithm
-from rljob.algorithms.apex_dqn import Batch, Loss
-from rljob.api import ApeXDQNParameters
+from rljob.algorithms import Algorithm, Experience
 from rljob.learner.shares import Shares
 
 
-def learning_rate(params: ApeXDQNParameters, steps: int) -> float:
+def learning_rate(params: Any, steps: int) -> float:
     """The step size after ``steps`` agent steps of all environments: linear from the first value to the final one."""
     if params.learning_rate_decay_steps == 0:
-        return params.learning_rate
+        return float(params.learning_rate)
     done = min(1.0, steps / params.learning_rate_decay_steps)
-    return params.learning_rate + (params.learning_rate_final - params.learning_rate) * done
+    return float(params.learning_rate + (params.learning_rate_final - params.learning_rate) * done)
 
 
 class Updater:
-    """The networks and the optimiser of a learner, and the update that changes them.
+    """What every updater is: the network that learns, its optimiser, and followers.
 
-    ``online`` learns, ``target`` judges, ``evaluation`` is the moving average of ``online`` (or None where the job keeps
-    none). All live on ``device``. ``updates`` counts the updates made. Used by one thread; with ``shares`` it computes in
-    several, each with a share of the batch.
+    ``online`` learns, ``evaluation`` is its moving average (or None where the job keeps none). All live on ``device``.
+    ``updates`` counts the updates made. One thread.
     """
 
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        params: ApeXDQNParameters,
-        online: nn.Module,
-        device: torch.device,
-        shares: Shares | None = None,
-    ) -> None:
+    def __init__(self, algorithm: Algorithm, params: Any, online: nn.Module, device: torch.device) -> None:
         self.params = params
         self.device = device
         self.online = online.to(device)
-        self.target = copy.deepcopy(self.online).requires_grad_(False)
-        self.evaluation = copy.deepcopy(self.target) if params.evaluation_weights_decay > 0 else None
+        self.evaluation = (
+            copy.deepcopy(self.online).requires_grad_(False) if params.evaluation_weights_decay > 0 else None
+        )
         self.updates = 0
         self._parameters: list[Tensor] = list(self.online.parameters())
         if any(parameter.dtype != torch.float32 for parameter in self._parameters):
@@ -58,10 +49,14 @@ class Updater:
         self.optimizer = _optimizer(params, self._parameters)
         self._skips_on_device = params.optimizer == "Adam"
         self._algorithm = algorithm
-        self._loss: Callable[..., Loss] = algorithm.loss
-        self._shares = shares
+        self._loss: Callable[..., Any] = algorithm.loss
         self._graphs_compiled: int | None = None
         self.compiled = False
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Names of the numbers that an update reports; the loss and the gradient's norm come first."""
+        return self._algorithm.figures
 
     def compile(self) -> None:
         """Compile the loss and its gradient from now on. The first update then takes the time a compiler needs."""
@@ -73,43 +68,40 @@ class Updater:
         """Graphs compiled after the first update. Shapes are static, so anything but 0 is a defect."""
         return _graphs() - self._graphs_compiled if self.compiled and self._graphs_compiled is not None else 0
 
-    def update(self, batch: Batch, steps: int) -> tuple[Tensor, Tensor]:
-        """Learn from one batch. ``steps``: agent steps of the run so far, for the learning rate.
+    def updates_from(self, batch: Any, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Learn from one batch, in as many updates as the algorithm makes of it; each is done when it is asked for.
 
-        Returns (priorities float32[B], figures float32[3] = loss, gradient norm, mean Q of the actions taken), on the device.
+        ``steps``: agent steps of the run so far, for the learning rate. Yields (priorities float32[B], empty where there are
+        none, and ``figures`` float32[K]), on the device.
         """
-        params = self.params
-        loss = self._gradient(batch)
-        norm = torch.nn.utils.clip_grad_norm_(self._parameters, params.gradient_clip_norm or float("inf"))
-        self._step(norm, learning_rate(params, steps))
-        self.updates += 1
-        self._follow()
-        if self.compiled and self._graphs_compiled is None:
-            self._graphs_compiled = _graphs()
-        figures = torch.stack([loss.value.detach(), norm, loss.metrics["q_taken"]])
-        return self._algorithm.priorities(loss.td_abs), figures
+        raise NotImplementedError
+
+    def networks(self) -> dict[str, nn.Module]:
+        """All networks by the name that a checkpoint keeps them under."""
+        return {
+            name: net for name, net in (("online", self.online), ("evaluation", self.evaluation)) if net is not None
+        }
 
     def copy_online(self) -> None:
-        """Make the target and evaluation networks equal to the online one (at the start of training)."""
-        for follower in filter(None, (self.target, self.evaluation)):
-            follower.load_state_dict(self.online.state_dict())
+        """Make every follower equal to the online network (at the start of training)."""
+        for follower in self.networks().values():
+            if follower is not self.online:
+                follower.load_state_dict(self.online.state_dict())
 
     def judged(self) -> nn.Module:
         """The network whose policy is evaluated."""
         return self.evaluation or self.online
 
-    def _gradient(self, batch: Batch) -> Loss:
-        """The loss of a batch, with its gradient set."""
-
-        def loss(batch: Batch) -> Loss:
-            return self._loss(self.online, self.target, batch, double=self.params.double, kind=self.params.loss)
-
-        if self._shares is not None:
-            return self._shares.gradient(loss, batch, self._parameters)
-        result = loss(batch)
+    def _differentiate(self, loss: Tensor) -> None:
         self.optimizer.zero_grad(set_to_none=True)
-        result.value.backward()  # type: ignore[no-untyped-call]
-        return result
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def _descend(self, steps: int) -> Tensor:
+        """One clipped optimiser step along the gradient that is set; the gradient's norm before clipping."""
+        norm = torch.nn.utils.clip_grad_norm_(self._parameters, self.params.gradient_clip_norm or float("inf"))
+        self._step(norm, learning_rate(self.params, steps))
+        self.updates += 1
+        return norm
 
     def _step(self, norm: Tensor, rate: float) -> None:
         for group in self.optimizer.param_groups:
@@ -121,15 +113,94 @@ class Updater:
             self.optimizer.step()
 
     @torch.no_grad()
+    def _average(self) -> None:
+        if self.evaluation is not None:
+            share = 1.0 - self.params.evaluation_weights_decay
+            torch._foreach_lerp_(_tensors(self.evaluation), self._parameters, share)
+
+    def _note_compiled(self) -> None:
+        if self.compiled and self._graphs_compiled is None:
+            self._graphs_compiled = _graphs()
+
+
+class TransitionUpdater(Updater):
+    """Learns from sampled transitions: one update a batch, against a target network. ``target`` judges.
+
+    With ``shares`` it computes in several threads, each with a share of the batch.
+    """
+
+    def __init__(
+        self, algorithm: Algorithm, params: Any, online: nn.Module, device: torch.device, shares: Shares | None = None
+    ) -> None:
+        super().__init__(algorithm, params, online, device)
+        self._shares = shares
+        self.target = copy.deepcopy(self.online).requires_grad_(False)
+        assert algorithm.priorities is not None, f"{algorithm.name} does not learn from transitions"
+        self._priorities = algorithm.priorities
+
+    def networks(self) -> dict[str, nn.Module]:
+        return {"target": self.target, **super().networks()}
+
+    def updates_from(self, batch: Any, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
+        yield self.update(batch, steps)
+
+    def update(self, batch: Any, steps: int) -> tuple[Tensor, Tensor]:
+        """The one update of a batch: (priorities float32[B], figures float32[3]), on the device."""
+        loss = self._gradient(batch)
+        norm = self._descend(steps)
+        self._follow()
+        self._note_compiled()
+        figures = torch.stack([loss.value.detach(), norm, loss.metrics["q_taken"]])
+        return self._priorities(loss.td_abs), figures
+
+    def _gradient(self, batch: Any) -> Any:
+        """The loss of a batch, with its gradient set."""
+
+        def loss(batch: Any) -> Any:
+            return self._loss(self.online, self.target, batch, double=self.params.double, kind=self.params.loss)
+
+        if self._shares is not None:
+            return self._shares.gradient(loss, batch, self._parameters)
+        result = loss(batch)
+        self._differentiate(result.value)
+        return result
+
+    @torch.no_grad()
     def _follow(self) -> None:
         params = self.params
         if params.target_update_tau > 0:
             torch._foreach_lerp_(_tensors(self.target), self._parameters, params.target_update_tau)
         elif self.updates % params.target_update_interval == 0:
             torch._foreach_copy_(_tensors(self.target), self._parameters)
-        if self.evaluation is not None:
-            share = 1.0 - params.evaluation_weights_decay
-            torch._foreach_lerp_(_tensors(self.evaluation), self._parameters, share)
+        self._average()
+
+
+class UnrollUpdater(Updater):
+    """Learns from unrolls: several updates a batch where the job asks for epochs and minibatches."""
+
+    def __init__(self, algorithm: Algorithm, params: Any, online: nn.Module, device: torch.device) -> None:
+        super().__init__(algorithm, params, online, device)
+        assert algorithm.parts is not None, f"{algorithm.name} does not learn from unrolls"
+        self._parts = algorithm.parts
+        self._no_priorities = torch.empty(0, device=device)
+
+    def updates_from(self, batch: Any, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
+        for part in self._parts(batch, self.params):
+            loss = self._loss(self.online, part, self.params)
+            self._differentiate(loss.value)
+            norm = self._descend(steps)
+            self._average()
+            self._note_compiled()
+            yield self._no_priorities, torch.stack([loss.value.detach(), norm, *loss.metrics])
+
+
+def make_updater(
+    algorithm: Algorithm, params: Any, online: nn.Module, device: torch.device, shares: Shares | None = None
+) -> Updater:
+    """The updater for what the algorithm learns from. ``shares`` of a batch are for transitions only."""
+    if algorithm.experience is Experience.UNROLLS:
+        return UnrollUpdater(algorithm, params, online, device)
+    return TransitionUpdater(algorithm, params, online, device, shares)
 
 
 class Readback:
@@ -141,19 +212,19 @@ class Readback:
 
     def __init__(self, device: torch.device) -> None:
         self._cuda = device.type == "cuda"
-        self._waiting: tuple[Any, Tensor, Any] | None = None
+        self._waiting: tuple[Any, Tensor, Any, int] | None = None
 
     def push(
         self, item: Any, priorities: Tensor, figures: Tensor
     ) -> tuple[Any, NDArray[np.float32], NDArray[np.float32]] | None:
-        """``item`` comes back together with its numbers: (item, priorities float32[B], figures float32[3])."""
+        """``item`` comes back together with its numbers: (item, priorities float32[B], figures float32[K])."""
         if not self._cuda:
             return item, priorities.numpy(), figures.numpy()
         host = torch.empty(len(priorities) + len(figures), pin_memory=True)
         host.copy_(torch.cat([priorities, figures]), non_blocking=True)
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record()
-        before, self._waiting = self._waiting, (item, host, event)
+        before, self._waiting = self._waiting, (item, host, event, len(priorities))
         return None if before is None else _arrived(*before)
 
     def drain(self) -> None:
@@ -161,16 +232,22 @@ class Readback:
         self._waiting = None
 
 
-def _arrived(item: Any, host: Tensor, event: Any) -> tuple[Any, NDArray[np.float32], NDArray[np.float32]]:
+def _arrived(
+    item: Any, host: Tensor, event: Any, priorities: int
+) -> tuple[Any, NDArray[np.float32], NDArray[np.float32]]:
     event.synchronize()
     numbers = host.numpy()
-    return item, numbers[:-3], numbers[-3:]
+    return item, numbers[:priorities], numbers[priorities:]
 
 
-def _optimizer(params: ApeXDQNParameters, parameters: list[Tensor]) -> torch.optim.Optimizer:
+def _optimizer(params: Any, parameters: list[Tensor]) -> torch.optim.Optimizer:
+    epsilon = params.adam_epsilon if hasattr(params, "adam_epsilon") else params.optimizer_epsilon
     if params.optimizer == "Adam":  # fused: one pass over all parameters, four times faster than a loop on a CPU
-        return torch.optim.Adam(parameters, lr=params.learning_rate, eps=params.adam_epsilon, fused=True)
-    return torch.optim.RMSprop(parameters, lr=params.learning_rate, alpha=params.rmsprop_decay, eps=params.adam_epsilon)
+        return torch.optim.Adam(parameters, lr=params.learning_rate, eps=epsilon, fused=True)
+    momentum = getattr(params, "rmsprop_momentum", 0.0)
+    return torch.optim.RMSprop(
+        parameters, lr=params.learning_rate, alpha=params.rmsprop_decay, eps=epsilon, momentum=momentum
+    )
 
 
 def _tensors(module: nn.Module) -> list[Tensor]:

@@ -127,6 +127,11 @@ class WeightServer:
         self._latest = snapshot(module, version, epoch, meta)
         self._publisher.publish(version.to_bytes(8, "big"))
 
+    @property
+    def latest(self) -> Weights | None:
+        """What was published last, by reference; None before the first."""
+        return self._latest
+
     def evaluations(self) -> list[Evaluation]:
         """The verdicts that arrived since the last call, oldest first."""
         arrived = []

@@ -7,22 +7,23 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from rljob.algorithms import Algorithm, algorithm
-from rljob.algorithms.apex_dqn import Batch
-from rljob.api import ApeXDQNParameters, RLJob, quantity
+from rljob.actor.compute import Compute
+from rljob.algorithms import Algorithm, Experience, algorithm
+from rljob.api import RLJob, credits_per_actor, quantity
 from rljob.cli.announce import announce
 from rljob.cli.options import RoleOptions
 from rljob.envs import EnvironmentSpec, describe_environment
-from rljob.experience import ChunkLayout
+from rljob.inference.in_learner import InferenceThread, LatestWeights
+from rljob.inference.server import InferenceServer
+from rljob.inference.worker import served_model
 from rljob.learner import checkpoint, precision
 from rljob.learner.checkpoint import Checkpoint
 from rljob.learner.client import ReplayClient, ReplayClientConfig
@@ -30,7 +31,9 @@ from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
 from rljob.learner.policy import Identity
 from rljob.learner.saver import Saver
 from rljob.learner.shares import Shares
-from rljob.learner.update import Updater
+from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
+from rljob.learner.update import make_updater
+from rljob.learner.versions import VersionLog
 from rljob.learner.weights import WeightServer
 from rljob.telemetry.metrics import learner_registry
 from rljob.telemetry.profile import Profile
@@ -48,88 +51,93 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     checkpoint that cannot be used, ValueError for a job that cannot work.
     """
     spec = options.job.spec
-    params, env_params = spec.algorithm.resolved_as(ApeXDQNParameters), spec.environment.resolved()
+    params, env_params = spec.algorithm.resolved(), spec.environment.resolved()
     device = _device(options.job)
-    shares = _shares(options.job, device)
     environment = describe_environment(spec.environment.id, env_params)
     method = algorithm(spec.algorithm.name)
+    shares = _shares(options.job, method, params, device)
     torch.manual_seed(params.seed)
     online: nn.Module = method.build(environment, params, env_params)
     plan = _plan(method, params, environment, online.to(device), device)
     online.compute(bf16=plan.bf16, channels_last=plan.channels_last)  # type: ignore[operator]
-    updater = Updater(method, params, online, device, shares)
+    updater = make_updater(method, params, online, device, shares)
     if params.compile:
         updater.compile()
     directory = options.run_dir / "checkpoints"
     keys = load_keys(options.keys, "learner") if options.keys is not None else None
-    replay = spec.required_replay.resolved()
     with ExitStack() as closing:
         server = WeightServer(options.weights, options.notice, keys.server() if keys else None)
         closing.callback(server.close)
         saver = Saver(directory, spec.checkpoint.retain)
         closing.callback(saver.close)
-        client = ReplayClient(
-            ReplayClientConfig(
-                endpoints=options.replay_sample,
-                layout=_layout(environment, params),
-                batch_size=params.batch_size,
-                prefetch=params.prefetch_batches,
-                importance=replay.importance,
-                mode=replay.sampling.lower(),
-            ),
-            method.importance_weights,
-            device,
-            keys.client("replay") if keys else None,
-        )
-        closing.callback(client.close)
+        found = _checkpoint_to_resume(options.resume, directory)
+        versions = VersionLog(params.publish_interval)
+        source = _source(options, method, environment, versions, found, device)
+        closing.callback(source.close)
+        serving = None
+        if spec.actors.inference == "Central" and spec.inference.replicas == 0:
+            compute = Compute(plan.bf16, plan.channels_last) if device.type == "cuda" else None
+            serving = InferenceThread(
+                InferenceServer(
+                    options.inference[0],
+                    served_model(options.job, device, compute),
+                    LatestWeights(server),
+                    spec.inference.max_wait_milliseconds / 1000,
+                    keys.server() if keys else None,
+                )
+            )
+            closing.enter_context(serving)
         recorder = closing.enter_context(Recorder(options.run_dir))
+
+        def told(status: dict[str, Any]) -> dict[str, Any]:
+            """The learner's status with that of the inference server in this process."""
+            if serving is None:
+                return status
+            part = serving.status()
+            return {**status, "inference": part, "stages": {**status["stages"], "inference": part["stages"]}}
+
+        profile = Profile(options.run_dir, options.name, lambda: learner.state == "Training")
+        closing.callback(profile.close)
+
+        def on_turn() -> None:
+            telemetry.beat()
+            if serving is not None:
+                serving.check()
+            if options.profile:
+                profile()
+
+        def record(status: dict[str, Any]) -> None:
+            recorder.record_status(told(status))
+
         surroundings = {"device": str(device), "precision": str(plan), "started_unix": time.time()}
         config = LoopConfig(
-            batch_size=params.batch_size,
+            batch_size=_transitions(method, params),
             publish_interval=params.publish_interval,
             checkpoint_interval_seconds=spec.checkpoint.interval_seconds,
             checkpoint_directory=directory,
             centred=env_params.centre_input,
             on_non_finite=spec.early_stopping.on_non_finite_loss,
-            samples_per_insert=spec.required_replay.rate_limiter.samples_per_insert,
         )
         identity = Identity(spec.algorithm.name, environment, params, env_params)
-        learner = Learner(config, identity, updater, client, server, saver, recorder.record_status, surroundings)
+        learner = Learner(config, identity, updater, source, server, saver, record, surroundings, versions)
         telemetry = closing.enter_context(
             TelemetryServer(
                 "learner",
                 options.metrics_port,
-                learner.status,
+                lambda: told(learner.status()),
                 lambda: learner.state in ("WarmingUp", "Training"),
-                learner_registry(learner.status),
+                learner_registry(lambda: told(learner.status())),
                 requests={"/checkpoint": lambda note: learner.request_checkpoint(wanted_since(note))},
             )
         )
         announce(options, "learner", telemetry.url, uuid.uuid4().hex)
-        found = _checkpoint_to_resume(options.resume, directory)
         if found is not None:
             learner.resume(found)
         try:
-            learner.run(stop, _each_turn(options, learner, telemetry, closing))
+            learner.run(stop, on_turn)
         except NonFiniteLoss as problem:
             log.error("%s", problem)
             raise SystemExit(NonFiniteLoss.exit_code) from problem
-
-
-def _each_turn(
-    options: RoleOptions, learner: Learner, telemetry: TelemetryServer, closing: ExitStack
-) -> Callable[[], None]:
-    """What the loop calls every turn: a sign of life, and the profile where one is wanted."""
-    if not options.profile:
-        return telemetry.beat
-    profile = Profile(options.run_dir, options.name, lambda: learner.state == "Training")
-    closing.callback(profile.close)
-
-    def turn() -> None:
-        telemetry.beat()
-        profile()
-
-    return turn
 
 
 def wanted_since(note: Mapping[str, Any]) -> float:
@@ -140,26 +148,76 @@ def wanted_since(note: Mapping[str, Any]) -> float:
     return float(seconds)
 
 
-def _layout(environment: EnvironmentSpec, params: ApeXDQNParameters) -> ChunkLayout:
-    return ChunkLayout(
-        length=params.chunk_length,
-        frame_shape=environment.frame_shape,
-        frame_dtype=np.dtype(environment.frame_dtype),
-        stack=environment.stack,
-        n_step=params.n_step,
+def _source(
+    options: RoleOptions,
+    method: Algorithm,
+    environment: EnvironmentSpec,
+    versions: VersionLog,
+    found: Checkpoint | None,
+    device: torch.device,
+) -> ReplayClient | UnrollQueue:
+    """Where this job's batches come from: its replay shards, or a queue of unrolls in this process."""
+    spec = options.job.spec
+    params = spec.algorithm.resolved()
+    keys = load_keys(options.keys, "learner") if options.keys is not None else None
+    layout = method.layout(environment, params)
+    if method.experience is Experience.UNROLLS:
+        queue = spec.required_queue
+        counters = found.manifest["counters"] if found is not None else None
+        return UnrollQueue(
+            UnrollQueueConfig(
+                endpoint=options.replay_ingest[0],
+                layout=layout,
+                batch_size=params.batch_size,
+                capacity=queue.capacity,
+                drops_oldest=queue.overflow == "DropOldest",
+                max_lag_updates=queue.max_policy_lag_updates,
+                prefetch=params.prefetch_batches,
+                slots=max(1, spec.actors.replicas),
+                credits=credits_per_actor(spec.actors.envs_per_actor),
+                resumed_from=(int(counters["steps"]), int(counters["raw_frames"])) if counters is not None else None,
+            ),
+            versions,
+            device,
+            keys.server() if keys else None,
+        )
+    replay = spec.required_replay.resolved()
+    assert method.importance_weights is not None, f"{method.name} does not learn from replay"
+    return ReplayClient(
+        ReplayClientConfig(
+            endpoints=options.replay_sample,
+            layout=layout,
+            batch_size=params.batch_size,
+            prefetch=params.prefetch_batches,
+            importance=replay.importance,
+            mode=replay.sampling.lower(),
+            samples_per_insert=replay.samples_per_insert,
+        ),
+        method.importance_weights,
+        device,
+        keys.client("replay") if keys else None,
     )
 
 
-def _shares(job: RLJob, device: torch.device) -> Shares | None:
+def _transitions(method: Algorithm, params: Any) -> int:
+    """Transitions that a batch is learned from, repeats included."""
+    if method.experience is Experience.UNROLLS:
+        return int(params.batch_size * params.unroll_length * params.epochs)
+    return int(params.batch_size)
+
+
+def _shares(job: RLJob, method: Algorithm, params: Any, device: torch.device) -> Shares | None:
     """How the processors that the manifest asks for (rounded, at least one) are used: each for a share of every batch.
 
-    A compiled update is left to torch's own threads, and on a GPU there is nothing to share out.
+    A compiled update is left to torch's own threads, as are unrolls, whose losses are sums; on a GPU there is nothing to share
+    out.
     """
-    params = job.spec.algorithm.resolved_as(ApeXDQNParameters)
     processors = max(1, round(quantity(job.spec.learner.resources.requests.get("cpu", "1"))))
     torch.set_num_threads(processors)
+    if method.experience is Experience.UNROLLS or device.type != "cpu" or params.compile:
+        return None
     count = min(processors, params.batch_size)
-    return Shares(count) if count > 1 and device.type == "cpu" and not params.compile else None
+    return Shares(count) if count > 1 else None
 
 
 def _device(job: RLJob) -> torch.device:
@@ -173,21 +231,11 @@ def _device(job: RLJob) -> torch.device:
 
 
 def _plan(
-    method: Algorithm, params: ApeXDQNParameters, environment: EnvironmentSpec, online: nn.Module, device: torch.device
+    method: Algorithm, params: Any, environment: EnvironmentSpec, online: nn.Module, device: torch.device
 ) -> precision.Plan:
     """Time one update of this job, without the optimiser, in each way that the job allows."""
-    size, shape = params.batch_size, environment.observation_shape
-    generator = torch.Generator().manual_seed(params.seed)
-    frames = torch.randint(0, 255, (size, *shape), generator=generator)
-    observation = frames.to(getattr(torch, environment.frame_dtype)).to(device)
-    rest = torch.zeros(size, device=device)
-    batch = Batch(observation, observation.clone(), rest.long(), rest, rest, rest + 1.0)
-
-    def update(network: nn.Module, batch: Batch) -> None:
-        method.loss(network, network, batch, double=params.double, kind=params.loss).value.backward()  # type: ignore[no-untyped-call]
-        network.zero_grad()
-
-    return precision.choose(params.precision, online, update, batch)
+    example = method.example(environment, params, device)
+    return precision.choose(params.precision, online, lambda net, batch: method.trial(net, batch, params), example)
 
 
 def _checkpoint_to_resume(resume: str | None, directory: Path) -> Checkpoint | None:

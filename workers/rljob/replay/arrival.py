@@ -1,10 +1,10 @@
-"""From a received or logged message to a chunk that may be stored."""
+"""From a received or logged message to a chunk or an unroll that may be stored."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from rljob.experience import Chunk, ChunkLayout, InvalidChunk
+from rljob.experience import Chunk, ChunkLayout, InvalidChunk, Unroll, UnrollLayout
 from rljob.wire import MalformedMessage, RawMessage
 
 _SMALL_COLUMNS = ("obs_at", "boot_at", "action", "ret", "disc", "prio", "flags")
@@ -32,4 +32,12 @@ def read_chunk(raw: RawMessage, layout: ChunkLayout, *, with_frames: bool) -> Ch
     return chunk
 
 
-__all__ = ["InvalidChunk", "MalformedMessage", "read_chunk"]
+def read_unroll(raw: RawMessage, layout: UnrollLayout) -> Unroll:
+    """Decode and check an unroll message; raises ``InvalidChunk`` or ``MalformedMessage``."""
+    message = raw.message()
+    unroll = Unroll.from_parts(message.fields, message.columns)
+    unroll.check(layout)
+    return unroll
+
+
+__all__ = ["InvalidChunk", "MalformedMessage", "read_chunk", "read_unroll"]

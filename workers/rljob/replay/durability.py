@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from rljob.replay.chunk_log import Commit, Lease, LogEntry, LoggedChunk, LogState
 from rljob.replay.log_writer import LogWriter
-from rljob.replay.table import ReplayTable, StoredChunk
+from rljob.replay.table import StoredChunk
 
 _CHUNKS_PER_REFILL = 256
+
+
+class LoggedTable(Protocol):
+    """A table that can be followed by ordinals."""
+
+    @property
+    def head(self) -> int: ...
+    @property
+    def oldest(self) -> int: ...
+    def chunk(self, ordinal: int) -> StoredChunk: ...
 
 
 class Durability:
@@ -23,7 +33,7 @@ class Durability:
     ``state`` is called when a commit is built and must describe every chunk stored so far.
     """
 
-    def __init__(self, table: ReplayTable, writer: LogWriter | None, state: Callable[[], LogState]) -> None:
+    def __init__(self, table: LoggedTable, writer: LogWriter | None, state: Callable[[], LogState]) -> None:
         self._table = table
         self._writer = writer
         self._state = state

@@ -7,16 +7,15 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from rljob.experience import Chunk, InvalidChunk
-from rljob.replay.arrival import read_chunk
+from rljob.experience import Chunk, InvalidChunk, Unroll
 from rljob.replay.chunk_log import Accepted, Lease
 from rljob.replay.durability import Durability
 from rljob.replay.grants import share_credits
 from rljob.replay.leases import LEASE_SECONDS, SlotLeases
 from rljob.replay.roster import Roster, episode_fields
-from rljob.replay.table import ReplayTable
+from rljob.replay.table import StoredChunk
 from rljob.wire import CreditLedger, MalformedMessage, Message, RawMessage, Server, Verdict
 from rljob.wire.schema import Scalar
 
@@ -39,8 +38,32 @@ class _Session:
     lease_written_at: float = 0.0
 
 
+class Limits(Protocol):
+    """Whether so many more steps may come in now."""
+
+    def can_insert(self, count: int) -> bool: ...
+
+
+class IngestTable(Protocol):
+    """What the ingest needs of a table: ``ReplayTable`` in the service, ``FifoTable`` in a learner."""
+
+    @property
+    def layout(self) -> Any: ...
+    @property
+    def limiter(self) -> Limits: ...
+    @property
+    def head(self) -> int: ...
+    @property
+    def oldest(self) -> int: ...
+    def chunk(self, ordinal: int) -> StoredChunk: ...
+    def insert(self, arrivals: Any) -> list[StoredChunk]: ...
+
+
 class Ingest:
     """Takes messages from actors and chunks into the table. Owned by the service's thread.
+
+    ``kind`` is the message that carries experience and ``read`` makes of it what the table takes; it raises ``InvalidChunk`` or
+    ``MalformedMessage``.
 
     A chunk is acknowledged when the log has it, or at once when there is no log. Credits are granted against the
     limiter, the ones already given out included, so that inserting never passes its bound by what is on the way.
@@ -49,7 +72,7 @@ class Ingest:
     def __init__(
         self,
         server: Server,
-        table: ReplayTable,
+        table: IngestTable,
         durability: Durability,
         roster: Roster,
         leases: SlotLeases,
@@ -57,6 +80,8 @@ class Ingest:
         credits: int,
         epoch: Callable[[], int],
         timeout_seconds: float,
+        read: Callable[[RawMessage], Chunk | Unroll],
+        kind: str = "chunk",
     ) -> None:
         self._server = server
         self._table = table
@@ -66,6 +91,7 @@ class Ingest:
         self._service = service
         self._epoch = epoch
         self._timeout = timeout_seconds
+        self._read, self._kind = read, kind
         self.ledger = CreditLedger(credits)
         self.rejected: Counter[str] = Counter()
         self.duplicates_total = 0
@@ -73,9 +99,11 @@ class Ingest:
         self.lost_before_total = 0
         self.other_epoch_total = 0
         self.seen: dict[str, Accepted] = {}
+        self.everybody_known_until = 0.0
+        """Monotonic seconds up to which an actor that says hello counts as one that was here before this life."""
         self._sessions: dict[bytes, _Session] = {}
         self._unacknowledged: deque[tuple[int, bytes, int]] = deque()
-        self._arrivals: list[tuple[Chunk, RawMessage]] = []
+        self._arrivals: list[tuple[Chunk | Unroll, RawMessage]] = []
         self._senders: list[tuple[bytes, int]] = []
         self._turn = 0
 
@@ -94,7 +122,7 @@ class Ingest:
                 break
             handled += 1
             peer, raw = received
-            if raw.kind == "chunk":
+            if raw.kind == self._kind:
                 chunk = self._judge(peer, raw, now)
                 if chunk is not None:
                     self._arrivals.append((chunk, raw))
@@ -158,7 +186,7 @@ class Ingest:
             self._unacknowledged.append((first + offset, peer, sequence))
         self._arrivals, self._senders = [], []
 
-    def _judge(self, peer: bytes, raw: RawMessage, now: float) -> Chunk | None:
+    def _judge(self, peer: bytes, raw: RawMessage, now: float) -> Chunk | Unroll | None:
         session = self._sessions.get(peer)
         fields: Any = raw.fields
         sequence: int = fields["seq"]
@@ -182,7 +210,7 @@ class Ingest:
             self.other_epoch_total += fields["epoch"] != self._epoch()
             self._note(session, sequence, 0)
             try:
-                chunk = read_chunk(raw, self._table.layout, with_frames=self._table.ring.keep_frames)
+                chunk = self._read(raw)
                 self._note(session, sequence, len(chunk.action))
                 return chunk
             except (InvalidChunk, MalformedMessage) as error:
@@ -247,7 +275,7 @@ class Ingest:
         session = self._sessions[peer] = _Session(actor, incarnation, now)
         slot = self._leases.take(actor, incarnation, now)
         before = self.seen.get(actor)
-        known = before is not None and before.incarnation == incarnation
+        known = now < self.everybody_known_until or (before is not None and before.incarnation == incarnation)
         self._roster.joined(actor, incarnation, slot, now, known=known)
         self._renew(session, now)
         # Nothing may be acknowledged, not even in a welcome, before the log has it.

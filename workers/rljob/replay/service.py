@@ -8,11 +8,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import redis
 import zmq
 
+from rljob.replay.arrival import read_chunk
 from rljob.replay.chunk_log import ChunkLog, LogState
 from rljob.replay.config import ReplayConfig
 from rljob.replay.durability import Durability
@@ -86,6 +88,7 @@ class ReplayService:
             config.credits,
             lambda: self.sampling.epoch,
             config.actor_timeout_seconds,
+            partial(read_chunk, layout=layout, with_frames=config.keep_frames),
         )
         self.on_turn: Callable[[], None] = lambda: None
         self._blocked = StatusClock()

@@ -4,12 +4,14 @@ Four places can be slow: the actors (their environments, their inference), the t
 learner. Two shares tell on which side of the replay the slow one stands: how long the learner waited for a batch, and how
 long the actors were held back without a credit. The rate limiter's state then tells whether a waiting learner lacks
 *experience* (actors) or its *delivery* (replay, transport); the stages of that role tell which of its parts it is.
+
+A job without replay has a queue of unrolls in the learner instead (``queue/...``), of which the same two shares tell all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -47,7 +49,7 @@ DOMINANT: Final = 0.7
 _DELIVERABLE_BATCHES = 1.0
 """From this queue depth on, the limiter would hand out a batch at once: what is missing is its delivery."""
 
-_STARTING = frozenset({"Starting", "WaitingForReplay", "WarmingUp"})
+_STARTING = frozenset({"Starting", "WaitingForReplay", "WaitingForUnrolls", "WarmingUp"})
 _IDLE_STAGES = frozenset({"idle", "poll", "wait", "blocked"})
 _MOVING_STAGES = frozenset({"encode", "send", "receive", "decode"})
 
@@ -59,11 +61,16 @@ def bottleneck(figures: Mapping[str, float], *, state: str = "", limiter: str = 
         figures: the flat figures of one record (:func:`rljob.telemetry.figures.flatten_status`); those that are missing
             or not finite count as unknown. Used: ``learner_wait_fraction`` (else ``stage/learner/wait``),
             ``actors_blocked_fraction`` (else ``stage/actor/blocked``), ``queue_depth_batches`` and its bound,
-            ``replay/items``, ``actors_running``, ``stage/<role>/<stage>``.
+            ``replay/items``, ``actors_running``, ``stage/<role>/<stage>``; ``queue/...`` in a job of unrolls.
         state: the learner's state, if known.
         limiter: the side that the rate limiter blocks: ``samples``, ``inserts``, ``none``, or empty if unknown.
     """
     known = {name: finite for name, value in figures.items() if (finite := number(value)) is not None}
+    verdict = _judge(known, state, limiter)
+    return replace(verdict, sentence=verdict.sentence + _given_up(known))
+
+
+def _judge(known: Mapping[str, float], state: str, limiter: str) -> Verdict:
     if state in _STARTING:
         return _warming_up(known)
     wait = _share(known, "learner_wait_fraction", "stage/learner/wait")
@@ -71,9 +78,13 @@ def bottleneck(figures: Mapping[str, float], *, state: str = "", limiter: str = 
     if wait is None and held is None:
         return _warming_up(known)
     wait, held = wait or 0.0, held or 0.0
+    if held >= NOTABLE and _answers_hold_up(known, wait):
+        return _inference_is_slow(known, held)
     if wait >= NOTABLE and held >= NOTABLE:
         return _both_wait(known, wait, held)
     if wait >= NOTABLE:
+        if _has_queue(known):  # the queue is in the learner itself: what it waits for is not there yet
+            return _actors_are_slow(known, wait)
         limits = known.get("queue_bound_batches", 1.0) > 0  # without a rate limiter there is no depth to speak of
         depth = known.get("queue_depth_batches") if limits else None
         starved = limiter == "samples" or (depth is not None and depth < _DELIVERABLE_BATCHES)
@@ -87,8 +98,9 @@ def bottleneck(figures: Mapping[str, float], *, state: str = "", limiter: str = 
 
 
 def _warming_up(known: Mapping[str, float]) -> Verdict:
-    items = known.get("replay/items")
+    items, unrolls = known.get("replay/items"), known.get("queue/waiting")
     stored = f" ({items:,.0f} transitions are stored)" if items is not None else ""
+    stored = f" ({unrolls:,.0f} unrolls wait)" if unrolls is not None else stored
     return Verdict(
         Kind.WarmingUp,
         f"The run is still warming up{stored}: there is nothing to judge before the learner takes its first batches.",
@@ -98,6 +110,13 @@ def _warming_up(known: Mapping[str, float]) -> Verdict:
 
 def _both_wait(known: Mapping[str, float], wait: float, held: float) -> Verdict:
     lead = f"The learner waited {_percent(wait)} of the time and the actors were held back {_percent(held)}: "
+    if _has_queue(known):
+        return Verdict(
+            Kind.Balanced,
+            f"{lead}they take turns, because the queue of unrolls holds too little for both to work at once; raise "
+            "queue.capacity by a batch, which makes experience a batch older, or run more actors with fewer environments each.",
+            min(wait, held),
+        )
     if _stages(known, "replay") and _busy(known, "replay") < DOMINANT:
         idle = _percent(1 - _busy(known, "replay"))
         advice = (
@@ -159,13 +178,18 @@ def _actors_are_slow(known: Mapping[str, float], wait: float) -> Verdict:
         return Verdict(
             Kind.TransportTooSlow,
             f"{lead}the actors spend {_percent(moving)} of their work packing and sending, so the transport is the "
-            "bottleneck; bring actors and replay closer together or widen the network between them.",
+            f"bottleneck; bring actors and {'learner' if _has_queue(known) else 'replay'} closer together or widen the network "
+            "between them.",
             wait,
         )
     return Verdict(
         Kind.ActorsTooSlow,
-        f"{lead}the actors are the bottleneck; add actors (actors.replicas{now}) on further cores, or use each sample "
-        "more often (raise replay.rateLimiter.samplesPerInsert).",
+        f"{lead}the actors are the bottleneck; add actors (actors.replicas{now}) on further cores, or use each "
+        + (
+            "unroll more often (epochs)."
+            if _has_queue(known)
+            else "sample more often (raise replay.rateLimiter.samplesPerInsert)."
+        ),
         wait,
     )
 
@@ -177,7 +201,35 @@ def _learner_is_slow(known: Mapping[str, float], held: float) -> Verdict:
     return Verdict(
         Kind.LearnerTooSlow,
         f"The actors were held back {_percent(held)} of the time: the learner{where} is the bottleneck; give it an "
-        "accelerator or more cores, lower replay.rateLimiter.samplesPerInsert, or run fewer actors for the same speed.",
+        "accelerator or more cores, "
+        + (
+            "learn from each unroll less often (epochs)"
+            if _has_queue(known)
+            else "lower replay.rateLimiter.samplesPerInsert"
+        )
+        + ", or run fewer actors for the same speed.",
+        held,
+    )
+
+
+def _answers_hold_up(known: Mapping[str, float], wait: float) -> bool:
+    """Whether actors wait for actions rather than for credits: the server is busy, or the queue that would withhold credits is
+    empty while the learner starves, so that only the way to the server and back is left."""
+    if not _stages(known, "inference"):
+        return False
+    empty = known.get("queue_depth_batches", _DELIVERABLE_BATCHES) < _DELIVERABLE_BATCHES
+    return _busy(known, "inference") >= DOMINANT or (wait >= NOTABLE and empty)
+
+
+def _inference_is_slow(known: Mapping[str, float], held: float) -> Verdict:
+    latency = known.get("inference/latency_p50_seconds")
+    answers = f" and takes {latency * 1e3:.1f} ms to answer" if latency is not None else ""
+    return Verdict(
+        Kind.InferenceTooSlow,
+        f"The actors were held back {_percent(held)} of the time by the inference server in the learner, which is at work "
+        f"{_percent(_busy(known, 'inference'))} of its time{answers}, so central inference is the bottleneck; give it "
+        "processes of its own (inference.replicas), an accelerator or more cores, or let actors compute their own actions "
+        "(actors.inference: Local).",
         held,
     )
 
@@ -188,6 +240,21 @@ def _balanced(known: Mapping[str, float], wait: float, held: float) -> Verdict:
         f"The run is balanced: the learner waited {_percent(wait)} of the time and the actors were held back "
         f"{_percent(held)}; to go faster, add to both sides at once.",
         max(wait, held),
+    )
+
+
+def _has_queue(known: Mapping[str, float]) -> bool:
+    return "queue/capacity" in known
+
+
+def _given_up(known: Mapping[str, float]) -> str:
+    """What to do about unrolls that were too old to be learned from, where there are notably many."""
+    stale, received = known.get("queue/dropped/stale", 0.0), known.get("queue/received", 0.0)
+    if stale < NOTABLE * received or not stale:
+        return ""
+    return (
+        f" Of all unrolls {_percent(stale / received)} were too old to be learned from; raise queue.maxPolicyLagUpdates, or "
+        "shorten the way with a smaller queue.capacity or fewer actors."
     )
 
 

@@ -70,8 +70,20 @@ ACTOR: Final = (
     Metric(
         "actor_blocked_seconds_total",
         "counter",
-        "Time without a credit: the learner cannot keep up.",
+        "Time without a credit (the learner cannot keep up) or without an answer of the inference server.",
         "blocked_seconds",
+    ),
+    Metric(
+        "actor_inference_wait_seconds_total",
+        "counter",
+        "The part of it without an answer of the inference server.",
+        "inference_wait_seconds",
+    ),
+    Metric(
+        "actor_inference_resent_total",
+        "counter",
+        "Requests for actions sent again because no answer came.",
+        "inference_resent",
     ),
     Metric("actor_steps_per_second", "gauge", "Recent agent steps a second.", "steps_per_second"),
     Metric("policy_version", "gauge", "Version of the weights that this actor acts with.", "policy_version"),
@@ -201,6 +213,40 @@ LEARNER: Final = (
         "amp_skipped_steps_total", "counter", "Updates skipped because a gradient was not finite.", "skipped_updates"
     ),
     Metric("gradient_norm", "gauge", "Recent mean norm of the gradient before clipping.", "gradient_norm"),
+    Metric("queue_unrolls_received_total", "counter", "Unrolls accepted from actors.", "queue/received"),
+    Metric("queue_unrolls_learned_total", "counter", "Unrolls learned from, each counted once.", "queue/learned"),
+    Metric(
+        "queue_unrolls_dropped_total",
+        "counter",
+        "Unrolls given up: stale (too old), epoch (acted with an earlier life's weights), overflow, centring.",
+        "queue/dropped",
+        "reason",
+    ),
+    Metric("queue_unrolls_in_flight", "gauge", "Unrolls received and neither learned nor dropped.", "queue/in_flight"),
+    Metric("queue_head_age_updates", "gauge", "Age of the oldest waiting unroll's weights.", "queue/head_age_updates"),
+    Metric(
+        "production_per_second",
+        "gauge",
+        "Unrolls, or inserted transitions, a second from all actors.",
+        "production_per_second",
+    ),
+    Metric(
+        "consumption_per_second",
+        "gauge",
+        "Unrolls the learner takes a second; with replay, the inserted transitions that its samples stand for.",
+        "consumption_per_second",
+    ),
+    Metric(
+        "policy_lag_updates_p95",
+        "gauge",
+        "The lag that 95 % of recent samples do not exceed.",
+        "policy_lag_updates_p95",
+    ),
+    Metric("entropy", "gauge", "Recent mean entropy of the policy, in nats.", "entropy"),
+    Metric("policy_loss", "gauge", "Recent mean of the policy's term of the loss.", "policy_loss"),
+    Metric("value_loss", "gauge", "Recent mean of half the squared error of the values.", "value_loss"),
+    Metric("policy_kl", "gauge", "Recent mean KL divergence from the policy that acted.", "policy_kl"),
+    Metric("clip_share", "gauge", "Recent share of steps whose importance ratio was clipped.", "clip_share"),
     Metric("q_taken", "gauge", "Recent mean value of the actions learned from.", "q_taken"),
     Metric(
         "refused_handshakes_total",
@@ -227,9 +273,57 @@ EVALUATOR: Final = (
     Metric("stage_seconds_total", "counter", "Time a stage of the evaluator's loop.", "stages", "stage"),
 )
 
+
+def _inference(path: str) -> tuple[Metric, ...]:
+    """The metrics of an inference server whose figures stand at ``path`` of the status document."""
+    return (
+        Metric(
+            "inference_requests_total", "counter", "Requests for actions, repeats left out.", path + "requests_total"
+        ),
+        Metric(
+            "inference_repeated_requests_total",
+            "counter",
+            "Requests that came again and were answered with the answer they had.",
+            path + "repeated_requests_total",
+        ),
+        Metric(
+            "inference_refused_requests_total",
+            "counter",
+            "Well-formed requests that this network cannot answer.",
+            path + "refused_requests_total",
+        ),
+        Metric(
+            "inference_malformed_total", "counter", "Messages that are none, by reason.", path + "malformed", "reason"
+        ),
+        Metric("inference_observations_total", "counter", "Observations evaluated.", path + "observations_total"),
+        Metric(
+            "inference_batches_total", "counter", "Batches, by the size they were padded to.", path + "buckets", "size"
+        ),
+        Metric("inference_batch_mean", "gauge", "Mean observations a batch, so far.", path + "batch_mean"),
+        Metric(
+            "inference_bucket_fill", "gauge", "Share of the computed rows that were asked for.", path + "bucket_fill"
+        ),
+        Metric(
+            "inference_latency_p50_seconds",
+            "gauge",
+            "Median time from a request's arrival to its answer, of the last 4,096.",
+            path + "latency_p50_seconds",
+        ),
+        Metric("inference_latency_p99_seconds", "gauge", "The same, 99th percentile.", path + "latency_p99_seconds"),
+        Metric("inference_policy_version", "gauge", "Version of the weights that answer.", path + "policy_version"),
+    )
+
+
+INFERENCE: Final = (
+    *_inference(""),
+    Metric("zmq_eagain_total", "counter", "Sends that a full socket turned away.", "eagain_total"),
+    Metric("stage_seconds_total", "counter", "Time a stage of the server's loop.", "stages", "stage"),
+)
+
 ROLES: Final[dict[str, tuple[Metric, ...]]] = {
     "actor": ACTOR,
     "replay": REPLAY,
-    "learner": LEARNER,
+    "learner": (*LEARNER, *_inference("inference/")),
     "evaluator": EVALUATOR,
+    "inference": INFERENCE,
 }

@@ -1,8 +1,8 @@
 """From a learner's status document to the flat, named numbers that TensorBoard and ``metrics.jsonl`` hold.
 
 The names are the contract between a run folder and everything that reads it (the report, a notebook, the live view):
-a top-level number keeps its name, a number of the replay becomes ``replay/<name>``, the share of a stage
-``stage/<role>/<stage>``.
+a top-level number keeps its name, a number of the replay becomes ``replay/<name>``, one of the queue of unrolls
+``queue/<name>``, one of an inference server in the learner ``inference/<name>``, the share of a stage ``stage/<role>/<stage>``.
 """
 
 from __future__ import annotations
@@ -46,12 +46,18 @@ def flatten_status(status: Mapping[str, Any], previous_stages: Stages | None = N
         finite = number(value)
         if finite is not None and name not in _NOT_FIGURES:
             figures[name] = finite
-    replay = status.get("replay")
-    if isinstance(replay, Mapping):
-        for name, value in replay.items():
-            finite = number(value)
-            if finite is not None:
-                figures[f"replay/{name}"] = finite
+    for part in ("replay", "queue", "inference"):
+        document = status.get(part)
+        if isinstance(document, Mapping):
+            for name, value in document.items():
+                finite = number(value)
+                if finite is not None:
+                    figures[f"{part}/{name}"] = finite
+            dropped = document.get("dropped")
+            for reason, value in dropped.items() if isinstance(dropped, Mapping) else ():
+                finite = number(value)
+                if finite is not None:
+                    figures[f"{part}/dropped/{reason}"] = finite
     actors = status.get("actors")
     if isinstance(actors, list | tuple):
         figures["actors_running"] = float(sum(1 for actor in actors if is_running(actor)))

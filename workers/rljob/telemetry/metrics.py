@@ -20,7 +20,13 @@ from rljob.telemetry.resources import rss_bytes, shm_bytes
 
 Snapshot = Callable[[], Mapping[str, Any]]
 
-_IDENTITY: Final = {"actor": "actor", "replay": "shard", "learner": "learner", "evaluator": "evaluator"}
+_IDENTITY: Final = {
+    "actor": "actor",
+    "replay": "shard",
+    "learner": "learner",
+    "evaluator": "evaluator",
+    "inference": "inference",
+}
 """The label that carries a role's name, so that ``sum by (actor)`` reads as one says it."""
 
 
@@ -42,6 +48,11 @@ def learner_registry(snapshot: Snapshot) -> CollectorRegistry:
 def evaluator_registry(snapshot: Snapshot) -> CollectorRegistry:
     """The metrics of the evaluator; ``snapshot`` returns its status document and is called at each scrape."""
     return _registry("evaluator", snapshot)
+
+
+def inference_registry(snapshot: Snapshot) -> CollectorRegistry:
+    """The metrics of an inference server; ``snapshot`` returns its status document and is called at each scrape."""
+    return _registry("inference", snapshot)
 
 
 def _registry(role: str, snapshot: Snapshot) -> CollectorRegistry:
@@ -145,6 +156,7 @@ __all__ = [
     "actor_registry",
     "declared_names",
     "evaluator_registry",
+    "inference_registry",
     "learner_registry",
     "replay_registry",
 ]

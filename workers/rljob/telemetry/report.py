@@ -199,8 +199,39 @@ def run_charts(points: Points) -> list[Chart]:
             "transitions",
             [line("stored", "replay/items", 2), line("capacity", "replay/capacity", 7, dashed=True)],
         ),
-        ("Policy lag", "updates", [line("mean lag", "policy_lag_updates", 3)]),
+        (
+            "Unrolls a second",
+            "unrolls/s",
+            [line("from actors", "production_per_second", 2), line("learned", "consumption_per_second", 1)]
+            if any("queue/capacity" in point for point in points)
+            else [],
+        ),
+        (
+            "Unrolls given up",
+            "unrolls",
+            [line("too old", "queue/dropped/stale", 5), line("overflow", "queue/dropped/overflow", 1)],
+        ),
+        (
+            "Policy lag",
+            "updates",
+            [line("mean", "policy_lag_updates", 3), line("95th percentile", "policy_lag_updates_p95", 7, dashed=True)],
+        ),
+        ("Entropy of the policy", "nats", [line("entropy", "entropy", 4)]),
+        (
+            "From the policy that acted to the one that learns",
+            "",
+            [line("KL divergence", "policy_kl", 3), line("share clipped", "clip_share", 5)],
+        ),
         ("Samples per insert", "samples", [line("so far", "samples_per_insert", 4)]),
+        (
+            "Answers of the inference server in the learner",
+            "ms",
+            [
+                _scaled(line("median", "inference/latency_p50_seconds"), 1e3),
+                _scaled(line("99th percentile", "inference/latency_p99_seconds", 1), 1e3),
+            ],
+        ),
+        ("Observations a batch of it", "observations", [line("mean so far", "inference/batch_mean", 2)]),
         ("Memory of the learner", "MiB", [_scaled(line("resident", "rss_bytes", 5), 1 / 2**20)]),
     ]
     return [

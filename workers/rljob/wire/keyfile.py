@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from rljob.wire.security import ClientSecurity, KeyPair, SecurityProblem, ServerSecurity, check_key, generate_keys
 
-ROLES: Final = ("actor", "replay", "learner", "evaluator")
+ROLES: Final = ("actor", "replay", "learner", "evaluator", "inference")
 _FORMAT: Final = 1
 
 

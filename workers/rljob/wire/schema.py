@@ -185,7 +185,16 @@ _CHUNK_COLUMNS: Final = {
     ),
     "flags": _column("u1", rows="steps"),
 }
+_UNROLL_COLUMNS: Final = {
+    "frames": _CHUNK_COLUMNS["frames"],
+    **_rows("steps", [(name, "f4") for name in ("reward", "disc", "logp", "final")]),
+    **_rows("steps", [("action", "i4"), ("pvs", "i8")]),
+    # one row more than there are steps: they say something of the observation behind the last one as well
+    **_rows("steps_and_one", [("obs_at", "u2"), ("value", "f4")]),
+    "state": _column("f4", ndim=(2, 2)),
+}
 _OBSERVATIONS: Final = _column("u1 f4", ndim=(2, 7), max_bytes=256 * MiB, rows="n")
+_MEMORY: Final = _column("f4", ndim=(3, 3), max_bytes=64 * MiB, rows="n")
 _BLOB: Final = _column("u1", max_bytes=512 * MiB)
 _TEXT: Final = _column("u1", max_bytes=4 * MiB)
 _MODE: Final[tuple[Literal["index"], Literal["frames"]]] = ("index", "frames")
@@ -206,6 +215,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             }
         ),
         "chunk": _kind(_CHUNK_FIELDS, _CHUNK_COLUMNS),
+        "unroll": _kind(_CHUNK_FIELDS, _UNROLL_COLUMNS),
         "ack": _kind({"seq": _NUMBER, "credits": _SMALL, "durable": _TRUTH}),
         "credit": _kind({"credits": _SMALL}),
         "heartbeat": _kind(
@@ -240,6 +250,13 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
         "goodbye": _kind(_WHO),
         "refused": _kind({"reason": _REASON}),
+        # actor <-> inference; `group` is a part of the actor's environments, which has one request at a time in flight;
+        # `state` is a recurrent network's memory [n, 2, H], H = 0 for a network without
+        "infer": _kind({**_WHO, "group": _SMALL, "req": _COUNT}, {"obs": _OBSERVATIONS, "state": _MEMORY}),
+        "inferred": _kind(
+            {"group": _SMALL, "req": _COUNT, "pv": _COUNT, "epoch": _NUMBER},
+            _optional({"out": _column("f4", ndim=(2, 2), max_bytes=16 * MiB, rows="n"), "state": _MEMORY}),
+        ),
         # learner <-> replay
         "subscribe": _kind({"mode": Field(str, max_bytes=8, choices=frozenset(_MODE)), "inc": _NAME}),
         "subscribed": _kind(

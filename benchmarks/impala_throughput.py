@@ -1,0 +1,159 @@
+"""IMPALA on Pong with the Nature network: agent steps a second end to end, beside the ceiling that its parts allow.
+
+Three things in one run, so that one machine in one hour meets them all: acting alone (environment and inference, one process on
+one core), learning alone (updates on a batch that is already there, one thread on one core), and the whole job by `rljob run`.
+With A and L the steps a core-second of each alone, C cores can do at most C / (1/A + 1/L) steps a second when nothing is wasted.
+Rounds alternate; one JSON line a round, one with the medians.
+
+    python benchmarks/impala_throughput.py --rounds 3 --seconds 30
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from common import machine, report
+from rljob.actor.policy import Policy
+from rljob.algorithms import algorithm
+from rljob.api import load_manifest
+from rljob.envs import describe_environment, make_vector_environment
+from rljob.learner import precision
+from rljob.learner.flat import snapshot
+from rljob.learner.update import make_updater
+from rljob.telemetry.recorder import read_records
+
+ROOT = Path(__file__).resolve().parents[1]
+JOB = ROOT / "manifests" / "examples" / "pong-impala-nature.yaml"
+
+
+def acting_alone(seconds: float) -> float:
+    """Steps a second of one process that plays and sends nothing."""
+    job = load_manifest(JOB).spec
+    params, environment_params = job.algorithm.resolved(), job.environment.resolved()
+    method, num_envs = algorithm("IMPALA"), job.actors.envs_per_actor
+    spec = describe_environment(job.environment.id, environment_params)
+    policy = Policy(method, spec, params, environment_params, num_envs, np.random.default_rng(0))
+    policy.load(snapshot(method.build(spec, params, environment_params), 1, 1, {}))
+    environment = make_vector_environment(job.environment.id, environment_params, num_envs, 0)
+    observation = environment.reset()
+    steps, started = 0, 0.0
+    for turn in range(10**9):
+        if turn == 20:
+            steps, started = 0, time.perf_counter()
+        result = environment.step(policy.act(observation).action)
+        observation = result.observation
+        steps += num_envs
+        if turn > 20 and time.perf_counter() - started > seconds:
+            break
+    rate = steps / (time.perf_counter() - started)
+    environment.close()
+    return rate
+
+
+def learning_alone(seconds: float) -> float:
+    """Steps a second that one thread learns from, in the way the learner would choose to compute."""
+    job = load_manifest(JOB).spec
+    params, environment_params = job.algorithm.resolved(), job.environment.resolved()
+    method = algorithm("IMPALA")
+    spec = describe_environment(job.environment.id, environment_params)
+    device = torch.device("cpu")
+    network = method.build(spec, params, environment_params)
+    example = method.example(spec, params, device)
+    plan = precision.choose(params.precision, network, lambda net, part: method.trial(net, part, params), example)
+    updater = make_updater(method, params, network.compute(bf16=plan.bf16, channels_last=plan.channels_last), device)
+    for _ in updater.updates_from(example.batch, 0):
+        pass
+    batches, started = 0, time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        for _ in updater.updates_from(example.batch, 0):
+            pass
+        batches += 1
+    steps = batches * example.batch.action.numel()
+    return steps / (time.perf_counter() - started)
+
+
+def alone(part: str, seconds: float) -> float:
+    """One of the two in a process of its own, on one core."""
+    command = [sys.executable, __file__, "--alone", part, "--seconds", str(seconds)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    answer = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return float(json.loads(answer.stdout.splitlines()[-1])["rate"])
+
+
+def whole_job(seconds: float, warm_up_seconds: float, overrides: list[str]) -> dict[str, Any]:
+    """The job by `rljob run`, from the end of its warm-up on."""
+    with tempfile.TemporaryDirectory() as folder:
+        run_dir = Path(folder) / "run"
+        sets = [word for item in ["spec.evaluator.enabled=false", *overrides] for word in ("--set", item)]
+        command = [sys.executable, "-m", "rljob_operator.cli", "run", str(JOB), "--run-dir", str(run_dir), *sets]
+        bound = ["--max-seconds", str(20 + warm_up_seconds + seconds)]
+        subprocess.run([*command, *bound], check=True, stdout=subprocess.DEVNULL)
+        records = [r for r in read_records(run_dir / "metrics.jsonl") if r.get("updates", 0) > 0 and "steps_total" in r]
+    first = records[0]["elapsed_seconds"]
+    window = [r for r in records if r["elapsed_seconds"] >= first + warm_up_seconds]
+    start, end = window[0], window[-1]
+    elapsed = end["elapsed_seconds"] - start["elapsed_seconds"]
+    return {
+        "steps_per_second": (end["steps_total"] - start["steps_total"]) / elapsed,
+        "learned_steps_per_second": (end["samples"] - start["samples"]) / elapsed,
+        "updates_per_second": (end["updates"] - start["updates"]) / elapsed,
+        "learner_wait_fraction": statistics.fmean(r["learner_wait_fraction"] for r in window),
+        "actors_blocked_fraction": statistics.fmean(r["actors_blocked_fraction"] for r in window),
+        "policy_lag_updates_p95": end.get("policy_lag_updates_p95"),
+        "window_seconds": elapsed,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--warm-up-seconds", type=float, default=10)
+    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="PATH=VALUE")
+    parser.add_argument("--alone", choices=("acting", "learning"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.alone:
+        torch.set_num_threads(1)
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        rate = (acting_alone if arguments.alone == "acting" else learning_alone)(arguments.seconds)
+        report("alone", rate=rate)
+        return
+    cores = len(os.sched_getaffinity(0))
+    rates, shares = [], []
+    for number in range(arguments.rounds):
+        acting, learning = alone("acting", arguments.seconds / 3), alone("learning", arguments.seconds / 3)
+        ceiling = cores / (1 / acting + 1 / learning)
+        result = whole_job(arguments.seconds, arguments.warm_up_seconds, arguments.overrides)
+        rates.append(result["steps_per_second"])
+        shares.append(result["steps_per_second"] / ceiling)
+        report(
+            "impala_throughput",
+            round=number,
+            acting_alone_per_core=acting,
+            learning_alone_per_core=learning,
+            ceiling_steps_per_second=ceiling,
+            share_of_ceiling=shares[-1],
+            **result,
+        )
+    report(
+        "impala_throughput_summary",
+        steps_per_second=statistics.median(rates),
+        share_of_ceiling=statistics.median(shares),
+        cores=cores,
+        machine=machine(),
+    )
+
+
+if __name__ == "__main__":
+    main()

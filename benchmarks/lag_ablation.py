@@ -1,0 +1,125 @@
+"""What policy lag costs, and what V-trace gives back: CartPole with weights that are 0, 10 and 50 versions old.
+
+One process, no sockets: the real environment, policy, unrolls and updates, with the weights that act taken from a list of those
+published so many updates ago. "Uncorrected" takes every importance ratio as 1 (correctOffPolicy: false). The score of a run is
+the mean return of all games that ended in its second half; one JSON line a run, one a cell, and one with the machine.
+
+    python benchmarks/lag_ablation.py --steps 100000 --seeds 1 2 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections import deque
+from typing import Any
+
+import numpy as np
+import torch
+from common import machine, report
+from rljob.actor.policy import Policy
+from rljob.actor.recorder import make_recorder
+from rljob.algorithms import algorithm
+from rljob.api import EnvironmentParameters, ImpalaParameters
+from rljob.api.presets import IMPALA_PRESETS
+from rljob.envs import describe_environment, make_vector_environment
+from rljob.learner.flat import snapshot
+from rljob.learner.unroll_staging import UnrollStagingRing
+from rljob.learner.update import make_updater
+
+CPU = torch.device("cpu")
+NUM_ENVS = 16
+SETTINGS = {"batch_size": 4, "learning_rate": 5e-4}
+"""Beside the preset: an update every 80 steps, so that 50 versions are 4,000 steps."""
+
+
+def run(lag_versions: int, corrected: bool, seed: int, steps: int, overrides: dict[str, str]) -> dict[str, Any]:
+    """Train once; the mean return of the games in the second half, and of the last tenth."""
+    method = algorithm("IMPALA")
+    values = {
+        **IMPALA_PRESETS["CartPoleImpala"],
+        **SETTINGS,
+        **overrides,
+        "seed": seed,
+        "correct_off_policy": corrected,
+    }
+    params = ImpalaParameters.model_validate(values)
+    environment_params = EnvironmentParameters(reward_clipping=False)
+    spec = describe_environment("CartPole-v1", environment_params)
+    torch.manual_seed(seed)
+    updater = make_updater(method, params, method.build(spec, params, environment_params), CPU)
+    policy = Policy(method, spec, params, environment_params, NUM_ENVS, np.random.default_rng(seed))
+    layout = method.layout(spec, params)
+    recorder = make_recorder(layout, NUM_ENVS, params.gamma, False, "actor-0", "one", 1)
+    buffers = UnrollStagingRing(layout, params.batch_size, 1, CPU)
+    published = deque([snapshot(updater.online, 1, 1, {})], maxlen=lag_versions + 1)
+    policy.load(published[0])
+    environment = make_vector_environment("CartPole-v1", environment_params, NUM_ENVS, seed)
+    observation = environment.reset()
+    recorder.begin(observation)
+    returns: list[tuple[int, float]] = []
+    waiting: deque[Any] = deque()
+    started = time.monotonic()
+    taken = 0
+    while taken < steps:
+        decision = policy.act(observation)
+        result = environment.step(decision.action)
+        final_values = policy.final_values(result.final_observation, result.truncated)
+        waiting.extend(recorder.record(decision, result, final_values))
+        observation = result.observation
+        taken += NUM_ENVS
+        returns += [(taken, episode.game_return) for episode in result.episodes]
+        while len(waiting) >= params.batch_size:
+            staging = buffers.take()
+            assert staging is not None
+            staging.fill([waiting.popleft() for _ in range(params.batch_size)], layout)
+            batch, _ = buffers.upload(staging)
+            for _ in updater.updates_from(batch, taken):
+                published.append(snapshot(updater.online, updater.updates + 1, 1, {}))
+            buffers.give_back(staging)
+            policy.load(published[0])
+    environment.close()
+    late = [value for at, value in returns if at > steps // 2]
+    last = [value for at, value in returns if at > steps - steps // 10]
+    return {
+        "lag_versions": lag_versions,
+        "corrected": corrected,
+        "seed": seed,
+        "mean_return_second_half": statistics.fmean(late) if late else 0.0,
+        "mean_return_last_tenth": statistics.fmean(last) if last else 0.0,
+        "updates": updater.updates,
+        "seconds": time.monotonic() - started,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=100_000, help="agent steps a run")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--lags", type=int, nargs="+", default=[0, 10, 50], help="in published versions")
+    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="parameter=value")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    overrides = dict(item.split("=", 1) for item in arguments.overrides)
+    for lag in arguments.lags:
+        for corrected in (True, False):
+            results = []
+            for seed in arguments.seeds:
+                results.append(run(lag, corrected, seed, arguments.steps, overrides))
+                report("lag_ablation", **results[-1])
+            scores = [result["mean_return_second_half"] for result in results]
+            report(
+                "lag_ablation_cell",
+                lag_versions=lag,
+                corrected=corrected,
+                seeds=len(scores),
+                mean=statistics.fmean(scores),
+                lowest=min(scores),
+                highest=max(scores),
+            )
+    report("lag_ablation_machine", steps=arguments.steps, machine=machine())
+
+
+if __name__ == "__main__":
+    main()

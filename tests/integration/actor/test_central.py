@@ -1,0 +1,186 @@
+"""Actors with central inference as real processes, against a server that is killed, comes back, or never does."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+from rljob.api import RLJob, dump_manifest, parse_job
+
+from .test_actor import ROOT, Surroundings, a_job, actor_thread, assert_conserved, surroundings, until
+
+
+def central(replicas: int = 1, timeout_seconds: int = 30, envs: int = 4) -> RLJob:
+    document = a_job("CartPole-v1", envs=envs).model_dump(mode="json", by_alias=True, exclude_unset=True)
+    document["spec"]["actors"]["inference"] = "Central"
+    document["spec"]["inference"] = {"replicas": replicas, "timeoutSeconds": timeout_seconds}
+    return parse_job(document)
+
+
+class Process:
+    """A role as a real process of this machine; killed at the end of its block, if it is still there."""
+
+    def __init__(self, around: Surroundings, role: str, name: str) -> None:
+        options, run_dir = around.options, around.options.run_dir
+        self.announced = run_dir / "roles" / f"{name}.json"
+        self.announced.unlink(missing_ok=True)
+        (run_dir / "job.yaml").write_text(dump_manifest(around.job))
+        command = [
+            sys.executable,
+            "-m",
+            "rljob.cli",
+            "worker",
+            role,
+            "--job",
+            run_dir / "job.yaml",
+            "--run-dir",
+            run_dir,
+        ]
+        command += ["--name", name, "--announce", self.announced, "--inference", options.inference[0]]
+        if role == "actor":
+            command += ["--replay-ingest", options.replay_ingest[0]]
+        else:
+            command += ["--weights", options.weights, "--notice", options.notice]
+        self.log = (run_dir / f"{name}.log").open("a+")
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(list(map(str, command)), cwd=ROOT, stderr=self.log, env=environment)
+
+    def status(self) -> dict[str, Any]:
+        until(self.announced.exists, 60)
+        url = json.loads(self.announced.read_text())["metrics_url"]
+        with urllib.request.urlopen(f"{url}/status", timeout=5) as answer:
+            return json.load(answer)
+
+    def metrics(self) -> str:
+        url = json.loads(self.announced.read_text())["metrics_url"]
+        with urllib.request.urlopen(f"{url}/metrics", timeout=5) as answer:
+            return answer.read().decode()
+
+    def words(self) -> str:
+        self.log.seek(0)
+        return self.log.read()
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+        self.log.close()
+
+
+@contextlib.contextmanager
+def processes(around: Surroundings) -> Iterator[Any]:
+    started: list[Process] = []
+
+    def start(role: str, name: str) -> Process:
+        started.append(Process(around, role, name))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            process.end()
+
+
+@contextlib.contextmanager
+def central_surroundings(job: RLJob, run_dir: Path) -> Iterator[Surroundings]:
+    with surroundings(job, run_dir, scheme="ipc") as around:
+        around.options = replace(
+            around.options, inference=(f"ipc://{run_dir}/inference",), weights=around.weights.weights
+        )
+        yield around
+
+
+@pytest.mark.timeout(180)
+def test_a_killed_server_holds_the_actor_up_until_it_is_back(tmp_path: Path) -> None:
+    with central_surroundings(central(), tmp_path) as around, processes(around) as start:
+        around.publish(1)
+        server, actor = start("inference", "inference-0"), start("actor", "actor-0")
+        until(lambda: around.service.status["inserted_total"] > 300, 60)
+        until(lambda: actor.status()["policy_version"] == 1)
+        told = server.status()
+        assert (told["role"], told["state"], told["policy_version"]) == ("inference", "Serving", 1)
+        assert 0 < told["latency_p50_seconds"] <= told["latency_p99_seconds"]
+        assert told["requests_total"] > 0
+        assert "rljob_inference_requests_total{" in server.metrics()
+
+        os.kill(server.process.pid, signal.SIGKILL)
+        server.process.wait(10)
+        until(lambda: actor.status()["state"] == "Blocked")
+        before = actor.status()
+        until(lambda: actor.status()["blocked_seconds"] > before["blocked_seconds"] + 2)
+        waiting = actor.status()
+        assert waiting["inference_wait_seconds"] > before["inference_wait_seconds"] + 1
+        # Others see it too, from the heartbeats that go on meanwhile; and nothing is made up while nobody answers.
+        until(lambda: around.service.status["actors"][0]["state"] == "Blocked")
+        assert waiting["steps"] == before["steps"]
+
+        around.publish(2)
+        start("inference", "inference-0")
+        until(lambda: actor.status()["steps"] > waiting["steps"] + 300, 60)
+        after = actor.status()
+        assert after["state"] == "Running"
+        assert after["policy_version"] == 2
+        assert after["inference_resent"] >= 1
+        assert "the inference server answers again" in actor.words()
+
+        actor.process.send_signal(signal.SIGTERM)
+        assert actor.process.wait(10) == 0
+        assert_conserved(around)
+
+
+@pytest.mark.timeout(120)
+def test_an_actor_gives_up_on_a_server_that_never_comes_back(tmp_path: Path) -> None:
+    with central_surroundings(central(timeout_seconds=3), tmp_path) as around, processes(around) as start:
+        around.publish(1)
+        server, actor = start("inference", "inference-0"), start("actor", "actor-0")
+        until(lambda: around.service.status["inserted_total"] > 300, 60)
+        os.kill(server.process.pid, signal.SIGKILL)
+        assert actor.process.wait(30) == 1, "a failure that a new start may mend"
+        last = actor.words().strip().splitlines()[-1]
+        assert f"no answer from the inference server {around.options.inference[0]} for 3 s" in last
+        assert "spec.inference.timeoutSeconds" in last
+        # What it had played was sent first.
+        assert around.service.status["rejected_total"] == {}
+        assert around.inserted > 300
+
+
+@pytest.mark.timeout(120)
+def test_random_bytes_at_the_socket_are_counted_and_the_actor_plays_on(tmp_path: Path) -> None:
+    with central_surroundings(central(), tmp_path) as around, processes(around) as start:
+        around.publish(1)
+        server = start("inference", "inference-0")
+        with actor_thread(around.options):
+            until(lambda: around.service.status["inserted_total"] > 100, 60)
+            stranger = zmq.Context.instance().socket(zmq.DEALER)
+            stranger.linger = 0
+            stranger.connect(around.options.inference[0])
+            for size in range(40):
+                stranger.send_multipart([os.urandom(size * 37) for _ in range(1 + size % 5)])
+            until(lambda: sum(server.status()["malformed"].values()) == 40)
+            inserted = around.inserted
+            until(lambda: around.inserted > inserted + 300)
+            assert server.status()["state"] == "Serving"
+            stranger.close()
+        assert_conserved(around)
+
+
+@pytest.mark.parametrize("envs", [1, 3])
+def test_a_number_of_environments_that_makes_no_two_groups(envs: int, tmp_path: Path) -> None:
+    with central_surroundings(central(envs=envs), tmp_path) as around, processes(around) as start:
+        around.publish(1)
+        start("inference", "inference-0")
+        with actor_thread(around.options):
+            until(lambda: around.service.status["inserted_total"] > 100, 60)
+        assert_conserved(around)

@@ -1,0 +1,134 @@
+"""IMPALA's roles as processes of their own: they learn, they survive a kill, and every unroll is accounted for."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+EXAMPLE = Path(__file__).parents[3] / "manifests" / "examples" / "cartpole-impala.yaml"
+
+
+class Roles:
+    """Real processes of one job; each can be ended and started again by itself."""
+
+    def __init__(self, directory: Path, parameters: dict[str, str], queue: dict[str, Any]) -> None:
+        self._sockets = tempfile.TemporaryDirectory(prefix="rljob-")
+        self.directory = directory
+        document = yaml.safe_load(EXAMPLE.read_text())
+        document["spec"]["algorithm"]["parameters"] += [{"name": n, "value": v} for n, v in parameters.items()]
+        document["spec"]["queue"] = {**document["spec"]["queue"], **queue}
+        document["spec"]["checkpoint"]["intervalSeconds"] = 1
+        self.job = directory / "job.yaml"
+        self.job.write_text(yaml.safe_dump(document))
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, role: str, name: str, *options: str) -> None:
+        announced = self.directory / f"{name}.json"
+        announced.unlink(missing_ok=True)
+        folder = self._sockets.name
+        command = [sys.executable, "-m", "rljob.cli", "worker", role, "--job", str(self.job), "--name", name]
+        command += ["--run-dir", str(self.directory), "--announce", str(announced)]
+        command += ["--weights", f"ipc://{folder}/weights", "--notice", f"ipc://{folder}/notice"]
+        command += ["--replay-ingest", f"ipc://{folder}/ingest", *options]
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def status(self, name: str) -> dict[str, Any]:
+        try:
+            url = json.loads((self.directory / f"{name}.json").read_text())["metrics_url"]
+            with urllib.request.urlopen(f"{url}/status", timeout=2) as answer:
+                return dict(json.load(answer))
+        except (OSError, ValueError):
+            return {}
+
+    def until(self, name: str, happened: Callable[[dict[str, Any]], object], seconds: float = 60.0) -> dict[str, Any]:
+        deadline = time.monotonic() + seconds
+        while True:
+            status = self.status(name)
+            if status and happened(status):
+                return status
+            log = (self.directory / f"{name}.log").read_text()[-2000:]
+            assert self.processes[name].poll() is None, log
+            assert time.monotonic() < deadline, (status.get("updates"), status.get("queue"), log)
+            time.sleep(0.2)
+
+    def end(self, name: str, how: signal.Signals = signal.SIGTERM) -> int:
+        process = self.processes.pop(name)
+        process.send_signal(how)
+        return process.wait(30)
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+        self._sockets.cleanup()
+
+
+@pytest.fixture
+def roles(tmp_path: Path) -> Iterator[Callable[..., Roles]]:
+    made: list[Roles] = []
+
+    def make(parameters: dict[str, str] | None = None, **queue: Any) -> Roles:
+        made.append(Roles(tmp_path, parameters or {}, queue))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.mark.timeout(150)
+def test_a_killed_learner_comes_back_and_takes_nothing_of_its_former_life(roles: Callable[..., Roles]) -> None:
+    job = roles()
+    job.start("learner", "learner", "--resume", "latest")
+    job.start("actor", "actor-0")
+    before = job.until(
+        "learner", lambda s: s["updates"] > 60 and s["checkpoint"]["state"] == "Valid" and s.get("entropy")
+    )
+    assert 0 <= before["policy_lag_updates_p50"] <= before["policy_lag_updates_p95"] <= 50
+    assert before["entropy"] > 0.1
+    assert before["queue_bound_batches"] == 2.0
+    job.end("learner", signal.SIGKILL)
+    job.start("learner", "learner", "--resume", "latest")
+    # the actor's unrolls of the weights before the kill are refused by their epoch, then it goes on with new ones
+    after = job.until("learner", lambda s: s["updates"] > before["updates"] and s["queue"]["dropped"].get("epoch"))
+    assert after["epoch"] == before["epoch"] + 1
+    assert after["production_per_second"] >= 0
+    saved_steps = before["steps"]
+    later = job.until("learner", lambda s: s["updates"] > after["updates"] + 60)
+    # nothing is counted twice: the steps are those of the one actor's whole life, or a second of heartbeats less
+    steps = job.status("actor-0")["steps"]
+    assert saved_steps <= later["steps"] <= steps
+    assert job.end("actor-0") == 0
+    queue = job.until("learner", lambda s: s["queue"]["waiting"] < 16)["queue"]
+    assert queue["received"] == queue["learned"] + sum(queue["dropped"].values()) + queue["in_flight"]
+    assert job.end("learner") == 0
+
+
+@pytest.mark.timeout(100)
+def test_what_the_actor_produced_is_what_the_learner_received(roles: Callable[..., Roles]) -> None:
+    job = roles({"unrollLength": "5"}, overflow="DropOldest", maxPolicyLagUpdates=1000)
+    job.start("learner", "learner")
+    job.start("actor", "actor-0")
+    job.until("learner", lambda s: s["updates"] > 30)
+    assert job.end("actor-0") == 0
+    final = json.loads((job.directory / "roles" / "actor-0.final.json").read_text())
+    assert final["produced"] == final["acknowledged"] + final["unacknowledged"]
+    assert final["steps"] == final["produced"] + final["cut_steps"]
+    time.sleep(1.0)  # the learner's page is a moment old
+    queue = job.status("learner")["queue"]
+    sent = final["acknowledged"] // 5
+    assert sent <= queue["received"] <= final["produced"] // 5
+    assert queue["received"] == queue["learned"] + sum(queue["dropped"].values()) + queue["in_flight"]
+    assert job.end("learner") == 0

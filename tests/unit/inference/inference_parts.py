@@ -1,0 +1,171 @@
+"""What the tests of this room share: a served network, a loop of either kind, and a sink that keeps what it is given."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from rljob.actor.compute import Compute
+from rljob.actor.figures import ActorFigures
+from rljob.actor.grouped import GROUPS, GroupedLoop
+from rljob.actor.loop import ActorLoop, Loop
+from rljob.actor.policy import Policy
+from rljob.actor.recorder import make_recorder
+from rljob.actor.session import Identity, Welcome
+from rljob.algorithms import Algorithm, algorithm
+from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
+from rljob.envs import EnvironmentSpec, describe_environment, make_vector_environment
+from rljob.envs.base import VectorEnvironment
+from rljob.envs.grouped import GroupedEnvironment
+from rljob.experience import Chunk, Unroll
+from rljob.inference.client import InferenceClient
+from rljob.inference.model import ServedModel
+from rljob.inference.policy import RemotePolicy
+from rljob.inference.server import InferenceServer
+from rljob.learner.flat import Weights, snapshot
+from rljob.wire import Client, Message
+
+SEED = 5
+
+
+@dataclass(frozen=True)
+class Setup:
+    """An algorithm with its parameters, on one environment."""
+
+    method: Algorithm
+    parameters: Any
+    environment_id: str
+    environment_parameters: EnvironmentParameters
+
+    @cached_property
+    def spec(self) -> EnvironmentSpec:
+        return describe_environment(self.environment_id, self.environment_parameters)
+
+    def network(self) -> torch.nn.Module:
+        return self.method.build(self.spec, self.parameters, self.environment_parameters)
+
+    def weights(self, version: int, epoch: int = 7) -> Weights:
+        """Weights that follow from their version."""
+        torch.manual_seed(version)
+        return snapshot(self.network(), version, epoch, {})
+
+    def model(self, max_batch: int = 32) -> ServedModel:
+        memory = self.method.memory_units(self.parameters)
+        device = torch.device("cpu")
+        return ServedModel(self.network(), self.spec, self.method.infer, memory, Compute(), max_batch, device)
+
+
+def apex(environment_id: str = "CartPole-v1", parameters: EnvironmentParameters | None = None) -> Setup:
+    own = ApeXDQNParameters(precision="FP32", chunk_length=20)
+    return Setup(algorithm("ApeXDQN"), own, environment_id, parameters or EnvironmentParameters())
+
+
+def impala(
+    environment_id: str = "CartPole-v1", parameters: EnvironmentParameters | None = None, recurrent: str = "None"
+) -> Setup:
+    network = "MLP" if environment_id == "CartPole-v1" else "Nature"
+    own = ImpalaParameters(precision="FP32", network=network, recurrent=recurrent, lstm_units=16, unroll_length=10)
+    return Setup(algorithm("IMPALA"), own, environment_id, parameters or EnvironmentParameters())
+
+
+class Given:
+    """A weight source that hands over what it was told to."""
+
+    def __init__(self, weights: Weights | None = None) -> None:
+        self.next = weights
+
+    def poll(self) -> Weights | None:
+        weights, self.next = self.next, None
+        return weights
+
+
+class Kept:
+    """A sink that takes everything at once."""
+
+    waiting = 0
+    durable = True
+
+    def __init__(self) -> None:
+        self.welcome = Welcome(1, 3, 7)
+        self.chunks: list[Chunk | Unroll] = []
+        self.reported: list[Message] = []
+
+    def encode(self, chunk: Chunk | Unroll) -> None:
+        self.chunks.append(chunk)
+
+    def episodes(self, message: Message) -> None:
+        self.reported.append(message)
+
+    def poll(self, timeout_seconds: float = 0.0) -> None: ...
+
+
+@contextlib.contextmanager
+def serving(server: InferenceServer) -> Iterator[InferenceServer]:
+    """The server in a thread of its own; whatever it raises fails the test."""
+    stop, failures = threading.Event(), []
+
+    def body() -> None:
+        try:
+            server.run(stop)
+        except BaseException as error:  # noqa: BLE001 (told to the test's own thread)
+            failures.append(error)
+
+    thread = threading.Thread(target=body, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        stop.set()
+        thread.join(10)
+        assert not thread.is_alive()
+        assert not failures, failures
+
+
+class Player:
+    """A loop with everything around it; ``play`` steps it. ``address`` None: with a network of its own."""
+
+    def __init__(self, setup: Setup, num_envs: int, address: str | None, weights: Given) -> None:
+        method, spec, parameters = setup.method, setup.spec, setup.parameters
+        environment_id, environment_parameters = setup.environment_id, setup.environment_parameters
+        identity = Identity("actor-0", uuid.uuid4().hex[:12], num_envs)
+        self.sink, self.figures = Kept(), ActorFigures(identity)
+        layout = method.layout(spec, parameters)
+        recorder = make_recorder(layout, num_envs, 0.99, False, "actor-0", "life", 0)
+        generator = np.random.default_rng(SEED)
+        sink: Any = self.sink
+        self.client: InferenceClient | None = None
+        self.loop: Loop
+        self.environment: VectorEnvironment
+        # Atari seeds each environment by itself, so that one vector of N plays the same; CartPole's vector class does not.
+        if address is None and environment_id.startswith("ALE"):
+            self.environment = make_vector_environment(environment_id, environment_parameters, num_envs, SEED)
+        else:
+            size = num_envs // GROUPS
+            seeds = [SEED + size * group for group in range(GROUPS)]
+            self.environment = grouped = GroupedEnvironment(
+                [make_vector_environment(environment_id, environment_parameters, size, seed) for seed in seeds]
+            )
+        if address is None:
+            policy = Policy(method, spec, parameters, environment_parameters, num_envs, generator)
+            policy._acting.compute(bf16=False, channels_last=False)  # type: ignore[operator]
+            self.loop = ActorLoop(self.environment, policy, recorder, sink, weights, self.figures)
+        else:
+            self.client = InferenceClient(Client(address), identity, GROUPS + 1, compress=True)
+            remote = RemotePolicy(method, spec, parameters, num_envs, GROUPS, generator, self.client)
+            self.loop = GroupedLoop(grouped, remote, recorder, sink, self.figures, 20.0)
+
+    def play(self, turns: int) -> None:
+        never = threading.Event()
+        self.loop.start()
+        for _ in range(turns):
+            self.loop.turn(never)
+        self.environment.close()
+        if self.client is not None:
+            self.client.close()

@@ -1,0 +1,51 @@
+"""The server inside the learner: weights by reference, and a failure that the learner hears of."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+import pytest
+from rljob.inference.in_learner import InferenceThread, LatestWeights
+from rljob.inference.server import InferenceServer
+from rljob.learner.flat import WeightsProblem
+from rljob.learner.weights import WeightServer
+
+from .inference_parts import apex, impala
+
+
+def test_published_weights_are_taken_by_reference_and_once() -> None:
+    setup, base = apex(), f"inproc://{uuid.uuid4().hex}"
+    published = WeightServer(base + "w", base + "n")
+    source = LatestWeights(published)
+    try:
+        assert source.poll() is None
+        published.publish(setup.network(), 1, 1, {})
+        assert source.poll() is published.latest
+        assert source.poll() is None
+        published.publish(setup.network(), 2, 1, {})
+        published.publish(setup.network(), 3, 1, {})
+        latest = source.poll()
+        assert latest is not None
+        assert latest.version == 3
+    finally:
+        published.close()
+
+
+def test_what_ends_the_server_ends_the_learner() -> None:
+    base = f"inproc://{uuid.uuid4().hex}"
+    published = WeightServer(base + "w", base + "n")
+    server = InferenceServer(base + "i", apex().model(), LatestWeights(published), 0.0)
+    try:
+        with InferenceThread(server) as serving:
+            serving.check()
+            published.publish(impala().network(), 1, 1, {})  # another network
+            deadline = time.monotonic() + 10
+            while serving.status()["state"] != "Stopped":
+                assert time.monotonic() < deadline, "it went on with weights of another network"
+                time.sleep(0.01)
+            time.sleep(0.1)
+            with pytest.raises(WeightsProblem, match="another network"):
+                serving.check()
+    finally:
+        published.close()

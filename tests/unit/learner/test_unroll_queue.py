@@ -1,0 +1,212 @@
+"""The learner's queue over real sockets: batches, back-pressure, staleness, epochs, reconnections, and that nothing gets lost."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rljob.actor.figures import ActorFigures
+from rljob.actor.session import Identity, ReplaySession
+from rljob.experience import Unroll, UnrollLayout
+from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
+from rljob.learner.versions import VersionLog
+from rljob.wire import Client
+
+_NAMES = itertools.count()
+LAYOUT = UnrollLayout(3, (2, 2), np.dtype(np.uint8), 2)
+
+
+def unroll(number: int, version: int = 1, epoch: int = 1) -> Unroll:
+    random = np.random.default_rng(number)
+    step = random.normal(size=3).astype(np.float32)
+    return Unroll(
+        actor="actor-0",
+        incarnation="i1",
+        sequence=number,
+        environment=0,
+        policy_version=version,
+        epoch=epoch,
+        frames=random.integers(0, 256, (5, 2, 2), dtype=np.uint8),
+        observation_at=np.arange(1, 5, dtype=np.uint16),
+        action=np.full(3, number, np.int32),
+        reward=step,
+        discount=np.full(3, 0.9, np.float32),
+        log_prob=-np.abs(step),
+        value=np.zeros(4, np.float32),
+        final_value=np.zeros(3, np.float32),
+        policy_versions=np.full(3, version, np.int64),
+        state=np.zeros((2, 0), np.float32),
+    )
+
+
+class Rig:
+    """A queue and one actor's session, in one process."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.endpoint = f"inproc://unrolls-{next(_NAMES)}"
+        self.versions = VersionLog(1)
+        self.versions.note(1, 0)
+        values: dict[str, Any] = {"batch_size": 2, "capacity": 4, "credits": 8, **changes}
+        self.queue = UnrollQueue(UnrollQueueConfig(self.endpoint, LAYOUT, **values), self.versions, torch.device("cpu"))
+        self.session = self.connect()
+
+    def connect(self) -> ReplaySession:
+        identity = Identity("actor-0", "i1", 1)
+        figures = ActorFigures(identity)
+        return ReplaySession(Client(self.endpoint), identity, figures.heartbeat)
+
+    def until(self, happened: Callable[[], object], seconds: float = 5.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not happened():
+            assert time.monotonic() < deadline, self.queue.statuses()
+            self.session.poll(0.01)
+
+    def counts(self) -> dict[str, Any]:
+        status: dict[str, Any] = self.queue.section()["queue"]
+        assert status["received"] == status["learned"] + sum(status["dropped"].values()) + status["in_flight"]
+        return status
+
+
+@contextmanager
+def rig(**changes: Any) -> Iterator[Rig]:
+    one = Rig(**changes)
+    try:
+        yield one
+    finally:
+        one.session.close()
+        one.queue.close()
+
+
+def test_batches_are_the_unrolls_in_order_with_their_frames_stacked() -> None:
+    with rig() as one:
+        sent = [unroll(number) for number in range(4)]
+        for each in sent:
+            one.session.encode(each)
+        one.until(lambda: one.session.unacknowledged == 0)
+        for first in (0, 2):
+            ready = one.queue.next(5.0)
+            assert ready is not None
+            batch = ready.wait()
+            assert batch.action.tolist() == [[first, first + 1]] * 3
+            for b in range(2):
+                for t in range(4):
+                    expected = sent[first + b].frames[t : t + 2]
+                    np.testing.assert_array_equal(batch.observation[b, t].numpy(), expected)
+                np.testing.assert_array_equal(batch.reward[:, b].numpy(), sent[first + b].reward)
+            one.queue.give_back(ready)
+        one.until(lambda: one.counts()["learned"] == 4)
+        assert one.counts() | {"head_age_updates": 0} == one.counts() | {
+            "received": 4, "learned": 4, "dropped": {}, "waiting": 0, "in_flight": 0, "head_age_updates": 0,
+        }  # fmt: skip
+
+
+def test_a_full_queue_holds_its_actors_back() -> None:
+    with rig() as one:
+        for number in range(20):
+            one.session.encode(unroll(number))
+        one.until(lambda: one.counts()["waiting"] == 4)
+        for _ in range(20):
+            one.session.poll(0.01)
+        assert one.counts()["received"] == 6  # four wait, two are a ready batch
+        assert one.session.waiting == 14
+        learned = 0
+        while learned < 20:
+            one.until(lambda: one.queue.ready_batches)
+            ready = one.queue.next(5.0)
+            assert ready is not None
+            assert ready.batch.action[0].tolist() == [learned, learned + 1]
+            one.queue.give_back(ready)
+            learned += 2
+        one.until(lambda: one.session.unacknowledged == 0)
+
+
+def test_a_queue_that_drops_keeps_the_newest() -> None:
+    with rig(drops_oldest=True) as one:
+        for number in range(20):
+            one.session.encode(unroll(number))
+        one.until(lambda: one.session.unacknowledged == 0)
+        one.until(lambda: one.counts()["received"] == 20)
+        assert one.counts()["dropped"] == {"overflow": 14}
+        actions = []
+        for _ in range(3):
+            one.until(lambda: one.queue.ready_batches)
+            ready = one.queue.next(5.0)
+            assert ready is not None
+            actions += ready.batch.action[0].tolist()
+            one.queue.give_back(ready)
+        assert actions[-4:] == [16, 17, 18, 19]
+
+
+def test_unrolls_that_are_too_old_or_of_an_earlier_life_are_dropped_and_counted() -> None:
+    with rig(max_lag_updates=5, capacity=8) as one:
+        one.versions.note(2, updates=6)
+        given = [unroll(0), unroll(1, version=2), unroll(2, version=2, epoch=9), unroll(3, version=2)]
+        for each in given:
+            one.session.encode(each)
+        one.until(lambda: one.queue.ready_batches)
+        ready = one.queue.next(5.0)
+        assert ready is not None
+        assert ready.batch.action[0].tolist() == [1, 3]
+        one.queue.give_back(ready)
+        one.until(lambda: one.counts()["dropped"] == {"stale": 1, "epoch": 1})
+
+
+def test_a_ready_batch_of_an_earlier_life_is_not_handed_out() -> None:
+    with rig() as one:
+        for number in range(2):
+            one.session.encode(unroll(number))
+        one.until(lambda: one.queue.ready_batches)
+        one.queue.published(epoch=2)
+        assert one.queue.next(0.1) is None
+        one.until(lambda: one.counts()["dropped"] == {"epoch": 2})
+
+
+def test_an_actor_that_comes_back_brings_nothing_twice() -> None:
+    with rig(capacity=8) as one:
+        for number in range(3):
+            one.session.encode(unroll(number))
+        one.until(lambda: one.counts()["received"] == 3)
+        before = one.session
+        one.session = one.connect()  # the same incarnation over a new connection, sending everything again
+        for number in range(5):
+            one.session.encode(unroll(number))
+        one.until(lambda: one.session.unacknowledged == 0)
+        one.until(lambda: one.counts()["received"] == 5)
+        before.close()
+
+
+def test_a_contradictory_unroll_is_refused_and_the_rest_goes_on() -> None:
+    with rig() as one:
+        one.session.encode(replace(unroll(0), reward=np.full(3, np.nan, np.float32)))
+        one.session.encode(unroll(1))
+        one.session.encode(unroll(2))
+        one.until(lambda: one.queue.ready_batches)
+        ready = one.queue.next(5.0)
+        assert ready is not None
+        assert ready.batch.action[0].tolist() == [1, 2]
+        one.until(lambda: one.queue.section()["rejected_total"] == {"invalid": 1})
+        assert "reward is not finite" in next(iter(one.session.refused))
+
+
+def test_a_batch_that_is_only_looked_at_counts_as_dropped() -> None:
+    with rig() as one:
+        for number in range(2):
+            one.session.encode(unroll(number))
+        one.until(lambda: one.queue.ready_batches)
+        ready = one.queue.next(5.0)
+        assert ready is not None
+        assert ready.newest_frames().shape == (6, 2, 2)
+        one.queue.pass_over(ready)
+        one.until(lambda: one.counts()["dropped"] == {"centring": 2})
+
+
+def test_a_capacity_below_a_batch_is_refused() -> None:
+    with pytest.raises(ValueError, match="no batch would ever be complete"):
+        UnrollQueueConfig("inproc://x", LAYOUT, batch_size=4, capacity=3)

@@ -1,0 +1,179 @@
+"""Learning from unrolls: the updates against a plain loop, exact resume, and a loss that is not finite."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from learner_builders import ENV_PARAMS, SPEC
+from rljob.algorithms import algorithm, impala
+from rljob.algorithms.impala import Batch
+from rljob.api import ImpalaParameters
+from rljob.experience import UnrollLayout
+from rljob.learner import checkpoint, state
+from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
+from rljob.learner.policy import Identity, load_policy
+from rljob.learner.saver import Saver
+from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
+from rljob.learner.unroll_staging import ReadyUnrolls, UnrollStagingRing
+from rljob.learner.update import Updater, make_updater
+from rljob.learner.versions import VersionLog
+from rljob.learner.weights import WeightServer
+
+CPU = torch.device("cpu")
+_names = itertools.count()
+
+
+def parameters(**changes: Any) -> ImpalaParameters:
+    values = {
+        "network": "MLP", "hidden_units": 8, "unroll_length": 5, "batch_size": 4, "precision": "FP32",
+        "optimizer_epsilon": 1e-5, "learning_rate": 1e-3,
+    }  # fmt: skip
+    return ImpalaParameters.model_validate({**values, **changes})
+
+
+def updater(params: ImpalaParameters, seed: int = 0) -> Updater:
+    torch.manual_seed(seed)
+    method = algorithm("IMPALA")
+    return make_updater(method, params, method.build(SPEC, params, ENV_PARAMS), CPU)
+
+
+def batches(params: ImpalaParameters, count: int) -> list[Batch]:
+    random = torch.Generator().manual_seed(1)
+    steps, unrolls = params.unroll_length, params.batch_size
+    units = params.lstm_units if params.recurrent == "LSTM" else 0
+    return [
+        Batch(
+            observation=torch.randn(unrolls, steps + 1, 1, 4, generator=random),
+            action=torch.randint(0, 2, (steps, unrolls), generator=random),
+            reward=torch.randn(steps, unrolls, generator=random),
+            discount=torch.full((steps, unrolls), 0.9),
+            log_prob=torch.full((steps, unrolls), -0.7),
+            final_value=torch.zeros(steps, unrolls),
+            value=torch.randn(steps + 1, unrolls, generator=random),
+            state=torch.zeros(unrolls, 2, units),
+        )
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
+def test_updates_equal_a_plain_loop(optimizer: str) -> None:
+    params = parameters(optimizer=optimizer, gradient_clip_norm=0.5, evaluation_weights_decay=0.9, rmsprop_momentum=0.3)
+    fast = updater(params)
+    plain, average = copy.deepcopy(fast.online), copy.deepcopy(fast.online)
+    parameters_of = list(plain.parameters())
+    if optimizer == "Adam":
+        reference: torch.optim.Optimizer = torch.optim.Adam(parameters_of, lr=1e-3, eps=1e-5, foreach=False)
+    else:
+        reference = torch.optim.RMSprop(parameters_of, lr=1e-3, alpha=0.99, eps=1e-5, momentum=0.3, foreach=False)
+    for batch in batches(params, 10):
+        expected = impala.loss(plain, impala.Part(batch), params)
+        reference.zero_grad()
+        expected.value.backward()
+        norm = torch.stack([p.grad.square().sum() for p in parameters_of if p.grad is not None]).sum().sqrt()
+        for parameter in parameters_of:
+            assert parameter.grad is not None
+            parameter.grad *= min(1.0, 0.5 / (norm.item() + 1e-6))
+        reference.step()
+        with torch.no_grad():
+            for mine, its in zip(average.parameters(), parameters_of, strict=True):
+                mine.copy_(0.9 * mine + 0.1 * its)
+        ((priorities, figures),) = fast.updates_from(batch, 0)
+        assert len(priorities) == 0
+        assert figures[:2].tolist() == pytest.approx([expected.value.item(), norm.item()], rel=1e-3)
+        assert len(figures) == len(fast.figures)
+    assert fast.evaluation is not None
+    for mine, its in ((fast.online, plain), (fast.evaluation, average)):
+        for name, tensor in its.state_dict().items():
+            torch.testing.assert_close(mine.state_dict()[name], tensor, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"loss": "ClippedSurrogate", "epochs": 2, "minibatches": 4},
+        {"recurrent": "LSTM", "lstm_units": 6, "minibatches": 2},
+    ],
+)
+def test_resume_is_exact(tmp_path: Path, changes: dict[str, Any]) -> None:
+    params = parameters(**changes, optimizer="Adam", learning_rate_final=1e-4, learning_rate_decay_steps=100)
+    data = batches(params, 6)
+    straight = updater(params)
+    for index, batch in enumerate(data):
+        if index == 3:
+            path, _ = checkpoint.write(tmp_path, "step-3", state.capture(straight), {})
+            saved_at = straight.updates
+        list(straight.updates_from(batch, 10 * index))
+    resumed = updater(params, seed=99)
+    state.restore(resumed, checkpoint.read(path), saved_at)
+    for index in range(3, 6):
+        list(resumed.updates_from(data[index], 10 * index))
+    assert resumed.updates == straight.updates == 6 * params.updates_per_batch
+    first, second = state.capture(straight), state.capture(resumed)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)  # bit for bit, the random state included
+
+
+@contextmanager
+def learner(directory: Path, policy: str, params: ImpalaParameters) -> Iterator[Learner]:
+    name = f"inproc://unroll-learner-{next(_names)}"
+    server = WeightServer(f"{name}-weights", f"{name}-notice")
+    versions = VersionLog(params.publish_interval)
+    layout = UnrollLayout(params.unroll_length, (4,), np.dtype(np.float32), 1)
+    queue = UnrollQueue(UnrollQueueConfig(f"{name}-ingest", layout, params.batch_size, 8), versions, CPU)
+    saver = Saver(directory, keep=3)
+    config = LoopConfig(20, params.publish_interval, 60.0, directory, on_non_finite=policy)
+    identity = Identity("IMPALA", SPEC, params, ENV_PARAMS)
+    yield Learner(config, identity, updater(params), queue, server, saver, lambda status: None, {}, versions)
+    queue.close()
+    server.close()
+    saver.close()
+
+
+def ready(params: ImpalaParameters, reward: float) -> ReadyUnrolls:
+    layout = UnrollLayout(params.unroll_length, (4,), np.dtype(np.float32), 1)
+    staging = UnrollStagingRing(layout, params.batch_size, 1, CPU).take()
+    assert staging is not None
+    (batch,) = batches(params, 1)
+    return ReadyUnrolls(batch._replace(reward=batch.reward + reward), np.ones((5, 4), np.int64), 1, staging)
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
+def test_a_loss_that_is_not_finite(tmp_path: Path, optimizer: str) -> None:
+    params = parameters(optimizer=optimizer, loss="ClippedSurrogate", epochs=2, minibatches=2, publish_interval=2)
+    poison = float("nan")
+    with learner(tmp_path / "fail", "Fail", params) as one:
+        one._learn(ready(params, 1.0))
+        assert one.version == 2  # once a pass
+        with pytest.raises(NonFiniteLoss, match="update 5: the loss is nan"):
+            one._learn(ready(params, poison))
+    with learner(tmp_path / "ignore", "Ignore", params) as one:
+        before = copy.deepcopy(one._updater.online.state_dict())
+        one._learn(ready(params, poison))
+        assert all(torch.equal(tensor, before[name]) for name, tensor in one._updater.online.state_dict().items())
+        one._learn(ready(params, 1.0))
+        status = one.status()
+        assert (status["skipped_updates"], status["updates"]) == (4, 8)
+        assert status["queue"]["capacity"] == 8
+    with learner(tmp_path / "restore", "RestoreAndContinue", params) as one:
+        with pytest.raises(NonFiniteLoss, match="no checkpoint"):
+            one._learn(ready(params, poison))
+        one._learn(ready(params, 1.0))
+        one._save(wait=True)
+        saved = one._updater.updates
+        one._learn(ready(params, 1.0))
+        one._learn(ready(params, poison))
+        assert (one._updater.updates, one.epoch) == (saved, 2)  # and the rest of the batch was given up
+        one._learn(ready(params, 1.0))
+        assert one._updater.updates == saved + 4
+        one._save(wait=True)
+    policy = load_policy(tmp_path / "restore")
+    assert policy.params == params

@@ -1,0 +1,130 @@
+"""The actor's loop with central inference: while one group of environments waits for its actions, the others step."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from rljob.actor.figures import ActorFigures
+from rljob.actor.loop import BLOCKED_POLL_SECONDS, Loop
+from rljob.actor.recorder import Recorder
+from rljob.actor.shards import MultiShard
+from rljob.algorithms.decision import Decision
+from rljob.envs.base import StepResult
+from rljob.envs.grouped import GroupedEnvironment, merged
+from rljob.inference.client import InferenceLost
+from rljob.inference.policy import RemotePolicy
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+GROUPS = 2
+# A wait for actions that lasts longer than this is told to others as a state.
+_NOTABLE_SECONDS = 1.0
+
+
+class GroupedLoop(Loop):
+    """Acts with what an inference server answers: a turn steps one group after the other, each as soon as its answer is
+    there, and asks for the next actions at once. A turn's steps are recorded together, so that chunks are the same.
+
+    Raises ``InferenceLost`` when one answer takes longer than ``timeout_seconds``. Time spent waiting for answers is
+    ``blocked`` time, and ``figures.inference_wait_seconds``.
+    """
+
+    def __init__(
+        self,
+        environment: GroupedEnvironment,
+        policy: RemotePolicy,
+        recorder: Recorder,
+        sink: MultiShard,
+        figures: ActorFigures,
+        timeout_seconds: float,
+    ) -> None:
+        super().__init__(environment, policy, recorder, sink, figures)
+        self._groups = environment
+        self._remote = policy
+        self._timeout_seconds = timeout_seconds
+
+    def start(self) -> None:
+        """Begin new episodes everywhere and ask for the first actions."""
+        super().start()
+        for group in range(len(self._groups.groups)):
+            self._remote.submit(group, self._observation[self._groups.rows(group)])
+
+    def turn(self, stop: threading.Event) -> None:
+        """One step of every environment; or none that is recorded, when ``stop`` was set while waiting."""
+        clock, remote = self._figures.clock, self._remote
+        clock.enter("send")
+        self._exchange()
+        if self._sink.waiting and not self._credit_came(stop):
+            return
+        decisions: list[Decision] = []
+        results: list[StepResult] = []
+        for group in range(len(self._groups.groups)):
+            decision = self._await(partial(remote.collect, group), stop)
+            if decision is None:
+                return
+            clock.enter("env")
+            result = self._groups.step_group(group, decision.action)
+            clock.enter("infer")
+            remote.ended(group, self._recorder.episode_ends(result))
+            remote.submit(group, result.observation)
+            decisions.append(decision)
+            results.append(result)
+        clock.enter("encode")
+        self._take_weights(time.monotonic())  # before the steps that they chose are recorded
+        decision, result = Decision.joined(decisions), merged(results)
+        final_values = None
+        if result.final_observation is not None and result.truncated.any():
+            remote.submit_final(result.final_observation)
+            final_values = self._await(partial(remote.collect_final, result.truncated), stop)
+            if final_values is None:
+                return
+        clock.enter("encode")
+        self._record(decision, result, final_values)
+        self._observation = result.observation
+
+    def _take_weights(self, now: float) -> None:
+        """Weights are the server's affair; note which it answers with."""
+        if self._remote.version != self._figures.policy_version:
+            if self._remote.version:
+                self._recorder.epoch = self._remote.epoch
+            self._figures.policy_version = self._remote.version
+            self._figures.weights_loaded_at = now
+
+    def _await(self, collect: Callable[[], T | None], stop: threading.Event) -> T | None:
+        """What ``collect`` gives, as soon as it does; heartbeats go on. None when ``stop`` came first."""
+        clock, client = self._figures.clock, self._remote.client
+        clock.enter("infer")
+        client.poll()
+        collected = collect()
+        if collected is not None:
+            return collected
+        started = time.monotonic()
+        before = self._figures.inference_wait_seconds
+        clock.enter("blocked")
+        while not stop.is_set():
+            client.poll(BLOCKED_POLL_SECONDS)
+            waited = time.monotonic() - started
+            self._figures.inference_wait_seconds = before + waited
+            collected = collect()
+            if collected is not None:
+                break
+            if waited > self._timeout_seconds:
+                raise InferenceLost(
+                    f"no answer from the inference server {client.endpoint} for {waited:.0f} s "
+                    "(spec.inference.timeoutSeconds); this actor gives up so that it is started anew"
+                )
+            if waited > _NOTABLE_SECONDS and self._figures.state != "Blocked":
+                log.warning("waiting for the inference server %s", client.endpoint)
+                self._figures.state = "Blocked"
+            self._exchange()
+        if self._figures.state == "Blocked" and collected is not None:
+            log.info("the inference server answers again, after %.1f s", time.monotonic() - started)
+            self._figures.state = "Running"
+        return collected

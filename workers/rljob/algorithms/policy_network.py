@@ -1,0 +1,158 @@
+"""Policy-and-value networks for actor-critic learning: Nature, Deep (residual), Compact and MLP, with an optional LSTM.
+
+One pass gives what an actor needs (logits and the value of a state), another what a learner needs of whole unrolls. A recurrent
+state is one tensor, float32 [N, 2, H] (hidden and cell), so that it travels as one column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers
+
+_SMALLEST_SIDE = {"Nature": 36, "Deep": 8, "Compact": 24, "MLP": 1}
+# Nature: the convolutions of Mnih et al. 2015. Compact: for frames of about 42x42; its first layer sees every pixel once.
+_CONVOLUTIONS = {
+    "Nature": ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
+    "Compact": ((16, 6, 6), (32, 3, 1)),
+    "MLP": (),
+}
+_DEEP_CHANNELS = (16, 32, 32)  # the residual network of Espeholt et al. 2018, figure 3 right
+_MLP_DEPTH = 2
+
+
+class PolicyOutput(NamedTuple):
+    """``logits`` float32 [N, A], ``value`` float32 [N], ``state`` float32 [N, 2, H] after this observation (H 0: no memory)."""
+
+    logits: Tensor
+    value: Tensor
+    state: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyConfig:
+    """What a policy network is built from.
+
+    ``kind`` Nature, Deep, Compact or MLP; ``hidden`` the width of its dense layer(s); ``lstm`` the units of an LSTM behind
+    them, 0 for none. ``orthogonal``: orthogonal weights (gain sqrt 2, policy head 0.01, value head 1) and zero biases. ``scale``,
+    ``centred``: network input is ``(frame - mean) * scale``. Raises ValueError for a network that cannot see such frames.
+    """
+
+    kind: str
+    frame_shape: tuple[int, ...]
+    stack: int
+    num_actions: int
+    hidden: int = 256
+    lstm: int = 0
+    layer_norm: bool = False
+    orthogonal: bool = False
+    scale: float = 1.0
+    centred: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in _SMALLEST_SIDE:
+            raise ValueError(f"network is {self.kind!r}; it can be {', '.join(_SMALLEST_SIDE)}")
+        if min((self.stack, self.num_actions, self.hidden, *self.frame_shape), default=0) < 1 or self.lstm < 0:
+            raise ValueError(f"a network needs a frame shape, a stack, units and actions of at least 1, not {self}")
+        smallest = _SMALLEST_SIDE[self.kind]
+        if self.kind != "MLP" and (len(self.frame_shape) != 2 or min(self.frame_shape) < smallest):
+            raise ValueError(
+                f"network {self.kind} needs image frames of at least {smallest}x{smallest} pixels, but a frame of this "
+                f"environment has shape {self.frame_shape}; network MLP accepts it"
+            )
+
+
+class PolicyNetwork(FrameNetwork):
+    """``forward`` acts on one observation of each of N environments, ``unroll`` judges unrolls of B streams."""
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__(config.frame_shape, config.scale, centred=config.centred)
+        self.config = config
+        if config.kind == "Deep":
+            self.convolutions, width = _deep(config)
+        else:
+            self.convolutions, width = convolution_layers(
+                config.stack, config.frame_shape, _CONVOLUTIONS[config.kind], layer_norm=config.layer_norm
+            )
+        depth = _MLP_DEPTH if config.kind == "MLP" else 1
+        self.dense = dense_layers(width, config.hidden, depth, layer_norm=config.layer_norm)
+        self.memory = nn.LSTMCell(config.hidden, config.lstm) if config.lstm else None
+        features = config.lstm or config.hidden
+        self.policy = nn.Linear(features, config.num_actions)
+        self.value = nn.Linear(features, 1)
+        if config.orthogonal:
+            self._initialise_orthogonally()
+
+    def initial_state(self, count: int) -> Tensor:
+        """The state of ``count`` episodes that begin: zeros [count, 2, H]."""
+        return torch.zeros(count, 2, self.config.lstm)
+
+    def forward(self, observation: Tensor, state: Tensor | None = None) -> PolicyOutput:
+        """One step: observation uint8|float32 [N, S, *F]; ``state`` may be left out where episodes begin."""
+        hidden = self.features(observation)
+        if state is None:
+            state = self.initial_state(len(observation)).to(hidden.device)
+        if self.memory is not None:
+            hidden, state = self._remember(hidden, state)
+        return PolicyOutput(self.policy(hidden), self.value(hidden).squeeze(1), state)
+
+    def unroll(self, observation: Tensor, state: Tensor, discount: Tensor) -> tuple[Tensor, Tensor]:
+        """Whole unrolls: observation [B, T + 1, S, *F], ``state`` [B, 2, H] before the first, ``discount`` [T, B].
+
+        Returns (logits [T, B, A], values [T + 1, B]). A discount of 0 ends an episode: the memory begins anew behind it.
+        """
+        batch, length = observation.shape[:2]
+        hidden = self.features(observation.flatten(0, 1)).view(batch, length, -1).transpose(0, 1)
+        if self.memory is not None:
+            outputs = []
+            for t in range(length):
+                if t > 0:
+                    state = state * (discount[t - 1] != 0).to(state.dtype)[:, None, None]
+                output, state = self._remember(hidden[t], state)
+                outputs.append(output)
+            hidden = torch.stack(outputs)
+        return self.policy(hidden[:-1]), self.value(hidden).squeeze(2)
+
+    def _remember(self, hidden: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        assert self.memory is not None, "only a recurrent network remembers"
+        output, cell = self.memory(hidden, (state[:, 0], state[:, 1]))
+        return output, torch.stack([output, cell], dim=1)
+
+    def _initialise_orthogonally(self) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Conv2d):
+                nn.init.orthogonal_(module.weight, sqrt(2.0))
+                nn.init.zeros_(module.bias)  # type: ignore[arg-type]
+        nn.init.orthogonal_(self.policy.weight, 0.01)
+        nn.init.orthogonal_(self.value.weight, 1.0)
+
+
+class _Residual(nn.Module):
+    """Two 3x3 convolutions, each behind a ReLU, added to their input."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner: Tensor = self.second(nn.functional.relu(self.first(nn.functional.relu(x))))
+        return x + inner
+
+
+def _deep(config: PolicyConfig) -> tuple[nn.Sequential, int]:
+    """Three times: a convolution, a pooling of stride 2, two residual blocks. ``layer_norm`` normalises after the pooling."""
+    layers: list[nn.Module] = []
+    channels, height, width = config.stack, *config.frame_shape
+    for out in _DEEP_CHANNELS:
+        layers += [nn.Conv2d(channels, out, 3, padding=1), nn.MaxPool2d(3, stride=2, padding=1)]
+        if config.layer_norm:
+            layers.append(nn.GroupNorm(1, out))
+        layers += [_Residual(out), _Residual(out)]
+        channels, height, width = out, (height + 1) // 2, (width + 1) // 2
+    return nn.Sequential(*layers, nn.ReLU()), channels * height * width

@@ -1,0 +1,76 @@
+"""Targets of actor-critic learning from unrolls: V-trace (off-policy) and generalised advantage estimation. Pure tensors.
+
+Time is the first dimension everywhere: T steps of B unrolls. ``discount[t]`` multiplies whatever follows step t; it is 0 where an
+episode ended inside the unroll, and nothing after such a step reaches back over it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Targets(NamedTuple):
+    """``value`` float32 [T, B]: what the critic should say of the states acted in. ``advantage`` float32 [T, B]: what scales the
+    policy's gradient. ``ratio`` float32 [T, B]: the unclipped importance ratios. All without a gradient."""
+
+    value: Tensor
+    advantage: Tensor
+    ratio: Tensor
+
+
+@torch.no_grad()
+def vtrace(
+    log_ratio: Tensor,
+    discount: Tensor,
+    reward: Tensor,
+    value: Tensor,
+    bootstrap: Tensor,
+    *,
+    rho_clip: float = 1.0,
+    c_clip: float = 1.0,
+    trace_decay: float = 1.0,
+) -> Targets:
+    """V-trace (Espeholt et al. 2018, section 4.1 and remark 2), computed in float32 whatever comes in.
+
+    ``log_ratio`` [T, B] is log pi(a|s) - log mu(a|s); ``discount``, ``reward``, ``value`` [T, B]; ``bootstrap`` [B] the value of
+    the state after the last step. With rho = min(rho_clip, ratio) and c = trace_decay * min(c_clip, ratio):
+    ``v_t = V_t + rho_t (r_t + discount_t V_{t+1} - V_t) + discount_t c_t (v_{t+1} - V_{t+1})`` and the advantage is
+    ``rho_t (r_t + discount_t v_{t+1} - V_t)``. ``rho_clip`` may be infinite.
+    """
+    log_ratio, discount, reward, value, bootstrap = (
+        each.float() for each in (log_ratio, discount, reward, value, bootstrap)
+    )
+    ratio = log_ratio.exp()
+    rho = ratio.clamp(max=rho_clip)
+    trace = discount * trace_decay * ratio.clamp(max=c_clip)
+    following = torch.cat([value[1:], bootstrap.unsqueeze(0)])
+    delta = rho * (reward + discount * following - value)
+    correction = _accumulate(delta, trace)
+    corrected = value + correction
+    ahead = torch.cat([corrected[1:], bootstrap.unsqueeze(0)])
+    return Targets(corrected, rho * (reward + discount * ahead - value), ratio)
+
+
+@torch.no_grad()
+def gae(discount: Tensor, reward: Tensor, value: Tensor, bootstrap: Tensor, *, trace_decay: float) -> Targets:
+    """Generalised advantage estimation (Schulman et al. 2016) with ``trace_decay`` lambda; shapes as in ``vtrace``.
+
+    The value targets are advantage + value, the lambda-return.
+    """
+    discount, reward, value, bootstrap = (each.float() for each in (discount, reward, value, bootstrap))
+    following = torch.cat([value[1:], bootstrap.unsqueeze(0)])
+    advantage = _accumulate(reward + discount * following - value, discount * trace_decay)
+    return Targets(advantage + value, advantage, torch.ones_like(advantage))
+
+
+def _accumulate(delta: Tensor, trace: Tensor) -> Tensor:
+    """``x_t = delta_t + trace_t x_{t+1}`` over [T, B], beginning with 0 behind the last step."""
+    result = torch.empty_like(delta)
+    ahead = torch.zeros_like(delta[0])
+    for t in range(len(delta) - 1, -1, -1):
+        ahead = torch.addcmul(delta[t], trace[t], ahead)
+        result[t] = ahead
+    return result

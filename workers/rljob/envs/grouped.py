@@ -1,0 +1,79 @@
+"""Several vector environments as one: N environments in groups that can be stepped one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rljob.envs.base import Observation, StepResult, VectorEnvironment
+from rljob.envs.spec import EnvironmentSpec
+
+
+class GroupedEnvironment:
+    """``groups`` of the same environment, each with the same number of copies; owns them and closes them.
+
+    As one vector environment it counts through: environment ``i`` is environment ``i % n`` of group ``i // n``. ``reset``
+    and ``step`` do all groups; ``step_group`` does one, and ``merged`` puts the groups' steps together again.
+    """
+
+    def __init__(self, groups: Sequence[VectorEnvironment]) -> None:
+        sizes = {group.num_envs for group in groups}
+        if len(sizes) != 1:
+            raise ValueError(
+                f"groups of {sorted(sizes)} environments; all must have the same number, and there must be one"
+            )
+        self.groups = tuple(groups)
+        self.group_size = sizes.pop()
+        self.num_envs = self.group_size * len(self.groups)
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        return self.groups[0].spec
+
+    def rows(self, group: int) -> slice:
+        """The places of a group among all environments."""
+        return slice(group * self.group_size, (group + 1) * self.group_size)
+
+    def reset(self, seed: int | None = None) -> Observation:
+        size = self.group_size
+        seeds = [None if seed is None else seed + size * index for index in range(len(self.groups))]
+        return np.concatenate([group.reset(one) for group, one in zip(self.groups, seeds, strict=True)])
+
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
+        return merged([self.step_group(index, actions[self.rows(index)]) for index in range(len(self.groups))])
+
+    def step_group(self, group: int, actions: NDArray[np.int64]) -> StepResult:
+        """Act in the environments of one group; the result has its rows only, episodes carry the number among all."""
+        result = self.groups[group].step(actions)
+        if not group or not result.episodes:
+            return result
+        first = group * self.group_size
+        episodes = [replace(episode, environment=episode.environment + first) for episode in result.episodes]
+        return replace(result, episodes=tuple(episodes))
+
+    def close(self) -> None:
+        for group in self.groups:
+            group.close()
+
+
+def merged(results: Sequence[StepResult]) -> StepResult:
+    """One step of all groups, from a step of each, in their order."""
+    finals = [result.final_observation for result in results]
+    final = None
+    if any(one is not None for one in finals):
+        # Rows that did not end hold whatever there is, as in a single environment.
+        pairs = zip(finals, results, strict=True)
+        final = np.concatenate([result.observation if one is None else one for one, result in pairs])
+    return StepResult(
+        observation=np.concatenate([result.observation for result in results]),
+        reward=np.concatenate([result.reward for result in results]),
+        terminated=np.concatenate([result.terminated for result in results]),
+        truncated=np.concatenate([result.truncated for result in results]),
+        life_lost=np.concatenate([result.life_lost for result in results]),
+        final_observation=final,
+        raw_frames=sum(result.raw_frames for result in results),
+        episodes=tuple(episode for result in results for episode in result.episodes),
+    )

@@ -1,0 +1,154 @@
+"""An actor's conversation with an inference server: one request in flight for each group of environments, sent again with
+the same number until it is answered."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rljob.actor.session import Identity
+from rljob.wire import Client, Message, encode
+
+log = logging.getLogger(__name__)
+
+RESEND_SECONDS = 1.0
+"""A request unanswered for so long is sent again: it, or its answer, was lost with a connection."""
+_CONNECT_RETRY_SECONDS = 0.02
+# A server that refuses this often without answering anything in between will never answer.
+_HOPELESS_REFUSALS = 5
+
+
+class InferenceLost(RuntimeError):
+    """The inference server does not answer, or answers nothing but refusals. A new start of the actor may help."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """``outputs`` float32 ``[n, K]`` for the n observations of a request, and the memory ``state`` float32 ``[n, 2, H]``
+    afterwards, computed with weights ``version`` of ``epoch``. Both None while the server has no weights (version 0)."""
+
+    outputs: NDArray[np.float32] | None
+    state: NDArray[np.float32] | None
+    version: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class _Asked:
+    number: int
+    parts: Sequence[bytes | memoryview]
+    at: float
+    next_send: float
+    sent: bool = False
+    answer: Answer | None = None
+
+
+class InferenceClient:
+    """One actor, one server. Single-threaded; nothing blocks but ``poll``, for as long as it is told.
+
+    ``lanes`` requests may be in flight, one each. Counts: ``requests``, ``resent``, ``refused``.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        identity: Identity,
+        lanes: int,
+        *,
+        compress: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._identity = identity
+        self._compress = ("obs",) if compress else ()
+        self._asked: list[_Asked | None] = [None] * lanes
+        self._clock = clock
+        self._numbers = 0
+        self._refusals_in_a_row = 0
+        self.requests = self.resent = self.refused = 0
+
+    @property
+    def endpoint(self) -> str:
+        """The server's address."""
+        return self._client.endpoint
+
+    def submit(self, lane: int, observation: NDArray[Any], state: NDArray[np.float32]) -> None:
+        """Ask for the outputs for ``observation`` ``[n, S, *F*]``, with the memory ``state`` ``[n, 2, H]`` before it. The lane
+        must be free: its last answer taken. ``observation`` must not be written again; ``state`` is copied."""
+        if self._asked[lane] is not None:
+            raise RuntimeError(f"lane {lane} has a request in flight; its answer must be taken first")
+        fields: dict[str, int | float | str | bool] = {
+            "actor": self._identity.actor,
+            "inc": self._identity.incarnation,
+            "group": lane,
+            "req": self._numbers,
+        }
+        parts = encode(Message("infer", fields, {"obs": observation, "state": state.copy()}), compress=self._compress)
+        now = self._clock()
+        self._asked[lane] = asked = _Asked(self._numbers, parts, now, now)
+        self._numbers += 1
+        self.requests += 1
+        self._send(asked, now)
+
+    def poll(self, timeout_seconds: float = 0.0) -> None:
+        """Read answers, waiting up to ``timeout_seconds`` for the first message, and send again what is overdue.
+
+        Raises ``InferenceLost`` when the server refuses again and again.
+        """
+        now = self._clock()
+        for asked in self._asked:
+            if asked is not None and asked.answer is None and now >= asked.next_send:
+                self._send(asked, now)
+                if not asked.sent:
+                    timeout_seconds = min(timeout_seconds, _CONNECT_RETRY_SECONDS)
+        while (message := self._client.receive(timeout_seconds)) is not None:
+            timeout_seconds = 0.0
+            self._handle(message)
+
+    def take(self, lane: int) -> Answer | None:
+        """The answer to the lane's request, which frees the lane; None while there is none."""
+        asked = self._asked[lane]
+        if asked is None:
+            raise RuntimeError(f"lane {lane} has asked for nothing")
+        if asked.answer is None:
+            return None
+        self._asked[lane] = None
+        return asked.answer
+
+    def close(self) -> None:
+        """Let the socket go. May be called twice."""
+        self._client.close()
+
+    def _send(self, asked: _Asked, now: float) -> None:
+        if not self._client.send(asked.parts):
+            asked.next_send = now + _CONNECT_RETRY_SECONDS
+            return
+        self.resent += asked.sent
+        asked.sent = True
+        asked.next_send = now + RESEND_SECONDS
+
+    def _handle(self, message: Message) -> None:
+        fields = message.fields
+        if message.kind == "refused":
+            reason = str(fields["reason"])
+            if not self.refused:
+                log.warning("the inference server refused a message: %s", reason)
+            self.refused += 1
+            self._refusals_in_a_row += 1
+            if self._refusals_in_a_row >= _HOPELESS_REFUSALS:
+                raise InferenceLost(f"the inference server {self.endpoint} refuses what this actor asks: {reason}")
+            return
+        if message.kind != "inferred" or not 0 <= int(fields["group"]) < len(self._asked):
+            return
+        asked = self._asked[int(fields["group"])]
+        if asked is None or asked.number != fields["req"] or asked.answer is not None:
+            return  # the second answer to a request that was sent twice
+        self._refusals_in_a_row = 0
+        found = {name: column.astype(np.float32, copy=False) for name, column in message.columns.items()}
+        asked.answer = Answer(found.get("out"), found.get("state"), int(fields["pv"]), int(fields["epoch"]))

@@ -1,0 +1,69 @@
+"""An inference server inside the learner's process: a thread, and the learner's latest weights by reference."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from types import TracebackType
+from typing import Any
+
+from rljob.inference.server import InferenceServer
+from rljob.learner.flat import Weights
+from rljob.learner.weights import WeightServer
+
+log = logging.getLogger(__name__)
+
+
+class LatestWeights:
+    """What the learner published last, as a source: no socket and no copy, since published weights never change."""
+
+    def __init__(self, published: WeightServer) -> None:
+        self._published = published
+        self._seen: Weights | None = None
+
+    def poll(self) -> Weights | None:
+        """The latest weights if they are others than the last time, else None."""
+        latest = self._published.latest
+        if latest is self._seen:
+            return None
+        self._seen = latest
+        return latest
+
+
+class InferenceThread:
+    """Runs ``server`` beside the training loop, as a context manager.
+
+    torch computes outside the interpreter's lock, so the two meet only between their operations; they do share the cores.
+    """
+
+    def __init__(self, server: InferenceServer) -> None:
+        self._server = server
+        self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="inference", daemon=True)
+
+    def check(self) -> None:
+        """Raise what ended the server, if it ended: a learner whose actors get no answers must not go on as if they did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def status(self) -> dict[str, Any]:
+        """The server's part of the status document."""
+        return self._server.status()
+
+    def __enter__(self) -> InferenceThread:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(timeout=5.0)
+
+    def _run(self) -> None:
+        try:
+            self._server.run(self._stop)
+        except BaseException as failure:
+            log.exception("the inference server ended")
+            self._failure = failure

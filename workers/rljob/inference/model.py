@@ -1,0 +1,84 @@
+"""The network of an inference server: the weights in use, and one evaluation of a padded batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rljob.actor.compute import Compute, acting_copy
+from rljob.algorithms.decision import Inference
+from rljob.envs.spec import EnvironmentSpec
+from rljob.inference.batching import Request, bucket_sizes
+from rljob.learner.flat import Weights
+
+
+class ServedModel:
+    """A network that is evaluated in a few static batch sizes. One thread loads and evaluates.
+
+    ``infer`` is the algorithm's: (network, observations, memory) -> ``Inference``. ``memory`` is H of that memory ``[B, 2, H]``.
+    ``version`` is 0 until there are weights. Weights are replaced between two evaluations, whole: they come as an immutable
+    copy (``Weights``), so the optimiser that goes on updating the learner's own network is never seen half-way.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        spec: EnvironmentSpec,
+        infer: Callable[[nn.Module, Tensor, Tensor], Inference],
+        memory: int,
+        compute: Compute,
+        max_batch: int,
+        device: torch.device,
+    ) -> None:
+        self.shape = tuple(spec.observation_shape)
+        self.dtype = np.dtype(spec.frame_dtype)
+        self.state_shape = (2, memory)
+        self.max_batch = max_batch
+        self.buckets = bucket_sizes(max_batch)
+        self.compute = compute
+        self.version = 0
+        self.epoch = 0
+        self._infer = infer
+        self._device = device
+        size = self.buckets[-1]
+        self._observations = self._staging((size, *self.shape), getattr(torch, spec.frame_dtype))
+        self._states = self._staging((size, *self.state_shape), torch.float32)
+        self._acting = acting_copy(network.to(device), compute, self._observations[:1].to(device))
+
+    def load(self, weights: Weights) -> None:
+        """Evaluate with ``weights`` from now on. Raises ``WeightsProblem`` when they belong to another network."""
+        weights.load_into(self._acting)
+        self.version, self.epoch = weights.version, weights.epoch
+
+    def bucket(self, rows: int) -> int:
+        """The batch size in which ``rows`` observations are computed."""
+        return next(size for size in self.buckets if size >= rows)
+
+    def evaluate(self, requests: Sequence[Request]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Outputs float32 ``[n, K]`` and memories float32 ``[n, 2, H]`` for the n observations of ``requests``, in order.
+
+        What pads the bucket is left over from earlier batches; no row of a result depends on another.
+        """
+        observations, states = self._observations.numpy(), self._states.numpy()
+        end = 0
+        for request in requests:
+            begin, end = end, end + request.rows
+            observations[begin:end] = request.observation
+            states[begin:end] = request.state
+        size, device = self.bucket(end), self._device
+        outputs, after = self._infer(
+            self._acting,
+            self._observations[:size].to(device, non_blocking=True),
+            self._states[:size].to(device, non_blocking=True),
+        )
+        # Copied out of the buffers: a network without a memory hands back the one that it was given.
+        return outputs[:end].float().cpu().numpy(), after[:end].float().cpu().numpy().copy()
+
+    def _staging(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """A buffer that requests are gathered in, page-locked where a device copies from it."""
+        buffer = torch.zeros(shape, dtype=dtype)
+        return buffer.pin_memory() if self._device.type == "cuda" else buffer

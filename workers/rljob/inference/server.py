@@ -1,0 +1,199 @@
+"""The inference server: one socket, one thread, batches by size and by deadline, every request answered once.
+
+Stateless but for the last answer of each group of environments: a request that comes again (its answer was lost, the
+connection broke) is answered with that, so what an actor sees never depends on how often it had to ask.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from rljob.inference.batching import Batcher, Request
+from rljob.inference.figures import InferenceFigures
+from rljob.inference.model import ServedModel
+from rljob.learner.flat import Weights
+from rljob.telemetry.clock import StageClock
+from rljob.wire import MalformedMessage, Message, Server, ServerSecurity, encode
+
+log = logging.getLogger(__name__)
+
+STAGES = ("wait", "receive", "weights", "evaluate", "answer")
+_MOST_LANES = 16_384
+_IDLE_SECONDS = 0.1
+
+
+class WeightSource(Protocol):
+    """Newly arrived weights or None, at once: ``WeightClient``, or the learner's own ``LatestWeights``."""
+
+    def poll(self) -> Weights | None: ...
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One group of one actor: its latest request, who asked it, and the answer once there is one."""
+
+    incarnation: str
+    number: int
+    peer: bytes
+    answer: Sequence[bytes | memoryview] | None = None
+
+
+class InferenceServer:
+    """Answers ``infer`` messages on ``endpoint`` (bound at once; the attribute says what it resolved to).
+
+    ``run`` belongs to one thread; ``status`` may be called from any.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        model: ServedModel,
+        weights: WeightSource,
+        max_wait_seconds: float,
+        security: ServerSecurity | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._server = Server(endpoint, security)
+        self.endpoint = self._server.endpoint
+        self._model, self._weights = model, weights
+        self._batcher = Batcher(model.max_batch, max_wait_seconds)
+        self._lanes: dict[tuple[str, int], _Lane] = {}
+        self._now = clock
+        self.figures = InferenceFigures()
+        self.clock = StageClock(STAGES)
+        self.state = "WaitingForWeights"
+
+    def run(self, stop: threading.Event, on_turn: Callable[[], None] = lambda: None) -> None:
+        """Serve until ``stop`` is set, then close the socket. ``on_turn`` is called at least every 100 ms or so."""
+        try:
+            while not stop.is_set():
+                on_turn()
+                self.turn()
+        finally:
+            self.clock.stop()
+            self.state = "Stopped"
+            self._server.close()
+
+    def turn(self) -> None:
+        """Take new weights if there are any, wait for requests as long as the deadline allows, answer a batch if it is due."""
+        self.clock.enter("weights")
+        fresh = self._weights.poll()
+        if fresh is not None:
+            if self._model.version == 0:
+                log.info("answering with weights, version %d", fresh.version)
+            self._model.load(fresh)
+            self.state = "Serving"
+        due = self._batcher.due_in(self._now())
+        if due is None or due > 0:
+            self.clock.enter("wait")
+            self._server.wait(_IDLE_SECONDS if due is None else min(due, _IDLE_SECONDS))
+        self.clock.enter("receive")
+        while self._batcher.rows < self._model.max_batch and (arrived := self._server.receive()) is not None:
+            self._accept(*arrived)
+        if self._batcher.due_in(self._now()) == 0:
+            self._answer(self._batcher.take())
+
+    def status(self) -> dict[str, Any]:
+        """The server's part of a status document."""
+        server = self._server
+        return {
+            "state": self.state,
+            "policy_version": self._model.version,
+            "compute": str(self._model.compute),
+            "max_batch": self._model.max_batch,
+            "waiting_requests": len(self._batcher),
+            "lanes": len(self._lanes),
+            **self.figures.document(),
+            "malformed": dict(server.malformed),
+            "unreachable_total": server.unreachable_total,
+            "eagain_total": server.eagain_total,
+            "stages": self.clock.seconds(),
+        }
+
+    def _accept(self, peer: bytes, message: Message) -> None:
+        """Queue a new request, or answer a repeated one from memory."""
+        try:
+            request = self._checked(message)
+        except MalformedMessage as error:
+            self.figures.refused += 1
+            self._server.refuse(peer, error)
+            return
+        key = request.actor, request.group
+        lane = self._lanes.pop(key, None)
+        if lane is not None and lane.incarnation == request.incarnation:
+            self._lanes[key] = lane
+            if request.number < lane.number:
+                self.figures.stale += 1
+                return
+            if request.number == lane.number:
+                self.figures.repeats += 1
+                lane.peer = peer  # an actor that reconnected is another peer
+                if lane.answer is not None:
+                    self._server.send(peer, lane.answer)
+                return
+        self.figures.requests += 1
+        self._lanes[key] = _Lane(request.incarnation, request.number, peer)
+        if len(self._lanes) > _MOST_LANES:  # whoever asked longest ago will be taken for new
+            del self._lanes[next(iter(self._lanes))]
+        self._batcher.add(request)
+
+    def _checked(self, message: Message) -> Request:
+        """The request in a message; raises `MalformedMessage` for one that this network cannot answer."""
+        if message.kind != "infer":
+            raise MalformedMessage("kind", f"an inference server does not answer {message.kind}")
+        observation, state = message.columns["obs"], message.columns["state"]
+        model = self._model
+        if observation.shape[1:] != model.shape or observation.dtype != model.dtype:
+            raise MalformedMessage(
+                "shape",
+                f"obs is {observation.dtype}{list(observation.shape)}; this network sees {model.dtype}{['n', *model.shape]}",
+            )
+        if state.shape[1:] != model.state_shape:
+            raise MalformedMessage(
+                "shape", f"state is {list(state.shape)}; this network remembers {['n', *model.state_shape]}"
+            )
+        if not 1 <= len(observation) <= model.max_batch:
+            raise MalformedMessage(
+                "size", f"{len(observation)} observations in a request; 1..{model.max_batch} are allowed (maxBatchSize)"
+            )
+        fields = message.fields
+        return Request(
+            actor=str(fields["actor"]),
+            incarnation=str(fields["inc"]),
+            group=int(fields["group"]),
+            number=int(fields["req"]),
+            observation=observation,
+            state=state.astype(np.float32, copy=False),
+            arrived=self._now(),
+        )
+
+    def _answer(self, requests: list[Request]) -> None:
+        """Evaluate the requests together and send every lane its part. Without weights there is nothing to say but that."""
+        model, figures = self._model, self.figures
+        evaluated = None
+        if model.version > 0:
+            self.clock.enter("evaluate")
+            evaluated = outputs, states = model.evaluate(requests)
+            figures.batch(model.bucket(len(outputs)), len(outputs))
+        self.clock.enter("answer")
+        end = 0
+        for request in requests:
+            begin, end = end, end + request.rows
+            columns = {} if evaluated is None else {"out": outputs[begin:end], "state": states[begin:end]}
+            fields = {"group": request.group, "req": request.number, "pv": model.version, "epoch": model.epoch}
+            parts = encode(Message("inferred", fields, columns))
+            figures.empty_answers += evaluated is None
+            figures.answered(self._now() - request.arrived)
+            lane = self._lanes.get((request.actor, request.group))
+            if lane is None or (lane.incarnation, lane.number) != (request.incarnation, request.number):
+                continue  # a new life of this actor asked in the meantime
+            lane.answer = parts
+            self._server.send(lane.peer, parts)

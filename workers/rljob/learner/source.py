@@ -1,0 +1,51 @@
+"""Where the training loop gets its batches: a replay service, or the learner's own queue of unrolls."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+class Ready(Protocol):
+    """A batch on the device. ``policy_version`` int64, of any shape: the version that chose each action, 0 for none."""
+
+    @property
+    def policy_version(self) -> NDArray[np.int64]: ...
+    def wait(self) -> Any:
+        """The batch itself, once its copy has been ordered before what the current stream does next."""
+        ...
+
+    def newest_frames(self) -> Tensor:
+        """Frames [n, *F*] to measure a mean from."""
+        ...
+
+
+class BatchSource(Protocol):
+    """``ReplayClient`` or ``UnrollQueue``. Every batch that ``next`` gives is handed back once, by ``give_back`` (learned
+    from) or ``pass_over`` (only looked at). ``needs_weights_first``: actors without weights make nothing worth learning from."""
+
+    needs_weights_first: bool
+
+    @property
+    def ready_batches(self) -> int: ...
+    @property
+    def resubscriptions(self) -> int: ...
+    def next(self, timeout_seconds: float) -> Any: ...
+    def give_back(self, batch: Any) -> None: ...
+    def pass_over(self, batch: Any) -> None: ...
+    def learned(self, batch: Any, priority: NDArray[np.float32]) -> None: ...
+    def published(self, epoch: int) -> None: ...
+    def statuses(self) -> list[dict[str, Any]]: ...
+    def section(self) -> dict[str, Any]: ...
+    @property
+    def produced(self) -> float:
+        """What all actors made, in the unit of this source: transitions inserted, or unrolls received."""
+        ...
+
+    @property
+    def consumed(self) -> float | None:
+        """How much of it the learner has digested; None where there is no telling."""
+        ...

@@ -1,0 +1,283 @@
+"""Unrolls from actors to batches: the learner's first-in-first-out queue, served by one thread.
+
+Actors speak to it as to a replay shard. Its bound is a budget for staleness: what waits here ages with every update. Unrolls
+older than ``max_lag_updates`` and those acted with the weights of an earlier life of the learner are dropped and counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+import uuid
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import zmq
+
+from rljob.experience import Unroll, UnrollLayout
+from rljob.learner.unroll_staging import ReadyUnrolls, UnrollStagingRing
+from rljob.learner.versions import VersionLog
+from rljob.replay.arrival import read_unroll
+from rljob.replay.chunk_log import LogState
+from rljob.replay.durability import Durability
+from rljob.replay.fifo import FifoTable
+from rljob.replay.ingest import Ingest
+from rljob.replay.leases import SlotLeases
+from rljob.replay.roster import Roster
+from rljob.wire import Server, ServerSecurity
+
+log = logging.getLogger(__name__)
+
+_POLL_MILLISECONDS = 50
+_STATUS_SECONDS = 0.25
+_HOUSEKEEPING_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class UnrollQueueConfig:
+    """``endpoint`` to bind for actors; ``batch_size`` and ``capacity`` in unrolls; ``prefetch`` batches are assembled ahead of
+    use; ``slots`` actors are expected; ``credits`` unrolls may be on the way from each."""
+
+    endpoint: str
+    layout: UnrollLayout
+    batch_size: int
+    capacity: int
+    drops_oldest: bool = False
+    max_lag_updates: int = 50
+    prefetch: int = 1
+    slots: int = 1
+    credits: int = 4
+    actor_timeout_seconds: float = 15.0
+    resumed_from: tuple[int, int] | None = None
+    """(agent steps, raw frames) of the run before this life of the learner; None in the first one."""
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1 or self.prefetch < 1:
+            raise ValueError(f"batch size {self.batch_size} and prefetch {self.prefetch} must be at least 1")
+        if self.capacity < self.batch_size:
+            raise ValueError(
+                f"queue capacity is {self.capacity} unrolls, less than a batch of {self.batch_size}: no batch would ever be "
+                "complete"
+            )
+
+
+class UnrollQueue:
+    """Ready batches of unrolls, oldest first. Methods are for the training loop's thread, but for ``statuses``.
+
+    Conservation: ``received = learned + dropped(reason) + in flight``, where in flight is waiting, assembled or being learned.
+    An error in the thread is raised by the next call of ``next``.
+    """
+
+    needs_weights_first = True
+    resubscriptions = 0
+
+    def __init__(
+        self,
+        config: UnrollQueueConfig,
+        versions: VersionLog,
+        device: torch.device,
+        security: ServerSecurity | None = None,
+    ) -> None:
+        self._config, self._versions = config, versions
+        self._epoch = 1
+        self._server = Server(config.endpoint, security, high_water_mark=max(64, 4 * config.credits))
+        self.endpoint = self._server.endpoint
+        self._table = FifoTable(config.layout, config.capacity, drops_oldest=config.drops_oldest)
+        self._roster = Roster(greedy_epsilon=1.0)  # the policy explores by itself: every game counts
+        self._ingest = Ingest(
+            self._server,
+            self._table,
+            Durability(self._table, None, lambda: LogState(counters={}, seen={})),
+            self._roster,
+            SlotLeases(config.slots),
+            uuid.uuid4().hex,
+            config.credits,
+            lambda: self._epoch,
+            config.actor_timeout_seconds,
+            partial(read_unroll, layout=config.layout),
+            "unroll",
+        )
+        if config.resumed_from is not None:  # actors that outlived the learner report again what was counted then
+            self._roster.steps_total, self._roster.raw_frames_total = config.resumed_from
+            self._ingest.everybody_known_until = time.monotonic() + config.actor_timeout_seconds
+        # beside those ready: one that the loop computes from, one whose copy may not have finished
+        self._staging = UnrollStagingRing(config.layout, config.batch_size, config.prefetch + 2, device)
+        self._ready: deque[ReadyUnrolls] = deque()
+        self._changed = threading.Condition()
+        self._learned = 0
+        self._passed_over = 0
+        self._outdated = 0
+        self._failure: BaseException | None = None
+        self._stop = threading.Event()
+        self._status: dict[str, Any] = {}
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._publish(time.monotonic())
+        self._thread = threading.Thread(target=self._run, name="unroll-queue", daemon=True)
+        self._thread.start()
+
+    def next(self, timeout_seconds: float) -> ReadyUnrolls | None:
+        """The oldest ready batch, or None after ``timeout_seconds`` without one. Give its buffer back after its last update."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._failure or self._stop.is_set(), timeout_seconds)
+            if self._failure is not None:
+                raise self._failure
+            batch = self._ready.popleft() if self._ready else None
+        self._wake()
+        if batch is not None and batch.epoch != self._epoch:
+            self._outdated += self._config.batch_size
+            self._staging.give_back(batch.staging)
+            return None
+        return batch
+
+    def give_back(self, batch: ReadyUnrolls) -> None:
+        """The loop has learned from this batch; its buffer may be filled again."""
+        self._learned += self._config.batch_size
+        self._staging.give_back(batch.staging)
+        self._wake()
+
+    def pass_over(self, batch: ReadyUnrolls) -> None:
+        """The loop has looked at this batch without learning from it."""
+        self._passed_over += self._config.batch_size
+        self._staging.give_back(batch.staging)
+        self._wake()
+
+    def learned(self, batch: ReadyUnrolls, priorities: Any) -> None:
+        """Nothing is sent back: an unroll is learned from once."""
+
+    def published(self, epoch: int) -> None:
+        """The loop has published a version in its life number ``epoch``: what an earlier one acted in is given up."""
+        self._epoch = epoch
+
+    @property
+    def ready_batches(self) -> int:
+        return len(self._ready)
+
+    def statuses(self) -> list[dict[str, Any]]:
+        """The queue's own status document, at most a quarter of a second old, in the words of a replay shard's."""
+        return [self._status]
+
+    def section(self) -> dict[str, Any]:
+        """The ``queue`` part of the learner's status. All counts are unrolls."""
+        status = self._status
+        return {"queue": status["queue"], "rejected_total": status["rejected_total"]}
+
+    @property
+    def produced(self) -> float:
+        """Unrolls received from all actors in this life of the learner."""
+        return float(self._table.accepted)
+
+    @property
+    def consumed(self) -> float | None:
+        """Unrolls learned from in this life."""
+        return float(self._learned)
+
+    def close(self) -> None:
+        """Stop the thread and release the socket."""
+        self._stop.set()
+        self._wake()
+        with self._changed:
+            self._changed.notify_all()
+        self._thread.join(timeout=5.0)
+        self._wake_in.close()
+        self._wake_out.close()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError, OSError):  # full means: it will wake up anyway
+            self._wake_in.send(b"\0")
+
+    def _run(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._server.socket, zmq.POLLIN)
+        poller.register(self._wake_out.fileno(), zmq.POLLIN)
+        next_status = next_housekeeping = 0.0
+        busy = False
+        try:
+            while not self._stop.is_set():
+                poller.poll(0 if busy else _POLL_MILLISECONDS)
+                with contextlib.suppress(BlockingIOError):
+                    self._wake_out.recv(4096)
+                now = time.monotonic()
+                busy = self._ingest.receive(now) > 0
+                busy |= self._assemble()
+                self._ingest.reply()
+                if now >= next_status:
+                    next_status = now + _STATUS_SECONDS
+                    self._publish(now)
+                if now >= next_housekeeping:
+                    next_housekeeping = now + _HOUSEKEEPING_SECONDS
+                    self._ingest.expire(now)
+        except BaseException as failure:  # noqa: BLE001 - whatever it is, the loop must hear of it
+            with self._changed:
+                self._failure = failure
+                self._changed.notify_all()
+        finally:
+            self._publish(time.monotonic())
+            self._server.close()
+
+    def _assemble(self) -> bool:
+        """Make the oldest unrolls that may still be learned from a batch, if one is wanted; True when that was done."""
+        size = self._config.batch_size
+        if len(self._ready) >= self._config.prefetch or len(self._table) < size:
+            return False
+        self._table.discard(self._refusal)
+        if len(self._table) < size or (staging := self._staging.take()) is None:
+            return False
+        epoch = self._epoch
+        staging.fill(self._table.take(size), self._config.layout)
+        batch, ready = self._staging.upload(staging)
+        with self._changed:
+            self._ready.append(ReadyUnrolls(batch, staging.policy_version, epoch, staging, ready))
+            self._changed.notify()
+        return True
+
+    def _refusal(self, unroll: Unroll) -> str | None:
+        """Why this unroll may not be learned from any more, if so."""
+        if unroll.epoch != self._epoch:
+            return "epoch"
+        return "stale" if self._versions.age(unroll.policy_version) > self._config.max_lag_updates else None
+
+    def _publish(self, now: float) -> None:
+        config, table, ingest = self._config, self._table, self._ingest
+        dropped = dict(table.dropped)
+        for reason, count in (("centring", self._passed_over), ("epoch", self._outdated)):
+            if count:
+                dropped[reason] = dropped.get(reason, 0) + count
+        received, learned, waiting = table.accepted, self._learned, len(table)
+        head = table.oldest_version
+        rejected = dict(ingest.rejected)
+        rejected |= {f"malformed_{reason}": count for reason, count in self._server.malformed.items()}
+        length = config.layout.length
+        self._status = {
+            "state": "serving",
+            "queue": {
+                "received": received,
+                "learned": learned,
+                "dropped": dropped,
+                "waiting": waiting,
+                "in_flight": received - learned - sum(dropped.values()),
+                "capacity": config.capacity,
+                "head_age_updates": None if head is None else self._versions.age(head),
+                "duplicates": ingest.duplicates_total,
+                "produced": sum(record.produced for record in self._roster.actors.values()) // length,
+            },
+            "queue_depth_batches": waiting / config.batch_size,
+            "queue_bound_batches": config.capacity / config.batch_size,
+            "rejected_total": rejected,
+            "accepted": {
+                actor: {"incarnation": accepted.incarnation, "transitions": accepted.transitions}
+                for actor, accepted in ingest.seen.items()
+            },
+            "steps_total": self._roster.steps_total,
+            "raw_frames_total": self._roster.raw_frames_total,
+            "actors": [record.as_status(now) for record in self._roster.actors.values()],
+            "episodes": list(self._roster.episodes),
+            "episodes_total": self._roster.episodes_total,
+        }
