@@ -89,7 +89,7 @@ def test_policy_lag_is_in_updates_and_leaves_out_random_actors() -> None:
 
 
 def test_rates_are_over_the_window() -> None:
-    figures = Figures(publish_interval=10, samples_per_insert=8.0)
+    figures = Figures(publish_interval=10)
     figures.window(100.0, {"wait": 5.0}, 1000, 16_000, 40, 160, SHARDS)
     figures.learned(1.0, 2.0, 3.0)
     figures.learned(3.0, 2.0, 5.0)
@@ -103,7 +103,7 @@ def test_rates_are_over_the_window() -> None:
     assert document["raw_frames_per_second"] == pytest.approx(400.0)
     assert document["actors_blocked_fraction"] == pytest.approx(0.25)
     assert document["samples_per_insert"] == pytest.approx(3.0)
-    assert document["consumption_per_second"] == pytest.approx(100.0)
+    assert document["consumption_per_second"] == pytest.approx(800.0)
     assert document["production_per_second"] == pytest.approx(50.0)
     assert (document["wait_fraction"], document["blocked_fraction"]) == (0.5, 0.25)
 

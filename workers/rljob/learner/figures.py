@@ -21,15 +21,10 @@ LAG_BATCHES = 32
 
 
 class Figures:
-    """Collects numbers from the loop's thread; ``document`` puts them into the words of the status.
+    """Collects numbers from the loop's thread; ``document`` puts them into the words of the status."""
 
-    ``samples_per_insert`` is the ratio that the replay keeps; 0 where it keeps none, and then nothing says how many
-    transitions the learner digests.
-    """
-
-    def __init__(self, publish_interval: int, samples_per_insert: float = 0.0) -> None:
+    def __init__(self, publish_interval: int) -> None:
         self._interval = publish_interval
-        self._samples_per_insert = samples_per_insert
         self._bounds = np.asarray(LAG_BOUNDS)
         self._lag_counts = np.zeros(len(LAG_BOUNDS) + 1, np.int64)
         self._lag_sum = 0.0
@@ -96,9 +91,8 @@ class Figures:
                 "updates_per_second": spent["updates"] / seconds,
                 "steps_per_second": spent["steps"] / seconds,
                 "raw_frames_per_second": spent["raw_frames"] / seconds,
+                "consumption_per_second": spent["sampled"] / seconds,
             }
-            if self._samples_per_insert > 0:  # in transitions that actors make, as production is
-                self._rates["consumption_per_second"] = spent["sampled"] / seconds / self._samples_per_insert
             if before["inserted"] > 0:  # else the shards have just been heard of, and all they hold would count as new
                 self._rates["production_per_second"] = spent["inserted"] / seconds
             if spent["actor_all"] > 0:

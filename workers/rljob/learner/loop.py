@@ -45,7 +45,7 @@ class NonFiniteLoss(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class LoopConfig:
-    """``publish_interval`` in updates; ``samples_per_insert`` that the replay keeps, 0 for none. ``on_non_finite``: Fail, RestoreAndContinue or Ignore (skip the update)."""
+    """``publish_interval`` in updates. ``on_non_finite``: Fail, RestoreAndContinue or Ignore (skip the update)."""
 
     batch_size: int
     publish_interval: int
@@ -54,7 +54,6 @@ class LoopConfig:
     centred: bool = False
     on_non_finite: str = "Fail"
     record_seconds: float = 2.0
-    samples_per_insert: float = 0.0
 
 
 class Learner:
@@ -80,7 +79,7 @@ class Learner:
         self._surroundings = surroundings
         self._readback = Readback(updater.device)
         self.clock = StageClock(STAGES)
-        self.figures = Figures(config.publish_interval, config.samples_per_insert)
+        self.figures = Figures(config.publish_interval)
         self.verdicts = Verdicts()
         self.state = "Starting"
         self.epoch = 1

@@ -29,6 +29,7 @@ from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
 from rljob.learner.policy import Identity
 from rljob.learner.saver import Saver
+from rljob.learner.slowdown import slowed_down
 from rljob.learner.update import Updater
 from rljob.learner.weights import WeightServer
 from rljob.telemetry.metrics import learner_registry
@@ -89,7 +90,6 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
             checkpoint_directory=directory,
             centred=env_params.centre_input,
             on_non_finite=spec.early_stopping.on_non_finite_loss,
-            samples_per_insert=spec.required_replay.rate_limiter.samples_per_insert,
         )
         identity = Identity(spec.algorithm.name, environment, params, env_params)
         learner = Learner(config, identity, updater, client, server, saver, recorder.record_status, surroundings)
@@ -108,7 +108,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         if found is not None:
             learner.resume(found)
         try:
-            learner.run(stop, telemetry.beat)
+            learner.run(stop, slowed_down(lambda: updater.updates, telemetry.beat))
         except NonFiniteLoss as problem:
             log.error("%s", problem)
             raise SystemExit(NonFiniteLoss.exit_code) from problem
