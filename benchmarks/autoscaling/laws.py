@@ -133,7 +133,7 @@ def thresholds(scenario: Scenario) -> Law:
 
 LAWS: dict[str, tuple[str, Callable[[Scenario], Law], dict[str, int]]] = {
     "keda": ("KEDA on depth (AverageValue)", keda_on_depth(), {}),
-    "keda_from_60": ("the same, from 60 actors", keda_on_depth(60), {"initial_actors": 60}),
+    "keda_from_60": ("KEDA on depth, from 60 actors", keda_on_depth(60), {"initial_actors": 60}),
     "hpa_default": ("HPA on the inverted depth, default behavior", hpa_on_inverted(HPA_DEFAULT), {}),
     "hpa_tuned": ("HPA on the inverted depth, tuned", hpa_on_inverted(HPA_TUNED), {}),
     "thresholds": ("thresholds 25 / 75 %, 60 s rest", thresholds, {}),

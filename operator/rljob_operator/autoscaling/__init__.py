@@ -10,7 +10,6 @@ from rljob_operator.autoscaling.model import (
     ScalingSample,
     Supply,
 )
-from rljob_operator.autoscaling.samples import read_sample
 from rljob_operator.autoscaling.victims import ActorView, choose_victims
 
 __all__ = [
@@ -24,5 +23,4 @@ __all__ = [
     "Supply",
     "advance",
     "choose_victims",
-    "read_sample",
 ]

@@ -93,16 +93,14 @@ def _by_law(
     match = law.match(spec, found, sample, memory.integral)
     memory = replace(memory, recommended=match.wanted)
     if is_new:
-        memory = replace(
-            memory, gain=guards.judged(spec, memory.gain, memory.rates, found, sample, supply, now_seconds)
-        )
+        memory = replace(memory, gain=guards.judged(spec, memory.gain, memory.rates, sample, supply, now_seconds))
     wanted = law.rounded(spec, match, current)
     memory, limited = _apply(spec, memory, sample, supply, wanted, now_seconds)
     is_at_rest = found.steady and limited == _Limited(current) and supply.pending == 0
     if is_new and is_at_rest:
         memory = replace(memory, integral=law.integrated(spec, sample, memory.integral))
     if limited.number > current:
-        memory = replace(memory, gain=guards.growing(memory.gain, found, supply))
+        memory = replace(memory, gain=guards.growing(memory.gain, memory.rates, supply))
     return replace(
         memory,
         limited_by=limited.by,

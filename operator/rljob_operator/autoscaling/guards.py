@@ -9,7 +9,6 @@ from rljob.api.autoscaling import AutoscalingSpec
 
 from rljob_operator.autoscaling.memory import GainMemory, RateMemory
 from rljob_operator.autoscaling.model import LimitedBy, ScalingSample, Supply
-from rljob_operator.autoscaling.rates import Rates
 
 UNSCHEDULABLE_SECONDS: Final = 60.0
 """Actors that wait for a place so long mean that there is none for more."""
@@ -54,14 +53,14 @@ def judged(
     spec: AutoscalingSpec,
     gain: GainMemory,
     memory: RateMemory,
-    rates: Rates,
     sample: ScalingSample,
     supply: Supply,
     now_seconds: float,
 ) -> GainMemory:
     """The verdict on the latest growth, once its actors have played for one rate window.
 
-    gain = (deliverable now - deliverable before) / (actors added * rate of one actor before). Only a learner that still
+    gain = (arrivals now - arrivals before) / (actors added * rate of one actor before), means over the rate window, in
+    which the actors are counted like the arrivals. Only a learner that still
     waits makes it count: one that has enough now was the aim, whatever the actors could deliver.
     """
     if gain.stopped_until_seconds is not None and now_seconds >= gain.stopped_until_seconds:
@@ -79,21 +78,24 @@ def judged(
         or memory.updated_seconds != memory.taken_seconds
     ):
         return gain
-    added = (supply.ready - gain.ready) * gain.per_actor_per_second
-    brought = rates.per_actor_per_second * supply.ready - gain.total_per_second
+    window = memory.window
+    before = gain.arrived_per_second / gain.free_actors
+    added = (window.free_actors / window.weight - gain.free_actors) * before
+    brought = window.arrived / window.weight - gain.arrived_per_second
     if brought < spec.guards.min_marginal_gain_percent / 100 * added:
         return GainMemory(stopped_until_seconds=now_seconds + STOPPED_SECONDS)
     return GainMemory(stopped_until_seconds=gain.stopped_until_seconds)
 
 
-def growing(gain: GainMemory, rates: Rates, supply: Supply) -> GainMemory:
-    """Remember what the actors could deliver before a growth, unless an earlier growth is still being judged."""
-    if gain.ready is not None or supply.ready == 0:
+def growing(gain: GainMemory, memory: RateMemory, supply: Supply) -> GainMemory:
+    """Remember what arrived before a growth, unless an earlier growth is still being judged."""
+    window = memory.window
+    if gain.ready is not None or supply.ready == 0 or window.free_actors <= 0:
         return gain
     return replace(
         gain,
         ready=supply.ready,
-        total_per_second=rates.per_actor_per_second * supply.ready,
-        per_actor_per_second=rates.per_actor_per_second,
+        arrived_per_second=window.arrived / window.weight,
+        free_actors=window.free_actors / window.weight,
         grown_since_seconds=None,
     )

@@ -24,6 +24,9 @@ MOST_INTEGRAL: Final = 0.15
 HALF: Final = 0.5
 """Target fill of the rate limiter's credit: as far from a waiting learner as from blocked actors."""
 
+_ROUNDED_UP: Final = 0.65
+"""Added before the fraction is cut: up from .35 on, since a learner that waits costs more than an actor that does."""
+
 _ALWAYS_ACTED_ON: Final = 2.0
 """Actors; a difference this large is beyond the tolerance however many there are."""
 
@@ -51,7 +54,7 @@ class Match:
         Too many actors stay for a stabilization window, too few are found at the next decision, and the estimate becomes certain
         once the learner waits less.
         """
-        return math.floor(self.wanted * (1.0 - self.rates.uncertainty) + 0.5)
+        return math.floor(self.wanted * (1.0 - self.rates.uncertainty) + _ROUNDED_UP)
 
 
 def target_fill(spec: AutoscalingSpec) -> float:
@@ -77,7 +80,7 @@ def rounded(spec: AutoscalingSpec, match: Match, current: int) -> int:
     not certain yet, its lower end. Never 0, from where nothing would be seen of the learner again."""
     if abs(match.wanted - current) < tolerance(spec, match, current):
         return current
-    return max(1, math.floor(match.wanted + 0.5) if match.wanted < current else max(current, match.certain))
+    return max(1, math.floor(match.wanted + _ROUNDED_UP) if match.wanted < current else max(current, match.certain))
 
 
 def integrated(spec: AutoscalingSpec, sample: ScalingSample, integral: float) -> float:

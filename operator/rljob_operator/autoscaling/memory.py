@@ -79,8 +79,8 @@ class GainMemory:
     __pydantic_config__ = _CAMEL
 
     ready: int | None = None
-    total_per_second: float = 0.0
-    per_actor_per_second: float = 0.0
+    arrived_per_second: float = 0.0
+    free_actors: float = 0.0
     grown_since_seconds: float | None = None
     stopped_until_seconds: float | None = None
 

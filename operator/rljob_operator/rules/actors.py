@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
+from rljob.api.algorithm import AlgorithmSpec
 from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.conditions import Reason
 from rljob.api.status import AutoscalingStatus
@@ -58,7 +60,7 @@ def _by_law(look: Look) -> Look:
     memory = remembered(status)
     if not _due(look, spec, memory):
         return look
-    answer = advance(spec, memory, _sample(look), _supply(look, memory), look.now)
+    answer = advance(spec, memory, law_sample(look), _supply(look, memory), look.now)
     recommended = answer.recommended_before_limits
     whole = answer.desired if recommended is None else min(round(recommended), 10**9)
     return _write(look, answer.desired, whole, answer.limited_by, answer.last_decision, answer.memory.to_dict())
@@ -109,7 +111,7 @@ def limited_by_quota(look: Look) -> bool:
     )
 
 
-def _sample(look: Look) -> ScalingSample | None:
+def law_sample(look: Look) -> ScalingSample | None:
     """The learner's figures for the law; None where one that it needs is missing.
 
     With a replay the learner reports the transitions it samples; each that an actor inserts serves samplesPerInsert of them.
@@ -128,7 +130,8 @@ def _sample(look: Look) -> ScalingSample | None:
     if any(figure is None for figure in figures):
         return None
     wait, blocked, consumption, production, depth, bound = (float(figure or 0.0) for figure in figures)
-    parameters, _ = look.spec.algorithm.checked()
+    algorithm = look.spec.algorithm
+    batch_size = _batch_size(algorithm.name, tuple((each.name, each.value) for each in algorithm.parameters))
     replay = look.spec.replay
     ratio = (replay.rate_limiter.samples_per_insert if replay is not None else 0.0) or 1.0
     return ScalingSample(
@@ -139,10 +142,18 @@ def _sample(look: Look) -> ScalingSample | None:
         production_per_second=production,
         depth_batches=depth,
         bound_batches=bound,
-        items_per_batch=parameters.batch_size / ratio,
+        items_per_batch=batch_size / ratio,
         policy_lag_updates_p95=seen.policy_lag_updates_p95,
         learner_advancing=progress.advancing(look),
     )
+
+
+@lru_cache(maxsize=1024)  # checking all parameters takes a third of a decision, and they hardly ever change
+def _batch_size(name: str, parameters: tuple[tuple[str, str], ...]) -> int:
+    """Transitions or unrolls of an update."""
+    given = [{"name": each, "value": value} for each, value in parameters]
+    checked, _ = AlgorithmSpec.model_validate({"name": name, "parameters": given}).checked()
+    return checked.batch_size
 
 
 def _supply(look: Look, memory: AutoscalingMemory) -> Supply:

@@ -6,7 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from rljob_operator.model import LearnerSample, Phase
+from rljob.api.status import RLJobStatus
+from rljob_operator.look import Look
+from rljob_operator.model import LearnerSample, Observation, Phase
+from rljob_operator.rules import actors
 
 from .operator_builders import START, Controller, make_job, member, members, sample
 
@@ -59,6 +62,17 @@ def test_a_learner_that_waits_gets_the_actors_it_needs() -> None:
     assert f"-> {status.desired_replicas} actors" in status.last_decision
     assert status.last_scale_time is not None
     assert sum(m.name.startswith("actor") for m in fleet.world["members"]) == fleet.desired
+
+
+def test_the_laws_figures_are_per_inserted_transition() -> None:
+    look = Look.at(make_job(INTERNAL), Observation(RLJobStatus(), members(), sample(START, 1000, **HUNGRY)), START)
+    figures = actors.law_sample(look)
+    assert figures is not None
+    assert figures.consumption_per_second == 100.0, "600 draws a second, six of each transition"
+    assert figures.items_per_batch == look.spec.algorithm.checked()[0].batch_size / 6
+    for name in HUNGRY:
+        told = sample(START, 1000, **(HUNGRY | {name: None}))
+        assert actors.law_sample(Look.at(look.job, Observation(RLJobStatus(), (), told), START)) is None
 
 
 def hungry_fleet() -> Fleet:
@@ -119,8 +133,8 @@ def test_disabled_is_the_users_number_whatever_the_machine_has() -> None:
 
 
 def lagging(**versions: int) -> LearnerSample:
-    actors = [{"name": name.replace("_", "-"), "policy_version": version} for name, version in versions.items()]
-    return sample(START, 1000, actors=actors)
+    known = [{"name": name.replace("_", "-"), "policy_version": version} for name, version in versions.items()]
+    return sample(START, 1000, actors=known)
 
 
 def test_victims_are_named_and_drained_never_more_than_that() -> None:
@@ -170,5 +184,10 @@ def test_the_scale_subresource_sees_what_is_there() -> None:
     seen = (*members(), member("actor-2", Phase.STARTING), member("actor-3", Phase.DRAINING))
     controller = Controller(make_job("spec.actors.replicas=3"), members=seen, selector="rljob.dev/job=pong")
     controller.look()
-    actors = controller.status.actors
-    assert (actors.replicas, actors.ready, actors.draining, actors.selector) == (3, 2, 1, "rljob.dev/job=pong")
+    seen_there = controller.status.actors
+    assert (seen_there.replicas, seen_there.ready, seen_there.draining, seen_there.selector) == (
+        3,
+        2,
+        1,
+        "rljob.dev/job=pong",
+    )

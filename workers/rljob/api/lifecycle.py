@@ -9,7 +9,7 @@ from pydantic import Field
 from rljob.api.types import APIModel, DecimalText, Flag, Integer, Name, Seconds, SecondsOrZero, Text
 
 Included = Literal["Learner", "Replay"]
-Role = Literal["Learner", "Replay", "Actor", "Evaluator"]
+Role = Literal["Learner", "Replay", "Actor", "Inference", "Evaluator"]
 
 
 class VolumeClaim(APIModel):
@@ -137,7 +137,7 @@ class FailureRule(APIModel):
 
     name: Name
     """Named in events."""
-    roles: list[Role] = Field(default_factory=list, max_length=4)
+    roles: list[Role] = Field(default_factory=list, max_length=5)
     """Roles it is about; empty means all."""
     on_exit_codes: ExitCodes | None = None
     """Which exits."""

@@ -169,7 +169,7 @@ class Failure(StatusModel):
     time: Timestamp
     """When it was seen."""
     role: Word
-    """Learner, Replay, Actor or Evaluator."""
+    """Learner, Replay, Actor, Inference or Evaluator."""
     pod_name: ShortText
     """Which member."""
     exit_code: int | None = Field(default=None, ge=-255, le=255)

@@ -1,0 +1,95 @@
+"""The shipped autoscaler against a simulated job, beside KEDA's and the HPA's laws and one that knows the true rates.
+
+    python benchmarks/autoscaler_sim.py --seeds 10 --picture docs/images/autoscaling.svg
+
+Two simulated hours: the learner speeds up, the environment slows down, a fifth of the actors is evicted. One JSON line a law
+(means over the seeds), then the sensitivity to start delay, queue length and an outage of the figures, then faults.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
+from autoscaling.laws import LAWS, run_law
+from autoscaling.picture import draw
+from autoscaling.plant import Scenario, Trace, simulate
+from common import machine, report
+
+SENSITIVITY: dict[str, Scenario] = {
+    "start delay 15 s": Scenario(start_delay_seconds=15),
+    "start delay 120 s": Scenario(start_delay_seconds=120),
+    "start delay 300 s": Scenario(start_delay_seconds=300),
+    "queue of 8": Scenario(queue_items=8),
+    "queue of 512": Scenario(queue_items=512),
+    "no figures from 1500 to 2400 s": Scenario(outages=((1500, 2399),)),
+}
+
+HELD = Scenario(capacity=((0, 70.0),), actor_rate=((0, 1.0),), evictions=(), max_replicas=((0, 40), (3600, 200)))
+"""An hour at the maximum, 40 actors where 70 are needed, then free to grow."""
+
+FAULTS: dict[str, Scenario] = {
+    "figures ten times as noisy": Scenario(noise=1.0),
+    "no figures from 2400 to 3299 s": Scenario(outages=((2400, 3299),)),
+    "clock jumps: an hour back, a day ahead, a minute back": Scenario(
+        clock_jumps=((1000, -3600.0), (2500, 86_400.0), (4200, -60.0))
+    ),
+    "half of the actors' figures missing": Scenario(reporting_share=0.5),
+    "an hour at the maximum, then freed": HELD,
+}
+
+FIGURES = ("starved_percent", "blocked_percent", "mean_actors", "reversals", "starts", "queueing_seconds")
+
+
+def means(law: str, scenario: Scenario, seeds: int) -> dict[str, float]:
+    """The columns of the table as means over seeds 0 to ``seeds`` - 1."""
+    rows = [_run(law, scenario, seed) for seed in range(seeds)]
+    return {name: statistics.mean(trace.figures()[name] for trace in rows) for name in FIGURES}
+
+
+def overshoot_percent(scenario: Scenario, seeds: int) -> float:
+    """How far the shipped law went above what was needed after its maximum was raised; the worst of all seeds."""
+    freed = scenario.max_replicas[-1][0]
+    worst = 0.0
+    for seed in range(seeds):
+        trace = _run("shipped", scenario, seed)
+        worst = max(worst, max(trace.desired[freed:]) / trace.needed[-1] - 1)
+    return 100 * worst
+
+
+def _run(law: str, scenario: Scenario, seed: int) -> Trace:
+    changed, fresh = run_law(law, scenario)
+    return simulate(changed, fresh, seed)
+
+
+def main() -> None:
+    """Run all tables; draw the picture where asked to."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--picture", type=Path, help="write the plain scenario, seed 0, as SVG")
+    options = parser.parse_args()
+    report("machine", **machine())
+    for law, (title, _, _) in LAWS.items():
+        report("autoscaler", law=title, seeds=options.seeds, **means(law, Scenario(), options.seeds))
+    for name, scenario in SENSITIVITY.items():
+        for law in ("hpa_default", "thresholds", "shipped", "oracle"):
+            figures = means(law, scenario, options.seeds)
+            report("autoscaler_sensitivity", case=name, law=LAWS[law][0], seeds=options.seeds, **figures)
+    plain = means("shipped", Scenario(), options.seeds)
+    for name, scenario in FAULTS.items():
+        figures = means("shipped", scenario, options.seeds)
+        reference = plain
+        if scenario is HELD:  # the same job that was never held has another plain figure
+            reference = means("shipped", replace(HELD, max_replicas=((0, 200),)), options.seeds)
+            figures = {**figures, "overshoot_percent": overshoot_percent(scenario, options.seeds)}
+        report("autoscaler_fault", case=name, seeds=options.seeds, plain_starved_percent=reference["starved_percent"],
+               plain_blocked_percent=reference["blocked_percent"], **figures)  # fmt: skip
+    if options.picture:
+        laws = ("keda_from_60", "hpa_default", "shipped")
+        draw(options.picture, {law: (LAWS[law][0], _run(law, Scenario(), 0)) for law in laws})
+
+
+if __name__ == "__main__":
+    main()

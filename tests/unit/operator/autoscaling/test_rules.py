@@ -1,0 +1,260 @@
+"""Every rule of the autoscaler alone, on a job whose learner digests 40 items a second and whose actors make one each."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+import pytest
+from rljob.api.autoscaling import AutoscalingSpec, ScalingPolicy, ScalingRules
+from rljob_operator.autoscaling import (
+    ActorView,
+    AutoscalingMemory,
+    LimitedBy,
+    Recommendation,
+    ScalingSample,
+    Supply,
+    advance,
+    choose_victims,
+)
+from rljob_operator.autoscaling.behavior import down_limit, stabilized, up_limit, with_change, with_wanted
+from rljob_operator.autoscaling.memory import MOST_ENTRIES
+from rljob_operator.autoscaling.samples import fault
+
+T0 = 1_700_000_000.0
+SPEC = AutoscalingSpec(mode="Internal", min_replicas=2, max_replicas=200)
+
+
+def figures(now: float, actors: int, capacity: float = 40.0, rate: float = 1.0) -> ScalingSample:
+    offered = actors * rate
+    done = min(offered, capacity)
+    return ScalingSample(
+        now, 1 - done / capacity, 1 - done / offered, done, done, 64.0 if offered > capacity else 0.0, 64.0, 1.0
+    )
+
+
+def supply(actors: int, requested: int = 4, **other: float) -> Supply:
+    fields = {"pending": 0, "draining": 0, "unschedulable_seconds": 0.0, "learner_started_seconds": T0, **other}
+    return Supply(ready=actors, requested_replicas=requested, initial_replicas=requested, **fields)  # type: ignore[arg-type]
+
+
+class Job:
+    """Actors that are there at once, and a learner; `run` lets it be for a while and answers the last recommendation."""
+
+    def __init__(self, spec: AutoscalingSpec = SPEC, actors: int = 4, capacity: float = 40.0) -> None:
+        self.spec, self.actors, self.capacity, self.now = spec, actors, capacity, T0
+        self.requested, self.memory, self.rate = actors, AutoscalingMemory(), 1.0
+        self.seen = True
+        self.lag: float | None = None
+        self.unschedulable = 0.0
+        self.answers: list[Recommendation] = []
+
+    def run(self, seconds: int) -> Recommendation:
+        for _ in range(seconds):
+            sample = figures(self.now, max(1, self.actors), self.capacity, self.rate) if self.seen else None
+            if sample is not None:
+                sample = replace(sample, policy_lag_updates_p95=self.lag)
+            there = supply(self.actors, self.requested, unschedulable_seconds=self.unschedulable)
+            answer = advance(self.spec, self.memory, sample, there, self.now)
+            self.memory, self.actors = answer.memory, answer.desired
+            self.answers.append(answer)
+            self.now += 1
+        return self.answers[-1]
+
+
+def changed(spec: AutoscalingSpec, **fields: object) -> AutoscalingSpec:
+    return spec.model_copy(update=fields)
+
+
+def test_matches_the_rates_after_one_rate_window_and_no_sooner() -> None:
+    job = Job()
+    assert job.run(60).desired == 4
+    assert job.answers[-1].conditions[0].reason == "WarmingUp"
+    assert job.run(1).desired == 8, "doubles at most"
+    assert job.answers[-1].limited_by is LimitedBy.SCALE_UP_POLICY
+    assert job.run(120).desired == 40
+    assert job.answers[-1].conditions[0].reason == "ValidMetricFound"
+
+
+def test_a_saturated_learner_shrinks_the_fleet_after_the_window_and_by_a_fifth_at_most() -> None:
+    job = Job(actors=100)
+    assert job.run(179).desired == 100
+    numbers = [job.run(1).desired for _ in range(300)]
+    assert min(numbers) >= 40
+    assert numbers[-1] in (40, 41)
+    assert all(after >= int(before * 0.8) for before, after in zip([100, *numbers], numbers, strict=False))
+
+
+def test_a_person_recomputes_the_decision_from_its_sentence() -> None:
+    job = Job()
+    said = job.run(61).last_decision
+    found = re.search(
+        r": ([\d.]+) / ([\d.]+) x \(1 ([-+][\d.]+)\) ([-+][\d.]+) = ([\d.]+) wanted: (\d+) -> (\d+)", said
+    )
+    assert found, said
+    capacity, rate, integral, trim, wanted = map(float, found.groups()[:5])
+    assert capacity / rate * (1 + integral) + trim == pytest.approx(wanted, rel=2e-3)
+    assert (found[6], found[7]) == ("4", "8")
+    assert "behavior.scaleUp" in said
+
+
+def test_missing_figures_hold_then_fall_back() -> None:
+    rules = SPEC.missing_metrics
+    rules = rules.model_copy(
+        update={
+            "action": "Fallback",
+            "fallback": rules.fallback.model_copy(update={"replicas": 60, "behavior": "Static"}),
+        }
+    )
+    job = Job(changed(SPEC, missing_metrics=rules), actors=40)
+    job.run(100)
+    job.seen = False
+    assert job.run(590).desired == 40
+    assert job.answers[-1].conditions[0].reason == "StaleMetrics"
+    assert job.run(60).desired == 60
+    assert "fallback" in job.answers[-1].last_decision
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("wait_fraction", math.nan),
+        ("wait_fraction", 1.01),
+        ("blocked_fraction", -0.01),
+        ("consumption_per_second", -1.0),
+        ("production_per_second", math.inf),
+        ("depth_batches", -1.0),
+        ("bound_batches", 0.0),
+        ("policy_lag_updates_p95", math.nan),
+        ("taken_seconds", T0 - 46),
+        ("taken_seconds", T0 + 5),
+        ("taken_seconds", math.nan),
+    ],
+)
+def test_a_figure_out_of_range_is_missing(field: str, value: float) -> None:
+    good = figures(T0, 40)
+    assert fault(good, T0, 45) == ""
+    assert fault(replace(good, **{field: value}), T0, 45) != ""
+
+
+def test_guards_forbid_growth() -> None:
+    job = Job()
+    job.unschedulable = 61
+    assert job.run(120).desired == 4
+    assert job.answers[-1].limited_by is LimitedBy.UNSCHEDULABLE
+    assert job.memory.integral == 0.0, "nothing winds up"
+    job = Job(actors=40)
+    job.lag = 401.0
+    job.run(61)
+    assert job.run(1).desired == 36
+    assert job.answers[-1].conditions[1].reason == "PolicyLag"
+
+
+def test_growth_that_brings_nothing_stops() -> None:
+    slowly = ScalingRules(policies=[ScalingPolicy(type="Pods", value=2, period_seconds=60)])
+    behavior = SPEC.behavior.model_copy(update={"scale_up": slowly})
+    job = Job(changed(SPEC, behavior=behavior), capacity=100.0, actors=10)
+    for _ in range(600):
+        job.rate = 10.0 / job.actors  # they share one machine
+        job.run(1)
+    assert job.answers[-1].limited_by is LimitedBy.GAIN
+    assert job.answers[-1].conditions[1].reason == "DiminishingReturns"
+    stopped = job.actors
+    job.run(100)
+    assert job.actors == stopped
+
+
+@pytest.mark.parametrize(("pause", "capacity", "expected"), [
+    ("All", 80.0, 40), ("All", 20.0, 40), ("ScaleOut", 80.0, 40), ("ScaleOut", 20.0, 20), ("ScaleIn", 20.0, 40),
+    ("ScaleIn", 80.0, 80),
+])  # fmt: skip
+def test_pause(pause: str, capacity: float, expected: int) -> None:
+    assert Job(changed(SPEC, pause=pause), actors=40, capacity=capacity).run(500).desired == expected
+
+
+def test_a_user_jumps_once_and_the_law_goes_on() -> None:
+    job = Job(actors=40)
+    job.run(300)
+    job.requested = 80
+    assert job.run(1).desired == 80, "at once, past the policies"
+    assert job.run(170).desired == 80, "for one window"
+    assert job.run(300).desired == 40
+
+
+def test_external_only_clamps_and_disabled_obeys() -> None:
+    job = Job(changed(SPEC, mode="External"), actors=4)
+    answer = job.run(120)
+    assert answer.desired == 4
+    assert answer.recommended_before_limits == pytest.approx(40, abs=1)
+    job.requested = 500
+    assert job.run(1).desired == 200
+    job = Job(changed(SPEC, mode="Disabled"), actors=4)
+    job.requested = 500
+    assert job.run(1).desired == 500
+    assert job.answers[-1].conditions[0].reason == "ScalingDisabled"
+
+
+def test_evictions_change_nothing() -> None:
+    job = Job(actors=40)
+    job.run(300)
+    lost = advance(job.spec, job.memory, figures(job.now, 32), supply(32, 40, pending=8), job.now + 15)
+    assert lost.desired == 40
+    assert lost.memory.rates.window == job.memory.rates.window
+
+
+def test_a_new_learner_warms_up_again() -> None:
+    job = Job(actors=40)
+    job.run(300)
+    for second in range(59):
+        now = job.now + second
+        there = supply(40, 40, learner_started_seconds=job.now)
+        answer = advance(job.spec, job.memory, figures(now, 40, capacity=90), there, now)
+        job.memory = answer.memory
+    assert answer.desired == 40
+    assert answer.conditions[0].reason in {"WarmingUp", "ValidMetricFound"}
+
+
+def test_policies_are_the_horizontal_pod_autoscalers() -> None:
+    memory = with_change(AutoscalingMemory(), SPEC, 4, T0)
+    rules = SPEC.behavior.scale_up
+    assert up_limit(rules, memory.changes, 8, T0 + 14) == 8, "4 started the period: doubled already"
+    assert up_limit(rules, memory.changes, 8, T0 + 15) == 16
+    two = [
+        ScalingPolicy(type="Pods", value=1, period_seconds=60),
+        ScalingPolicy(type="Percent", value=50, period_seconds=60),
+    ]
+    for select, up, down in (("Max", 15, 5), ("Min", 11, 9), ("Disabled", 10, 10)):
+        rules = ScalingRules(select_policy=select, policies=two)  # type: ignore[arg-type]
+        assert (up_limit(rules, (), 10, T0), down_limit(rules, (), 10, T0)) == (up, down)
+
+
+def test_windows_and_memory_are_bounded() -> None:
+    rules = ScalingRules(stabilization_window_seconds=3600)
+    behavior = SPEC.behavior.model_copy(update={"scale_up": rules, "scale_down": rules})
+    spec = changed(SPEC, behavior=behavior)
+    memory = AutoscalingMemory()
+    wanted = [50 - index % 37 for index in range(500)]
+    for index, number in enumerate(wanted):
+        memory = with_change(with_wanted(memory, spec, number, T0 + index), spec, 1, T0 + index)
+        assert max(map(len, (memory.highest, memory.lowest, memory.changes))) <= MOST_ENTRIES
+    assert stabilized(spec, memory, 30, 60, T0 + 500) == max(wanted)
+    assert stabilized(spec, memory, 30, 5, T0 + 500) == min(wanted)
+
+
+def test_victims() -> None:
+    actors = [
+        ActorView("a", True, False, 3.0, 10.0),
+        ActorView("b", True, False, 9.0, 10.0),
+        ActorView("c", True, False, 3.0, 20.0),
+        ActorView("d", True, True, 0.0, 0.0),
+        ActorView("e", False, False, None, 0.0),
+    ]
+    assert choose_victims(actors, 9) == ("e", "d", "b", "c", "a")
+    assert choose_victims(actors, 0) == ()
+
+
+def test_broken_memory_is_named() -> None:
+    with pytest.raises(ValueError, match=r"rates\.window\.busy"):
+        AutoscalingMemory.from_dict({"rates": {"window": {"busy": "much"}}})
+    assert AutoscalingMemory.from_dict({"unknown": 1}) == AutoscalingMemory()
