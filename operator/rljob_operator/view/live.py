@@ -46,6 +46,10 @@ class LiveView:
 
     def _screen(self, tick: Tick) -> RenderableType:
         parts: list[RenderableType] = [self._progress(tick), self._figures(tick), self._members(tick)]
+        if tick.decision.status.is_true("Suspended"):
+            saved = tick.decision.status.checkpoint
+            at = f" at update {saved.step:,}" if saved is not None else ""
+            parts.append(Text(f"suspended{at}; `rljob resume` in another terminal goes on, Ctrl-C ends the session"))
         parts += [Text(f"! {text}", style="bold red") for text in warnings(tick)]
         title = f"{self._name}  {tick.decision.state}  {duration(tick.elapsed_seconds)}"
         return Panel(Group(*parts), title=title, title_align="left", border_style="cyan")
