@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from rljob.algorithms import Algorithm
 from rljob.algorithms.apex_dqn import Batch, Loss
 from rljob.api import ApeXDQNParameters
+from rljob.learner.shares import Shares
 
 
 def learning_rate(params: ApeXDQNParameters, steps: int) -> float:
@@ -33,11 +34,17 @@ class Updater:
     """The networks and the optimiser of a learner, and the update that changes them.
 
     ``online`` learns, ``target`` judges, ``evaluation`` is the moving average of ``online`` (or None where the job keeps
-    none). All live on ``device``. ``updates`` counts the updates made. One thread.
+    none). All live on ``device``. ``updates`` counts the updates made. Used by one thread; with ``shares`` it computes in
+    several, each with a share of the batch.
     """
 
     def __init__(
-        self, algorithm: Algorithm, params: ApeXDQNParameters, online: nn.Module, device: torch.device
+        self,
+        algorithm: Algorithm,
+        params: ApeXDQNParameters,
+        online: nn.Module,
+        device: torch.device,
+        shares: Shares | None = None,
     ) -> None:
         self.params = params
         self.device = device
@@ -52,6 +59,7 @@ class Updater:
         self._skips_on_device = params.optimizer == "Adam"
         self._algorithm = algorithm
         self._loss: Callable[..., Loss] = algorithm.loss
+        self._shares = shares
         self._graphs_compiled: int | None = None
         self.compiled = False
 
@@ -71,9 +79,7 @@ class Updater:
         Returns (priorities float32[B], figures float32[3] = loss, gradient norm, mean Q of the actions taken), on the device.
         """
         params = self.params
-        loss = self._loss(self.online, self.target, batch, double=params.double, kind=params.loss)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.value.backward()  # type: ignore[no-untyped-call]
+        loss = self._gradient(batch)
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, params.gradient_clip_norm or float("inf"))
         self._step(norm, learning_rate(params, steps))
         self.updates += 1
@@ -91,6 +97,19 @@ class Updater:
     def judged(self) -> nn.Module:
         """The network whose policy is evaluated."""
         return self.evaluation or self.online
+
+    def _gradient(self, batch: Batch) -> Loss:
+        """The loss of a batch, with its gradient set."""
+
+        def loss(batch: Batch) -> Loss:
+            return self._loss(self.online, self.target, batch, double=self.params.double, kind=self.params.loss)
+
+        if self._shares is not None:
+            return self._shares.gradient(loss, batch, self._parameters)
+        result = loss(batch)
+        self.optimizer.zero_grad(set_to_none=True)
+        result.value.backward()  # type: ignore[no-untyped-call]
+        return result
 
     def _step(self, norm: Tensor, rate: float) -> None:
         for group in self.optimizer.param_groups:
