@@ -111,7 +111,8 @@ class LearnerSample:
     Attributes:
         taken_seconds: when the document was fetched.
         depth_batches, bound_batches: the learner's queue and its limit.
-        consumption_per_second, production_per_second: what the learner digests and what all actors make, in one unit.
+        consumption_per_second: what the learner learns from, transitions as often as they are drawn, or unrolls.
+        production_per_second: what all actors make, transitions or unrolls.
         lags: policy lag by actor's name, in published versions, of the actors that the learner knows.
         problems: figures that were refused, a sentence each.
         document: the document as it came, for views; nothing is decided from it.

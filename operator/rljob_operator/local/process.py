@@ -179,7 +179,7 @@ class RoleProcess:
 
     def _ended(self, code: int | None) -> None:
         self._identity = self._child = None
-        words = "" if self._record.asked else self._last_line() or _exit_in_words(code)
+        words = "" if self._record.asked else _last_words(code, self._last_line())
         self._note(phase=Phase.EXITED, since=time.time(), kill_at=None, exit_code=code, last_words=words)
 
     def _recall(self) -> None:
@@ -233,6 +233,13 @@ def _json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
+
+
+def _last_words(code: int | None, last_line: str) -> str:
+    """What a process said at its end; one that was killed had no chance to, so its last line is not the reason."""
+    if code is not None and code >= 0:
+        return last_line or _exit_in_words(code)
+    return f"{_exit_in_words(code)}; last line: {last_line}" if last_line else _exit_in_words(code)
 
 
 def _exit_in_words(code: int | None) -> str:

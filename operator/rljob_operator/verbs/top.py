@@ -37,9 +37,11 @@ def top(
             console.print(screen(look(folder)))
             return
         try:
-            with Live(screen(look(folder)), console=console, auto_refresh=False, transient=False) as live:
+            seen = look(folder)
+            with Live(screen(seen), console=console, auto_refresh=False, transient=False) as live:
                 while True:
                     time.sleep(interval)
-                    live.update(screen(look(folder)), refresh=True)
+                    before, seen = seen, look(folder)
+                    live.update(screen(seen, before), refresh=True)
         except KeyboardInterrupt:
             raise typer.Exit(0) from None

@@ -9,7 +9,7 @@ from rljob.api import RLJob
 from rljob.telemetry.progress import Point, Progress, Target, progress
 
 from rljob_operator.controller import Tick
-from rljob_operator.model import Phase
+from rljob_operator.model import Phase, Role
 from rljob_operator.view.words import number, percent
 
 _TOLD: dict[str, tuple[str, ...]] = {
@@ -110,7 +110,10 @@ def warnings(tick: Tick) -> tuple[str, ...]:
 
 
 def _status(tick: Tick) -> Mapping[str, Any]:
-    return tick.observation.learner.document if tick.observation.learner is not None else {}
+    """The learner's document, while there is a learner: what one said before it left is no figure of now."""
+    seen = tick.observation
+    here = any(m.phase in (Phase.READY, Phase.DRAINING) for m in seen.of(Role.LEARNER))
+    return seen.learner.document if seen.learner is not None and here else {}
 
 
 def _evaluation(status: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ class LineView:
         self._progress = ProgressTracker(job)
         self._console = console
         self._next = 0.0
+        self._shown = 0.0
         self._state = ""
         self._warned: tuple[str, ...] = ()
         self._members = ""
@@ -40,7 +41,9 @@ class LineView:
             if text not in self._warned:
                 self._print(tick, f"warning: {text}")
         self._warned = current
-        if tick.observation.learner is not None and tick.elapsed_seconds >= self._next:
+        sample = tick.observation.learner
+        if sample is not None and sample.taken_seconds > self._shown and tick.elapsed_seconds >= self._next:
+            self._shown = sample.taken_seconds
             self._next = tick.elapsed_seconds + INTERVAL_SECONDS
             done = self._progress.at(tick)
             share = "" if done.percent is None else f"{done.percent:.0f} % eta {duration(done.eta_seconds)}  "

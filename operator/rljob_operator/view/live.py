@@ -12,6 +12,7 @@ from rljob.api import RLJob
 
 from rljob_operator.controller import Tick
 from rljob_operator.model import Phase
+from rljob_operator.view.actors import blocked_fraction, by_name
 from rljob_operator.view.figures import ProgressTracker, figures, warnings
 from rljob_operator.view.words import duration, number, percent
 
@@ -45,6 +46,10 @@ class LiveView:
 
     def _screen(self, tick: Tick) -> RenderableType:
         parts: list[RenderableType] = [self._progress(tick), self._figures(tick), self._members(tick)]
+        if tick.decision.status.is_true("Suspended"):
+            saved = tick.decision.status.checkpoint
+            at = f" at update {saved.step:,}" if saved is not None else ""
+            parts.append(Text(f"suspended{at}; `rljob resume` in another terminal goes on, Ctrl-C ends the session"))
         parts += [Text(f"! {text}", style="bold red") for text in warnings(tick)]
         title = f"{self._name}  {tick.decision.state}  {duration(tick.elapsed_seconds)}"
         return Panel(Group(*parts), title=title, title_align="left", border_style="cyan")
@@ -70,19 +75,20 @@ class LiveView:
         return table
 
     def _members(self, tick: Tick) -> RenderableType:
-        status = tick.observation.learner.document if tick.observation.learner else {}
-        actors = {str(a.get("name")): a for a in status.get("actors") or []}
+        actors = by_name(tick.observation.learner.document) if tick.observation.learner else {}
         table = Table(box=None, padding=(0, 2), header_style="bright_black")
         for heading in ("member", "state", "steps/s", "blocked", "weights", ""):
             table.add_column(heading)
         for member in tick.observation.members:
-            actor = actors.get(member.name, {}) if member.phase is Phase.READY else {}
+            if member.phase is Phase.EXITED and member.asked:
+                continue
+            actor = actors.get(member.name) if member.phase is Phase.READY else None
             table.add_row(
                 member.name,
-                Text(str(actor.get("state") or member.phase), style=_COLOURS[member.phase]),
+                Text(str(actor.get("state") if actor else member.phase), style=_COLOURS[member.phase]),
                 number(actor.get("steps_per_second"), "{:,.0f}") if actor else "",
-                percent(actor.get("blocked_fraction")) if actor else "",
-                str(actor.get("policy_version", "")),
+                percent(blocked_fraction(actor)) if actor else "",
+                number(actor.get("policy_version"), "{:,}") if actor else "",
                 Text(member.last_words if member.failed else "", style="red", overflow="ellipsis", no_wrap=True),
             )
         return table

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rljob_operator.local.run_view import RunView
+from rljob_operator.view.actors import blocked_fraction, by_name
 from rljob_operator.view.columns import lag
 from rljob_operator.view.words import age, duration, number, percent
 
@@ -21,12 +22,12 @@ _SHOWN_CONDITIONS = ("Accepted", "Progressing", "ScalingLimited", "CheckpointVal
 _WELL = {"ScalingLimited": "False", "FailureTarget": "False", "Failed": "False"}
 
 
-def screen(run: RunView) -> RenderableType:
-    """The whole screen."""
+def screen(run: RunView, before: RunView | None = None) -> RenderableType:
+    """The whole screen. With the look ``before``, an actor's share of blocked time is that since then, else that of its life."""
     status = run.status
     started = status.start_time
     title = f"{run.name}  {run.state}  {age(time.time() - started) if started else ''}".rstrip()
-    parts: list[RenderableType] = [_figures(run), _actors(run.figures)]
+    parts: list[RenderableType] = [_figures(run), _actors(run.figures, before.figures if before is not None else {})]
     if status.autoscaling.last_decision:
         parts.append(Text(f"last decision: {status.autoscaling.last_decision}"))
     parts += [Text(f"! {text}", style=_UNWELL) for text in unwell(run)]
@@ -83,20 +84,19 @@ def _checkpoint(run: RunView) -> str:
     return f"update {found.step:,}, {age(time.time() - found.time)} old"
 
 
-def _actors(figures: Mapping[str, Any]) -> RenderableType:
+def _actors(figures: Mapping[str, Any], before: Mapping[str, Any]) -> RenderableType:
     table = Table(box=None, padding=(0, 2), header_style="bright_black")
-    for heading in ("ACTOR", "STATE", "STEPS/S", "BLOCKED", "WEIGHTS", "EPSILON SLOT", "HEARD"):
+    for heading in ("ACTOR", "STATE", "STEPS/S", "BLOCKED", "WEIGHTS", "SLOT", "HEARD"):
         table.add_column(heading, justify="left" if heading in ("ACTOR", "STATE") else "right")
-    for actor in figures.get("actors") or ():
-        if not isinstance(actor, Mapping):
-            continue
+    earlier = by_name(before)
+    for name, actor in by_name(figures).items():
         table.add_row(
-            str(actor.get("name", "-")),
+            name,
             str(actor.get("state", "-")),
             number(actor.get("steps_per_second"), "{:,.0f}"),
-            percent(actor.get("blocked_fraction")),
+            percent(blocked_fraction(actor, earlier.get(name))),
             number(actor.get("policy_version"), "{:,}"),
             number(actor.get("slot"), "{}"),
-            number(actor.get("age_seconds"), "{:.0f} s ago"),
+            number(actor.get("age_seconds"), "{:.0f}s ago"),
         )
     return table

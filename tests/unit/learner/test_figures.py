@@ -128,7 +128,6 @@ def test_what_the_shards_held_before_is_not_production() -> None:
     figures.window(100.0, {}, 0, 0, 0, [])
     figures.window(102.0, {}, 0, 0, 0, [], 10**6)
     assert "production_per_second" not in figures.document([], {})
-    assert "consumption_per_second" not in figures.document([], {})
     figures.window(104.0, {}, 0, 0, 0, [], 10**6 + 500)
     assert figures.document([], {})["production_per_second"] == pytest.approx(250.0)
 

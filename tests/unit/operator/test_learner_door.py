@@ -73,13 +73,13 @@ def until(what: Callable[[], Any], seconds: float = 5.0) -> Any:
 def test_garbage_is_no_answer(learner: Learner, body: bytes, words: str) -> None:
     learner.body = body
     with pytest.raises(NoAnswer, match=words):
-        fetch_status(learner.url)
+        fetch_status(learner.url, timeout_seconds=30.0)
 
 
 def test_errors_and_silence_are_no_answer(learner: Learner) -> None:
     learner.code = 500
     with pytest.raises(NoAnswer, match="HTTP 500"):
-        fetch_status(learner.url)
+        fetch_status(learner.url, timeout_seconds=30.0)
     learner.code, learner.delay_seconds = 200, 1.0
     with pytest.raises(NoAnswer, match="not answered"):
         fetch_status(learner.url, timeout_seconds=0.2)

@@ -37,8 +37,7 @@ POLL_MILLISECONDS = 100
 @dataclass(frozen=True, slots=True)
 class ReplayClientConfig:
     """``endpoints``: one "sample" endpoint a shard. ``mode``: "index" (mirror here) or "frames" (gathered by the service).
-    ``prefetch``: batches asked for ahead of use, over all shards. ``importance``: the exponent beta.
-    ``samples_per_insert``: the ratio that the shards keep, 0 for none."""
+    ``prefetch``: batches asked for ahead of use, over all shards. ``importance``: the exponent beta."""
 
     endpoints: tuple[str, ...]
     layout: ChunkLayout
@@ -46,7 +45,6 @@ class ReplayClientConfig:
     prefetch: int = 2
     importance: float = 0.4
     mode: str = "index"
-    samples_per_insert: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.endpoints:
@@ -128,10 +126,9 @@ class ReplayClient:
         return total(self.statuses(), "inserted_total")
 
     @property
-    def consumed(self) -> float | None:
-        """The inserts that the batches learned from stand for; None without a ratio, when none stands for any number."""
-        ratio = self._config.samples_per_insert
-        return self._batches_learned * self._config.batch_size / ratio if ratio > 0 else None
+    def consumed(self) -> float:
+        """Transitions learned from, each as often as it was drawn."""
+        return float(self._batches_learned * self._config.batch_size)
 
     def learned(self, batch: ReadyBatch, priority: NDArray[np.float32]) -> None:
         """Send new priorities (float32[B]) of a batch. Those that are not finite are left out: they stay what they were."""

@@ -64,12 +64,12 @@ class Figures:
         raw_frames: int,
         shards: Sequence[Mapping[str, Any]],
         produced: float = 0.0,
-        consumed: float | None = None,
+        consumed: float = 0.0,
     ) -> None:
         """End a window: turn what was collected since the last call into means and rates.
 
-        ``produced`` and ``consumed`` are totals in one unit: what all actors made, and what the learner has digested of it (None
-        where nothing says how much that is).
+        ``produced`` and ``consumed`` are totals: what all actors made (transitions or unrolls), and what the learner has learned
+        from, counted as often as it did.
         """
         if self._count:
             self._means = dict(zip(self._names, (self._sums / self._count).tolist(), strict=True))
@@ -86,7 +86,7 @@ class Figures:
             "actor_blocked": acting.get("blocked", 0.0),
             "actor_all": sum(acting.values()),
             "produced": produced,
-            "consumed": consumed or 0.0,
+            "consumed": consumed,
         }
         if self._before is not None:
             then, before = self._before
@@ -97,9 +97,8 @@ class Figures:
                 "updates_per_second": spent["updates"] / seconds,
                 "steps_per_second": spent["steps"] / seconds,
                 "raw_frames_per_second": spent["raw_frames"] / seconds,
+                "consumption_per_second": spent["consumed"] / seconds,
             }
-            if consumed is not None:
-                self._rates["consumption_per_second"] = spent["consumed"] / seconds
             if before["produced"] > 0:  # else the shards have just been heard of, and all they hold would count as new
                 self._rates["production_per_second"] = spent["produced"] / seconds
             if spent["actor_all"] > 0:

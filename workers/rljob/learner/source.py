@@ -46,6 +46,6 @@ class BatchSource(Protocol):
         ...
 
     @property
-    def consumed(self) -> float | None:
-        """How much of it the learner has digested; None where there is no telling."""
+    def consumed(self) -> float:
+        """What the learner has learned from: transitions as often as they were drawn, or unrolls."""
         ...

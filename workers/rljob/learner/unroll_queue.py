@@ -175,7 +175,7 @@ class UnrollQueue:
         return float(self._table.accepted)
 
     @property
-    def consumed(self) -> float | None:
+    def consumed(self) -> float:
         """Unrolls learned from in this life."""
         return float(self._learned)
 

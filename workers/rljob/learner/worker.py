@@ -31,6 +31,7 @@ from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
 from rljob.learner.policy import Identity
 from rljob.learner.saver import Saver
 from rljob.learner.shares import Shares
+from rljob.learner.slowdown import slowed_down
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.learner.update import make_updater
 from rljob.learner.versions import VersionLog
@@ -134,7 +135,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         if found is not None:
             learner.resume(found)
         try:
-            learner.run(stop, on_turn)
+            learner.run(stop, slowed_down(lambda: updater.updates, on_turn))
         except NonFiniteLoss as problem:
             log.error("%s", problem)
             raise SystemExit(NonFiniteLoss.exit_code) from problem
@@ -191,7 +192,6 @@ def _source(
             prefetch=params.prefetch_batches,
             importance=replay.importance,
             mode=replay.sampling.lower(),
-            samples_per_insert=replay.samples_per_insert,
         ),
         method.importance_weights,
         device,

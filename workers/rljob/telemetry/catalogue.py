@@ -233,7 +233,7 @@ LEARNER: Final = (
     Metric(
         "consumption_per_second",
         "gauge",
-        "Unrolls the learner takes a second; with replay, the inserted transitions that its samples stand for.",
+        "Unrolls the learner learns from a second; with replay, the transitions that it draws.",
         "consumption_per_second",
     ),
     Metric(

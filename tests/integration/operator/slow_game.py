@@ -1,0 +1,51 @@
+"""Games for the controller's tests, named as ``slow_game:make`` and ``slow_game:broken``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+
+class SlowGame(gymnasium.Env[Any, Any]):
+    """Every step takes ``step_seconds`` without costing a processor, so that several actors fit on one core."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, step_seconds: float) -> None:
+        self._step_seconds = step_seconds
+        self._steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        time.sleep(self._step_seconds)
+        self._steps += 1
+        return self._observation(), 1.0, self._steps >= 100, False, {}
+
+    def _observation(self) -> Any:
+        return np.full(4, np.sin(self._steps), np.float32)
+
+
+class BrokenGame(SlowGame):
+    """Plays nowhere but where the controller looks at it before the start: an actor dies at its first step."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        print("the plant caught fire", file=sys.stderr, flush=True)
+        os._exit(3)
+
+
+def make(step_seconds: float = 0.02) -> SlowGame:
+    return SlowGame(step_seconds)
+
+
+def broken() -> BrokenGame:
+    return BrokenGame(0.0)

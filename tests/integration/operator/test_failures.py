@@ -1,0 +1,112 @@
+"""Jobs that go wrong, for real: a wedged learner, actors that never work, folders and disks that take nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from harness import ENDLESS, LocalRun
+from rljob.api import load_manifest
+from rljob.api.status import RLJobStatus
+from rljob_operator.local.run_folder import RunFolderProblem, prepare
+from rljob_operator.local.run_view import running_members
+from rljob_operator.local.spec_store import SpecStore
+from rljob_operator.local.stored_run import StoredRun
+
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_a_wedged_learner_is_called_stalled_and_then_the_deadline_acts(local_run: Callable[..., LocalRun]) -> None:
+    run = local_run(*ENDLESS, "--set", "spec.progressDeadlineSeconds=20")
+    run.until_learning(50)
+    run.until(lambda: run.reason("Progressing") == "LearnerAdvancing", 20, "LearnerAdvancing")
+    learner = running_members(run.run_dir)["learner"]
+    os.kill(learner, signal.SIGSTOP)
+    stopped = time.monotonic()
+    run.until(lambda: run.reason("Progressing") == "LearnerStalled", 20, "LearnerStalled")
+    assert run.job_status.state == "Degraded"
+    run.until(lambda: run.job_status.is_true("FailureTarget"), 40, "FailureTarget")
+    assert time.monotonic() - stopped >= 15
+    assert run.job_status.condition("Failed") is None, "not before everything has left"
+    os.kill(learner, signal.SIGCONT)  # else it is killed after its 30 seconds, which this test need not wait for
+    assert run.finish(90) == 1
+    assert run.reason("Failed") == "ProgressDeadlineExceeded"
+    assert "Failed (ProgressDeadlineExceeded)" in run.output
+    assert running_members(run.run_dir) == {}
+    code, printed = run.verb("why", str(run.run_dir))
+    assert "ProgressDeadlineExceeded" in printed
+    code, printed = run.verb("resume", str(run.run_dir))
+    assert (code, "has ended" in printed) == (2, True)
+
+
+def test_actors_that_never_work_fail_the_job_with_their_last_words(local_run: Callable[..., LocalRun]) -> None:
+    environment = {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+    run = local_run(
+        "--set", "spec.environment.id=slow_game:broken", job=HERE / "slow_game.yaml", environment=environment
+    )
+    assert run.finish(240) == 1, run.output
+    status = run.job_status
+    failed = status.condition("Failed")
+    assert failed is not None
+    assert (failed.reason, "the plant caught fire" in failed.message) == ("ActorsCrashLooping", True)
+    assert {failure.exit_code for failure in status.failures if failure.role == "Actor"} == {3}
+    assert status.restarts.counted == 0, "actors never count towards backoffLimit"
+    shown = run.output[run.output.index("last lines of ") :]
+    assert "the plant caught fire" in shown
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to mount a small tmpfs")
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], capture_output=True
+    ).returncode:
+        pytest.skip("a tmpfs can't be mounted here")
+    yield folder
+    subprocess.run(["mount", "-o", "remount,rw", str(folder)], check=True)
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_is_told_and_damages_nothing(small_disk: Path) -> None:
+    run_dir = small_disk / "run"
+    prepare(run_dir, resume=False)
+    SpecStore(run_dir).create(load_manifest(HERE.parents[2] / "manifests" / "examples" / "cartpole-apex.yaml"))
+    run = StoredRun(run_dir)
+    run.write_status(RLJobStatus(active_seconds=1), at_once=True)
+    before = {path.name: path.read_bytes() for path in run_dir.iterdir() if path.is_file()}
+    filler = small_disk / "filler"
+    with pytest.raises(OSError, match="No space left"):
+        filler.write_bytes(b"x" * (1 << 20))
+    run.write_status(RLJobStatus(active_seconds=2), at_once=True)
+    assert "No space left" in run.problem
+    with pytest.raises(RunFolderProblem, match=r"No space left.*what was stored before stays"):
+        SpecStore(run_dir).edit(lambda document: document["spec"]["actors"].update(replicas=2))
+    assert {path.name: path.read_bytes() for path in run_dir.iterdir() if path.is_file()} == before
+    filler.unlink()
+    run.write_status(RLJobStatus(active_seconds=2), at_once=True)
+    assert run.problem == ""
+    assert StoredRun(run_dir).status.active_seconds == 2
+
+
+def test_a_folder_that_can_not_be_written_is_refused_at_once(small_disk: Path) -> None:
+    (small_disk / "run").mkdir()
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    command = [sys.executable, "-m", "rljob_operator.cli", "run", str(HERE / "slow_game.yaml"), "--run-dir"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(
+        [*command, str(small_disk / "run")], capture_output=True, text=True, timeout=100, env=environment
+    )
+    assert done.returncode == 2
+    assert "can't be written: Read-only file system; name another --run-dir" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,112 @@
+"""What the verbs print, from what was seen: columns, reasons, words."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rljob.api.status import AutoscalingStatus, Condition, Failure, RLJobStatus
+from rljob_operator.local.run_view import LOST, UNATTENDED, RunView
+from rljob_operator.view.actors import blocked_fraction
+from rljob_operator.view.columns import table
+from rljob_operator.view.reasons import why
+from rljob_operator.view.top import screen
+from rljob_operator.view.words import age, duration, number, percent
+
+FIGURES = {
+    "queue_depth_batches": 12.0,
+    "queue_bound_batches": 125.0,
+    "steps_per_second": 1234.5,
+    "mean_return": 198.25,
+    "policy_lag_updates_p95": 80.0,
+    "wait_fraction": 0.25,
+    "updates": 900,
+    "actors": [
+        {"name": "actor-0", "state": "Running", "incarnation": "a", "stages": {"env": 3.0, "blocked": 1.0}},
+        None,
+    ],
+}
+
+
+def ready(status: str, reason: str) -> Condition:
+    return Condition.model_validate(
+        {"type": "Ready", "status": status, "reason": reason, "last_transition_time": time.time() - 90}
+    )
+
+
+def run(status: RLJobStatus, **fields: object) -> RunView:
+    values: dict[str, object] = {
+        "run_dir": Path("runs/x"),
+        "document": {"metadata": {"name": "pong"}},
+        "status": status,
+        "controller": 1,
+        "running": {"learner": 2},
+        "figures": FIGURES,
+    }
+    return RunView(**(values | fields))  # type: ignore[arg-type]
+
+
+def test_columns_are_aligned_and_say_what_is_unknown() -> None:
+    status = RLJobStatus(conditions=[ready("True", "Running")], start_time=time.time() - 3600)
+    lines = table([run(status), run(RLJobStatus(), figures={})], wide=False)
+    assert lines[1].split() == ["pong", "Running", "0/0", "12/125", "1,234", "198.2", "80", "-", "60m"]
+    assert lines[2].split() == ["pong", "Starting", "0/0", "-", "-", "-", "-", "-", "-"]
+    assert lines[0].index("STATE") == lines[1].index("Running") == lines[2].index("Starting")
+    assert "runs/x" in table([run(status)], wide=True)[1]
+
+
+@pytest.mark.parametrize(
+    ("reason", "running", "state"),
+    [("Running", {"learner": 2}, UNATTENDED), ("Running", {}, LOST), ("SessionEnded", {}, "SessionEnded")],
+)
+def test_a_state_without_a_controller_is_not_what_the_last_one_wrote(
+    reason: str, running: dict[str, int], state: str
+) -> None:
+    seen = run(RLJobStatus(conditions=[ready("True", reason)]), controller=None, running=running)
+    assert seen.state == state
+    assert state in why(seen)[0]
+
+
+def test_why_shows_the_decision_its_limit_and_what_failed() -> None:
+    limited = {"type": "ScalingLimited", "status": "True", "reason": "TooManyReplicas", "last_transition_time": 1.0}
+    failure = {"time": 5.0, "role": "Actor", "pod_name": "actor-3", "exit_code": 137, "action": "RestartRole"}
+    text = "\n".join(
+        why(
+            run(
+                RLJobStatus(
+                    conditions=[ready("False", "Failed"), Condition.model_validate({**limited, "message": "at 2"})],
+                    autoscaling=AutoscalingStatus(
+                        desired_replicas=2, recommended_replicas=5, last_decision="178 / 36 = 4.9 wanted: 2 -> 2 actors"
+                    ),
+                    failures=[Failure.model_validate({**failure, "reason": "Killed", "message": "out of memory"})],
+                )
+            )
+        )
+    )
+    assert "178 / 36 = 4.9 wanted" in text
+    assert "recommends 5; limited by TooManyReplicas: at 2" in text
+    assert "actor-3, exit code 137, Killed, RestartRole: out of memory" in text
+    assert "Ready=False Failed, for " in text
+
+
+def test_the_screen_stands_whatever_the_learner_says() -> None:
+    for figures in ({}, FIGURES, {"actors": "none", "queue_depth_batches": "many", "updates": None}):
+        console = Console(file=io.StringIO(), width=120)
+        console.print(screen(run(RLJobStatus(), figures=figures)))
+        assert "queue depth" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_blocked_time_is_since_the_look_before_of_the_same_life() -> None:
+    before, now = {"incarnation": "a", "stages": {"env": 8.0, "blocked": 0.0}}, {"env": 9.0, "blocked": 3.0}
+    assert blocked_fraction({"incarnation": "a", "stages": now}, before) == 0.75
+    assert blocked_fraction({"incarnation": "b", "stages": now}, before) == 0.25
+    assert blocked_fraction({"stages": None}) is None
+
+
+def test_words() -> None:
+    assert [age(s) for s in (-5, 45, 119, 720, 3600 * 3 + 300, 86400 * 3)] == ["0s", "45s", "119s", "12m", "3h5m", "3d"]
+    assert [duration(s) for s in (None, 63, 3723)] == ["-", "1:03", "1:02:03"]
+    assert (number(True, "{}"), number(None, "{}"), percent(0.256), percent("x")) == ("-", "-", "26 %", "-")
