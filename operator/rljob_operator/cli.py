@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from rich.console import Console
 from rljob.api import load_manifest
 from rljob.cli.app import app
 from rljob.cli.errors import Unusable, one_line_errors
+from rljob.cli.roles import Profiled
 
 from rljob_operator.verbs.change import checkpoint, resume, scale, suspend
 from rljob_operator.verbs.get import get
@@ -39,6 +41,14 @@ def run(
     resume_: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --run-dir; what still runs of it is adopted.")
     ] = False,
+    profile: Annotated[
+        list[Profiled] | None,
+        typer.Option(
+            help="After 10 s of work, record 3 s of that role with torch's profiler: a trace for chrome://tracing or "
+            "ui.perfetto.dev and a table of operations, in the run folder's profiles/. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Train a job on this machine: actors, replay, learner and evaluator as processes, with an embedded Redis.
 
@@ -60,6 +70,8 @@ def run(
         from rljob_operator.local import run as local
         from rljob_operator.local.run_folder import default_run_dir, is_stored_job
 
+        if profile:  # the roles inherit it
+            os.environ["RLJOB_PROFILE"] = " ".join(profile)
         console = Console()
         if resume_ and run_dir is not None:
             stored = is_stored_job(file, run_dir) and not set_

@@ -32,6 +32,13 @@ def test_chunks_arrive_once_and_are_sampled(kit: Any, server: Any) -> None:
         stats = learner.stats()
         assert (stats["items"], stats["inserted_total"], stats["sampled_total"]) == (300, 300, 64)
         assert stats["actors"][0]["name"] == "actor-0"
+        deadline = time.monotonic() + 10
+        while not stats["redis"]["used_memory_bytes"] and time.monotonic() < deadline:
+            time.sleep(0.1)
+            stats = learner.stats()
+        assert stats["redis"]["used_memory_bytes"] > 10_000
+        assert 0 <= stats["priority_drift"] < 1e-12
+        assert stats["refused_handshakes_total"] == 0
 
 
 def test_duplicates_and_reconnects_insert_nothing_twice(kit: Any, server: Any) -> None:

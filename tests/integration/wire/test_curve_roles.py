@@ -214,6 +214,7 @@ def test_a_peer_without_the_keys_of_the_job_gets_nothing(tmp_path: Path) -> None
         status = run.replay_status()
         assert [actor["name"] for actor in status["actors"]] == ["actor-0"]
         assert status["rejected_total"] == {}
+        assert status["refused_handshakes_total"] > 0
         run.stop("actor-9")
         assert not (tmp_path / "roles" / "actor-9.final.json").exists(), "it never joined"
 

@@ -281,7 +281,9 @@ def test_notices(endpoint: str, context: zmq.Context) -> None:
 
 
 @pytest.mark.parametrize("transport", ["ipc", "tcp"])
-def test_only_allowed_keys_come_in(transport: str, tmp_path: Path, context: zmq.Context) -> None:
+def test_only_allowed_keys_come_in(
+    transport: str, tmp_path: Path, context: zmq.Context, caplog: pytest.LogCaptureFixture
+) -> None:
     endpoint = f"ipc://{tmp_path}/s" if transport == "ipc" else "tcp://127.0.0.1:*"
     own, friend_keys, stranger_keys = generate_keys(), generate_keys(), generate_keys()
     with Server(endpoint, ServerSecurity(own, frozenset({friend_keys.public})), context=context) as server:
@@ -301,6 +303,10 @@ def test_only_allowed_keys_come_in(transport: str, tmp_path: Path, context: zmq.
                 time.sleep(0.02)
             assert all(outsider.receive() is None for outsider in outsiders)
             assert zap.refused_total(context) >= 1
+            warnings = [record.getMessage() for record in caplog.records if record.name == "rljob.wire.zap"]
+            assert len(warnings) == 1, "said at once, and not again for each attempt"
+            assert "its key is not one of this job's" in warnings[0]
+            assert transport == "ipc" or "127.0.0.1" in warnings[0]
             assert server.send(peer, PULSE)
             assert friend.receive(5) == PULSE
             assert server.malformed_total == 0

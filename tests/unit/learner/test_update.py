@@ -11,6 +11,7 @@ import torch
 from learner_builders import IMAGES, batches, parameters, updater
 from rljob.algorithms import apex_dqn
 from rljob.learner.precision import Plan, candidates, choose
+from rljob.learner.shares import Shares
 from rljob.learner.update import Readback, learning_rate
 
 CPU = torch.device("cpu")
@@ -126,6 +127,39 @@ def test_candidates_and_choice() -> None:
     assert chosen.bf16
     assert set(seen) == {False, True}
     assert learner.online.bf16 is False  # the trial was on a copy
+
+
+@pytest.mark.parametrize(("count", "size"), [(2, 16), (3, 16), (4, 5)])
+@pytest.mark.parametrize("bf16", [False, True])
+def test_shares_of_a_batch_learn_what_the_whole_batch_does(count: int, size: int, bf16: bool) -> None:
+    params = parameters(layer_norm=True, batch_size=size)
+    threads = torch.get_num_threads()
+    whole, shared, again = (updater(params, IMAGES) for _ in range(3))
+    for each in (whole, shared, again):
+        each.online.compute(bf16=bf16, channels_last=True)
+        each.target.compute(bf16=bf16, channels_last=True)
+    shared._shares = again._shares = Shares(count)
+    tolerance = {"rtol": 5e-2, "atol": 5e-2} if bf16 else {"rtol": 1e-4, "atol": 1e-5}
+    for index, batch in enumerate(batches(4, IMAGES, size)):
+        results = [each.update(batch, 0) for each in (whole, shared, again)]
+        for expected, got, repeated in zip(*results, strict=True):
+            assert torch.equal(got, repeated), "the same order of summation every time"
+            if index == 0 or not bf16:  # later, differences of rounding have moved the weights apart
+                torch.testing.assert_close(got, expected, **tolerance)
+        if index == 0:
+            gradients = ([p.grad for p in each.online.parameters()] for each in (whole, shared))
+            for expected, got in zip(*gradients, strict=True):
+                alike = torch.nn.functional.cosine_similarity(got.ravel(), expected.ravel(), dim=0)
+                assert alike > (0.95 if bf16 else 0.9999)
+    torch.set_num_threads(threads)
+
+
+def test_a_share_that_fails_is_an_error_of_the_update() -> None:
+    learner = updater(parameters())
+    learner._shares = Shares(2)
+    (batch,) = batches(1)
+    with pytest.raises(RuntimeError):
+        learner.update(batch._replace(action=torch.full((16,), 99)), 0)
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")

@@ -23,6 +23,7 @@ from rljob.envs.factory import describe_environment, make_vector_environment
 from rljob.experience import ChunkLayout, UnrollLayout
 from rljob.learner.weights import WeightClient
 from rljob.telemetry.metrics import actor_registry
+from rljob.telemetry.profile import Profile
 from rljob.telemetry.server import TelemetryServer
 from rljob.wire import Client, load_keys
 
@@ -86,7 +87,15 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                 loop = ActorLoop(
                     environment, policy, recorder, sink, weights, figures, chosen.refresh_steps(parameters)
                 )
-                loop.run(stop, on_turn=lambda: telemetry.beat(_LONGEST_TURN_SECONDS))
+                profile = Profile(options.run_dir, options.name, lambda: figures.policy_version > 0)
+
+                def on_turn() -> None:
+                    telemetry.beat(_LONGEST_TURN_SECONDS)
+                    if options.profile:
+                        profile()
+
+                loop.run(stop, on_turn)
+                profile.close()
                 loop.leave(_DRAIN_SECONDS)
                 write_final(options, figures.final())
             finally:

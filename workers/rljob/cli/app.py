@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rljob.cli.errors import Debug
+from rljob.cli.keys import keys
 from rljob.cli.policies import evaluate, play, report
 from rljob.cli.roles import RoleCommand, worker
 from rljob.cli.validate import validate
@@ -39,4 +40,5 @@ app.command()(validate)
 app.command("eval")(evaluate)
 app.command()(play)
 app.command()(report)
+app.command()(keys)
 app.command(cls=RoleCommand)(worker)

@@ -15,7 +15,7 @@ class RoleOptions:
     ``replay_ingest`` and ``replay_sample`` hold one endpoint a shard, in shard order; a replay role gets exactly its
     own pair. In a job without replay, ``replay_ingest`` is the one endpoint that the learner binds for its queue.
     ``weights`` and ``notice`` are bound by the learner and connected to by actors and the evaluator.
-    ``metrics_port`` 0 takes any free port; ``announce`` then tells which.
+    ``metrics_port`` 0 takes any free port; ``announce`` then tells which. ``profile``: write a profile of the loop.
     """
 
     job: RLJob
@@ -30,3 +30,4 @@ class RoleOptions:
     redis: str | None = None
     resume: str | None = None
     keys: Path | None = None
+    profile: bool = False

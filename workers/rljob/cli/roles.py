@@ -33,6 +33,13 @@ class Role(enum.StrEnum):
     EVALUATOR = "evaluator"
 
 
+class Profiled(enum.StrEnum):
+    """The roles whose loops can be profiled: those that compute with torch all the time."""
+
+    ACTOR = "actor"
+    LEARNER = "learner"
+
+
 RoleFunction = Callable[[RoleOptions, threading.Event], None]
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
@@ -88,9 +95,7 @@ def check_options(role: Role, options: RoleOptions) -> None:
         if role is not Role.REPLAY and given != wanted:
             raise Unusable(f"{role} got {given} --{name.replace('_', '-')}; allowed: {wanted}, {what}")
     if options.keys is not None and not options.keys.is_file():
-        raise Unusable(
-            f"--keys {options.keys}: no such file; give the key file that the supervisor or the operator wrote"
-        )
+        raise Unusable(f"--keys {options.keys}: no such file; `rljob keys FOLDER` writes one for each role")
 
 
 @contextmanager
@@ -159,6 +164,12 @@ def worker(
     keys: Annotated[
         Path | None, typer.Option(envvar="RLJOB_KEYS", help="CURVE keys, for tcp:// beyond this machine.")
     ] = None,
+    profile: Annotated[
+        list[Profiled] | None,
+        typer.Option(
+            envvar="RLJOB_PROFILE", help="Profile this process if that is its role; see `rljob run --profile`."
+        ),
+    ] = None,
 ) -> None:
     """Run one role of a job: what a pod runs, and what `rljob run` starts. Few people type this.
 
@@ -193,6 +204,7 @@ def worker(
             redis=redis,
             resume=resume,
             keys=keys,
+            profile=role in (profile or ()),
         )
         check_options(role, options)
         role_function(role)(options, stop)

@@ -20,6 +20,7 @@ import torch
 
 from rljob.learner import checkpoint, state
 from rljob.learner.figures import Figures
+from rljob.learner.gpu import gpu_figures
 from rljob.learner.policy import Identity
 from rljob.learner.saver import Saver
 from rljob.learner.source import BatchSource, Ready
@@ -29,6 +30,7 @@ from rljob.learner.verdicts import Verdicts
 from rljob.learner.versions import VersionLog
 from rljob.learner.weights import WeightServer
 from rljob.telemetry.clock import StageClock
+from rljob.wire import refused_handshakes_total
 
 log = logging.getLogger(__name__)
 
@@ -299,6 +301,8 @@ class Learner:
             "evaluations": self.verdicts.documents(),
             "checkpoint": self._saver.status,
             "compiled": self._updater.compiled,
+            "refused_handshakes_total": refused_handshakes_total(),
+            "gpu": gpu_figures(self._updater.device),
             **self._surroundings,
         }
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rljob.algorithms import Algorithm, Experience
+from rljob.learner.shares import Shares
 
 
 def learning_rate(params: Any, steps: int) -> float:
@@ -91,10 +92,12 @@ class Updater:
         """The network whose policy is evaluated."""
         return self.evaluation or self.online
 
-    def _descend(self, loss: Tensor, steps: int) -> Tensor:
-        """One clipped optimiser step; the gradient's norm before clipping."""
+    def _differentiate(self, loss: Tensor) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
+
+    def _descend(self, steps: int) -> Tensor:
+        """One clipped optimiser step along the gradient that is set; the gradient's norm before clipping."""
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, self.params.gradient_clip_norm or float("inf"))
         self._step(norm, learning_rate(self.params, steps))
         self.updates += 1
@@ -121,11 +124,22 @@ class Updater:
 
 
 class TransitionUpdater(Updater):
-    """Learns from sampled transitions: one update a batch, against a target network. ``target`` judges."""
+    """Learns from sampled transitions: one update a batch, against a target network. ``target`` judges.
 
-    def __init__(self, algorithm: Algorithm, params: Any, online: nn.Module, device: torch.device) -> None:
+    Used by one thread; with ``shares`` it computes in several, each with a share of the batch.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        params: Any,
+        online: nn.Module,
+        device: torch.device,
+        shares: Shares | None = None,
+    ) -> None:
         super().__init__(algorithm, params, online, device)
         self.target = copy.deepcopy(self.online).requires_grad_(False)
+        self._shares = shares
         assert algorithm.priorities is not None, f"{algorithm.name} does not learn from transitions"
         self._priorities = algorithm.priorities
 
@@ -137,13 +151,24 @@ class TransitionUpdater(Updater):
 
     def update(self, batch: Any, steps: int) -> tuple[Tensor, Tensor]:
         """The one update of a batch: (priorities float32[B], figures float32[3]), on the device."""
-        params = self.params
-        loss = self._loss(self.online, self.target, batch, double=params.double, kind=params.loss)
-        norm = self._descend(loss.value, steps)
+        loss = self._gradient(batch)
+        norm = self._descend(steps)
         self._follow()
         self._note_compiled()
         figures = torch.stack([loss.value.detach(), norm, loss.metrics["q_taken"]])
         return self._priorities(loss.td_abs), figures
+
+    def _gradient(self, batch: Any) -> Any:
+        """The loss of a batch, with its gradient set."""
+
+        def loss(batch: Any) -> Any:
+            return self._loss(self.online, self.target, batch, double=self.params.double, kind=self.params.loss)
+
+        if self._shares is not None:
+            return self._shares.gradient(loss, batch, self._parameters)
+        result = loss(batch)
+        self._differentiate(result.value)
+        return result
 
     @torch.no_grad()
     def _follow(self) -> None:
@@ -167,16 +192,20 @@ class UnrollUpdater(Updater):
     def updates_from(self, batch: Any, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
         for part in self._parts(batch, self.params):
             loss = self._loss(self.online, part, self.params)
-            norm = self._descend(loss.value, steps)
+            self._differentiate(loss.value)
+            norm = self._descend(steps)
             self._average()
             self._note_compiled()
             yield self._no_priorities, torch.stack([loss.value.detach(), norm, *loss.metrics])
 
 
-def make_updater(algorithm: Algorithm, params: Any, online: nn.Module, device: torch.device) -> Updater:
-    """The updater for what the algorithm learns from."""
-    kind = UnrollUpdater if algorithm.experience is Experience.UNROLLS else TransitionUpdater
-    return kind(algorithm, params, online, device)
+def make_updater(
+    algorithm: Algorithm, params: Any, online: nn.Module, device: torch.device, shares: Shares | None = None
+) -> Updater:
+    """The updater for what the algorithm learns from. ``shares`` split batches of transitions; unrolls are left to torch."""
+    if algorithm.experience is Experience.UNROLLS:
+        return UnrollUpdater(algorithm, params, online, device)
+    return TransitionUpdater(algorithm, params, online, device, shares)
 
 
 class Readback:

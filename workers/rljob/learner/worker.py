@@ -7,7 +7,7 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,13 @@ from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
 from rljob.learner.policy import Identity
 from rljob.learner.saver import Saver
+from rljob.learner.shares import Shares
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.learner.update import make_updater
 from rljob.learner.versions import VersionLog
 from rljob.learner.weights import WeightServer
 from rljob.telemetry.metrics import learner_registry
+from rljob.telemetry.profile import Profile
 from rljob.telemetry.recorder import Recorder
 from rljob.telemetry.server import TelemetryServer
 from rljob.wire import load_keys
@@ -46,15 +48,15 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     """
     spec = options.job.spec
     params, env_params = spec.algorithm.resolved(), spec.environment.resolved()
-    torch.set_num_threads(_threads(options.job))
     device = _device(options.job)
+    shares = _shares(options.job, device)
     environment = describe_environment(spec.environment.id, env_params)
     method = algorithm(spec.algorithm.name)
     torch.manual_seed(params.seed)
     online: nn.Module = method.build(environment, params, env_params)
     plan = _plan(method, params, environment, online.to(device), device)
     online.compute(bf16=plan.bf16, channels_last=plan.channels_last)  # type: ignore[operator]
-    updater = make_updater(method, params, online, device)
+    updater = make_updater(method, params, online, device, shares)
     if params.compile:
         updater.compile()
     directory = options.run_dir / "checkpoints"
@@ -96,10 +98,26 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         if found is not None:
             learner.resume(found)
         try:
-            learner.run(stop, telemetry.beat)
+            learner.run(stop, _each_turn(options, learner, telemetry, closing))
         except NonFiniteLoss as problem:
             log.error("%s", problem)
             raise SystemExit(NonFiniteLoss.exit_code) from problem
+
+
+def _each_turn(
+    options: RoleOptions, learner: Learner, telemetry: TelemetryServer, closing: ExitStack
+) -> Callable[[], None]:
+    """What the loop calls every turn: a sign of life, and the profile where one is wanted."""
+    if not options.profile:
+        return telemetry.beat
+    profile = Profile(options.run_dir, options.name, lambda: learner.state == "Training")
+    closing.callback(profile.close)
+
+    def turn() -> None:
+        telemetry.beat()
+        profile()
+
+    return turn
 
 
 def wanted_since(note: Mapping[str, Any]) -> float:
@@ -168,9 +186,17 @@ def _transitions(method: Algorithm, params: Any) -> int:
     return int(params.batch_size)
 
 
-def _threads(job: RLJob) -> int:
-    """Torch threads: the processors that the manifest asks for, rounded, at least one."""
-    return max(1, round(quantity(job.spec.learner.resources.requests.get("cpu", "1"))))
+def _shares(job: RLJob, device: torch.device) -> Shares | None:
+    """How the processors that the manifest asks for (rounded, at least one) are used: each for a share of every batch.
+
+    A compiled update and one of unrolls are left to torch's own threads, and on a GPU there is nothing to share out.
+    """
+    params = job.spec.algorithm.resolved()
+    processors = max(1, round(quantity(job.spec.learner.resources.requests.get("cpu", "1"))))
+    torch.set_num_threads(processors)
+    unrolls = algorithm(job.spec.algorithm.name).experience is Experience.UNROLLS
+    count = min(processors, params.batch_size)
+    return Shares(count) if count > 1 and device.type == "cpu" and not params.compile and not unrolls else None
 
 
 def _device(job: RLJob) -> torch.device:

@@ -109,6 +109,10 @@ class ChunkLog:
         """Become the one service that may write; a predecessor's next commit raises ``OwnerLost``."""
         self.client.set(self._shard + "owner", self.owner)
 
+    def used_memory_bytes(self) -> int:
+        """Memory that the server says it takes, in bytes: this log and whatever else it holds."""
+        return int(self.client.info("memory")["used_memory"])
+
     def commit(self, commit: Commit) -> None:
         """Write all of a commit or nothing. Raises ``OwnerLost``; after other errors the outcome is unknown."""
         try:

@@ -63,6 +63,11 @@ class Durability:
         """Chunks in the table that are not yet known to be in Redis."""
         return self._table.head - max(self._committed, self._table.oldest)
 
+    @property
+    def used_memory_bytes(self) -> int | None:
+        """Memory that Redis takes by its own account, some seconds old; None before it has said so."""
+        return self._writer.used_memory_bytes if self._writer is not None else None
+
     def evicted(self, chunks: Sequence[StoredChunk]) -> None:
         """The table has dropped these; those already handed over are removed from the log."""
         self._evicted.extend(chunk.generation for chunk in chunks if chunk.ordinal < self._submitted)

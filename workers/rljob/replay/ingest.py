@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from rljob.experience import Chunk, InvalidChunk, Unroll
 from rljob.replay.chunk_log import Accepted, Lease
 from rljob.replay.durability import Durability
+from rljob.replay.grants import share_credits
 from rljob.replay.leases import LEASE_SECONDS, SlotLeases
 from rljob.replay.roster import Roster, episode_fields
 from rljob.replay.table import StoredChunk
@@ -320,29 +321,14 @@ class Ingest:
         self._sessions.pop(peer, None)
 
     def _grants(self) -> dict[bytes, int]:
-        """Credits each peer may be given now: one after the other in turn, as long as the limiter has room."""
-        peers = list(self._sessions)
-        length = self._table.layout.length
-        wanted = {peer: self.ledger.grantable(peer) for peer in peers}
-        total = sum(wanted.values())
-        if not total:
-            return {}
-        reserved = sum(self.ledger.outstanding(peer) for peer in peers)
-        limiter = self._table.limiter
-        if limiter.can_insert((reserved + total) * length):
-            return wanted
-        grants: dict[bytes, int] = {}
         turn, self._turn = self._turn, self._turn + 1
-        order = deque(peers)
-        order.rotate(-turn % len(order))
-        while order and limiter.can_insert((reserved + 1) * length):
-            peer = order.popleft()
-            if wanted[peer] > 0:
-                wanted[peer] -= 1
-                reserved += 1
-                grants[peer] = grants.get(peer, 0) + 1
-                order.append(peer)
-        return grants
+        return share_credits(
+            {peer: self.ledger.grantable(peer) for peer in self._sessions},
+            sum(self.ledger.outstanding(peer) for peer in self._sessions),
+            self._table.layout.length,
+            self._table.limiter.can_insert,
+            turn,
+        )
 
 
 def _reason(error: Exception) -> str:

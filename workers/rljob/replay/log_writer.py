@@ -7,6 +7,7 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import Literal
@@ -20,6 +21,7 @@ log = logging.getLogger(__name__)
 _QUEUED_COMMITS = 4
 _FIRST_RETRY_SECONDS = 0.1
 _LAST_RETRY_SECONDS = 2.0
+_MEMORY_INTERVAL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class LogWriter:
     """Writes commits to a ``ChunkLog`` on its own thread, at most a few waiting at a time.
 
     ``fileno`` becomes readable when there are events; ``events`` takes them. After ``down`` whatever was queued is
-    discarded: the owner of the table starts over from what it has in memory.
+    discarded: the owner of the table starts over from what it has in memory. ``used_memory_bytes`` is Redis's own account,
+    asked for every few seconds, None until it has answered.
     """
 
     def __init__(self, chunk_log: ChunkLog) -> None:
@@ -47,6 +50,8 @@ class LogWriter:
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
+        self.used_memory_bytes: int | None = None
+        self._next_memory = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="replay-log", daemon=True)
         self._thread.start()
@@ -91,6 +96,7 @@ class LogWriter:
             try:
                 self._log.commit(commit)
                 self._tell(WriterEvent("done", token))
+                self._ask_memory(time.monotonic())
             except OwnerLost as error:
                 log.error("replay log: %s; this service goes on without a log", error)
                 self._tell(WriterEvent("lost", token))
@@ -99,6 +105,13 @@ class LogWriter:
                 log.warning("replay log: Redis failed (%s); going on without it until it is back", error)
                 self._tell(WriterEvent("down", token))
                 self._reconnect()
+
+    def _ask_memory(self, now: float) -> None:
+        if now < self._next_memory:
+            return
+        self._next_memory = now + _MEMORY_INTERVAL_SECONDS
+        with contextlib.suppress(redis.RedisError):  # not allowed to ask, or gone: the next commit will tell which
+            self.used_memory_bytes = self._log.used_memory_bytes()
 
     def _reconnect(self) -> None:
         delay = _FIRST_RETRY_SECONDS

@@ -50,6 +50,10 @@ class Prioritized:
         """Sum of the weights priority ** exponent of all ids; what the probabilities are fractions of."""
         return self.tree.total
 
+    def priority_drift(self) -> float:
+        """Relative error of that sum from rounding; computed anew from all weights at each call."""
+        return self.tree.drift()
+
     def weights(self, first: int, count: int) -> Array:
         """The weights f8[count] of ids from ``first`` on."""
         return self.tree.leaves[first : first + count]

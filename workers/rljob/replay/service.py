@@ -95,6 +95,7 @@ class ReplayService:
         self._stats: tuple[float, bytes] = (-1.0, b"{}")
         self._next_status = self._next_housekeeping = 0.0
         self._next_snapshot = time.monotonic() + config.snapshot_seconds
+        self.priority_drift = 0.0
         self.status: dict[str, Any] = {}
         self._publish(time.monotonic())
 
@@ -224,6 +225,7 @@ class ReplayService:
         self._next_housekeeping = now + _HOUSEKEEPING_SECONDS
         self.ingest.expire(now)
         self.durability.touch()
+        self.priority_drift = self.table.selector.priority_drift()
         if now >= self._next_snapshot:
             self._next_snapshot = now + self.config.snapshot_seconds
             self.durability.snapshot(lambda: pack_weights(self.table))

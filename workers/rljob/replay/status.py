@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rljob.replay.limiter import SamplesPerInsertLimiter
+from rljob.wire import refused_handshakes_total
 
 if TYPE_CHECKING:
     from rljob.replay.service import ReplayService
@@ -68,6 +69,7 @@ def describe(service: ReplayService, now: float, blocked: StatusClock) -> dict[s
         "lost_before_total": ingest.lost_before_total,
         "other_epoch_total": ingest.other_epoch_total,
         "rejected_total": dict(rejected),
+        "refused_handshakes_total": refused_handshakes_total(),
         "stale_priority_updates_total": table.stale_priorities,
         "invalid_priority_updates_total": table.invalid_priorities,
         "samples_per_insert": limiter.sampled / inserted if inserted else 0.0,
@@ -82,6 +84,7 @@ def describe(service: ReplayService, now: float, blocked: StatusClock) -> dict[s
         "insert_blocked_seconds": blocked.insert_blocked_seconds,
         "sample_blocked_seconds": blocked.sample_blocked_seconds,
         "priority_total": table.selector.priority_total,
+        "priority_drift": service.priority_drift,
         "eagain": service.ingest_server.eagain_total + service.sample_server.eagain_total,
         "steps_total": service.roster.steps_total,
         "raw_frames_total": service.roster.raw_frames_total,
@@ -94,5 +97,6 @@ def describe(service: ReplayService, now: float, blocked: StatusClock) -> dict[s
             "lag_chunks": durability.lag_chunks,
             "latency_seconds": durability.latency_seconds,
             "failures_total": durability.failures_total,
+            "used_memory_bytes": durability.used_memory_bytes,
         },
     }

@@ -134,9 +134,17 @@ REPLAY: Final = (
         "sample_blocked_seconds",
     ),
     Metric("tree_root", "gauge", "Sum of all priorities (the root of the sum tree).", "priority_total"),
+    Metric("tree_drift_ratio", "gauge", "Relative rounding error of that sum; about 1e-16 is sound.", "priority_drift"),
+    Metric(
+        "refused_handshakes_total",
+        "counter",
+        "Connections turned away because their key is not one of the job's.",
+        "refused_handshakes_total",
+    ),
     Metric("replay_episodes_total", "counter", "Episodes reported by all actors over the whole run.", "episodes_total"),
     Metric("redis_latency_seconds", "gauge", "Time of the last write to the log.", "redis/latency_seconds"),
     Metric("redis_lag_chunks", "gauge", "Chunks accepted but not yet in the log.", "redis/lag_chunks"),
+    Metric("redis_used_memory_bytes", "gauge", "Memory that the log's Redis takes.", "redis/used_memory_bytes"),
     Metric("redis_failures_total", "counter", "Writes to the log that failed.", "redis/failures_total"),
     Metric("redis_reachable", "gauge", "1 while the log's Redis answers, else 0.", "redis/reachable"),
     Metric("zmq_eagain_total", "counter", "Sends that a full socket turned away.", "eagain"),
@@ -228,6 +236,17 @@ LEARNER: Final = (
     Metric("policy_kl", "gauge", "Recent mean KL divergence from the policy that acted.", "policy_kl"),
     Metric("clip_share", "gauge", "Recent share of steps whose importance ratio was clipped.", "clip_share"),
     Metric("q_taken", "gauge", "Recent mean value of the actions learned from.", "q_taken"),
+    Metric(
+        "refused_handshakes_total",
+        "counter",
+        "Connections turned away because their key is not one of the job's.",
+        "refused_handshakes_total",
+    ),
+    Metric(
+        "gpu_utilization_ratio", "gauge", "Recent share of time in which the GPU computed, 0..1.", "gpu/utilization"
+    ),
+    Metric("gpu_memory_used_bytes", "gauge", "Memory in use on the GPU, by all processes.", "gpu/memory_used_bytes"),
+    Metric("gpu_memory_allocated_bytes", "gauge", "The part of it in tensors of the learner.", "gpu/allocated_bytes"),
     Metric("learner_resubscriptions_total", "counter", "Times a mirror had to be filled anew.", "resubscriptions"),
     Metric("stage_seconds_total", "counter", "Time a stage of the learner's loop.", "stages/learner", "stage"),
 )

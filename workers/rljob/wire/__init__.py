@@ -7,6 +7,7 @@ from rljob.wire.message import Header, Limits, Message, RawMessage, decode, deco
 from rljob.wire.notices import Publisher, Subscriber
 from rljob.wire.security import ClientSecurity, KeyPair, SecurityProblem, ServerSecurity, generate_keys
 from rljob.wire.sockets import Client, Server
+from rljob.wire.zap import refused_total as refused_handshakes_total
 
 __all__ = [
     "Client",
@@ -31,5 +32,6 @@ __all__ = [
     "encode",
     "generate_keys",
     "load_keys",
+    "refused_handshakes_total",
     "write_keys",
 ]

@@ -119,8 +119,8 @@ def require_security(endpoint: str, security: object) -> None:
     """Raises `SecurityProblem` for an endpoint that leaves the machine without CURVE."""
     if security is None and not is_loopback(endpoint):
         raise SecurityProblem(
-            f"{endpoint} can be reached from other machines and has no CURVE keys; pass the job's keys file (--keys FILE), or "
-            "use 127.0.0.1, ipc:// or inproc://"
+            f"{endpoint} can be reached from other machines and has no CURVE keys; pass the role's file (--keys FILE, written "
+            "by `rljob keys`), or use 127.0.0.1, ipc:// or inproc://"
         )
     if security is not None:
         require_curve()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -22,7 +23,7 @@ LINGER_MILLISECONDS: Final = 500
 _MAX_IPC_PATH: Final = 103  # sun_path, less what libzmq needs
 
 
-class Closing:
+class Closing(ABC):
     """A context manager that closes itself."""
 
     def __enter__(self) -> Self:
@@ -33,9 +34,9 @@ class Closing:
     ) -> None:
         self.close()
 
+    @abstractmethod
     def close(self) -> None:
         """Closes the socket; may be called again."""
-        raise NotImplementedError
 
 
 def make_socket(context: Context, kind: int, high_water_mark: int) -> Socket:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
 import weakref
 from collections.abc import Collection
@@ -19,6 +20,7 @@ from zmq.utils import z85
 _log = logging.getLogger(__name__)
 _ENDPOINT = "inproc://zeromq.zap.01"
 _REQUEST_PARTS = 7
+_WARNING_INTERVAL_SECONDS = 30.0
 
 
 class ZapDoor:
@@ -27,6 +29,7 @@ class ZapDoor:
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
         self._domains: dict[bytes, frozenset[bytes]] = {}
         self.refused_total = 0
+        self._warned_total, self._next_warning = 0, 0.0
         # Both sockets exist before the thread does, so that no handshake of a server bound next can miss the answerer.
         self._answers = context.socket(zmq.REP)
         self._answers.linger = 0
@@ -81,12 +84,26 @@ class ZapDoor:
     def _answer(self, request: list[bytes]) -> list[bytes]:
         if len(request) != _REQUEST_PARTS:
             return [b"1.0", request[1] if len(request) > 1 else b"", b"500", b"unexpected request", b"", b""]
-        version, request_id, domain, _address, _identity, mechanism, key = request
+        version, request_id, domain, address, _identity, mechanism, key = request
         allowed = mechanism == b"CURVE" and key in self._domains.get(domain, frozenset())
         if allowed:
             return [version, request_id, b"200", b"OK", z85.encode(key), b""]
         self.refused_total += 1
+        self._warn(address, time.monotonic())
         return [version, request_id, b"400", b"this client key is not allowed", b"", b""]
+
+    def _warn(self, address: bytes, now: float) -> None:
+        """Says it at once and then rarely: whoever knocks without a key must not be able to fill the log."""
+        if now < self._next_warning:
+            return
+        self._next_warning = now + _WARNING_INTERVAL_SECONDS
+        more = self.refused_total - self._warned_total - 1
+        self._warned_total = self.refused_total
+        _log.warning(
+            "refused a connection from %s: its key is not one of this job's%s",
+            address.decode("ascii", "backslashreplace")[:64] or "an unknown address",
+            f" ({more} more since the last warning)" if more else "",
+        )
 
 
 _doors: weakref.WeakKeyDictionary[zmq.Context[zmq.Socket[bytes]], ZapDoor] = weakref.WeakKeyDictionary()
@@ -117,7 +134,7 @@ def close_door(context: zmq.Context[zmq.Socket[bytes]], domain: bytes) -> None:
             door.stop()
 
 
-def refused_total(context: zmq.Context[zmq.Socket[bytes]]) -> int:
-    """Handshakes refused since the first domain of this context was opened."""
-    door = _doors.get(context)
+def refused_total(context: zmq.Context[zmq.Socket[bytes]] | None = None) -> int:
+    """Handshakes refused since the first domain of this context (without one: of the process's own) was opened."""
+    door = _doors.get(context or zmq.Context.instance())
     return door.refused_total if door is not None else 0

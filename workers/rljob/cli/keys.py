@@ -1,0 +1,53 @@
+"""``rljob keys FOLDER``: the CURVE keys of a job whose roles run on several machines."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rljob.cli.errors import Unusable, one_line_errors
+
+
+def keys(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder to create for the files.", show_default=False)
+    ],
+) -> None:
+    """Make the keys of a job whose roles talk over tcp:// beyond one machine.
+
+    Writes FOLDER/ROLE.json for each role: its own secret and the public keys of all. Copy to a machine only the files of the
+    roles that it runs, and give them to `rljob worker ROLE --keys FOLDER/ROLE.json`. Files are readable by their owner alone.
+    FOLDER must not exist yet: keys are never replaced. One folder serves one job; whoever has a file of it can join that job.
+
+    Example:
+
+        rljob keys pong-keys
+    """
+    with one_line_errors():
+        if folder.exists() or folder.is_symlink():
+            raise Unusable(f"{folder}: exists already, and keys are never replaced; name a folder that does not exist")
+        if not folder.parent.is_dir():
+            raise Unusable(f"{folder}: there is no folder {folder.parent}; create it first")
+
+        from rljob.wire.keyfile import ROLES, write_keys, write_role_keys
+
+        try:
+            work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))  # mode 0700
+        except OSError as error:
+            raise Unusable(f"{folder}: can't be written: {error.strerror}") from error
+        try:
+            everyones = work / "all.json"
+            write_keys(everyones)
+            for role in ROLES:
+                write_role_keys(everyones, work / f"{role}.json", role)
+            everyones.unlink()
+            work.rename(folder)  # all files or none
+        except BaseException:
+            shutil.rmtree(work, ignore_errors=True)
+            raise
+        for role in ROLES:
+            typer.echo(f"{folder / role}.json")

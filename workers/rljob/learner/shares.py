@@ -1,0 +1,78 @@
+"""The gradient of one batch on several cores of a CPU: each thread takes an equal share of the batch from end to end.
+
+Torch's own threads share out every single operation and meet after each, some two hundred times an update, spinning until the
+last arrives. Beside actors and a replay service on the same cores, one that is not running at that moment holds up all
+others each time. Threads with a share of the batch each meet once an update, and sleep until then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from rljob.algorithms.apex_dqn import Batch, Loss
+
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # of glibc's mallopt
+_MIB = 1 << 20
+
+
+class Shares:
+    """Splits batches into ``count`` >= 2 shares. From then on torch itself computes in one thread in this process.
+
+    The loss must be a mean over the batch; what comes out is the mean over all shares, equal to the loss of the whole batch but
+    for the order of summation, and always in the same order.
+    """
+
+    def __init__(self, count: int) -> None:
+        if count < 2:
+            raise ValueError(f"a batch in {count} shares needs no threads; 2 or more do")
+        torch.set_num_threads(1)
+        _keep_freed_memory()
+        self._count = count
+        self._pool = ThreadPoolExecutor(count - 1, thread_name_prefix="share")
+
+    def gradient(self, loss: Callable[[Batch], Loss], batch: Batch, parameters: Sequence[Tensor]) -> Loss:
+        """The loss of ``batch``, detached, after setting ``grad`` of every parameter (all of them must take part)."""
+        size = len(batch.action)
+
+        def learn(share: Batch) -> tuple[Loss, tuple[Tensor, ...]]:
+            # The cache of cast weights is one for all threads: a cast made by one without a gradient must not reach another.
+            torch.set_autocast_cache_enabled(False)
+            result = loss(share)
+            weight = len(share.action) / size
+            metrics = {name: metric * weight for name, metric in result.metrics.items()}
+            value = result.value * weight
+            return Loss(value.detach(), result.td_abs, metrics), torch.autograd.grad(value, parameters)
+
+        first, *rest = (Batch(*parts) for parts in zip(*(t.tensor_split(self._count) for t in batch), strict=True))
+        others = [self._pool.submit(learn, share) for share in rest]
+        losses, gradients = zip(learn(first), *(other.result() for other in others), strict=True)
+        total = gradients[0]
+        for more in gradients[1:]:
+            torch._foreach_add_(total, more)
+        for parameter, gradient in zip(parameters, total, strict=True):
+            parameter.grad = gradient
+        return Loss(
+            sum((each.value for each in losses[1:]), losses[0].value),
+            torch.cat([each.td_abs for each in losses]),
+            {
+                name: sum((each.metrics[name] for each in losses[1:]), first)
+                for name, first in losses[0].metrics.items()
+            },
+        )
+
+
+def _keep_freed_memory() -> None:
+    """Let glibc keep what an update frees for the next one, at most 512 MiB.
+
+    By default it returns a thread's memory to the kernel at every chance: some 2,500 page faults an update, a sixth of its time.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # another C library
+        mallopt(_M_MMAP_THRESHOLD, 32 * _MIB)  # the most it allows
+        mallopt(_M_TRIM_THRESHOLD, 512 * _MIB)
+        mallopt(_M_TOP_PAD, 32 * _MIB)
