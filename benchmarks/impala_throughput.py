@@ -33,6 +33,11 @@ from rljob.learner.flat import snapshot
 from rljob.learner.update import make_updater
 from rljob.telemetry.recorder import read_records
 
+NOBODY_JUDGES = [
+    "spec.evaluator.enabled=false",
+    "spec.evaluator.triggerReturn=",
+    "spec.successPolicy.targetReturn=",
+]
 ROOT = Path(__file__).resolve().parents[1]
 JOB = ROOT / "manifests" / "examples" / "pong-impala-nature.yaml"
 
@@ -95,13 +100,17 @@ def whole_job(seconds: float, warm_up_seconds: float, overrides: list[str]) -> d
     """The job by `rljob run`, from the end of its warm-up on."""
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
-        sets = [word for item in ["spec.evaluator.enabled=false", *overrides] for word in ("--set", item)]
+        sets = [word for item in [*NOBODY_JUDGES, *overrides] for word in ("--set", item)]
         command = [sys.executable, "-m", "rljob_operator.cli", "run", str(JOB), "--run-dir", str(run_dir), *sets]
-        bound = ["--max-seconds", str(20 + warm_up_seconds + seconds)]
+        bound = ["--max-seconds", str(30 + warm_up_seconds + seconds)]
         subprocess.run([*command, *bound], check=True, stdout=subprocess.DEVNULL)
         records = [r for r in read_records(run_dir / "metrics.jsonl") if r.get("updates", 0) > 0 and "steps_total" in r]
-    first = records[0]["elapsed_seconds"]
+    first = records[0]["elapsed_seconds"] if records else 0.0
     window = [r for r in records if r["elapsed_seconds"] >= first + warm_up_seconds]
+    if len(window) < 2:
+        raise SystemExit(
+            "the job had no time to train after its start and warm-up: raise --seconds, or free the machine"
+        )
     start, end = window[0], window[-1]
     elapsed = end["elapsed_seconds"] - start["elapsed_seconds"]
     return {

@@ -16,7 +16,7 @@ from rljob.algorithms.apex_dqn import Batch
 from rljob.algorithms.networks import NetworkConfig, QNetwork
 from rljob.api import ApeXDQNParameters
 from rljob.learner.precision import Plan
-from rljob.learner.update import Updater
+from rljob.learner.update import TransitionUpdater
 
 sys.path.insert(0, str(Path(__file__).parent))
 from common import machine, report
@@ -61,11 +61,11 @@ def measure(name: str, config: NetworkConfig, *, batch_size: int, threads: int, 
         )
 
 
-def updater(config: NetworkConfig, plan: Plan, batch_size: int) -> Updater:
+def updater(config: NetworkConfig, plan: Plan, batch_size: int) -> TransitionUpdater:
     torch.manual_seed(0)
     params = ApeXDQNParameters.model_validate({"batch_size": batch_size})
     network = QNetwork(config).compute(bf16=plan.bf16, channels_last=plan.channels_last)
-    return Updater(algorithm("ApeXDQN"), params, network, torch.device("cpu"))
+    return TransitionUpdater(algorithm("ApeXDQN"), params, network, torch.device("cpu"))
 
 
 def random_batch(config: NetworkConfig, size: int) -> Batch:

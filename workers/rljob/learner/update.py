@@ -133,8 +133,8 @@ class TransitionUpdater(Updater):
         self, algorithm: Algorithm, params: Any, online: nn.Module, device: torch.device, shares: Shares | None = None
     ) -> None:
         super().__init__(algorithm, params, online, device)
-        self._shares = shares
         self.target = copy.deepcopy(self.online).requires_grad_(False)
+        self._shares = shares
         assert algorithm.priorities is not None, f"{algorithm.name} does not learn from transitions"
         self._priorities = algorithm.priorities
 
