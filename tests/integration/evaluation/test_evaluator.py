@@ -31,6 +31,7 @@ def _job(target: str | None = None, **evaluator: Any) -> Any:
             "spec": {
                 "environment": {"id": "CartPole-v1"},
                 "algorithm": {"name": "ApeXDQN", "parameters": [{"name": "network", "value": "MLP"}]},
+                "replay": {},
                 "evaluator": {"episodes": 5, "intervalSeconds": 1, **evaluator},
                 "successPolicy": {"targetReturn": {"value": target}} if target else {"envFrames": 1_000_000},
             },

@@ -104,9 +104,8 @@ def test_a_killed_learner_comes_back_and_takes_nothing_of_its_former_life(roles:
     # the actor's unrolls of the weights before the kill are refused by their epoch, then it goes on with new ones
     after = job.until("learner", lambda s: s["updates"] > before["updates"] and s["queue"]["dropped"].get("epoch"))
     assert after["epoch"] == before["epoch"] + 1
-    assert after["production_per_second"] >= 0
     saved_steps = before["steps"]
-    later = job.until("learner", lambda s: s["updates"] > after["updates"] + 60)
+    later = job.until("learner", lambda s: s["updates"] > after["updates"] + 60 and "production_per_second" in s)
     # nothing is counted twice: the steps are those of the one actor's whole life, or a second of heartbeats less
     steps = job.status("actor-0")["steps"]
     assert saved_steps <= later["steps"] <= steps
