@@ -150,6 +150,7 @@ def test_what_can_not_run_says_so_before_anything_starts(
 def test_a_job_of_unrolls_runs_without_a_replay_service(local_run: Callable[..., LocalRun]) -> None:
     run = local_run(*ENDLESS, job=EXAMPLES / "cartpole-impala.yaml")
     run.until_learning(30)
+    run.until(lambda: "entropy" in run.status("learner"), 30, "a window of figures")
     status = run.status("learner")
     assert "replay" not in status
     assert status["queue"]["learned"] > 0

@@ -258,6 +258,7 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
     ([f"{PARAMETER}.nStep=3"], f"{PARAMETER}.nStep", ["unknown parameter"]),
     ([f"{PARAMETER}.preset=ApeXAtari"], f"{PARAMETER}.preset", ["ImpalaAtari"]),
     ([f"{PARAMETER}.cClip=1.5"], f"{PARAMETER}.cClip", ["at most rhoClip (1)"]),
+    ([f"{PARAMETER}.minibatches=0"], f"{PARAMETER}.minibatches", ["an integer from 1 to 4,096"]),
     (
         [f"{PARAMETER}.minibatches=5"],
         f"{PARAMETER}.minibatches",

@@ -137,8 +137,8 @@ class ImpalaParameters(ParameterSet):
         ),
         ParameterRule(
             "minibatches",
-            "$loss == 'ClippedSurrogate' && $recurrent == 'None' ? $batchSize * $unrollLength % $minibatches == 0 : "
-            "$batchSize % $minibatches == 0",
+            "$minibatches == 0 || ($loss == 'ClippedSurrogate' && $recurrent == 'None' "
+            "? $batchSize * $unrollLength % $minibatches == 0 : $batchSize % $minibatches == 0)",
             "a divisor of what is split: batchSize * unrollLength steps for ClippedSurrogate without memory, else batchSize "
             "unrolls; a smaller last minibatch would weigh its steps more than the others'",
             _uneven_minibatches,
