@@ -76,8 +76,8 @@ def tolerance(spec: AutoscalingSpec, match: Match, current: int) -> float:
 
 
 def rounded(spec: AutoscalingSpec, match: Match, current: int) -> int:
-    """The whole number to aim for: the current one within the tolerance, else the nearest to what is wanted; of a growth that is
-    not certain yet, its lower end. Never 0, from where nothing would be seen of the learner again."""
+    """The whole number to aim for: the current one within the tolerance, else what is wanted, rounded up from .35 on; of a growth
+    that is not certain yet, the lower end. Never 0, from where nothing would be seen of the learner again."""
     if abs(match.wanted - current) < tolerance(spec, match, current):
         return current
     return max(1, math.floor(match.wanted + _ROUNDED_UP) if match.wanted < current else max(current, match.certain))

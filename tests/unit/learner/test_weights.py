@@ -111,6 +111,25 @@ def test_a_notice_brings_weights_long_before_the_poll(server: WeightServer, endp
     client.close()
 
 
+def test_weights_fetched_before_a_long_pause_are_not_taken_for_the_newest(
+    server: WeightServer, endpoints: tuple[str, str]
+) -> None:
+    server.publish(network(1), 1, 1, {})
+    client = WeightClient(*endpoints, poll_seconds=60.0)
+    assert client.poll() is None  # asks, and then does something else for a while
+    deadline = time.monotonic() + 5.0
+    while server.fetches == 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    server.publish(network(2), 2, 1, {})
+    client.outdate()
+    fresh = client.wait(5.0)
+    assert fresh is not None
+    assert fresh.version == 2
+    client.outdate()
+    assert client.wait(0.3) is None, "the same version is no news"
+    client.close()
+
+
 def test_a_restarted_learner_may_have_a_lower_version(server: WeightServer, endpoints: tuple[str, str]) -> None:
     client = WeightClient(*endpoints, poll_seconds=0.05)
     server.publish(network(1), 50, 1, {})

@@ -101,6 +101,7 @@ class Evaluator:
             last_start, judged, newest = time.monotonic(), newest, None
             with contextlib.suppress(_Stopped):
                 self._judge(judged)
+            self._client.outdate()  # a fetch begun before the games holds weights as old as they took
 
     def close(self) -> None:
         """Give up environments, sockets and the status page."""

@@ -201,6 +201,7 @@ class WeightClient:
         self._poll_seconds, self._retry_seconds = poll_seconds, retry_seconds
         self._asked_at: float | None = None
         self._next_ask = 0.0
+        self._outdated = False
         self.version = 0
         self.announced = 0
         self.digest_mismatches = 0
@@ -233,6 +234,11 @@ class WeightClient:
                 break
         return fresh
 
+    def outdate(self) -> None:
+        """After a long time without ``poll``: drop the weights of a fetch from before now, and fetch again."""
+        self._outdated = self._asked_at is not None
+        self._next_ask = 0.0
+
     def report(self, evaluation: Evaluation) -> bool:
         """Send a verdict to the learner; False when it could not be sent now. ``noted`` becomes its version on arrival."""
         return self._client.send(evaluation.to_message())
@@ -248,6 +254,9 @@ class WeightClient:
         if message.kind == "refused":
             log.warning("the weight server refused a request: %s", message.fields.get("reason"))
         self._asked_at = None
+        if self._outdated:
+            self._outdated, self._next_ask = False, now
+            return None
         if message.kind != "weights":
             return None
         fields = message.fields

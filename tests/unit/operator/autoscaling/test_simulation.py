@@ -4,37 +4,45 @@ from __future__ import annotations
 
 import statistics
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "benchmarks"))
 
-from autoscaler_sim import FAULTS, HELD, means, overshoot_percent
+from autoscaler_sim import FAULTS, HELD, Runs
 from autoscaling.laws import run_law
 from autoscaling.plant import Scenario, simulate
 
-SEEDS = 3
+SEEDS = range(3)
 
 
-def test_the_plain_scenario() -> None:
-    found = means("shipped", Scenario(), SEEDS)
+@pytest.fixture(scope="module")
+def runs() -> Iterator[Runs]:
+    with ProcessPoolExecutor() as pool:
+        yield Runs(pool, SEEDS)
+
+
+def test_the_plain_scenario(runs: Runs) -> None:
+    found = runs.means("shipped", Scenario())
     assert found["starved_percent"] <= 3.5
     assert found["blocked_percent"] <= 1.0
     assert found["reversals"] <= 10
     assert found["starts"] <= 165
 
 
-def test_the_yardsticks_are_where_arithmetic_puts_them() -> None:
-    few = means("static_40", Scenario(jitter=0.0), 1)
+def test_the_yardsticks_are_where_arithmetic_puts_them(runs: Runs) -> None:
+    few = runs.means("static_40", Scenario(jitter=0.0))
     assert few["starved_percent"] == pytest.approx(100 * (0.25 * (1 - 40 / 70) + 0.5 * (1 - 24 / 70)), abs=0.5)
-    many = means("static_117", Scenario(jitter=0.0), 1)
+    many = runs.means("static_117", Scenario(jitter=0.0))
     assert many["blocked_percent"] == pytest.approx(100 * (0.25 * (1 - 40 / 117) + 0.25 * (1 - 70 / 117)), abs=0.5)
 
 
 @pytest.mark.parametrize("case", [name for name, scenario in FAULTS.items() if scenario is not HELD])
-def test_faults_cost_at_most_twice_the_plain_scenario(case: str) -> None:
-    found = means("shipped", FAULTS[case], SEEDS)
+def test_faults_cost_at_most_twice_the_plain_scenario(runs: Runs, case: str) -> None:
+    found = runs.means("shipped", FAULTS[case])
     assert found["starved_percent"] <= 2 * 3.0
     noisy = FAULTS[case].noise > 0.5  # the one fault that costs more, as docs/autoscaling.md says
     assert found["blocked_percent"] <= (4.0 if noisy else 2 * 0.8)
@@ -42,8 +50,8 @@ def test_faults_cost_at_most_twice_the_plain_scenario(case: str) -> None:
     assert found["starts"] <= 2 * 155
 
 
-def test_nothing_winds_up_during_an_hour_at_the_maximum() -> None:
-    assert overshoot_percent(HELD, SEEDS) <= 10.0
+def test_nothing_winds_up_during_an_hour_at_the_maximum(runs: Runs) -> None:
+    assert runs.overshoot_percent(HELD) <= 10.0
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
