@@ -92,9 +92,7 @@ def _tables(runs: Runs) -> None:
         report("autoscaler", law=title, seeds=seeds, **runs.means(law, Scenario()))
     for name, scenario in SENSITIVITY.items():
         for law in ("hpa_default", "thresholds", "shipped", "oracle"):
-            report(
-                "autoscaler_sensitivity", case=name, law=LAWS[law][0], seeds=seeds, **runs.means(law, scenario)
-            )
+            report("autoscaler_sensitivity", case=name, law=LAWS[law][0], seeds=seeds, **runs.means(law, scenario))
     plain = runs.means("shipped", Scenario())
     for name, scenario in FAULTS.items():
         figures = runs.means("shipped", scenario)
