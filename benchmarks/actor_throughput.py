@@ -68,6 +68,9 @@ class RandomPolicy:
     def final_values(self, observation: np.ndarray | None, truncated: np.ndarray) -> None:
         return None
 
+    def ended(self, rows: np.ndarray) -> None:
+        pass
+
 
 class NoWeights:
     """A learner that never publishes; the benchmark loads its own weights once."""

@@ -8,6 +8,7 @@ what the loop wants to know travels back one update late (``Readback``).
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,7 +29,7 @@ def learning_rate(params: Any, steps: int) -> float:
     return float(params.learning_rate + (params.learning_rate_final - params.learning_rate) * done)
 
 
-class Updater:
+class Updater(ABC):
     """What every updater is: the network that learns, its optimiser, and followers.
 
     ``online`` learns, ``evaluation`` is its moving average (or None where the job keeps none). All live on ``device``.
@@ -68,13 +69,13 @@ class Updater:
         """Graphs compiled after the first update. Shapes are static, so anything but 0 is a defect."""
         return _graphs() - self._graphs_compiled if self.compiled and self._graphs_compiled is not None else 0
 
+    @abstractmethod
     def updates_from(self, batch: Any, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Learn from one batch, in as many updates as the algorithm makes of it; each is done when it is asked for.
 
         ``steps``: agent steps of the run so far, for the learning rate. Yields (priorities float32[B], empty where there are
         none, and ``figures`` float32[K]), on the device.
         """
-        raise NotImplementedError
 
     def networks(self) -> dict[str, nn.Module]:
         """All networks by the name that a checkpoint keeps them under."""
