@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -197,6 +198,9 @@ def test_waits_for_credit_and_still_leaves_at_once(tmp_path: Path) -> None:
             around.publish(1)
             until(lambda: around.service.status["actors"][0]["policy_version"] == 1)
             until(lambda: around.service.status["actors"][0]["blocked_seconds"] > 1)
+            url = json.loads((tmp_path / "roles" / "actor-0.json").read_text())["metrics_url"]
+            with urllib.request.urlopen(f"{url}/readyz", timeout=5) as answer:
+                assert answer.status == 200, "an actor that is held back is no broken one"
             before = time.monotonic()
             stop.set()
         assert time.monotonic() - before < 5

@@ -69,7 +69,8 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
         "actor",
         options.metrics_port,
         figures.status,
-        lambda: figures.state == "Running",
+        # One that waits for credit does its work too: the learner sets the pace, and a new actor would wait as well.
+        lambda: figures.state in ("Running", "Blocked"),
         actor_registry(figures.status),
     )
     announce(options, "actor", telemetry.url, identity.incarnation)
