@@ -56,7 +56,7 @@ def test_one_controller_a_run_folder(tmp_path: Path) -> None:
         assert owner(tmp_path) == os.getpid(), "the refused one took nothing away"
     assert owner(tmp_path) is None
     with ControllerLock(tmp_path):
-        pass
+        assert owner(tmp_path) == os.getpid(), "it can be taken again"
 
 
 def test_a_json_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def evaluate(
         method, params = algorithm(str(policy.manifest["algorithm"])), tempered(policy.params, temperature)
         act = judged_policy(method, policy.module, params)
         share = method.evaluation_epsilon(params) if epsilon is None else epsilon
+        sampled_at = getattr(params, "evaluation_temperature", None)  # of a policy that has probabilities
         with ExitStack() as opened:
             environments = []
             for _ in range(min(episodes, _SIDE_BY_SIDE)):
@@ -73,6 +74,7 @@ def evaluate(
                 "standard_error": result.standard_error if episodes > 1 else None,
                 "episodes": len(result.returns),
                 "epsilon": share,
+                "temperature": sampled_at,
                 "seed": seed,
                 "returns": [float(value) for value in result.returns],
                 "lengths_steps": [int(value) for value in result.lengths],
@@ -81,9 +83,10 @@ def evaluate(
         else:
             low, high = min(result.returns), max(result.returns)
             error = f" +- {result.standard_error:.2f} (standard error)" if episodes > 1 else ""
+            how = f"epsilon {share:g}" if sampled_at is None else f"temperature {sampled_at:g}, epsilon {share:g}"
             typer.echo(
                 f"{policy.spec.id}: mean return {result.mean:.2f}{error} "
-                f"over {len(result.returns)} episodes, {low:g} to {high:g}, epsilon {share:g}, seed {seed}"
+                f"over {len(result.returns)} episodes, {low:g} to {high:g}, {how}, seed {seed}"
             )
 
 
