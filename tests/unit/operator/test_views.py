@@ -50,7 +50,7 @@ def run(status: RLJobStatus, **fields: object) -> RunView:
 
 
 def test_columns_are_aligned_and_say_what_is_unknown() -> None:
-    status = RLJobStatus(conditions=[ready("True", "Running")], start_time=time.time() - 3600)
+    status = RLJobStatus(conditions=[ready("True", "Running")], start_time=time.time() - 3630)
     lines = table([run(status), run(RLJobStatus(), figures={})], wide=False)
     assert lines[1].split() == ["pong", "Running", "0/0", "12/125", "1,234", "198.2", "80", "-", "60m"]
     assert lines[2].split() == ["pong", "Starting", "0/0", "-", "-", "-", "-", "-", "-"]
