@@ -30,6 +30,7 @@ IMAGES = EnvironmentSpec(
     fingerprint="g",
 )
 ENV_PARAMS = EnvironmentParameters()
+PLAIN = Plan()
 
 
 def parameters(**changes: object) -> ApeXDQNParameters:
@@ -42,7 +43,7 @@ def parameters(**changes: object) -> ApeXDQNParameters:
     return ApeXDQNParameters.model_validate({**values, **changes})
 
 
-def updater(params: ApeXDQNParameters, spec: EnvironmentSpec = SPEC, seed: int = 0, plan: Plan = Plan()) -> Updater:
+def updater(params: ApeXDQNParameters, spec: EnvironmentSpec = SPEC, seed: int = 0, plan: Plan = PLAIN) -> Updater:
     torch.manual_seed(seed)
     method = algorithm("ApeXDQN")
     online = method.build(spec, params, ENV_PARAMS).compute(bf16=plan.bf16, channels_last=plan.channels_last)

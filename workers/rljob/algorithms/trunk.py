@@ -93,7 +93,7 @@ def channels_last(frames: Tensor) -> Tensor:
         return frames.contiguous(memory_format=torch.channels_last)
     first, second, third, fourth = frames.to(torch.int32).unbind(1)
     word = (fourth << 24).bitwise_or_(third << 16).bitwise_or_(second << 8).bitwise_or_(first)
-    return word.view(torch.uint8).unflatten(2, (frames.shape[3], 4)).permute(0, 3, 1, 2)
+    return word.view(torch.uint8).view(*word.shape, 4).permute(0, 3, 1, 2)
 
 
 def convolution_layers(
