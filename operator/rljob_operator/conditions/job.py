@@ -145,8 +145,8 @@ def checkpoint_valid(look: Look, mode: Mode) -> Said:
 
 
 def _checkpoint_age(look: Look) -> float:
-    """Time in which a newer checkpoint could have been written: none was while the job was suspended."""
-    return look.since(max(look.seen.checkpoint.time_seconds, look.memory.started or 0.0))
+    """Time in which a newer checkpoint could have been written: none was while the job was suspended or the machine slept."""
+    return look.watched_for(max(look.seen.checkpoint.time_seconds, look.memory.started or 0.0))
 
 
 def suspended(look: Look, mode: Mode) -> Said | None:

@@ -37,10 +37,16 @@ class NoAnswer(Exception):
 class LearnerDoor:
     """Asks at the address that ``url`` answers, which may be None while there is no learner, until closed."""
 
-    def __init__(self, url: Callable[[], str | None], period_seconds: float = _PERIOD_SECONDS) -> None:
+    def __init__(
+        self,
+        url: Callable[[], str | None],
+        period_seconds: float = _PERIOD_SECONDS,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._url = url
         self._period_seconds = period_seconds
-        self._answer = Answer(None, time.time(), "the learner has not announced itself yet")
+        self._now = now
+        self._answer = Answer(None, self._now(), "the learner has not announced itself yet")
         self._wanted: float | None = None
         self._asked: tuple[str, float] | None = None
         self._stop = threading.Event()
@@ -53,7 +59,7 @@ class LearnerDoor:
         return self._answer
 
     def want_checkpoint(self, since_seconds: float | None) -> None:
-        """Have the learner write a checkpoint unless it began one at or after that Unix time; None wants nothing."""
+        """Have the learner write a checkpoint unless it has answered this request; None wants nothing."""
         self._wanted = since_seconds
 
     def close(self) -> None:
@@ -65,10 +71,10 @@ class LearnerDoor:
         while not self._stop.wait(self._period_seconds):
             url = self._url()
             if url is None:
-                self._answer = Answer(None, time.time(), "the learner has not announced itself yet")
+                self._answer = Answer(None, self._now(), "the learner has not announced itself yet")
                 continue
             self._ask_for_checkpoint(url)
-            taken = time.time()
+            taken = self._now()
             try:
                 self._answer = Answer(fetch_status(url), taken)
             except NoAnswer as problem:

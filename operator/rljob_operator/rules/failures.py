@@ -98,7 +98,7 @@ def forgive(look: Look) -> Look:
     if any(c is None or c.status != "True" for c in ready):
         return look
     healthy_since = max([look.memory.last_counted_failure or 0.0, *(c.last_transition_time for c in ready if c)])
-    if look.since(healthy_since) < look.spec.failure_policy.reset_after_seconds:
+    if look.watched_for(healthy_since) < look.spec.failure_policy.reset_after_seconds:
         return look
     return look.tell(restarts=look.status.restarts.model_copy(update={"counted": 0}))
 

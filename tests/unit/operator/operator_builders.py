@@ -20,6 +20,7 @@ from rljob_operator.model import (
     Phase,
     Role,
 )
+from rljob_operator.rules.timers import IDLE_SECONDS
 from rljob_operator.sample import parse_sample
 
 EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
@@ -86,8 +87,15 @@ class Controller:
         self.last: Decision | None = None
 
     def look(self, after: float = 0.0, **world: Any) -> Decision:
-        """Let ``after`` seconds pass, change the world, and decide."""
-        self.now += after
+        """Let ``after`` seconds pass, with a look at the unchanged world every half minute, change the world, and decide."""
+        while after > IDLE_SECONDS:
+            self.jump(IDLE_SECONDS)
+            after -= IDLE_SECONDS
+        return self.jump(after, **world)
+
+    def jump(self, seconds: float, **world: Any) -> Decision:
+        """Set the clock on without a look in between, change the world, and decide."""
+        self.now += seconds
         self.world |= world
         self.last = decide(self.job, Observation(status=self.status, **self.world), self.now)
         self.status = RLJobStatus.model_validate(json.loads(json.dumps(self.last.status.document())))

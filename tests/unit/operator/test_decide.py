@@ -277,7 +277,7 @@ def test_a_killed_controller_whose_members_died_too_does_not_count_the_time_betw
     controller = running(session=Session(100.0))
     controller.look(40.0, session=Session(140.0))
     active = controller.status.active_seconds
-    controller.look(86_400.0, session=Session(0.5), members=(), learner=None)
+    controller.jump(86_400.0, session=Session(0.5), members=(), learner=None)
     assert controller.status.controller.spent_active_seconds == active
     assert controller.status.controller.started is None
     adopted = running(session=Session(100.0))
