@@ -96,12 +96,16 @@ _ALIVE = frozenset({Phase.STARTING, Phase.READY, Phase.DRAINING})
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One verdict of the evaluator; ``finished`` is False where it was given up early, which makes it no verdict."""
+    """One verdict of the evaluator; ``finished`` is False where it was given up early, which makes it no verdict.
+
+    ``version`` is that of the policy it judged and grows from one to the next; 0 where it is not known.
+    """
 
     mean: float
     standard_error: float
     episodes: int
     finished: bool = True
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

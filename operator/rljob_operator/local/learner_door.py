@@ -92,8 +92,8 @@ class LearnerDoor:
             pass  # asked again in the next round
 
 
-def fetch_status(url: str, timeout_seconds: float = _TIMEOUT_SECONDS) -> dict[str, Any]:
-    """The `/status` document of the role at ``url``. Raises NoAnswer with the reason where there is none that can be used."""
+def fetch_status(url: str, timeout_seconds: float = _TIMEOUT_SECONDS, name: str = "learner") -> dict[str, Any]:
+    """The `/status` document of the member ``name`` at ``url``. Raises NoAnswer with the reason where none can be used."""
     deadline = time.monotonic() + timeout_seconds
     body = b""
     try:
@@ -101,24 +101,24 @@ def fetch_status(url: str, timeout_seconds: float = _TIMEOUT_SECONDS) -> dict[st
             while piece := answer.read1(65536):
                 body += piece
                 if len(body) > _LARGEST_BYTES:
-                    raise NoAnswer(f"the learner's status has more than {_LARGEST_BYTES:,} bytes")
+                    raise NoAnswer(f"{name}: its status has more than {_LARGEST_BYTES:,} bytes")
                 if time.monotonic() > deadline:
-                    raise NoAnswer(f"the learner's status took longer than {timeout_seconds:g} s")
+                    raise NoAnswer(f"{name}: its status took longer than {timeout_seconds:g} s")
     except urllib.error.HTTPError as error:
-        raise NoAnswer(f"the learner's status answers with HTTP {error.code}") from None
+        raise NoAnswer(f"{name}: its status answers with HTTP {error.code}") from None
     except TimeoutError:
-        raise NoAnswer(f"the learner has not answered within {timeout_seconds:g} s") from None
+        raise NoAnswer(f"{name}: it has not answered within {timeout_seconds:g} s") from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, TimeoutError):
-            raise NoAnswer(f"the learner has not answered within {timeout_seconds:g} s") from None
-        raise NoAnswer(f"the learner's status can't be read: {reason}") from None
+            raise NoAnswer(f"{name}: it has not answered within {timeout_seconds:g} s") from None
+        raise NoAnswer(f"{name}: its status can't be read: {reason}") from None
     try:
         document = json.loads(body, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        raise NoAnswer("the learner's status is no JSON") from None
+        raise NoAnswer(f"{name}: its status is no JSON") from None
     if not isinstance(document, dict):
-        raise NoAnswer("the learner's status is no JSON object")
+        raise NoAnswer(f"{name}: its status is no JSON object")
     return document
 
 

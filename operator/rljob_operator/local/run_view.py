@@ -35,6 +35,7 @@ class RunView:
         controller: process id of its controller, None where none runs.
         running: process ids of its members that run, by name.
         figures: the learner's own status document; empty where it does not answer.
+        servers: the same of each inference server of its own that runs, by name.
     """
 
     run_dir: Path
@@ -43,6 +44,7 @@ class RunView:
     controller: int | None
     running: Mapping[str, int]
     figures: Mapping[str, Any] = field(default_factory=dict)
+    servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     problem: str = ""
 
     @property
@@ -63,7 +65,8 @@ class RunView:
 
 
 def look(run_dir: Path, *, figures: bool = True) -> RunView:
-    """Look at the run in ``run_dir`` now; ``figures`` also asks its learner. Never raises for a damaged file."""
+    """Look at the run in ``run_dir`` now; ``figures`` also asks its learner and inference servers. Never raises for a damaged
+    file."""
     file = StatusFile(run_dir)
     status = file.load() or RLJobStatus()
     running = running_members(run_dir)
@@ -73,14 +76,21 @@ def look(run_dir: Path, *, figures: bool = True) -> RunView:
         document = parse_document((run_dir / JOB_FILE).read_bytes(), str(run_dir / JOB_FILE))
     except (OSError, ManifestError, yaml.YAMLError) as error:
         problem = problem or str(error)
-    answered: dict[str, Any] = {}
-    if figures and "learner" in running:
-        url = _json(run_dir / "roles" / "learner.json").get("metrics_url")
-        try:
-            answered = fetch_status(str(url), timeout_seconds=1.0) if url else {}
-        except NoAnswer as no:
-            problem = problem or str(no)
-    return RunView(run_dir, document, status, lock.owner(run_dir), running, answered, problem)
+    answers: dict[str, dict[str, Any]] = {}
+    for name in running if figures else ():
+        if name == "learner" or name.startswith("inference-"):
+            try:
+                answers[name] = _figures(run_dir, name)
+            except NoAnswer as no:
+                problem = problem or str(no)
+    learner = answers.pop("learner", {})
+    return RunView(run_dir, document, status, lock.owner(run_dir), running, learner, answers, problem)
+
+
+def _figures(run_dir: Path, name: str) -> dict[str, Any]:
+    """The status document of one member; empty while it has announced no address. Raises NoAnswer."""
+    url = _json(run_dir / "roles" / f"{name}.json").get("metrics_url")
+    return fetch_status(str(url), timeout_seconds=1.0, name=name) if url else {}
 
 
 def running_members(run_dir: Path) -> dict[str, int]:

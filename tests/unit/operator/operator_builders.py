@@ -29,6 +29,10 @@ LONG_AGO = START - 1000.0
 STORAGE = "spec.checkpoint.storage={persistentVolumeClaim: {claimName: checkpoints}}"
 
 
+SERVERS = ("spec.actors.inference=Central", "spec.inference.replicas=1")
+"""Actors ask an inference server of its own, ``inference-0``."""
+
+
 def make_job(*sets: str) -> RLJob:
     """Pong with two actors and a place for checkpoints."""
     return load_manifest(EXAMPLES / "pong-apex.yaml", ["spec.actors.replicas=2", STORAGE, *sets])
@@ -65,8 +69,12 @@ def sample(taken: float = START, updates: int = 1000, **figures: Any) -> Learner
     return parse_sample({"updates": updates, "raw_frames_total": 4 * updates} | figures, taken)
 
 
-def evaluation(mean: float, *, finished: bool = True) -> dict[str, Any]:
-    return {"mean": mean, "standard_error": 0.2, "episodes": 20, "finished": finished}
+def evaluation(mean: float, *, finished: bool = True, version: int = 1) -> dict[str, Any]:
+    return {"mean": mean, "standard_error": 0.2, "episodes": 20, "finished": finished, "version": version}
+
+
+def evaluations(*means: float, first: int = 1) -> list[dict[str, Any]]:
+    return [evaluation(mean, version=first + k) for k, mean in enumerate(means)]
 
 
 def verified(time: float, step: int = 1000) -> CheckpointFacts:
