@@ -107,7 +107,7 @@ def test_the_screen_shows_inference_servers_of_their_own() -> None:
             status = RLJobStatus(inference=InferenceStatus(ready=1, desired=2))
             return run(status, servers={"inference-0": server})
 
-        console = Console(file=io.StringIO(), width=80)
+        console = Console(file=io.StringIO(), width=120)
         console.print(screen(look(answers, 20.0), look(before, 10.0)))
         return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
