@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +26,11 @@ UNATTENDED = "Unattended"
 """State of a run whose processes go on without a controller."""
 LOST = "Lost"
 """State of a run that neither has ended nor has anything left: its machine was restarted, or all of it was killed."""
+
+_LEAST_BYTES = 1 << 16
+_STALE_SECONDS = 90.0
+_WATCHED = ("Starting", "Restoring", "Running", "Degraded")
+"""States in which progress is written every half minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +67,7 @@ class RunView:
         if self.controller is None and not self.status.finished:
             if self.running:
                 return UNATTENDED
-            if self.status.state not in ("", "SessionEnded"):
+            if self.status.state != "SessionEnded":
                 return LOST
         return self.status.state or "Starting"
 
@@ -83,8 +91,22 @@ def look(run_dir: Path, *, figures: bool = True) -> RunView:
                 answers[name] = _figures(run_dir, name)
             except NoAnswer as no:
                 problem = problem or str(no)
-    learner = answers.pop("learner", {})
-    return RunView(run_dir, document, status, lock.owner(run_dir), running, learner, answers, problem)
+    learner, controller = answers.pop("learner", {}), lock.owner(run_dir)
+    problem = _unwritten(run_dir, status, controller) or problem
+    return RunView(run_dir, document, status, controller, running, learner, answers, problem)
+
+
+def _unwritten(run_dir: Path, status: RLJobStatus, controller: int | None) -> str:
+    """Why the status may not be the newest although a controller lives; empty where it should be."""
+    if controller is None or status.finished:
+        return ""
+    disk = os.statvfs(run_dir)
+    if disk.f_bavail * disk.f_frsize < _LEAST_BYTES:
+        return f"no space left on the disk of {run_dir}: this is the last status that could be written; free some space"
+    old = time.time() - (status.progress.last_update_time or math.inf)
+    if status.controller.active_since is not None and status.state in _WATCHED and old > _STALE_SECONDS:
+        return f"the status is {old:.0f} s old: its controller (pid {controller}) does not answer, or can't write it"
+    return ""
 
 
 def _figures(run_dir: Path, name: str) -> dict[str, Any]:

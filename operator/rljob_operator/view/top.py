@@ -19,6 +19,8 @@ from rljob_operator.view.words import age, duration, milliseconds, number, perce
 
 _UNWELL = "bold red"
 _SHOWN_CONDITIONS = ("Accepted", "Progressing", "ScalingLimited", "CheckpointValid", "FailureTarget", "Failed")
+_AS_WANTED = ("Suspended", "SessionEnded", "Finishing")
+"""Reasons of Progressing that somebody asked for, or that the title tells."""
 _WELL = {"ScalingLimited": "False", "FailureTarget": "False", "Failed": "False"}
 
 
@@ -44,7 +46,9 @@ def unwell(run: RunView) -> list[str]:
         found.append(f"no controller; {len(run.running)} processes run on: rljob stop or run --resume {run.run_dir}")
     for type in _SHOWN_CONDITIONS:
         condition = run.status.condition(type)
-        if condition is not None and condition.status != _WELL.get(type, "True"):
+        if condition is None or condition.reason in _AS_WANTED:
+            continue
+        if condition.status != _WELL.get(type, "True"):
             found.append(f"{type} {condition.status}, {condition.reason}: {condition.message}".rstrip(": "))
     if run.problem:
         found.append(run.problem)
