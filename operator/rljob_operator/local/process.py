@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,11 +51,14 @@ class RoleProcess:
 
     Its standard output and error go to ``logs/<name>.log``; it tells where its telemetry is in ``roles/<name>.json`` and how
     it ended in ``roles/<name>.exit.json``. It has a session of its own and no pipe to the controller, so neither Ctrl-C nor
-    the controller's death reaches it.
+    the controller's death reaches it. ``now`` is the wall clock.
     """
 
-    def __init__(self, name: str, role: Role, command: Sequence[str], run_dir: Path) -> None:
+    def __init__(
+        self, name: str, role: Role, command: Sequence[str], run_dir: Path, now: Callable[[], float] = time.time
+    ) -> None:
         self.name = name
+        self._now = now
         self.role = role
         self._command = list(command)
         self._log = run_dir / "logs" / f"{name}.log"
@@ -67,9 +70,11 @@ class RoleProcess:
         self._record = _Record()
 
     @classmethod
-    def adopt(cls, name: str, role: Role, command: Sequence[str], run_dir: Path) -> RoleProcess:
+    def adopt(
+        cls, name: str, role: Role, command: Sequence[str], run_dir: Path, now: Callable[[], float] = time.time
+    ) -> RoleProcess:
         """As a controller before this one left it: running, or ended meanwhile, or never started."""
-        process = cls(name, role, command, run_dir)
+        process = cls(name, role, command, run_dir, now)
         process._recall()
         return process
 
@@ -102,23 +107,33 @@ class RoleProcess:
         except OSError as error:  # no memory, no more processes, no room for a log: an end like any other, tried again
             words = f"can't be started: {error.strerror}"
             self._record = _Record(
-                Phase.EXITED, time.time(), time.time(), exit_code=_EXIT_NOT_STARTED, last_words=words
+                Phase.EXITED, self._now(), self._now(), exit_code=_EXIT_NOT_STARTED, last_words=words
             )
             self._note()
             return
         # A child that is not waited for keeps its id, so this is our child even if it has ended already.
         pid = self._child.pid
         self._identity = ProcessIdentity.of(pid) or ProcessIdentity(pid, 0)
-        now, ticks = time.time(), self._identity.start_ticks
+        now, ticks = self._now(), self._identity.start_ticks
         self._record = _Record(Phase.STARTING, now, now, pid=pid, start_ticks=ticks, log_offset=offset)
         self._note()
+
+    def leap(self, seconds: float) -> None:
+        """The wall clock has leapt by ``seconds``: nothing of what is counted from now on may notice."""
+        record = self._record
+        if record.phase is not Phase.ABSENT:
+            self._note(
+                since=record.since + seconds,
+                ready=None if record.ready is None else record.ready + seconds,
+                kill_at=None if record.kill_at is None else record.kill_at + seconds,
+            )
 
     def drain(self, grace_seconds: float) -> None:
         """Ask the process to leave; it is killed when it is still there after ``grace_seconds``."""
         if self._identity is None or self._record.phase is Phase.DRAINING:
             return
         self._identity.send(signal.SIGTERM)
-        now = time.time()
+        now = self._now()
         self._note(phase=Phase.DRAINING, since=now, asked=True, kill_at=now + grace_seconds)
 
     def observe(self) -> Member:
@@ -161,7 +176,7 @@ class RoleProcess:
 
     def _look(self, identity: ProcessIdentity) -> None:
         gone = self._child.poll() is not None if self._child is not None else not identity.alive
-        record, now = self._record, time.time()
+        record, now = self._record, self._now()
         if gone:
             self._ended(self._code())
         elif record.kill_at is not None and now >= record.kill_at:
@@ -180,7 +195,7 @@ class RoleProcess:
     def _ended(self, code: int | None) -> None:
         self._identity = self._child = None
         words = "" if self._record.asked else _last_words(code, self._last_line())
-        self._note(phase=Phase.EXITED, since=time.time(), kill_at=None, exit_code=code, last_words=words)
+        self._note(phase=Phase.EXITED, since=self._now(), kill_at=None, exit_code=code, last_words=words)
 
     def _recall(self) -> None:
         """Read the record of an earlier controller and look for the process itself."""
@@ -197,7 +212,7 @@ class RoleProcess:
             return
         self._identity = found
         if found != recorded:
-            now = time.time()
+            now = self._now()
             self._record = _Record(Phase.STARTING, now, now, pid=found.pid, start_ticks=found.start_ticks)
             self._note()
 

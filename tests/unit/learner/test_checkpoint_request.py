@@ -33,6 +33,13 @@ def test_a_request_is_answered_once_with_a_checkpoint_that_verifies(tmp_path: Pa
             one._housekeeping()
             one._saver.finish()
         assert [p.name for p in stored(tmp_path)] == [checkpoint.step_name(2), path.name], "once, even from the future"
+        one._learn(ready(1.0))
+        one.request_checkpoint(asked := time.time() - 3600.0)
+        one._housekeeping()
+        one._saver.finish()
+        newest = stored(tmp_path)[0]
+        assert newest.name == checkpoint.step_name(3), "nor does a clock that was set back matter"
+        assert verify(newest).manifest["requested_unix"] == asked
 
 
 def test_a_damaged_checkpoint_does_not_verify(tmp_path: Path) -> None:

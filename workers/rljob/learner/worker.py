@@ -145,7 +145,7 @@ def wanted_since(note: Mapping[str, Any]) -> float:
     """The time of a request for a checkpoint, ``{"sinceUnix": 1790000000.5}``. Raises ValueError."""
     seconds = note.get("sinceUnix")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
-        raise ValueError('"sinceUnix" is needed: seconds since 1970; a checkpoint begun at or after that answers it')
+        raise ValueError('"sinceUnix" is needed: seconds since 1970, which name the request')
     return float(seconds)
 
 
