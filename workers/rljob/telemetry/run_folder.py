@@ -35,6 +35,7 @@ class RunFolder:
         points: records of figures, oldest first. evaluations, checkpoints: the records of those kinds.
         facts: the last ``machine`` and ``learner`` records, merged.
         stored: checkpoints on the disk, oldest first.
+        profiles: what ``--profile`` left, as paths in the run folder.
         problems: what is missing or cannot be read, a sentence each.
     """
 
@@ -50,6 +51,7 @@ class RunFolder:
     stored: tuple[StoredCheckpoint, ...] = ()
     roles: tuple[Mapping[str, Any], ...] = ()
     log_tails: Mapping[str, str] = field(default_factory=dict)
+    profiles: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -92,6 +94,7 @@ def read_run_folder(path: Path) -> RunFolder:
         stored=_stored(path / "checkpoints"),
         roles=_roles(path / "roles"),
         log_tails=_log_tails(path / "logs"),
+        profiles=tuple(str(file.relative_to(path)) for file in sorted((path / "profiles").glob("*"))),
         problems=tuple(problems),
     )
 
@@ -130,8 +133,8 @@ def _json(path: Path, what: str, problems: list[str]) -> Mapping[str, Any]:
 def _roles(folder: Path) -> tuple[Mapping[str, Any], ...]:
     """The announcements that can be read, by file name."""
     ignored: list[str] = []
-    paths = [path for path in sorted(folder.glob("*.json")) if not path.name.endswith(".final.json")]
-    return tuple(_json(path, "", ignored) for path in paths)
+    found = [_json(path, "", ignored) for path in sorted(folder.glob("*.json")) if path.name.count(".") == 1]
+    return tuple(role for role in found if "name" in role)
 
 
 def _stored(folder: Path) -> tuple[StoredCheckpoint, ...]:
