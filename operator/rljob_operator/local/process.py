@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,7 +18,8 @@ from typing import Any
 
 from rljob.cli.announce import exit_path
 
-from rljob_operator.local.liveness import ProcessIdentity, find_by_argument
+from rljob_operator.local.launch import Launch, Launched, execute
+from rljob_operator.local.liveness import ProcessIdentity, find_by_output
 from rljob_operator.local.run_folder import write_json
 from rljob_operator.model import Member, Phase, Role
 
@@ -47,7 +47,7 @@ class _Record:
 
 
 class RoleProcess:
-    """The role ``name`` of the run in ``run_dir``, started by ``command``.
+    """The role ``name`` of the run in ``run_dir``, started by ``launch`` with ``command``.
 
     Its standard output and error go to ``logs/<name>.log``; it tells where its telemetry is in ``roles/<name>.json`` and how
     it ended in ``roles/<name>.exit.json``. It has a session of its own and no pipe to the controller, so neither Ctrl-C nor
@@ -55,26 +55,39 @@ class RoleProcess:
     """
 
     def __init__(
-        self, name: str, role: Role, command: Sequence[str], run_dir: Path, now: Callable[[], float] = time.time
+        self,
+        name: str,
+        role: Role,
+        command: Sequence[str],
+        run_dir: Path,
+        launch: Launch = execute,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.name = name
         self._now = now
         self.role = role
         self._command = list(command)
+        self._launch = launch
         self._log = run_dir / "logs" / f"{name}.log"
         self._announce = announce_path(run_dir, name)
         self._exit = exit_path(run_dir, name)
         self._record_path = run_dir / "roles" / f"{name}.process.json"
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Launched | None = None
         self._identity: ProcessIdentity | None = None
         self._record = _Record()
 
     @classmethod
     def adopt(
-        cls, name: str, role: Role, command: Sequence[str], run_dir: Path, now: Callable[[], float] = time.time
+        cls,
+        name: str,
+        role: Role,
+        command: Sequence[str],
+        run_dir: Path,
+        launch: Launch = execute,
+        now: Callable[[], float] = time.time,
     ) -> RoleProcess:
         """As a controller before this one left it: running, or ended meanwhile, or never started."""
-        process = cls(name, role, command, run_dir, now)
+        process = cls(name, role, command, run_dir, launch, now)
         process._recall()
         return process
 
@@ -96,14 +109,7 @@ class RoleProcess:
         try:
             with self._log.open("ab") as log:
                 offset = log.tell()
-                self._child = subprocess.Popen(
-                    self._command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=environment,
-                    start_new_session=True,
-                )
+                self._child = self._launch(self.name, self._command, environment, log.fileno())
         except OSError as error:  # no memory, no more processes, no room for a log: an end like any other, tried again
             words = f"can't be started: {error.strerror}"
             self._record = _Record(
@@ -163,9 +169,7 @@ class RoleProcess:
         """End the process at once."""
         if self._identity is not None:
             self._identity.send(signal.SIGKILL)
-            if self._child is not None:
-                self._child.wait()
-            while self._identity.alive:  # not our child: nothing to wait on but its disappearance
+            while self._identity.alive:  # it may not be our child: then there is nothing else to wait on
                 time.sleep(0.01)
             self._ended(self._code())
 
@@ -175,9 +179,8 @@ class RoleProcess:
         self._record = _Record()
 
     def _look(self, identity: ProcessIdentity) -> None:
-        gone = self._child.poll() is not None if self._child is not None else not identity.alive
         record, now = self._record, self._now()
-        if gone:
+        if not identity.alive:
             self._ended(self._code())
         elif record.kill_at is not None and now >= record.kill_at:
             identity.send(signal.SIGKILL)
@@ -186,8 +189,8 @@ class RoleProcess:
 
     def _code(self) -> int | None:
         """How the process ended: what its parent was told, or what it wrote down itself, or unknown."""
-        if self._child is not None:
-            return self._child.returncode
+        if self._child is not None and (told := self._child.exit_code()) is not None:
+            return told
         written = _json(self._exit)
         code = written.get("exit_code")
         return code if written.get("pid") == self._record.pid and isinstance(code, int) else None
@@ -204,8 +207,8 @@ class RoleProcess:
             self._record = _Record(**{**known, "phase": Phase(known["phase"])})
         record = self._record
         recorded = ProcessIdentity(record.pid, record.start_ticks)
-        # Who died between starting a process and writing it down left one that only its command line tells.
-        found = recorded if record.pid and recorded.alive else find_by_argument(str(self._announce))
+        # Who died between starting a process and writing it down left one that only its log tells.
+        found = recorded if record.pid and recorded.alive else find_by_output(self._log)
         if found is None:
             if record.phase in (Phase.STARTING, Phase.READY, Phase.DRAINING):
                 self._ended(self._code())

@@ -16,6 +16,7 @@ from rljob.telemetry.report import write_report
 from rljob_operator.controller import Interrupt, Tick, run_job
 from rljob_operator.local import preflight, run_folder
 from rljob_operator.local.clock_file import recorded_offset
+from rljob_operator.local.launch import Launcher
 from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.run_folder import OUTCOME_FILE
@@ -37,15 +38,17 @@ def start(job: RLJob, run_dir: Path, *, max_seconds: float | None, max_actors: i
 
     Raises PreflightProblem or EnvironmentProblem before anything has been started.
     """
-    preflight.check(job)
-    run_folder.prepare(run_dir, resume=False)
-    with ControllerLock(run_dir):
-        SpecStore(run_dir).create(job)
-        ignored = not_applied_locally(job)
-        _say(console, f"run folder: {run_dir}")
-        if ignored:
-            _say(console, f"not applied on one machine: {', '.join(ignored)}")
-        return _control(run_dir, StoredRun(run_dir), Interrupt(), max_seconds, max_actors, console)
+    with contextlib.closing(Launcher()) as launcher:
+        launcher.prepare()  # it loads while the job is looked at
+        preflight.check(job)
+        run_folder.prepare(run_dir, resume=False)
+        with ControllerLock(run_dir):
+            SpecStore(run_dir).create(job)
+            ignored = not_applied_locally(job)
+            _say(console, f"run folder: {run_dir}")
+            if ignored:
+                _say(console, f"not applied on one machine: {', '.join(ignored)}")
+            return _control(run_dir, StoredRun(run_dir), Interrupt(), max_seconds, max_actors, launcher, console)
 
 
 def go_on(
@@ -57,7 +60,8 @@ def go_on(
     Raises as `start`.
     """
     run_folder.prepare(run_dir, resume=True)
-    with ControllerLock(run_dir):
+    with ControllerLock(run_dir), contextlib.closing(Launcher()) as launcher:
+        launcher.prepare()
         if job is not None:
             SpecStore(run_dir).edit(replace_spec(job))
         stored = StoredRun(run_dir)
@@ -66,7 +70,7 @@ def go_on(
         _say(console, f"run folder: {run_dir}")
         for note in stored.notes:
             _say(console, f"warning: {note}")
-        return _control(run_dir, stored, Interrupt(), max_seconds, max_actors, console)
+        return _control(run_dir, stored, Interrupt(), max_seconds, max_actors, launcher, console)
 
 
 def end(run_dir: Path, console: Console) -> int:
@@ -78,7 +82,7 @@ def end(run_dir: Path, console: Console) -> int:
         stored = StoredRun(run_dir)
         interrupt = Interrupt()
         interrupt.set()
-        _control(run_dir, stored, interrupt, None, None, console)
+        _control(run_dir, stored, interrupt, None, None, Launcher(), console)
     return 0
 
 
@@ -88,12 +92,18 @@ def _control(
     interrupt: Interrupt,
     max_seconds: float | None,
     max_actors: int | None,
+    launcher: Launcher,
     console: Console,
 ) -> int:
     job = stored.wanted().job
     before = recorded_offset(run_dir) if stored.status.start_time is not None else None
     substrate = LocalSubstrate(
-        run_dir, stored.spec.accepted_path, job, max_actors or machine_cores(), WallClock(offset_seconds=before)
+        run_dir,
+        stored.spec.accepted_path,
+        job,
+        max_actors or machine_cores(),
+        launcher,
+        WallClock(offset_seconds=before),
     )
     if substrate.adopted:
         _say(console, f"still running, adopted: {', '.join(substrate.adopted)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from rljob.api.status import RLJobStatus
 from rljob_operator.local.addresses import Addresses
 from rljob_operator.local.checkpoints import CheckpointWatch
 from rljob_operator.local.clock_file import record_offset
+from rljob_operator.local.launch import PROGRAM, Launcher
 from rljob_operator.local.learner_door import Answer, LearnerDoor
 from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.model import Decision, LearnerSample, Observation, Role
@@ -29,11 +30,15 @@ class LocalSubstrate:
     """Starts, watches and drains the processes of the job in ``run_dir``, and adopts those that an earlier controller left.
 
     ``manifest`` is the file that roles are started from; of ``job`` only what cannot change is read here: its shards and its
-    inference servers. ``max_actors`` bounds the actors beside the job's own limit. ``clock`` is for this substrate alone.
+    inference servers. ``max_actors`` bounds the actors beside the job's own limit. ``launcher`` is its own from here on;
+    ``clock`` is for this substrate alone.
     """
 
-    def __init__(self, run_dir: Path, manifest: Path, job: RLJob, max_actors: int, clock: WallClock) -> None:
+    def __init__(
+        self, run_dir: Path, manifest: Path, job: RLJob, max_actors: int, launcher: Launcher, clock: WallClock
+    ) -> None:
         self._run_dir = run_dir
+        self._launcher = launcher
         self._clock = clock
         self._has_replay = job.spec.replay is not None
         # Without a replay service actors send to the learner; without servers of its own they ask it for actions.
@@ -48,7 +53,7 @@ class LocalSubstrate:
         self._answer: Answer | None = None
         self._processes: dict[str, RoleProcess] = {}
         for name in _names_on_record(run_dir):
-            self._processes[name] = RoleProcess.adopt(name, role_of(name), self._command(name), run_dir, clock.now)
+            self._processes[name] = self._process(name, RoleProcess.adopt)
         self.adopted = tuple(name for name, process in self._processes.items() if process.pid is not None)
         self._door = LearnerDoor(self._learner_url, now=clock.now)
         self._notice_leap()
@@ -79,9 +84,7 @@ class LocalSubstrate:
         """Start and drain what the decision names, and pass on a wish for a checkpoint; all of it is idempotent."""
         for name in decision.start:
             if name not in self._processes:
-                self._processes[name] = RoleProcess(
-                    name, role_of(name), self._command(name), self._run_dir, self._clock.now
-                )
+                self._processes[name] = self._process(name, RoleProcess)
             self._processes[name].start()
         grace = DRAIN_SECONDS | {Role.ACTOR: float(job.spec.actors.drain_seconds)}
         for name in decision.drain:
@@ -97,6 +100,7 @@ class LocalSubstrate:
         if kill:
             for process in self._processes.values():
                 process.kill()
+        self._launcher.close()
         if not any(process.pid for process in self._processes.values()):
             self._addresses.remove()
 
@@ -115,8 +119,11 @@ class LocalSubstrate:
         learner = self._processes.get("learner")
         return learner.metrics_url() if learner is not None else None
 
+    def _process(self, name: str, make: Callable[..., RoleProcess]) -> RoleProcess:
+        return make(name, role_of(name), self._command(name), self._run_dir, self._launcher.launch, self._clock.now)
+
     def _command(self, name: str) -> list[str]:
-        command = [sys.executable, "-m", "rljob.cli", "worker", str(role_of(name)), "--job", str(self._manifest)]
+        command = [*PROGRAM, "worker", str(role_of(name)), "--job", str(self._manifest)]
         command += [
             "--run-dir",
             str(self._run_dir),

@@ -12,6 +12,7 @@ from harness import ENDLESS, EXAMPLES
 from rljob.api import load_manifest
 from rljob.api.timestamps import rfc3339
 from rljob_operator.controller import Interrupt, Tick, run_job
+from rljob_operator.local.launch import Launcher
 from rljob_operator.local.run_folder import prepare
 from rljob_operator.local.run_view import running_members
 from rljob_operator.local.spec_store import SpecStore
@@ -71,7 +72,7 @@ def test_a_run_goes_through_leaps_of_the_clock(tmp_path: Path) -> None:
             else:
                 ahead += act
 
-    substrate = LocalSubstrate(tmp_path, store.accepted_path, job, 1, WallClock(wall))
+    substrate = LocalSubstrate(tmp_path, store.accepted_path, job, 1, Launcher(), WallClock(wall))
     try:
         decision = run_job(stored, substrate, stored.status, interrupt=interrupt, clock=WallClock(wall), report=report)
     finally:

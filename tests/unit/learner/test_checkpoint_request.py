@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
+from rljob.cli.slowdown import LEARNER_DELAY_FILE, slowed_down
 from rljob.learner import checkpoint
 from rljob.learner.checkpoint_files import CheckpointProblem, stored, verify
-from rljob.learner.slowdown import DELAY_FILE_VARIABLE, slowed_down
 from rljob.learner.worker import wanted_since
 from test_non_finite import learner, ready
 
@@ -64,17 +64,17 @@ def test_the_slowdown_is_inert_unless_asked_for(tmp_path: Path, monkeypatch: pyt
     def turn() -> None:
         """A turn of the loop."""
 
-    monkeypatch.delenv(DELAY_FILE_VARIABLE, raising=False)
-    assert slowed_down(lambda: 1, turn) is turn
+    monkeypatch.delenv(LEARNER_DELAY_FILE, raising=False)
+    assert slowed_down(LEARNER_DELAY_FILE, lambda: 1, turn) is turn
     delay = tmp_path / "delay"
-    monkeypatch.setenv(DELAY_FILE_VARIABLE, str(delay))
+    monkeypatch.setenv(LEARNER_DELAY_FILE, str(delay))
     updates = 1
-    slow = slowed_down(lambda: updates, turn)
+    slow = slowed_down(LEARNER_DELAY_FILE, lambda: updates, turn)
     started = time.monotonic()
     slow()
     assert time.monotonic() - started < 0.05, "no file, no delay"
     delay.write_text("0.2")
-    slow = slowed_down(lambda: updates, turn)
+    slow = slowed_down(LEARNER_DELAY_FILE, lambda: updates, turn)
     slow()
     assert time.monotonic() - started >= 0.2
     slow()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -179,6 +180,12 @@ def test_verdicts_travel_with_the_weights_judged(server: WeightServer, endpoints
     given_up = Evaluation(9, 30.0, 0.3, 1.0, False, got.returns, got.lengths)
     assert not again.add(worse, 0, 0)
     assert not again.add(given_up, 0, 0)
+    never_near = Verdicts()
+    assert never_near.add(given_up, 0, 0), "the best there is"
+    resumed = Verdicts()
+    resumed.restore(never_near.documents())
+    assert not resumed.add(replace(given_up, version=10, mean=29.0), 0, 0)
+    assert resumed.add(worse, 0, 0), "played to its end"
     client.close()
 
 

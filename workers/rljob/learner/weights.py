@@ -45,6 +45,12 @@ class Evaluation:
     lengths: NDArray[np.int32]
     weights: Weights | None = None
 
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """What the best evaluation has the most of: one that was played to its end says more than one that was given up, and
+        among equals the mean decides. So a run that never came near its target has a best policy, too."""
+        return self.finished, self.mean
+
     def to_message(self) -> Message:
         judged = self.weights
         return Message(

@@ -38,6 +38,7 @@ class RunFolder:
         points: records of figures, oldest first. evaluations, checkpoints: the records of those kinds.
         facts: the last ``machine`` and ``learner`` records, merged.
         stored: checkpoints on the disk, oldest first.
+        profiles: what ``--profile`` left, as paths in the run folder.
         problems: what is missing or cannot be read, a sentence each.
     """
 
@@ -54,6 +55,7 @@ class RunFolder:
     stored: tuple[StoredCheckpoint, ...] = ()
     roles: tuple[Mapping[str, Any], ...] = ()
     log_tails: Mapping[str, str] = field(default_factory=dict)
+    profiles: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -97,6 +99,7 @@ def read_run_folder(path: Path) -> RunFolder:
         stored=_stored(path / "checkpoints"),
         roles=_roles(path / "roles"),
         log_tails=_log_tails(path / "logs"),
+        profiles=tuple(str(file.relative_to(path)) for file in sorted((path / "profiles").glob("*"))),
         problems=tuple(problems),
     )
 
