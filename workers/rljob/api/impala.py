@@ -11,7 +11,7 @@ from rljob.api.learning_rate import LEARNING_RATE_RULES
 from rljob.api.parameters import ParameterRule, ParameterSet
 from rljob.api.types import Flag, Integer, Real
 
-ImpalaPreset = Literal["None", "ImpalaAtari", "PongClippedSurrogate", "CartPoleImpala"]
+ImpalaPreset = Literal["None", "ImpalaAtari", "PongClippedSurrogate", "PongVTrace", "CartPoleImpala"]
 
 
 def _uneven_minibatches(it: Any) -> str | None:
