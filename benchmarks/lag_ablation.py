@@ -22,6 +22,7 @@ from rljob.actor.policy import Policy
 from rljob.actor.recorder import make_recorder
 from rljob.algorithms import algorithm
 from rljob.api import EnvironmentParameters, ImpalaParameters
+from rljob.api.parameters import scalar
 from rljob.api.presets import IMPALA_PRESETS
 from rljob.envs import describe_environment, make_vector_environment
 from rljob.learner.flat import snapshot
@@ -34,7 +35,7 @@ SETTINGS = {"batch_size": 4, "learning_rate": 5e-4}
 """Beside the preset: an update every 80 steps, so that 50 versions are 4,000 steps."""
 
 
-def run(lag_versions: int, corrected: bool, seed: int, steps: int, overrides: dict[str, str]) -> dict[str, Any]:
+def run(lag_versions: int, corrected: bool, seed: int, steps: int, overrides: dict[str, Any]) -> dict[str, Any]:
     """Train once; the mean return of the games in the second half, and of the last tenth."""
     method = algorithm("IMPALA")
     values = {
@@ -98,10 +99,18 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100_000, help="agent steps a run")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--lags", type=int, nargs="+", default=[0, 10, 50], help="in published versions")
-    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="parameter=value")
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="parameter=value",
+        help="such as learningRate=0.001",
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    overrides = dict(item.split("=", 1) for item in arguments.overrides)
+    names = ImpalaParameters.names()
+    overrides = {names[name]: scalar(value) for name, value in (item.split("=", 1) for item in arguments.overrides)}
     for lag in arguments.lags:
         for corrected in (True, False):
             results = []

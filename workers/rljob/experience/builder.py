@@ -47,6 +47,7 @@ class ChunkBuilder:
         self.layout = layout
         self.epoch = epoch
         self.produced = 0
+        self.cut_steps = 0
         self._actor = actor
         self._incarnation = incarnation
         self._gamma = gamma
@@ -126,6 +127,7 @@ class ChunkBuilder:
         value: Array,
         final_value: Array | None,
         policy_version: Array | int,
+        cut: Array | None = None,
     ) -> list[Chunk]:
         """Record one step of all N environments and return the chunks it closed (usually none).
 
@@ -133,7 +135,8 @@ class ChunkBuilder:
         is what follows it, after an automatic reset where an episode ended, and ``final_observation`` (same shape,
         read only in the rows that ended) what the ended episode showed last. ``q_taken`` f4[N] and ``value`` f4[N] are
         Q(s, a) and max_a Q(s, a) of the observation acted on, ``final_value`` f4[N] that maximum for the final
-        observations (read only where truncated); NaN where unknown. The inputs are copied.
+        observations (read only where truncated); NaN where unknown. In rows of ``cut`` b1[N] no step happened: their streams
+        begin anew at ``observation``, and steps that were not complete are lost (``cut_steps``). The inputs are copied.
 
         Raises ``RuntimeError`` before ``begin`` and ``ValueError`` when an episode ended without its final observation.
         """
@@ -158,10 +161,10 @@ class ChunkBuilder:
         if ended.any():
             self._record_ends(np.flatnonzero(ended), slots, rows, observation, final_observation, final_value)
 
+        chunks: list[Chunk] = [] if cut is None else self._begin_anew(np.flatnonzero(cut), observation)
         ready = (self._count >= self._length + self.layout.n_step) | (self._used > self._close_at_frames)
         if not ready.any():
-            return []
-        chunks: list[Chunk] = []
+            return chunks
         for environment in np.flatnonzero(ready).tolist():
             while self._is_ready(environment):
                 chunk = self._close(environment)
@@ -180,6 +183,20 @@ class ChunkBuilder:
         for environment in range(self.num_envs):
             while (chunk := self._close(environment)) is not None:
                 chunks.append(chunk)
+        return chunks
+
+    def _begin_anew(self, cut: Array, observation: Array) -> list[Chunk]:
+        """Take back the row just written for streams whose step did not happen, emit what is complete, and start over."""
+        self._count[cut] -= 1
+        self._used[cut] -= 1
+        chunks: list[Chunk] = []
+        for environment in cut.tolist():
+            while (chunk := self._close(environment)) is not None:
+                chunks.append(chunk)
+        self.cut_steps += int(self._count[cut].sum())
+        self._count[cut] = 0
+        self._frames[cut, : self.layout.stack] = observation[cut]
+        self._used[cut] = self.layout.stack
         return chunks
 
     def _record_ends(
