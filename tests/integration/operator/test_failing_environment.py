@@ -29,12 +29,12 @@ def failing(crash: float, stall: float, allowed: int) -> list[str]:
 
 def test_training_goes_on_around_failing_environments(local_run: Callable[..., LocalRun]) -> None:
     run = local_run(
-        *ENDLESS, *failing(crash=2e-3, stall=1e-4, allowed=100), "--set", "spec.successPolicy.envFrames=20000",
+        *ENDLESS, *failing(crash=5e-3, stall=2e-4, allowed=200), "--set", "spec.successPolicy.envFrames=6000",
         job=EXAMPLES / "cartpole-impala.yaml", environment=PYTHONPATH,
     )  # fmt: skip
     assert run.finish(150) == 0, run.output + run.logs()
     final = run.final("actor-0")
-    assert final["environment_failures"] >= 15, "40 are expected"
+    assert final["environment_failures"] >= 10, "30 are expected"
     assert final["steps"] == final["produced"] + final["cut_steps"]
     assert final["produced"] == final["acknowledged"] + final["unacknowledged"]
     # An unroll is lost with a failure in it, and what was under way at the end; no more.
@@ -42,11 +42,3 @@ def test_training_goes_on_around_failing_environments(local_run: Callable[..., L
     assert run.job_status.restarts.counted == run.job_status.restarts.ignored == 0, "no process ended for it"
     words = (run.run_dir / "logs" / "actor-0.log").read_text()
     assert "failed in step(): RuntimeError: the simulator has lost its licence; begun anew (failure 1 " in words
-
-
-def test_an_environment_that_hardly_works_ends_the_job_with_its_words(local_run: Callable[..., LocalRun]) -> None:
-    run = local_run(*ENDLESS, *failing(crash=0.5, stall=0.0, allowed=5), environment=PYTHONPATH)
-    assert run.finish(150) == 1, run.output + run.logs()
-    outcome = json.loads((run.run_dir / "outcome.json").read_text())
-    assert outcome["reason"] == "ActorsCrashLooping"
-    assert "the simulator has lost its licence" in outcome["message"]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rljob.experience.arguments import check_builder, check_first_observation
 from rljob.experience.chunk import LIFE_LOST, TERMINATED, TRUNCATED, Chunk
 from rljob.experience.layout import ChunkLayout
 from rljob.experience.nstep import n_step_windows
@@ -40,10 +41,7 @@ class ChunkBuilder:
         incarnation: str,
         epoch: int,
     ) -> None:
-        if num_envs < 1:
-            raise ValueError(f"chunk builder: num_envs is {num_envs}, it must be at least 1")
-        if not 0.0 <= gamma <= 1.0:
-            raise ValueError(f"chunk builder: gamma is {gamma}, it must lie in [0, 1]")
+        check_builder(num_envs, gamma)
         self.layout = layout
         self.epoch = epoch
         self.produced = 0
@@ -101,12 +99,7 @@ class ChunkBuilder:
         Steps still pending are cut off: their bootstrap states will never be seen. Returns how many were.
         """
         layout = self.layout
-        expected = (self.num_envs, layout.stack, *layout.frame_shape)
-        if observation.shape != expected or observation.dtype != layout.frame_dtype:
-            raise ValueError(
-                f"observation is {observation.dtype}{list(observation.shape)}, "
-                f"the chunk layout needs {layout.frame_dtype}{list(expected)}"
-            )
+        check_first_observation(observation, layout, self.num_envs)
         cut = self.pending
         self._count[:] = 0
         self._frames[:, : layout.stack] = observation

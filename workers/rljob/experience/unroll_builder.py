@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rljob.experience.arguments import check_builder, check_first_observation
 from rljob.experience.unroll import Unroll, UnrollLayout
 
 Array = NDArray[Any]
@@ -29,10 +30,7 @@ class UnrollBuilder:
         incarnation: str,
         epoch: int,
     ) -> None:
-        if num_envs < 1:
-            raise ValueError(f"unroll builder: num_envs is {num_envs}, it must be at least 1")
-        if not 0.0 <= gamma <= 1.0:
-            raise ValueError(f"unroll builder: gamma is {gamma}, it must lie in [0, 1]")
+        check_builder(num_envs, gamma)
         self.layout = layout
         self.num_envs = num_envs
         self.epoch = epoch
@@ -74,12 +72,7 @@ class UnrollBuilder:
     def begin(self, observation: Array) -> int:
         """Start every stream at ``observation`` ``[N, S, *F*]``, the result of a reset. Returns how many steps were cut off."""
         layout = self.layout
-        expected = (self.num_envs, layout.stack, *layout.frame_shape)
-        if observation.shape != expected or observation.dtype != layout.frame_dtype:
-            raise ValueError(
-                f"observation is {observation.dtype}{list(observation.shape)}, "
-                f"the unroll layout needs {layout.frame_dtype}{list(expected)}"
-            )
+        check_first_observation(observation, layout, self.num_envs)
         cut = self.pending
         self._frames[:, : layout.stack] = observation
         self._used[:] = layout.stack
