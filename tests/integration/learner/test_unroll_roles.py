@@ -117,7 +117,7 @@ def test_a_killed_learner_comes_back_and_takes_nothing_of_its_former_life(roles:
     assert job.end("learner") == 0
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(240)
 def test_an_actor_whose_actions_the_learner_computes_waits_for_it_and_goes_on(roles: Callable[..., Roles]) -> None:
     job = roles(inference="Central")
     job.start("learner", "learner", "--resume", "latest")
@@ -130,6 +130,7 @@ def test_an_actor_whose_actions_the_learner_computes_waits_for_it_and_goes_on(ro
     assert waiting["inference_wait_seconds"] > before["inference_wait_seconds"] + 1
     assert (waiting["state"], waiting["steps"]) == ("Blocked", before["steps"])
     job.start("learner", "learner", "--resume", "latest")
+    job.until("learner", lambda s: s["state"] != "", 100)
     after = job.until("actor-0", lambda s: s["state"] == "Running" and s["steps"] > before["steps"] + 500)
     assert after["inference_resent"] >= 1
     assert after["incarnation"] == before["incarnation"], "the same process went on"
