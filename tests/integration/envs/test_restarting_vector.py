@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from rljob.api import EnvironmentParameters
 from rljob.envs import KeepsFailing, RestartLimit, make_restarting_environment
+from rljob.envs.grouped import GroupedEnvironment
 
 
 def test_a_failing_row_is_cut_and_the_others_do_not_notice(toys_importable: None) -> None:
@@ -51,4 +52,19 @@ def test_an_environment_that_always_fails_is_given_up_at_once(toys_importable: N
     env.reset()
     with pytest.raises(KeepsFailing, match="environment 1 of 'toys:countdown' failed in step"):
         env.step(np.ones(2, np.int64))
+    env.close()
+
+
+def test_a_failure_in_one_group_is_found_at_its_place_among_all(toys_importable: None) -> None:
+    limit = RestartLimit(10)
+    parameters = EnvironmentParameters(backend="Sync", kwargs='{"fail_at": 2}')
+    env = GroupedEnvironment(
+        [make_restarting_environment("toys:countdown", parameters, 2, seed, limit) for seed in (2, 0)]
+    )
+    env.reset()
+    assert env.step(np.ones(4, np.int64)).cut is None
+    result = env.step(np.ones(4, np.int64))
+    assert result.cut is not None
+    assert result.cut.tolist() == [False, False, False, True]
+    assert (result.steps, len(result.failures), limit.total) == (3, 1, 1)
     env.close()

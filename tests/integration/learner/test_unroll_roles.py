@@ -117,12 +117,12 @@ def test_a_killed_learner_comes_back_and_takes_nothing_of_its_former_life(roles:
     assert job.end("learner") == 0
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_an_actor_whose_actions_the_learner_computes_waits_for_it_and_goes_on(roles: Callable[..., Roles]) -> None:
     job = roles(inference="Central")
     job.start("learner", "learner", "--resume", "latest")
     job.start("actor", "actor-0")
-    job.until("learner", lambda s: s["updates"] > 5 and s["checkpoint"]["state"] == "Valid")
+    job.until("learner", lambda s: s["updates"] > 5 and s["checkpoint"]["state"] == "Valid", 120)
     job.end("learner", signal.SIGKILL)
     before = job.until("actor-0", lambda s: s["state"] == "Blocked")
     waiting = job.until("actor-0", lambda s: s["blocked_seconds"] > before["blocked_seconds"] + 2)
@@ -130,7 +130,7 @@ def test_an_actor_whose_actions_the_learner_computes_waits_for_it_and_goes_on(ro
     assert waiting["inference_wait_seconds"] > before["inference_wait_seconds"] + 1
     assert (waiting["state"], waiting["steps"]) == ("Blocked", before["steps"])
     job.start("learner", "learner", "--resume", "latest")
-    job.until("learner", lambda s: s["state"] != "", 100)
+    job.until("learner", lambda s: s["state"] != "", 120)
     after = job.until("actor-0", lambda s: s["state"] == "Running" and s["steps"] > before["steps"] + 500)
     assert after["inference_resent"] >= 1
     assert after["incarnation"] == before["incarnation"], "the same process went on"
