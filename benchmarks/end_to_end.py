@@ -5,12 +5,15 @@ targets and prioritized sampling on top. Rounds alternate, so that the machine's
 one with the ratio of the medians.
 
     python benchmarks/end_to_end.py --sb3-python /path/to/sb3-venv/bin/python --rounds 3
+
+``--avx2`` keeps the kernels of both sides to AVX2 and float32: about what a processor without AVX-512 does.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -36,6 +39,7 @@ SAME_TERMS = [
     "spec.successPolicy.targetReturn=",
     "spec.learner.resources.requests.cpu=2",
 ]
+AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
 
 
 def rljob_round(seconds: float, warm_up_seconds: float, overrides: list[str]) -> dict[str, Any]:
@@ -78,7 +82,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--warm-up-seconds", type=float, default=10)
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="PATH=VALUE")
+    parser.add_argument("--avx2", action="store_true", help="no AVX-512 and no bf16 on either side")
     arguments = parser.parse_args()
+    if arguments.avx2:
+        os.environ.update(AVX2)
+        arguments.overrides.append("spec.algorithm.parameters.precision=FP32")
     ours, theirs = [], []
     for number in range(arguments.rounds):
         result = rljob_round(arguments.seconds, arguments.warm_up_seconds, arguments.overrides)
@@ -92,7 +100,7 @@ def main() -> None:
     if theirs:
         summary["sb3_updates_per_second"] = statistics.median(theirs)
         summary["ratio"] = statistics.median(ours) / statistics.median(theirs)
-    report("end_to_end_summary", **summary, machine=machine())
+    report("end_to_end_summary", avx2_only=arguments.avx2, **summary, machine=machine())
 
 
 if __name__ == "__main__":
