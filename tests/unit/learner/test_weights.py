@@ -223,3 +223,12 @@ def test_damaged_weights_are_dropped_and_the_version_in_use_stays(endpoints: tup
     client.close()
     server.close()
     publisher.close()
+
+
+def test_the_same_version_of_another_life_is_news(endpoints: tuple[str, str], server: WeightServer) -> None:
+    client = WeightClient(*endpoints, poll_seconds=0.01)
+    server.publish(network(1), 11, 1, {})
+    until(lambda: (arrived := client.poll()) is not None and arrived.epoch == 1)
+    server.publish(network(2), 11, 2, {})  # killed right after it had published, resumed from the checkpoint before
+    until(lambda: (arrived := client.poll()) is not None and (arrived.version, arrived.epoch) == (11, 2))
+    client.close()
