@@ -214,7 +214,9 @@ class Observation:
         checkpoint_requested_at: the text of the annotation, empty without one.
         refusal: why the newest spec can't be run.
         admission: what the queue says; None where no queue is asked.
-        max_actors: what the place allows besides maxReplicas (a machine's cores); None sets no limit.
+        max_actors: what the place allows besides maxReplicas (`rljob run --max-actors`), in every mode; None sets no limit.
+        cores: of the machine. One actor a core is as many as a number that the controller or an autoscaler chooses may reach; one
+            that its user fixed may exceed it. None sets no limit.
         session: of a controller that ends with its terminal; None on a cluster.
         keeps_remains: members that have ended leave something to be removed (pods); podCleanup and ttl apply.
         selector: label selector of the actors, for the scale subresource.
@@ -230,6 +232,7 @@ class Observation:
     refusal: Refusal | None = None
     admission: Admission | None = None
     max_actors: int | None = None
+    cores: int | None = None
     session: Session | None = None
     keeps_remains: bool = False
     selector: str = ""

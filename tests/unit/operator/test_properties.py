@@ -179,6 +179,7 @@ class World:
             self.observed["admission"] = self.chance.choice((None, None, held, lost))
         if self.often(0.02):
             self.observed["max_actors"] = self.chance.choice((None, None, 1, 4))
+            self.observed["cores"] = self.chance.choice((None, 2, 5))
         if self.often(0.01):
             session = Session(self.chance.uniform(0, 100), 50.0, self.often(0.1))
             self.observed["session"] = self.chance.choice((None, None, session))
@@ -248,8 +249,10 @@ def _check_scaling(job: RLJob, seen: Observation, decision: Decision, now: float
     decided = decision.status.controller.outcome is None and after != before
     if decided and scaling.mode != "Disabled":
         assert MIN <= after.desired_replicas <= MAX
-    if decided and seen.max_actors is not None and scaling.mode != "Disabled":
+    if decided and seen.max_actors is not None:
         assert after.desired_replicas <= max(MIN, seen.max_actors)
+    if decided and seen.cores is not None and scaling.mode != "Disabled":
+        assert after.desired_replicas <= max(MIN, seen.cores)
     wish = before.memory.get("requested")
     if decided and scaling.mode == "Internal" and wish == job.spec.actors.replicas:
         fresh = (
@@ -257,7 +260,9 @@ def _check_scaling(job: RLJob, seen: Observation, decision: Decision, now: float
             and -1 <= now - seen.learner.taken_seconds <= scaling.missing_metrics.stale_after_seconds
         )
         limits = [
-            c for c in (seen.max_actors, seen.admission.max_actors if seen.admission else None, MAX) if c is not None
+            c
+            for c in (seen.max_actors, seen.cores, seen.admission.max_actors if seen.admission else None, MAX)
+            if c is not None
         ]
         bounded = max(MIN, min(before.desired_replicas, *limits))
         assert fresh or after.desired_replicas == bounded, "no decision from a stale sample"
