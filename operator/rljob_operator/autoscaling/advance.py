@@ -45,10 +45,9 @@ def advance(
     warming = warming_up(spec, memory, now_seconds)
     if not _is_due(spec, memory, warming, now_seconds):
         return _answer(spec, memory, None, is_new=memory.last_decision != before.last_decision)
-    memory = replace(memory, decided_seconds=now_seconds)
-    if sample is None or missing:
+    if sample is None or missing:  # looked for again at the next call, not a whole period later
         return _answer(spec, *_without_figures(spec, memory, supply, missing, now_seconds))
-    memory = replace(memory, missing_since_seconds=None)
+    memory = replace(memory, decided_seconds=now_seconds, missing_since_seconds=None)
     is_new = memory.rates.taken_seconds is None or sample.taken_seconds > memory.rates.taken_seconds
     if sample.learner_advancing:
         memory = replace(memory, rates=observe(spec, memory.rates, sample, supply.ready))
@@ -106,7 +105,7 @@ def _without_figures(
     memory, limited, calculation = _limited(spec, memory, None, supply, target, now_seconds)
     said = sentence.fell_back(spec, calculation, now_seconds - since, limited.by, recommended=spec.mode == "External")
     memory = replace(memory, active=ActiveReason.STALE_METRICS, active_message=missing, last_decision=said)
-    return memory, calculation
+    return replace(memory, decided_seconds=now_seconds), calculation
 
 
 def _limited(

@@ -40,6 +40,12 @@ _FIGURE_ERROR_SHARE: Final = 0.25
 """The same as a share of the error that single figures are measured to have: growth is careful by a fraction of the error, since
 a learner that waits costs more than an actor that is blocked."""
 
+_NOISY: Final = 0.2
+"""Error of single figures above which growth is more careful, since one overshoot then costs more than many small steps."""
+
+_NOISY_SHARE: Final = 0.375
+_MOST_UNCERTAIN: Final = 0.5
+
 _LEAST: Final = 1e-9
 """Items per second (or actors) below which nothing happens: an item in thirty years."""
 
@@ -78,9 +84,9 @@ class Rates:
 def rates(spec: AutoscalingSpec, memory: RateMemory) -> Rates | None:
     """The present estimates: the calm ones while the window's agree with them to the tolerance; None before there are any."""
     drops = _drops(memory)
-    error = max(FIGURE_ERROR, _FIGURE_ERROR_SHARE * figure_error(memory))
-    window = _rates(memory.window, drops, error, steady=False)
-    steady = _rates(memory.steady, drops, error, steady=True)
+    noise = figure_error(memory)
+    window = _rates(memory.window, drops, noise, steady=False)
+    steady = _rates(memory.steady, drops, noise, steady=True)
     if window is None or steady is None or memory.steady.weight < _STEADY_WEIGHT:
         return window
     return steady if abs(window.needed / steady.needed - 1) <= spec.tolerance_percent / 100 else window
@@ -121,10 +127,11 @@ def observe(spec: AutoscalingSpec, memory: RateMemory, sample: ScalingSample, re
     latest = replace(latest, updated_seconds=sample.taken_seconds)
     if _has_jumped(memory, entry):
         entry = replace(entry, arrived=entry.consumed)
-        return replace(latest, window=entry, steady=entry)
+        return replace(latest, window=entry, steady=entry, jumped=not memory.jumped)
     keep = math.exp(-elapsed / window_seconds)
     return replace(
         _note_noise(latest, entry, 1.0 - keep, 1.0 - math.exp(-elapsed / steady_seconds)),
+        jumped=False,
         window=memory.window.plus(entry, keep),
         steady=memory.steady.plus(entry, math.exp(-elapsed / steady_seconds)),
     )
@@ -135,13 +142,21 @@ def figure_error(memory: RateMemory) -> float:
     return math.sqrt(memory.figure_variance)
 
 
-def _rates(sums: Sums, drops: bool, share_error: float, *, steady: bool) -> Rates | None:
+def _rates(sums: Sums, drops: bool, noise: float, *, steady: bool) -> Rates | None:
     delivered = sums.produced if drops else sums.arrived
     if min(sums.busy, sums.free_actors, sums.consumed, delivered) < _LEAST:
         return None
     busy = sums.busy / sums.weight
-    error = share_error * min(busy, 1.0 - busy) / busy / math.sqrt(sums.weight)
-    return Rates(sums.consumed / sums.busy, delivered / sums.free_actors, error, steady)
+    error = max(FIGURE_ERROR, _FIGURE_ERROR_SHARE * noise) * min(busy, 1.0 - busy)
+    if noise > _NOISY:
+        error = max(error, _NOISY_SHARE * noise * _most_wrong(busy))
+    uncertainty = min(_MOST_UNCERTAIN, error / busy / math.sqrt(sums.weight))
+    return Rates(sums.consumed / sums.busy, delivered / sums.free_actors, uncertainty, steady)
+
+
+def _most_wrong(busy: float) -> float:
+    """By how much a share of busy time may be wrong, relative to the error of figures: a wait that reads near 1 may be a half."""
+    return min(0.5, 1.0 - busy)
 
 
 def _surprise(sums: Sums, entry: Sums) -> float:
@@ -155,11 +170,10 @@ def _surprise(sums: Sums, entry: Sums) -> float:
 
 
 def _has_jumped(memory: RateMemory, entry: Sums) -> bool:
-    most_wrong = (
-        figure_error(memory) * min(0.5, 1.0 - entry.busy) / entry.busy
-    )  # a share that reads near 1 may be a half
-    noise = max(_LEAST_JUMP, _JUMP_DEVIATIONS * memory.deviation, _JUMP_ERRORS * most_wrong)
-    return memory.window.weight >= _SETTLED_WEIGHT and abs(_surprise(memory.window, entry)) > noise
+    error = figure_error(memory) * _most_wrong(entry.busy) / entry.busy
+    noise = max(_LEAST_JUMP, _JUMP_DEVIATIONS * memory.deviation, _JUMP_ERRORS * error)
+    settled = memory.jumped or memory.window.weight >= _SETTLED_WEIGHT
+    return settled and abs(_surprise(memory.window, entry)) > noise
 
 
 def _note_noise(memory: RateMemory, entry: Sums, gain: float, slow_gain: float) -> RateMemory:
