@@ -106,6 +106,15 @@ def test_a_person_recomputes_the_decision_from_its_sentence() -> None:
     assert "behavior.scaleUp" in said
 
 
+def test_a_look_without_figures_is_no_decision() -> None:
+    job = Job()
+    job.run(60)
+    job.seen = False
+    assert job.run(5).desired == 4
+    job.seen = True
+    assert job.run(1).desired == 8, "at the next look, not after a whole period"
+
+
 def test_missing_figures_hold_then_fall_back() -> None:
     rules = SPEC.missing_metrics
     rules = rules.model_copy(
