@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from rljob.api.autoscaling import AutoscalingSpec, ScalingBehavior, ScalingPolicy, ScalingRules
 from rljob_operator.autoscaling import AutoscalingMemory, advance
 from rljob_operator.autoscaling.behavior import down_limit, stabilized, up_limit, with_change, with_wanted
+from rljob_operator.rules.actors import LAW_SECONDS
 
 from autoscaling.plant import Law, Scenario, View
 
@@ -17,13 +18,15 @@ TICK_SECONDS = 15
 
 
 def shipped(scenario: Scenario, spec: AutoscalingSpec | None = None) -> Law:
-    """`rljob_operator.autoscaling.advance` with every default, called each second as the controller does."""
+    """`rljob_operator.autoscaling.advance` with every default, called every five seconds as the controller does."""
     memory = AutoscalingMemory()
     by_most: dict[int, AutoscalingSpec] = {}
     base = spec or AutoscalingSpec(mode="Internal", min_replicas=MIN_REPLICAS, signal="SamplesPerInsert")
 
     def law(view: View) -> int:
         nonlocal memory
+        if view.second % LAW_SECONDS and memory.desired is not None:
+            return memory.desired
         bounded = by_most.setdefault(view.max_replicas, base.model_copy(update={"max_replicas": view.max_replicas}))
         answer = advance(bounded, memory, view.sample, view.supply, view.now_seconds)
         memory = answer.memory

@@ -35,7 +35,11 @@ def run(
     max_actors: Annotated[
         int | None,
         typer.Option(
-            min=1, max=10_000, help="Most actors on this machine. [default: one for each core]", show_default=False
+            min=1,
+            max=10_000,
+            help="Most actors on this machine. [default: one for each core where autoscaling decides, "
+            "else as many as actors.replicas says]",
+            show_default=False,
         ),
     ] = None,
     resume_: Annotated[

@@ -221,7 +221,9 @@ class Observation:
         checkpoint_requested_at: the text of the annotation, empty without one.
         refusal: why the newest spec can't be run.
         admission: what the queue says; None where no queue is asked.
-        max_actors: what the place allows besides maxReplicas (a machine's cores); None sets no limit.
+        max_actors: what the place allows besides maxReplicas (`rljob run --max-actors`), in every mode; None sets no limit.
+        cores: of the machine. One actor a core is as many as a number that the controller or an autoscaler chooses may reach; one
+            that its user fixed may exceed it. None sets no limit.
         session: of a controller that ends with its terminal; None on a cluster.
         leap_seconds: how far the wall clock leapt since this controller's last look, beyond the time that passed; below 0 it
             was set back.
@@ -239,6 +241,7 @@ class Observation:
     refusal: Refusal | None = None
     admission: Admission | None = None
     max_actors: int | None = None
+    cores: int | None = None
     session: Session | None = None
     leap_seconds: float = 0.0
     keeps_remains: bool = False

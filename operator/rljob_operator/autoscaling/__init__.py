@@ -2,20 +2,15 @@
 
 from rljob_operator.autoscaling.advance import advance
 from rljob_operator.autoscaling.memory import AutoscalingMemory
-from rljob_operator.autoscaling.model import (
-    ActiveReason,
-    LimitedBy,
-    Recommendation,
-    ScalingCondition,
-    ScalingSample,
-    Supply,
-)
+from rljob_operator.autoscaling.model import ActiveReason, LimitedBy, ScalingSample, Supply
+from rljob_operator.autoscaling.recommendation import Calculation, Recommendation, ScalingCondition
 from rljob_operator.autoscaling.victims import ActorView, choose_victims
 
 __all__ = [
     "ActiveReason",
     "ActorView",
     "AutoscalingMemory",
+    "Calculation",
     "LimitedBy",
     "Recommendation",
     "ScalingCondition",

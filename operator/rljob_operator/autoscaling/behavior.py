@@ -11,11 +11,19 @@ from rljob.api.autoscaling import AutoscalingSpec, ScalingPolicy, ScalingRules
 from rljob_operator.autoscaling.memory import MOST_ENTRIES, AutoscalingMemory, Timed
 
 
-def stabilized(spec: AutoscalingSpec, memory: AutoscalingMemory, wanted: int, current: int, now_seconds: float) -> int:
-    """``current``, moved up to the least and down to the most that was wanted within the direction's window."""
+def within_windows(
+    spec: AutoscalingSpec, memory: AutoscalingMemory, wanted: int, now_seconds: float
+) -> tuple[int, int]:
+    """(the least within the window of growing, the most within that of shrinking) of what is and was wanted."""
     up, down = spec.behavior.scale_up, spec.behavior.scale_down
     least = min((wanted, *_within(memory.lowest, now_seconds - up.stabilization_window_seconds)))
     most = max((wanted, *_within(memory.highest, now_seconds - down.stabilization_window_seconds)))
+    return least, most
+
+
+def stabilized(spec: AutoscalingSpec, memory: AutoscalingMemory, wanted: int, current: int, now_seconds: float) -> int:
+    """``current``, moved up to the least and down to the most that was wanted within the direction's window."""
+    least, most = within_windows(spec, memory, wanted, now_seconds)
     return min(max(current, least), most)
 
 

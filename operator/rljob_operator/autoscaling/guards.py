@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Final
 
@@ -9,6 +10,7 @@ from rljob.api.autoscaling import AutoscalingSpec
 
 from rljob_operator.autoscaling.memory import GainMemory, RateMemory
 from rljob_operator.autoscaling.model import LimitedBy, ScalingSample, Supply
+from rljob_operator.autoscaling.rates import figure_error
 
 UNSCHEDULABLE_SECONDS: Final = 60.0
 """Actors that wait for a place so long mean that there is none for more."""
@@ -22,25 +24,26 @@ LAG_SHRINK: Final = 0.1
 _JUDGED_GROWTH: Final = 0.1
 """A growth is judged once it has added this share of actors; what fewer bring is lost in noise."""
 
+_SURE_DEVIATIONS: Final = 3.0
+"""Standard errors by which a growth must have brought less than it should, before it can count as having brought nothing."""
 
-def guarded(
+
+def most_allowed(
     spec: AutoscalingSpec,
     gain: GainMemory,
     sample: ScalingSample | None,
     supply: Supply,
-    wanted: int,
     current: int,
     now_seconds: float,
-) -> tuple[int, LimitedBy]:
-    """``wanted`` after the guards, and which of them changed it."""
+) -> tuple[int | None, LimitedBy]:
+    """The most actors that the guards allow, and which of them says so; (None, NOTHING) where none does."""
     if lag_is_high(spec, sample):
-        shrunk = int(current * (1 - LAG_SHRINK))
-        return (shrunk, LimitedBy.POLICY_LAG) if shrunk < wanted else (wanted, LimitedBy.NOTHING)
-    if wanted > current and supply.unschedulable_seconds > UNSCHEDULABLE_SECONDS:
+        return int(current * (1 - LAG_SHRINK)), LimitedBy.POLICY_LAG
+    if supply.unschedulable_seconds > UNSCHEDULABLE_SECONDS:
         return current, LimitedBy.UNSCHEDULABLE
-    if wanted > current and gain.stopped_until_seconds is not None and now_seconds < gain.stopped_until_seconds:
+    if gain.stopped_until_seconds is not None and now_seconds < gain.stopped_until_seconds:
         return current, LimitedBy.GAIN
-    return wanted, LimitedBy.NOTHING
+    return None, LimitedBy.NOTHING
 
 
 def lag_is_high(spec: AutoscalingSpec, sample: ScalingSample | None) -> bool:
@@ -60,8 +63,9 @@ def judged(
     """The verdict on the latest growth, once its actors have played for one rate window.
 
     gain = (arrivals now - arrivals before) / (actors added * rate of one actor before), means over the rate window, in
-    which the actors are counted like the arrivals. Only a learner that still
-    waits makes it count: one that has enough now was the aim, whatever the actors could deliver.
+    which the actors are counted like the arrivals. Only a learner that still waits makes it count: one that has enough
+    now was the aim, whatever the actors could deliver. Figures too noisy to tell a growth that brought all from one that
+    brought nothing give no verdict yet.
     """
     if gain.stopped_until_seconds is not None and now_seconds >= gain.stopped_until_seconds:
         gain = replace(gain, stopped_until_seconds=None)
@@ -82,9 +86,12 @@ def judged(
     before = gain.arrived_per_second / gain.free_actors
     added = (window.free_actors / window.weight - gain.free_actors) * before
     brought = window.arrived / window.weight - gain.arrived_per_second
-    if brought < spec.guards.min_marginal_gain_percent / 100 * added:
-        return GainMemory(stopped_until_seconds=now_seconds + STOPPED_SECONDS)
-    return GainMemory(stopped_until_seconds=gain.stopped_until_seconds)
+    if brought >= spec.guards.min_marginal_gain_percent / 100 * added:
+        return GainMemory(stopped_until_seconds=gain.stopped_until_seconds)
+    noise = figure_error(memory) * math.sqrt(2.0 / window.weight) * window.arrived / window.weight
+    if added - brought < _SURE_DEVIATIONS * noise:
+        return gain
+    return GainMemory(stopped_until_seconds=now_seconds + STOPPED_SECONDS)
 
 
 def growing(gain: GainMemory, memory: RateMemory, supply: Supply) -> GainMemory:

@@ -36,11 +36,20 @@ _ALWAYS_ACTED_ON_IF_STEADY: Final = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The law's terms: ``wanted = capacity / per_actor * (1 + integral) + trim`` actors."""
+    """The law's terms: ``wanted = capacity / per_actor * (1 + integral) + trim`` actors.
+
+    ``missing_items``: what the queue lacks of its target, negative where it holds more; ``trim_seconds``: time to mend it.
+    """
 
     rates: Rates
     integral: float
-    trim: float
+    missing_items: float
+    trim_seconds: float
+
+    @property
+    def trim(self) -> float:
+        """Actors that would fill the queue to its target within the trim's time constant."""
+        return self.missing_items / (self.rates.per_actor_per_second * self.trim_seconds)
 
     @property
     def wanted(self) -> float:
@@ -65,8 +74,7 @@ def target_fill(spec: AutoscalingSpec) -> float:
 def match(spec: AutoscalingSpec, rates: Rates, sample: ScalingSample, integral: float) -> Match:
     """What the law asks for now."""
     missing_batches = target_fill(spec) * sample.bound_batches - min(sample.depth_batches, sample.bound_batches)
-    missing_items = missing_batches * sample.items_per_batch
-    return Match(rates, integral, missing_items / (rates.per_actor_per_second * spec.trim_time_constant_seconds))
+    return Match(rates, integral, missing_batches * sample.items_per_batch, float(spec.trim_time_constant_seconds))
 
 
 def tolerance(spec: AutoscalingSpec, match: Match, current: int) -> float:

@@ -55,7 +55,10 @@ class RateMemory:
     Attributes:
         window, steady: the sums over the short and the long time.
         deviation: mean deviation of single samples from the estimate, relative.
+        jumped: the latest sample taken in contradicted a settled estimate; it may have caught the jump half-way.
         loss_mean, loss_square: of the logarithm of production / arrivals.
+        figure_variance: relative variance of one figure's error, from how far production and arrivals are apart; 0.1 squared
+            until it is known better.
         updated_seconds: when the sums last took a sample in. taken_seconds, ready, depth_items: the latest sample.
     """
 
@@ -64,8 +67,10 @@ class RateMemory:
     window: Sums = field(default_factory=Sums)
     steady: Sums = field(default_factory=Sums)
     deviation: float = 0.1
+    jumped: bool = False
     loss_mean: float = 0.0
     loss_square: float = 0.0
+    figure_variance: float = 0.01
     updated_seconds: float | None = None
     taken_seconds: float | None = None
     ready: int = 0

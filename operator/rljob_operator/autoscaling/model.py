@@ -1,12 +1,9 @@
-"""What the autoscaler sees and answers: frozen values, shared with whoever calls it."""
+"""What the autoscaler sees, and the words for what it says: frozen values, shared with whoever calls it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
-
-from rljob_operator.autoscaling.memory import AutoscalingMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,34 +100,3 @@ class ActiveReason(StrEnum):
     SCALING_DISABLED = "ScalingDisabled"
     WARMING_UP = "WarmingUp"
     PAUSED = "Paused"
-
-
-@dataclass(frozen=True, slots=True)
-class ScalingCondition:
-    """ScalingActive or ScalingLimited, without the times and generation that the status adds."""
-
-    type: Literal["ScalingActive", "ScalingLimited"]
-    status: Literal["True", "False"]
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Recommendation:
-    """The answer.
-
-    Attributes:
-        desired: how many actors there should be.
-        recommended_before_limits: what the law alone asks for (not rounded); None before it has figures.
-        limited_by: the rule between the two.
-        conditions: ScalingActive and ScalingLimited.
-        last_decision: one sentence from whose numbers the decision can be recomputed by hand.
-        memory: to be handed back at the next call.
-    """
-
-    desired: int
-    recommended_before_limits: float | None
-    limited_by: LimitedBy
-    conditions: tuple[ScalingCondition, ScalingCondition]
-    last_decision: str
-    memory: AutoscalingMemory

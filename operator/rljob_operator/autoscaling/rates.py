@@ -11,7 +11,9 @@ figures come in. The measured production counts only where it exceeds the arriva
 drops).
 
 The sums exist twice: over the rate window, which follows, and over the trim's time constant, which is calm. The calm one
-counts as long as the two agree. A sample that contradicts the window beyond its noise makes both forget the past.
+counts as long as the two agree. A sample that contradicts the window beyond its noise makes both forget the past. How noisy
+figures are is measured: production and arrivals are the same items counted at two places, so what varies between the two is
+error. With figures too noisy for one of them to prove a jump, the window follows at its own pace.
 """
 
 from __future__ import annotations
@@ -32,7 +34,20 @@ UNSETTLED: Final = 0.1
 """Share of actors that came or went within one tick from which on it is unclear who delivered what."""
 
 FIGURE_ERROR: Final = 0.03
-"""Relative error that a measured share of time is taken to have, of the smaller of the share and its rest."""
+"""Relative error that a mean share of time is taken to have at least, of the smaller of the share and its rest."""
+
+_FIGURE_ERROR_SHARE: Final = 0.25
+"""The same as a share of the error that single figures are measured to have: growth is careful by a fraction of the error, since
+a learner that waits costs more than an actor that is blocked."""
+
+_NOISY: Final = 0.2
+"""Error of single figures above which growth is more careful, since one overshoot then costs more than many small steps."""
+
+_NOISY_SHARE: Final = 0.375
+_MOST_UNCERTAIN: Final = 0.5
+
+_LEAST: Final = 1e-9
+"""Items per second (or actors) below which nothing happens: an item in thirty years."""
 
 _STEADY_WEIGHT: Final = 5.0
 """Samples behind the calm estimate from which on it is believed."""
@@ -41,8 +56,10 @@ _SETTLED_WEIGHT: Final = 2.5
 """Samples behind the window's estimate from which on a sample that contradicts it means a jump and not noise."""
 
 _JUMP_DEVIATIONS: Final = 3.0
+_JUMP_ERRORS: Final = 2.0
 _LEAST_JUMP: Final = 0.1
 _MOST_DEVIATION: Final = 0.5
+_MOST_VARIANCE: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +84,9 @@ class Rates:
 def rates(spec: AutoscalingSpec, memory: RateMemory) -> Rates | None:
     """The present estimates: the calm ones while the window's agree with them to the tolerance; None before there are any."""
     drops = _drops(memory)
-    window = _rates(memory.window, drops, steady=False)
-    steady = _rates(memory.steady, drops, steady=True)
+    noise = figure_error(memory)
+    window = _rates(memory.window, drops, noise, steady=False)
+    steady = _rates(memory.steady, drops, noise, steady=True)
     if window is None or steady is None or memory.steady.weight < _STEADY_WEIGHT:
         return window
     return steady if abs(window.needed / steady.needed - 1) <= spec.tolerance_percent / 100 else window
@@ -104,27 +122,41 @@ def observe(spec: AutoscalingSpec, memory: RateMemory, sample: ScalingSample, re
         produced=sample.production_per_second,
         free_actors=mean_ready * (1.0 - min(sample.blocked_fraction, SATURATED)),
     )
-    if min(entry.consumed, entry.free_actors) <= 0:
+    if min(entry.consumed, entry.free_actors) < _LEAST:
         return latest
     latest = replace(latest, updated_seconds=sample.taken_seconds)
     if _has_jumped(memory, entry):
         entry = replace(entry, arrived=entry.consumed)
-        return replace(latest, window=entry, steady=entry)
+        return replace(latest, window=entry, steady=entry, jumped=not memory.jumped)
     keep = math.exp(-elapsed / window_seconds)
     return replace(
-        _note_noise(latest, entry, 1.0 - keep),
+        _note_noise(latest, entry, 1.0 - keep, 1.0 - math.exp(-elapsed / steady_seconds)),
+        jumped=False,
         window=memory.window.plus(entry, keep),
         steady=memory.steady.plus(entry, math.exp(-elapsed / steady_seconds)),
     )
 
 
-def _rates(sums: Sums, drops: bool, *, steady: bool) -> Rates | None:
+def figure_error(memory: RateMemory) -> float:
+    """The relative error of a single figure, as measured."""
+    return math.sqrt(memory.figure_variance)
+
+
+def _rates(sums: Sums, drops: bool, noise: float, *, steady: bool) -> Rates | None:
     delivered = sums.produced if drops else sums.arrived
-    if min(sums.busy, sums.free_actors, sums.consumed, delivered) <= 0:
+    if min(sums.busy, sums.free_actors, sums.consumed, delivered) < _LEAST:
         return None
     busy = sums.busy / sums.weight
-    error = FIGURE_ERROR * min(busy, 1.0 - busy) / busy / math.sqrt(sums.weight)
-    return Rates(sums.consumed / sums.busy, delivered / sums.free_actors, error, steady)
+    error = max(FIGURE_ERROR, _FIGURE_ERROR_SHARE * noise) * min(busy, 1.0 - busy)
+    if noise > _NOISY:
+        error = max(error, _NOISY_SHARE * noise * _most_wrong(busy))
+    uncertainty = min(_MOST_UNCERTAIN, error / busy / math.sqrt(sums.weight))
+    return Rates(sums.consumed / sums.busy, delivered / sums.free_actors, uncertainty, steady)
+
+
+def _most_wrong(busy: float) -> float:
+    """By how much a share of busy time may be wrong, relative to the error of figures: a wait that reads near 1 may be a half."""
+    return min(0.5, 1.0 - busy)
 
 
 def _surprise(sums: Sums, entry: Sums) -> float:
@@ -138,20 +170,24 @@ def _surprise(sums: Sums, entry: Sums) -> float:
 
 
 def _has_jumped(memory: RateMemory, entry: Sums) -> bool:
-    noise = max(_LEAST_JUMP, _JUMP_DEVIATIONS * memory.deviation)
-    return memory.window.weight >= _SETTLED_WEIGHT and abs(_surprise(memory.window, entry)) > noise
+    error = figure_error(memory) * _most_wrong(entry.busy) / entry.busy
+    noise = max(_LEAST_JUMP, _JUMP_DEVIATIONS * memory.deviation, _JUMP_ERRORS * error)
+    settled = memory.jumped or memory.window.weight >= _SETTLED_WEIGHT
+    return settled and abs(_surprise(memory.window, entry)) > noise
 
 
-def _note_noise(memory: RateMemory, entry: Sums, gain: float) -> RateMemory:
+def _note_noise(memory: RateMemory, entry: Sums, gain: float, slow_gain: float) -> RateMemory:
     mean, square = memory.loss_mean, memory.loss_square
-    deviation = memory.deviation
+    deviation, variance = memory.deviation, memory.figure_variance
     if memory.window.weight > 0:
         deviation += gain * (min(abs(_surprise(memory.window, entry)), _MOST_DEVIATION) - deviation)
     if entry.produced > 0 and entry.arrived > 0:
         loss = math.log(entry.produced / entry.arrived)
+        one = min(_MOST_VARIANCE, (loss - mean) ** 2 / 2)  # of two figures that err alike
+        variance += slow_gain * (one - variance)
         mean += gain * (loss - mean)
         square += gain * (loss * loss - square)
-    return replace(memory, deviation=deviation, loss_mean=mean, loss_square=square)
+    return replace(memory, deviation=deviation, loss_mean=mean, loss_square=square, figure_variance=variance)
 
 
 def _drops(memory: RateMemory) -> bool:

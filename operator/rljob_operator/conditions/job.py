@@ -108,9 +108,9 @@ def progressing(look: Look, mode: Mode) -> Said:
 
 
 def scaling_active(look: Look, mode: Mode) -> Said:
-    """The number of actors follows fresh figures."""
+    """The number of actors follows fresh figures; with mode External, the number that is recommended does."""
     type = ConditionType.SCALING_ACTIVE
-    if mode is not Mode.RUNNING or look.spec.autoscaling.mode != "Internal":
+    if mode is not Mode.RUNNING or look.spec.autoscaling.mode == "Disabled":
         why = "the job does not run" if mode is not Mode.RUNNING else f"mode is {look.spec.autoscaling.mode}"
         return false(type, Reason.SCALING_DISABLED, why)
     memory = look.status.autoscaling.memory
@@ -132,7 +132,10 @@ def scaling_limited(look: Look, mode: Mode) -> Said:
     type, status = ConditionType.SCALING_LIMITED, look.status.autoscaling
     if mode is not Mode.RUNNING or not status.limited_by:
         return false(type, Reason.DESIRED_WITHIN_RANGE)
-    return true(type, actors.scaling_reason(status.limited_by), f"{status.recommended_replicas} recommended")
+    message = f"{status.recommended_replicas} recommended"
+    if look.spec.autoscaling.mode != "Internal":
+        message = f"{look.spec.actors.replicas} asked for"
+    return true(type, actors.scaling_reason(status.limited_by), message)
 
 
 def checkpoint_valid(look: Look, mode: Mode) -> Said:

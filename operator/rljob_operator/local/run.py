@@ -24,6 +24,7 @@ from rljob_operator.local.spec_store import SpecStore, replace_spec
 from rljob_operator.local.stored_run import StoredRun
 from rljob_operator.local.substrate import LocalSubstrate, machine_cores
 from rljob_operator.model import Decision, End
+from rljob_operator.rules.actors import oversubscribed
 from rljob_operator.view.lines import LineView
 from rljob_operator.view.live import LiveView
 from rljob_operator.wall_clock import WallClock
@@ -97,14 +98,12 @@ def _control(
 ) -> int:
     job = stored.wanted().job
     before = recorded_offset(run_dir) if stored.status.start_time is not None else None
+    asked, cores = job.spec.actors.replicas, machine_cores()
     substrate = LocalSubstrate(
-        run_dir,
-        stored.spec.accepted_path,
-        job,
-        max_actors or machine_cores(),
-        launcher,
-        WallClock(offset_seconds=before),
+        run_dir, stored.spec.accepted_path, job, max_actors, cores, launcher, WallClock(offset_seconds=before)
     )
+    if job.spec.autoscaling.mode == "Disabled" and max_actors is None and asked > cores and not interrupt.requested:
+        _say(console, f"{asked} actors as asked for, {oversubscribed(asked, cores)}; --max-actors bounds them")
     if substrate.adopted:
         _say(console, f"still running, adopted: {', '.join(substrate.adopted)}")
     interrupt.install()

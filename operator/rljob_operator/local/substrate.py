@@ -30,12 +30,19 @@ class LocalSubstrate:
     """Starts, watches and drains the processes of the job in ``run_dir``, and adopts those that an earlier controller left.
 
     ``manifest`` is the file that roles are started from; of ``job`` only what cannot change is read here: its shards and its
-    inference servers. ``max_actors`` bounds the actors beside the job's own limit. ``launcher`` is its own from here on;
-    ``clock`` is for this substrate alone.
+    inference servers. ``max_actors`` bounds the actors beside the job's own limit; without it ``cores`` bounds scaled ones.
+    ``launcher`` is its own from here on; ``clock`` is for this substrate alone.
     """
 
     def __init__(
-        self, run_dir: Path, manifest: Path, job: RLJob, max_actors: int, launcher: Launcher, clock: WallClock
+        self,
+        run_dir: Path,
+        manifest: Path,
+        job: RLJob,
+        max_actors: int | None,
+        cores: int,
+        launcher: Launcher,
+        clock: WallClock,
     ) -> None:
         self._run_dir = run_dir
         self._launcher = launcher
@@ -46,7 +53,7 @@ class LocalSubstrate:
         central = job.spec.actors.inference == "Central"
         self._learner_serves = central and job.spec.inference.replicas == 0
         self._manifest = manifest
-        self._max_actors = max_actors
+        self._max_actors, self._cores = max_actors, cores if max_actors is None else None
         self._addresses = Addresses.of(run_dir, shards, max(1, job.spec.inference.replicas) if central else 0)
         self._checkpoints = CheckpointWatch(run_dir / "checkpoints")
         self._latest: LearnerSample | None = None
@@ -78,6 +85,7 @@ class LocalSubstrate:
             missing=missing,
             checkpoint=self._checkpoints.look(attempt if isinstance(attempt, dict) else None),
             max_actors=self._max_actors,
+            cores=self._cores,
         )
 
     def apply(self, job: RLJob, decision: Decision) -> None:

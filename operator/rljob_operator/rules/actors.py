@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from rljob.api.algorithm import AlgorithmSpec
 from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.conditions import Reason
-from rljob.api.status import AutoscalingStatus
+from rljob.api.status import AutoscalingStatus, ScalingCalculation
 from rljob.api.timestamps import stamp
 
 from rljob_operator.autoscaling import (
     ActorView,
     AutoscalingMemory,
+    Calculation,
     LimitedBy,
     ScalingSample,
     Supply,
@@ -34,25 +36,28 @@ that changed at every look would be written at every look."""
 
 def wanted(look: Look) -> Look:
     """Decide the number of actors and write it into ``status.autoscaling``."""
-    if look.spec.autoscaling.mode == "Internal":
+    if look.spec.autoscaling.mode != "Disabled":
         return _by_law(look)
-    number, limited = _as_the_user_says(look)
-    decision = f"autoscaling.mode is {look.spec.autoscaling.mode}: {number} actors"
-    if limited is not LimitedBy.NOTHING:
-        decision += f" of {look.spec.actors.replicas} asked for ({limited})"
-    return _write(look, number, look.spec.actors.replicas, limited, decision, {})
+    asked, most = look.spec.actors.replicas, look.seen.max_actors
+    number = asked if most is None else min(asked, most)
+    limited = LimitedBy.NOTHING if number == asked else LimitedBy.MAX_REPLICAS
+    return _write(look, number, asked, limited, _fixed(look, number), None, {})
 
 
-def _as_the_user_says(look: Look) -> tuple[int, LimitedBy]:
-    """``actors.replicas``; with mode External (something else writes it) kept within the bounds."""
-    replicas = look.spec.actors.replicas
-    if look.spec.autoscaling.mode == "Disabled":
-        return replicas, LimitedBy.NOTHING
-    limits = _limits(look)
-    number = max(limits.min_replicas, min(limits.max_replicas, replicas))
-    if number == replicas:
-        return number, LimitedBy.NOTHING
-    return number, LimitedBy.MAX_REPLICAS if number < replicas else LimitedBy.MIN_REPLICAS
+def _fixed(look: Look, number: int) -> str:
+    """What became of a number that its user fixed. It was asked for, so it runs, however many cores there are."""
+    asked, cores = look.spec.actors.replicas, look.seen.cores
+    said = f"autoscaling.mode is Disabled: {number} actors"
+    if number < asked:
+        return f"{said} of {asked} asked for, no more are allowed here"
+    if cores is not None and number > cores:
+        return f"{said} as asked for, {oversubscribed(number, cores)}"
+    return f"{said} as asked for"
+
+
+def oversubscribed(actors: int, cores: int) -> str:
+    """A clause about more actors than cores."""
+    return f"more than one for each of the {cores} cores: {actors} actors share them with the learner"
 
 
 def _by_law(look: Look) -> Look:
@@ -61,9 +66,11 @@ def _by_law(look: Look) -> Look:
     if not _due(look, spec, memory):
         return look
     answer = advance(spec, memory, law_sample(look), _supply(look, memory), look.now)
-    recommended = answer.recommended_before_limits
-    whole = answer.desired if recommended is None else min(round(recommended), 10**9)
-    return _write(look, answer.desired, whole, answer.limited_by, answer.last_decision, answer.memory.to_dict())
+    whole = answer.desired if answer.recommended is None else min(round(answer.recommended), 10**9)
+    calculation = told(answer.calculation) if answer.is_new else status.calculation
+    return _write(
+        look, answer.desired, whole, answer.limited_by, answer.last_decision, calculation, answer.memory.to_dict()
+    )
 
 
 def _due(look: Look, spec: AutoscalingSpec, memory: AutoscalingMemory) -> bool:
@@ -71,7 +78,8 @@ def _due(look: Look, spec: AutoscalingSpec, memory: AutoscalingMemory) -> bool:
     seen, desired = memory.seen_seconds, memory.desired
     if seen is None or desired is None or memory.requested != look.spec.actors.replicas:
         return True
-    if not spec.min_replicas <= desired <= spec.max_replicas:
+    wish = look.spec.actors.replicas if spec.mode == "External" else desired
+    if desired != max(spec.min_replicas, min(spec.max_replicas, wish)):
         return True
     return not 0 <= look.now - seen < min(LAW_SECONDS, spec.sample_period_seconds)
 
@@ -97,8 +105,14 @@ def _limits(look: Look) -> AutoscalingSpec:
 
 def _caps(look: Look) -> list[int]:
     admission = look.seen.admission
-    caps = (look.seen.max_actors, admission.max_actors if admission is not None else None)
-    return [cap for cap in caps if cap is not None]
+    return [
+        *_machine_caps(look),
+        *([] if admission is None or admission.max_actors is None else [admission.max_actors]),
+    ]
+
+
+def _machine_caps(look: Look) -> list[int]:
+    return [cap for cap in (look.seen.max_actors, look.seen.cores) if cap is not None]
 
 
 def limited_by_quota(look: Look) -> bool:
@@ -106,9 +120,7 @@ def limited_by_quota(look: Look) -> bool:
     admission = look.seen.admission
     if admission is None or admission.max_actors is None:
         return False
-    return admission.max_actors < look.spec.autoscaling.max_replicas and (
-        look.seen.max_actors is None or admission.max_actors <= look.seen.max_actors
-    )
+    return admission.max_actors < min([look.spec.autoscaling.max_replicas, *(cap + 1 for cap in _machine_caps(look))])
 
 
 def law_sample(look: Look) -> ScalingSample | None:
@@ -173,7 +185,13 @@ def _supply(look: Look, memory: AutoscalingMemory) -> Supply:
 
 
 def _write(
-    look: Look, number: int, recommended: int, limited: LimitedBy, decision: str, memory: dict[str, object]
+    look: Look,
+    number: int,
+    recommended: int,
+    limited: LimitedBy,
+    decision: str,
+    calculation: ScalingCalculation | None,
+    memory: dict[str, object],
 ) -> Look:
     before = look.status.autoscaling
     now = AutoscalingStatus.model_construct(
@@ -182,6 +200,7 @@ def _write(
         limited_by=_limit_word(look, limited),
         last_scale_time=stamp(look.now) if number != before.desired_replicas else before.last_scale_time,
         last_decision=bounded(decision),
+        calculation=calculation,
         memory=memory,
     )
     if now == before:
@@ -190,6 +209,40 @@ def _write(
         members = [each.model_copy(update={"abandoned": False}) for each in look.memory.members]
         look = look.remember(members=members)
     return look.tell(autoscaling=now)
+
+
+def told(calculation: Calculation | None) -> ScalingCalculation | None:
+    """The numbers of a decision as the status holds them."""
+    if calculation is None:
+        return None
+    match, limits = calculation.match, calculation.limits
+    law: dict[str, Any] = {}
+    if match is not None:
+        law = {
+            "capacity_per_second": match.rates.capacity_per_second,
+            "per_actor_per_second": match.rates.per_actor_per_second,
+            "uncertainty": match.rates.uncertainty,
+            "integral": match.integral,
+            "missing_items": match.missing_items,
+            "trim_seconds": match.trim_seconds,
+            "wanted": match.wanted,
+            "tolerance": calculation.tolerance,
+        }
+    return ScalingCalculation.model_construct(
+        before=calculation.before,
+        target=calculation.target,
+        min_replicas=limits.min_replicas,
+        max_replicas=limits.max_replicas,
+        least_wanted=limits.least_wanted,
+        most_wanted=limits.most_wanted,
+        guard=limits.guard.value,
+        guard_most=limits.guard_most,
+        policy_least=limits.policy_least,
+        policy_most=limits.policy_most,
+        pause=limits.pause,
+        after=calculation.after,
+        **law,
+    )
 
 
 def _limit_word(look: Look, limited: LimitedBy) -> str:

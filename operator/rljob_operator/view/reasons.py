@@ -65,10 +65,10 @@ def _scaling(run: RunView) -> list[str]:
         lines.append(f"The number last changed {age(time.time() - scaling.last_scale_time)} ago.")
     if active is not None and active.status != "True":
         lines.append(f"The number does not follow the learner: {active.reason}{_tail(active.message)}")
+    if scaling.recommended_replicas != scaling.desired_replicas or (limited is not None and limited.status == "True"):
+        lines.append(f"Recommended: {scaling.recommended_replicas}.")
     if limited is not None and limited.status == "True":
-        lines.append(
-            f"The law recommends {scaling.recommended_replicas}; limited by {limited.reason}{_tail(limited.message)}"
-        )
+        lines.append(f"Limited by {limited.reason}{_tail(limited.message)}")
     return lines
 
 

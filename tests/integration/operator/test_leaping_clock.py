@@ -72,7 +72,7 @@ def test_a_run_goes_through_leaps_of_the_clock(tmp_path: Path) -> None:
             else:
                 ahead += act
 
-    substrate = LocalSubstrate(tmp_path, store.accepted_path, job, 1, Launcher(), WallClock(wall))
+    substrate = LocalSubstrate(tmp_path, store.accepted_path, job, 1, 2, Launcher(), WallClock(wall))
     try:
         decision = run_job(stored, substrate, stored.status, interrupt=interrupt, clock=WallClock(wall), report=report)
     finally:

@@ -16,6 +16,10 @@ PERIOD_SECONDS = 4.0
 """autoscaling.samplePeriodSeconds of slow_game.yaml."""
 LATE_SECONDS = 4.0
 """The learner's figures are over two seconds, and a status is written once a second."""
+SETTLED_SECONDS = 3 * PERIOD_SECONDS + LATE_SECONDS
+"""Three decisions."""
+WATCHED_SECONDS = SETTLED_SECONDS + 2 * PERIOD_SECONDS
+"""Two decisions more, in which the number has to stay."""
 FAST, SLOW = 0.06, 0.15
 """Seconds that are added to each update, far more than an update takes."""
 
@@ -48,18 +52,18 @@ def test_actors_follow_the_learner_both_ways(local_run: Callable[..., LocalRun],
     }
     run = local_run("--max-actors", "6", job=HERE / "slow_game.yaml", environment=environment)
     run.until(lambda: run.reason("ScalingActive") == "ValidMetricFound", 120, "a first decision")
-    fast, _ = settled_after(follow(run, 30))
+    fast, _ = settled_after(follow(run, WATCHED_SECONDS))
     delay.write_text(str(SLOW))
-    slow, down_seconds = settled_after(follow(run, 30))
+    slow, down_seconds = settled_after(follow(run, WATCHED_SECONDS))
     delay.write_text(str(FAST))
-    again, up_seconds = settled_after(follow(run, 30))
+    again, up_seconds = settled_after(follow(run, WATCHED_SECONDS))
     print(f"{fast} actors, throttled {slow} after {down_seconds:.1f} s, released {again} after {up_seconds:.1f} s")
     print(run.job_status.autoscaling.last_decision)
     assert slow < fast
     assert again > slow
     assert abs(again - fast) <= 1
-    assert down_seconds <= 3 * PERIOD_SECONDS + LATE_SECONDS
-    assert up_seconds <= 3 * PERIOD_SECONDS + LATE_SECONDS
+    assert down_seconds <= SETTLED_SECONDS
+    assert up_seconds <= SETTLED_SECONDS
     assert run.interrupt() == 130
     left = [path.name.removesuffix(".final.json") for path in (run.run_dir / "roles").glob("actor-*.final.json")]
     assert_nothing_was_lost(run, *left)

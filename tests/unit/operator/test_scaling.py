@@ -117,19 +117,70 @@ def test_a_users_number_is_a_jump_and_then_the_law_goes_on() -> None:
     assert fleet.desired > 1
 
 
+@pytest.mark.parametrize("kind", ["max_actors", "cores"])
 @pytest.mark.parametrize(("bound", "most"), [(3, 3), (0, 1), (None, 8)])
-def test_the_machine_bounds_the_number(bound: int | None, most: int) -> None:
-    fleet = Fleet(make_job(INTERNAL), max_actors=bound)
+def test_the_machine_bounds_the_number(bound: int | None, most: int, kind: str) -> None:
+    fleet = Fleet(make_job(INTERNAL), **{kind: bound})
     fleet.steps(100, HUNGRY)
     assert fleet.desired == most
 
 
-def test_disabled_is_the_users_number_whatever_the_machine_has() -> None:
-    fleet = Fleet(make_job("spec.actors.replicas=5"), max_actors=2)
+def test_a_fixed_number_runs_on_however_few_cores_and_the_status_says_so() -> None:
+    fleet = Fleet(make_job("spec.actors.replicas=5"), cores=2)
     fleet.step()
     assert fleet.desired == 5
+    assert "more than one for each of the 2 cores" in fleet.status.autoscaling.last_decision
+    assert fleet.reason("ScalingLimited") == ("False", "DesiredWithinRange")
     fleet.job = make_job("spec.actors.replicas=2")
     assert len(fleet.step().drain) == 3
+    assert fleet.status.autoscaling.last_decision == "autoscaling.mode is Disabled: 2 actors as asked for"
+
+
+def test_max_actors_bounds_a_fixed_number_too() -> None:
+    fleet = Fleet(make_job("spec.actors.replicas=5"), max_actors=2)
+    fleet.step()
+    assert fleet.desired == 2
+    assert fleet.reason("ScalingLimited") == ("True", "TooManyReplicas")
+    assert "2 actors of 5 asked for" in fleet.status.autoscaling.last_decision
+
+
+EXTERNAL = "spec.autoscaling={mode: External, minReplicas: 1, maxReplicas: 8}"
+
+
+def test_external_shows_what_the_law_recommends_and_does_what_it_is_told() -> None:
+    fleet = Fleet(make_job(EXTERNAL))
+    fleet.steps(12, HUNGRY)
+    assert fleet.reason("ScalingActive") == ("False", "WarmingUp")
+    fleet.steps(6, HUNGRY)
+    status = fleet.status.autoscaling
+    assert (status.desired_replicas, status.recommended_replicas, status.limited_by) == (2, 8, "")
+    assert status.calculation is not None
+    assert (status.calculation.after, status.calculation.max_replicas) == (8, None)
+    assert fleet.reason("ScalingActive") == ("True", "ValidMetricFound")
+    fleet.job = make_job(EXTERNAL, "spec.actors.replicas=6")
+    fleet.look(0.5)
+    assert fleet.desired == 6, "at once"
+    assert len(fleet.last.start) == 4
+    fleet.world["cores"] = 4
+    fleet.look(0.5)
+    assert fleet.desired == 4
+    condition = fleet.status.condition("ScalingLimited")
+    assert condition is not None
+    assert (condition.reason, condition.message) == ("TooManyReplicas", "6 asked for")
+
+
+def test_the_numbers_of_a_decision_last_until_the_next_and_no_longer() -> None:
+    fleet = hungry_fleet()
+    numbers = fleet.status.autoscaling.calculation
+    assert numbers is not None
+    assert numbers.after == fleet.desired
+    fleet.look(1.0)
+    assert fleet.status.autoscaling.calculation == numbers
+    fleet.job = make_job(INTERNAL, "spec.actors.replicas=1")
+    fleet.look(0.5)
+    status = fleet.status.autoscaling
+    assert (status.desired_replicas, status.calculation) == (1, None)
+    assert status.last_decision.startswith("actors.replicas changed from 2 to 1: ")
 
 
 def lagging(**versions: int) -> LearnerSample:

@@ -88,7 +88,8 @@ def test_why_shows_the_decision_its_limit_and_what_failed() -> None:
         )
     )
     assert "178 / 36 = 4.9 wanted" in text
-    assert "recommends 5; limited by TooManyReplicas: at 2" in text
+    assert "Recommended: 5." in text
+    assert "Limited by TooManyReplicas: at 2" in text
     assert "actor-3, exit code 137, Killed, RestartRole: out of memory" in text
     assert "Ready=False Failed, for " in text
 

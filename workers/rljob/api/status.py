@@ -110,19 +110,68 @@ class ActorsStatus(StatusModel):
     """Selects the actors' pods (scale subresource)."""
 
 
+class ScalingCalculation(StatusModel):
+    """Every number that one decision about the number of actors was made of. `docs/autoscaling.md` shows how to redo it."""
+
+    before: Count = 0
+    """Actors wanted before."""
+    capacity_per_second: Annotated[float, DecimalText(0)] | None = None
+    """Items that the learner digests in a second in which it does not wait. Unset, like all up to tolerance, where there were no
+    figures."""
+    per_actor_per_second: Annotated[float, DecimalText(0)] | None = None
+    """Items that arrive from an actor in a second in which it is not blocked."""
+    integral: Annotated[float, DecimalText()] | None = None
+    """The integral part: capacity / rate is multiplied by one plus this."""
+    missing_items: Annotated[float, DecimalText()] | None = None
+    """Items that the queue lacks of its target; negative where it holds more."""
+    trim_seconds: Annotated[float, DecimalText(0)] | None = None
+    """Time in which the trim would mend that: autoscaling.trimTimeConstantSeconds."""
+    wanted: Annotated[float, DecimalText(0)] | None = None
+    """capacity / rate x (1 + integral) + missingItems / (rate x trimSeconds); never below 0."""
+    uncertainty: Annotated[float, DecimalText(0)] | None = None
+    """By how much wanted may be too high, relative: a growth goes to wanted x (1 - uncertainty)."""
+    tolerance: Annotated[float, DecimalText(0)] | None = None
+    """Actors; a smaller difference between wanted and before changes nothing."""
+    target: Count = 0
+    """The whole number aimed for."""
+    min_replicas: Count | None = None
+    """Lower bound. Unset, like all up to policyMost but the guard, with mode External."""
+    max_replicas: Count | None = None
+    """Upper bound, as far as the machine and the queue allow."""
+    least_wanted: Count | None = None
+    """The least wanted within the window of scaleUp: a growth goes so far."""
+    most_wanted: Count | None = None
+    """The most wanted within the window of scaleDown: a shrinking goes so far."""
+    guard: Word = ""
+    """PolicyLag, Unschedulable or Gain; empty where no guard speaks."""
+    guard_most: Count | None = None
+    """The most actors that the guard allows."""
+    policy_least: Count | None = None
+    """The fewest actors that the policies of scaleDown allow."""
+    policy_most: Count | None = None
+    """The most actors that the policies of scaleUp allow; unset without such policies."""
+    pause: Literal["None", "ScaleIn", "ScaleOut", "All"] = "None"
+    """autoscaling.pause."""
+    after: Count = 0
+    """Actors wanted after it; with mode External, recommended."""
+
+
 class AutoscalingStatus(StatusModel):
     """What the controller last decided about the number of actors, with the numbers to check it by hand."""
 
     desired_replicas: Count = 0
     """Actors there should be."""
     recommended_replicas: Count = 0
-    """Actors that the law would want without limits."""
+    """Mode Internal: actors that the law would want without limits. External: actors to ask for through /scale, after the
+    guards and the pause; what is asked for is obeyed within the bounds. Disabled: actors.replicas."""
     limited_by: Word = ""
-    """What keeps the two apart: the reason of ScalingLimited, or nothing."""
+    """What keeps desiredReplicas from it (External, Disabled: from actors.replicas); the word behind ScalingLimited's reason."""
     last_scale_time: Timestamp | None = None
     """When desiredReplicas last changed."""
     last_decision: Message = ""
     """The last decision as a sentence with all its numbers."""
+    calculation: ScalingCalculation | None = None
+    """The same numbers, each by name; unset where the number was held or a user's change was taken over."""
     memory: dict[str, Any] = Field(default_factory=dict, max_length=64)
     """What the law remembers between two decisions; for the controller alone."""
 

@@ -90,13 +90,29 @@ def test_a_person_recomputes_the_decision_from_its_sentence() -> None:
     job = Job()
     said = job.run(61).last_decision
     found = re.search(
-        r": ([\d.]+) / ([\d.]+) x \(1 ([-+][\d.]+)\) ([-+][\d.]+) = ([\d.]+) wanted: (\d+) -> (\d+)", said
+        r": ([\d.]+) / ([\d.]+) x \(1 ([-+][\d.]+)\) ([-+][\d.]+) = ([\d.]+) wanted, at least ([\d.]+) \(- ([\d.]+)%\)"
+        r", tolerance ([\d.]+): aim at (\d+) within bounds 2 to 200, windows (\d+) to (\d+), policies (\d+) to (\d+): "
+        r"(\d+) -> (\d+) actors",
+        said,
     )
     assert found, said
-    capacity, rate, integral, trim, wanted = map(float, found.groups()[:5])
-    assert capacity / rate * (1 + integral) + trim == pytest.approx(wanted, rel=2e-3)
-    assert (found[6], found[7]) == ("4", "8")
+    capacity, rate, integral, trim, wanted, least, percent, tolerance = map(float, found.groups()[:8])
+    assert capacity / rate * (1 + integral) + trim == pytest.approx(wanted, rel=1e-5)
+    assert wanted * (1 - percent / 100) == pytest.approx(least, rel=1e-4)
+    aim, low, high, fewest, most, before, after = map(int, found.groups()[8:])
+    assert wanted - before > tolerance
+    assert aim == math.floor(least + 0.65) == low == high
+    assert (fewest, before, after) == (3, 4, min(aim, most))
     assert "behavior.scaleUp" in said
+
+
+def test_a_look_without_figures_is_no_decision() -> None:
+    job = Job()
+    job.run(60)
+    job.seen = False
+    assert job.run(5).desired == 4
+    job.seen = True
+    assert job.run(1).desired == 8, "at the next look, not after a whole period"
 
 
 def test_missing_figures_hold_then_fall_back() -> None:
@@ -182,17 +198,62 @@ def test_a_user_jumps_once_and_the_law_goes_on() -> None:
     assert job.run(300).desired == 40
 
 
-def test_external_only_clamps_and_disabled_obeys() -> None:
-    job = Job(changed(SPEC, mode="External"), actors=4)
+def external(actors: int = 4, **fields: object) -> Job:
+    return Job(changed(SPEC, mode="External", **fields), actors=actors)
+
+
+def test_external_obeys_within_the_bounds_and_recommends() -> None:
+    job = external()
+    assert job.run(60).recommended is None, "warming up"
+    answer = job.run(60)
+    assert (answer.desired, answer.limited_by) == (4, LimitedBy.NOTHING)
+    assert answer.recommended == pytest.approx(40, abs=1)
+    assert answer.conditions[0].reason == "ValidMetricFound"
+    assert answer.last_decision.startswith("4 actors as asked for; learner 40/s")
+    assert answer.last_decision.endswith("40 recommended beside 4")
+    job.requested = 500
+    answer = job.run(1)
+    assert (answer.desired, answer.limited_by) == (200, LimitedBy.MAX_REPLICAS), "between decisions too"
+    assert answer.last_decision.startswith("200 actors of 500 asked for, limited by maxReplicas; ")
+    job.requested = 1
+    assert (job.run(1).desired, job.answers[-1].limited_by) == (2, LimitedBy.MIN_REPLICAS)
+
+
+def test_whoever_follows_the_recommendation_arrives_and_stays() -> None:
+    job = external()
+    job.run(65)
+    for _ in range(20):
+        job.requested = math.ceil(job.answers[-1].recommended or 4)  # as an HPA does with AverageValue "1"
+        job.run(15)
+    assert job.actors == 40
+    assert job.answers[-1].recommended == 40
+    job.capacity = 20.0
+    job.run(60)
+    assert job.answers[-1].desired == 40, "that nobody asked for"
+    assert job.answers[-1].recommended == pytest.approx(20, abs=1)
+
+
+def test_what_holds_a_recommendation() -> None:
+    job = external()
+    job.unschedulable = 61
+    assert job.run(120).recommended == 4, "a guard"
+    job = external(pause="ScaleOut")
+    assert job.run(120).recommended == 4
+    job = external()
+    job.run(120)
+    job.seen = False
+    job.capacity = 80.0
     answer = job.run(120)
-    assert answer.desired == 4
-    assert answer.recommended_before_limits == pytest.approx(40, abs=1)
-    job.requested = 500
-    assert job.run(1).desired == 200
-    job = Job(changed(SPEC, mode="Disabled"), actors=4)
-    job.requested = 500
-    assert job.run(1).desired == 500
-    assert job.answers[-1].conditions[0].reason == "ScalingDisabled"
+    assert (answer.recommended, answer.conditions[0].reason) == (40, "StaleMetrics")
+    assert "nothing new to recommend" in answer.last_decision
+
+
+def test_from_external_to_internal_goes_on_from_there() -> None:
+    job = external(actors=60)
+    job.run(300)
+    job.spec = SPEC
+    assert job.run(1).desired in (48, 60), "a fifth at most, and without delay: the window has been seen already"
+    assert job.run(100).desired == 40
 
 
 def test_evictions_change_nothing() -> None:

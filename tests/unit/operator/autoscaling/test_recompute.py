@@ -1,0 +1,117 @@
+"""Every decision is done again from the numbers in the status alone, as a person with a pencil would do it."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from typing import Any
+
+import pytest
+from rljob.api.autoscaling import AutoscalingSpec, ScalingBehavior, ScalingPolicy, ScalingRules
+from rljob.api.status import ScalingCalculation
+from rljob_operator.autoscaling import AutoscalingMemory, LimitedBy, ScalingSample, Supply, advance
+from rljob_operator.rules.actors import told
+
+T0 = 1_700_000_000.0
+
+
+def by_hand(numbers: dict[str, Any]) -> tuple[int, int]:
+    """(target, after), as docs/autoscaling.md describes the steps."""
+    before = numbers["before"]
+    target = numbers["target"]
+    if "wanted" in numbers:
+        rate = float(numbers["perActorPerSecond"])
+        wanted = float(numbers["capacityPerSecond"]) / rate * (1 + float(numbers["integral"]))
+        wanted += float(numbers["missingItems"]) / (rate * float(numbers["trimSeconds"]))
+        wanted = max(0.0, wanted)
+        assert wanted == pytest.approx(float(numbers["wanted"]), rel=1e-12)
+        if abs(wanted - before) < float(numbers["tolerance"]):
+            target = before
+        elif wanted < before:
+            target = max(1, math.floor(wanted + 0.65))
+        else:
+            target = max(1, before, math.floor(wanted * (1 - float(numbers["uncertainty"])) + 0.65))
+    least, most = numbers.get("minReplicas", 0), numbers.get("maxReplicas", 10**12)
+    number = max(least, min(most, target))
+    if "leastWanted" in numbers:
+        if number > before:
+            number = max(before, numbers["leastWanted"])
+        elif number < before:
+            number = min(before, numbers["mostWanted"])
+    if "guardMost" in numbers:
+        assert numbers["guard"]
+        number = min(number, numbers["guardMost"])
+    number = min(number, numbers.get("policyMost", number))
+    number = max(number, numbers.get("policyLeast", number))
+    if (numbers["pause"] == "ScaleOut" and number > before) or (numbers["pause"] == "ScaleIn" and number < before):
+        number = before
+    return target, max(least, min(most, number))
+
+
+def some_rules(chance: random.Random) -> ScalingRules:
+    policies = [
+        ScalingPolicy(
+            type=chance.choice(("Percent", "Pods")),
+            value=chance.randint(1, 100),
+            period_seconds=chance.choice((15, 60)),
+        )
+        for _ in range(chance.randint(0, 2))
+    ]
+    window = chance.choice((0, 0, 30, 180))
+    select = chance.choice(("Max", "Max", "Min", "Disabled"))
+    return ScalingRules(stabilization_window_seconds=window, select_policy=select, policies=policies)
+
+
+def some_spec(chance: random.Random, mode: str) -> AutoscalingSpec:
+    low = chance.randint(0, 10)
+    missing = AutoscalingSpec().missing_metrics
+    fallback = missing.fallback.model_copy(update={"after_seconds": 60, "replicas": chance.randint(0, 60)})
+    return AutoscalingSpec(
+        mode=mode,  # type: ignore[arg-type]
+        min_replicas=low,
+        max_replicas=low + chance.randint(1, 100),
+        tolerance_percent=chance.choice((0, 5, 20)),
+        pause=chance.choice(("None", "None", "None", "ScaleIn", "ScaleOut")),
+        behavior=ScalingBehavior(scale_up=some_rules(chance), scale_down=some_rules(chance)),
+        missing_metrics=missing.model_copy(update={"action": "Fallback", "fallback": fallback}),
+    )
+
+
+def walk(seed: int, mode: str) -> tuple[int, set[str]]:
+    """A few decisions on a job whose rates change; answers how many were done again, and what limited them."""
+    chance = random.Random(f"{mode} {seed}")
+    spec, memory, now, wish = some_spec(chance, mode), AutoscalingMemory(), T0, chance.randint(1, 60)
+    actors, capacity, rate, stuck, lag = wish, 40.0, 1.0, 0.0, 0.0
+    checked, limits = 0, set()
+    for _ in range(40):
+        now += 15.0
+        if chance.random() < 0.1:
+            capacity, rate = chance.uniform(1, 100), chance.uniform(0.5, 3.0)
+            stuck, lag = chance.choice((0.0, 0.0, 90.0)), chance.choice((0.0, 0.0, 900.0))
+        offered = max(1, actors) * rate * chance.gauss(1, 0.03)
+        done = min(offered, capacity)
+        depth = 64.0 * chance.random()
+        sample = ScalingSample(now, 1 - done / capacity, 1 - done / offered, done, done, depth, 64.0, 1.0, lag)
+        if chance.random() < 0.02:
+            wish = chance.randint(0, 80)
+        seen = sample if chance.random() < 0.7 else None
+        answer = advance(spec, memory, seen, Supply(actors, 0, 0, stuck, T0, wish, wish), now)
+        calculation = told(answer.calculation)
+        if calculation is not None:
+            numbers = json.loads(ScalingCalculation.model_dump_json(calculation, by_alias=True, exclude_none=True))
+            assert by_hand(numbers) == (numbers["target"], numbers["after"]), (answer.last_decision, numbers)
+            assert numbers["after"] == (answer.desired if mode == "Internal" else answer.recommended)
+            checked += 1
+            limits.add(str(answer.limited_by))
+        memory, actors = answer.memory, answer.desired
+    return checked, limits
+
+
+@pytest.mark.parametrize("mode", ["Internal", "External"])
+def test_every_decision_can_be_done_again_from_the_status(mode: str) -> None:
+    walks = [walk(seed, mode) for seed in range(150)]
+    assert sum(checked for checked, _ in walks) > 2000
+    limits = set().union(*(found for _, found in walks))
+    if mode == "Internal":
+        assert limits == set(LimitedBy), "every limit has acted"
