@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from common import machine, report
+from common import limit_to_avx2, machine, report
 from rljob.telemetry.recorder import read_records
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -78,7 +78,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--warm-up-seconds", type=float, default=10)
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="PATH=VALUE")
+    parser.add_argument(
+        "--avx2", action="store_true", help="hold all processes to AVX2 arithmetic (no AVX-512, no bf16)"
+    )
     arguments = parser.parse_args()
+    if arguments.avx2:
+        limit_to_avx2()
     ours, theirs = [], []
     for number in range(arguments.rounds):
         result = rljob_round(arguments.seconds, arguments.warm_up_seconds, arguments.overrides)
