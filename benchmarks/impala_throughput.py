@@ -29,6 +29,7 @@ from rljob.algorithms import algorithm
 from rljob.api import load_manifest
 from rljob.envs import describe_environment, make_vector_environment
 from rljob.learner import precision
+from rljob.learner.allocator import keep_freed_memory
 from rljob.learner.flat import snapshot
 from rljob.learner.update import make_updater
 from rljob.telemetry.recorder import read_records
@@ -68,6 +69,7 @@ def acting_alone(seconds: float) -> float:
 
 def learning_alone(seconds: float) -> float:
     """Steps a second that one thread learns from, in the way the learner would choose to compute."""
+    keep_freed_memory()
     job = load_manifest(JOB).spec
     params, environment_params = job.algorithm.resolved(), job.environment.resolved()
     method = algorithm("IMPALA")
