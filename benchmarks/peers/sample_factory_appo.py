@@ -101,7 +101,7 @@ class Count(AlgoObserver):
     def on_training_step(self, runner: Runner, training_iteration_since_resume: int) -> None:
         trained = sum(runner.env_steps.values())
         if self._window.note(sum(runner.samples_collected), trained):
-            runner.cfg.train_for_seconds = 0  # asked about right after this call
+            runner.cfg.train_for_env_steps = 0  # asked about right after this call
 
 
 def configuration(arguments: argparse.Namespace, folder: str) -> Any:
@@ -130,7 +130,6 @@ def configuration(arguments: argparse.Namespace, folder: str) -> Any:
         "decorrelate_experience_max_seconds": 0,
         "with_wandb": False,
         "train_for_env_steps": 10**9,
-        "train_for_seconds": 10**6,
     }
     command = [f"--{name}={value}" for name, value in options.items()]
     parser, known = parse_sf_args(argv=command)
