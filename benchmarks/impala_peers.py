@@ -14,7 +14,7 @@ Each peer lives in a virtual environment of its own:
     python3.11 -m venv RLLIB
     RLLIB/bin/pip install torch==2.13.0 && RLLIB/bin/pip install --no-deps -r benchmarks/peers/rllib.txt
 
-Exit codes: 0 all ran; 1 a run failed; 2 a peer is not installed.
+Exit codes: 0 all ran; 1 a run failed; 2 a peer is not installed; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -105,7 +105,10 @@ def peer_run(
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
-        raise RunFailed(f"took too long; its last words: {output[-500:]}") from None
+        raise RunFailed(f"took longer than {bound:g} s; its last words: {output[-500:]}") from None
+    finally:
+        if process.poll() is None:  # interrupted: its processes are in a group of their own and would go on
+            os.killpg(process.pid, signal.SIGTERM)
     results = [line for line in output.splitlines() if line.startswith('{"system"')]
     if process.returncode != 0 or not results:
         raise RunFailed(f"exit code {process.returncode}; its last words: {output[-500:]}")
@@ -230,4 +233,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
