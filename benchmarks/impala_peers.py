@@ -208,15 +208,22 @@ def main() -> int:
     ours, shares = [], []
     theirs: dict[str, list[float]] = {peer.name: [] for peer in peers}
     for number in range(arguments.rounds):
-        result = our_run(arguments.warm_up_seconds, arguments.seconds, arguments.start_seconds, arguments.overrides)
-        ours.append(result["steps_per_second"])
-        shares.append(result["share_of_ceiling"])
-        report("impala_peers", phase="round", round=number, system="rljob IMPALA", **result)
+        try:
+            result = our_run(arguments.warm_up_seconds, arguments.seconds, arguments.start_seconds, arguments.overrides)
+        except SystemExit as problem:
+            failed = True
+            report("impala_peers", phase="round", round=number, system="rljob IMPALA", error=str(problem))
+        else:
+            ours.append(result["steps_per_second"])
+            shares.append(result["share_of_ceiling"])
+            report("impala_peers", phase="round", round=number, system="rljob IMPALA", **result)
         for peer in peers:
             settings = chosen[peer.name]
             rate = run(peer, settings, arguments.warm_up_seconds, arguments.seconds, phase="round", round=number)
             if rate > 0:
                 theirs[peer.name].append(rate)
+    if not ours:
+        return 1
     medians = {name: statistics.median(rates) for name, rates in theirs.items() if rates}
     report(
         "impala_peers_summary",
