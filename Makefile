@@ -8,7 +8,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 RLJOB := $(VENV)/bin/rljob
 
-.PHONY: train test lint generate clean help
+.PHONY: train test test-cluster lint generate clean help
 
 help: ## Show the commands.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -18,6 +18,11 @@ train: $(READY) ## Train JOB (default: the Pong quickstart). ARGS="--set spec.pa
 
 test: $(READY) ## Run the tests. TESTS=tests/unit narrows them down.
 	$(VENV)/bin/python -m pytest $(TESTS)
+
+test-cluster: $(READY) ## Run the tests against a real API server, from the programs in the folder KUBEBUILDER_ASSETS.
+	@test -n "$$KUBEBUILDER_ASSETS" || \
+	  { echo "KUBEBUILDER_ASSETS is not set; docs/testing-on-kubernetes.md says where its programs come from"; exit 1; }
+	$(VENV)/bin/python -m pytest tests/cluster
 
 lint: $(READY) ## Check style and types.
 	$(VENV)/bin/ruff check .

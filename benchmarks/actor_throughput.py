@@ -241,11 +241,10 @@ def main() -> None:
 
     spec = make_vector_environment(GAME, EnvironmentParameters(), 1, 0).spec
     network = algorithm("ApeXDQN").build(spec, ApeXDQNParameters(), EnvironmentParameters())
-    sample = torch.zeros((options.envs, *spec.observation_shape), dtype=torch.uint8)
     contenders = {}
     for compute in [Compute(bf16, layout) for bf16 in (False, True) for layout in (False, True)]:
         if native_bf16() or not compute.bf16:
-            copied = acting_copy(network, compute, sample)
+            copied = acting_copy(network, compute)
             contenders[f"bare {compute}"] = environment_and_inference(options.envs, copied)
     bare = list(contenders)
     ways = {}

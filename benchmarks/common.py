@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -10,6 +11,8 @@ import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 _PACKAGES = ("torch", "numpy", "ale-py", "gymnasium", "pyzmq", "lz4", "redis", "msgpack")
 
@@ -49,6 +52,17 @@ def machine() -> dict[str, Any]:
         "commit": _commit(),
         "date": time.strftime("%Y-%m-%d"),
     }
+
+
+def resident_bytes(pid: int) -> dict[int, int]:
+    """Resident memory of a process and all its descendants by process id; shared pages count once (proportional set size)."""
+    found = {}
+    with contextlib.suppress(psutil.Error):
+        parent = psutil.Process(pid)
+        for process in [parent, *parent.children(recursive=True)]:
+            with contextlib.suppress(psutil.Error):  # it ended meanwhile
+                found[process.pid] = process.memory_full_info().pss
+    return found
 
 
 def _rounded(value: Any) -> Any:

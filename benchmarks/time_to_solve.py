@@ -19,8 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
-from common import machine, report
+from common import machine, report, resident_bytes
 from rljob.telemetry.recorder import read_records
 
 SAMPLE_SECONDS = 5.0
@@ -36,7 +35,7 @@ def run_seed(job: Path, seed: int, run_dir: Path, overrides: list[str], max_seco
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     memory: list[int] = []
     while process.poll() is None:
-        memory.append(_memory_bytes(process.pid))
+        memory.append(sum(resident_bytes(process.pid).values()))
         time.sleep(min(SAMPLE_SECONDS, max_seconds))
     outcome = json.loads((run_dir / "outcome.json").read_text())
     records = read_records(run_dir / "metrics.jsonl")
@@ -74,17 +73,6 @@ def write_curve(run_dir: Path, path: Path) -> None:
 
 def _short(value: Any) -> Any:
     return round(value, 2) if isinstance(value, float) else value
-
-
-def _memory_bytes(pid: int) -> int:
-    total = 0
-    try:
-        parent = psutil.Process(pid)
-        for process in [parent, *parent.children(recursive=True)]:
-            total += process.memory_full_info().pss
-    except psutil.Error:
-        return total
-    return total
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ def a_network(seed: int = 0) -> QNetwork:
 def test_stored_halves_equal_converted_ones_bit_for_bit(channels_last: bool) -> None:
     network = a_network()
     converted = a_network().compute(bf16=True, channels_last=channels_last)
-    acting = acting_copy(network, Compute(True, channels_last), OBSERVATION)
+    acting = acting_copy(network, Compute(True, channels_last))
     assert {p.dtype for p in acting.parameters()} == {torch.bfloat16, torch.float32}
     with torch.inference_mode():
         assert torch.equal(acting(OBSERVATION), converted(OBSERVATION))
@@ -30,9 +30,9 @@ def test_stored_halves_equal_converted_ones_bit_for_bit(channels_last: bool) -> 
 def test_weights_are_copied_and_the_source_stays_float32() -> None:
     network, other = a_network(0), a_network(1)
     other.mean.fill_(90.0)
-    acting = acting_copy(network, Compute(bf16=True), OBSERVATION)
+    acting = acting_copy(network, Compute(bf16=True))
     copy_weights(other, acting)
-    expected = acting_copy(other, Compute(bf16=True), OBSERVATION)
+    expected = acting_copy(other, Compute(bf16=True))
     with torch.inference_mode():
         assert torch.equal(acting(OBSERVATION), expected(OBSERVATION))
     assert {p.dtype for p in network.parameters()} == {torch.float32}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from rljob.algorithms.networks import NetworkConfig, QNetwork, dueling
+from rljob.algorithms.trunk import channels_last
 
 
 def config(kind: str = "Auto", shape: tuple[int, ...] = (84, 84), **changes: object) -> NetworkConfig:
@@ -106,6 +107,17 @@ def test_layout_and_precision_do_not_change_the_meaning(kind: str, shape: tuple[
     assert rounded.dtype == torch.float32
     torch.testing.assert_close(rounded, plain, rtol=0.1, atol=0.03)
     assert all(parameter.dtype == torch.float32 for parameter in network.parameters())
+
+
+@pytest.mark.parametrize("stack", [1, 3, 4])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_channels_last_is_the_same_tensor_in_another_order(stack: int, dtype: torch.dtype) -> None:
+    frames = torch.randint(0, 256, (6, stack, 7, 5)).to(dtype)
+    for part in (frames, frames[2:4], frames.flip(3).contiguous()[:, :, 1:]):
+        ordered = channels_last(part)
+        assert torch.equal(ordered, part)
+        assert ordered.is_contiguous(memory_format=torch.channels_last)
+        assert channels_last(ordered) is ordered
 
 
 def test_what_cannot_be_built_is_refused() -> None:

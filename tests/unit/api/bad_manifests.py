@@ -284,6 +284,17 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
 ]
 CASES = [(BASE, *case) for case in BROKEN] + [(IMPALA, *case) for case in BROKEN_IMPALA]
 
+ONLY_PYTHON = (
+    "spec.environment.parameters.kwargs",  # JSON in a string
+    "spec.environment.parameters.actions=0,2,2",  # repeated numbers in a string
+)
+"""Overrides of the table that only `rljob validate` and the controller refuse (`rljob.api.cel.NOT_IN_CEL`)."""
+
+REFUSED_BY_CLUSTER = [
+    case for case in CASES if case[2] != "--set" and not any(text.startswith(ONLY_PYTHON) for text in case[1])
+]
+"""The cases that an API server refuses too: all but those of ``--set`` itself."""
+
 # Good manifests at the very edge of a rule; one step further is refused. (base, overrides, override that goes too far)
 EDGES: list[tuple[Path, list[str], str]] = [
     (BASE, ["spec.replay.capacity=8000"], "spec.replay.capacity=7999"),

@@ -8,7 +8,8 @@ from typing import Any
 
 import api_server
 import pytest
-from bad_manifests import BASE, CASES, EDGES, IMPALA
+from bad_manifests import BASE, EDGES, IMPALA, REFUSED_BY_CLUSTER
+from changed_manifests import CHANGES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -20,39 +21,10 @@ from rljob.api.defaults import with_algorithm_defaults
 from rljob.api.document import parse_document
 from rljob.api.environment import EnvironmentParameters
 from rljob.api.impala import ImpalaParameters
-from rljob.api.overrides import apply_overrides
 from rljob.api.parameters import NamedParameter, check
 from rljob.api.rules import RULES, broken_rules
 from rljob.api.rules.transitions import TRANSITIONS
-from rljob.api.types import decimal_text
-
-EXAMPLES = sorted((Path(__file__).parents[3] / "manifests" / "examples").glob("*.yaml"))
-CLUSTER = next(file for file in EXAMPLES if file.stem == "pong-apex-cluster")
-
-ONLY_PYTHON = (
-    "spec.environment.parameters.kwargs",  # JSON in a string
-    "spec.environment.parameters.actions=0,2,2",  # repeated numbers in a string
-)
-"""Overrides of the table that only `rljob validate` and the controller refuse (`rljob.api.cel.NOT_IN_CEL`)."""
-
-
-def document(file: Path, overrides: list[str] | tuple[str, ...] = ()) -> dict[str, Any]:
-    return quoted(apply_overrides(parse_document(file.read_bytes(), file.name), overrides), api_server.ROOT)
-
-
-def quoted(value: Any, schema: dict[str, Any]) -> Any:
-    """The document with numbers and true/false in quotes where the schema wants a string: what `rljob` accepts unquoted."""
-    if isinstance(value, dict):
-        fields, further = schema.get("properties", {}), schema.get("additionalProperties", {})
-        return {name: quoted(item, fields.get(name, further)) for name, item in value.items()}
-    if isinstance(value, list):
-        return [quoted(item, schema.get("items", {})) for item in value]
-    if isinstance(value, bool):
-        return value
-    wanted = schema.get("type") == "string" and ("pattern" in schema or "enum" not in schema)
-    if isinstance(value, float) and (wanted or "x-kubernetes-int-or-string" in schema):
-        return decimal_text(value)
-    return str(value) if isinstance(value, int) and schema.get("pattern", "").startswith("^[+-]") else value
+from written import CLUSTER, EXAMPLES, document, quoted
 
 
 def python_refuses(given: dict[str, Any]) -> str:
@@ -70,15 +42,14 @@ def test_examples_are_accepted(file: Path) -> None:
     assert raw == document(file), "examples are written as kubectl wants them: nothing unquoted"
 
 
-BAD = [case for case in CASES if case[2] != "--set" and not any(text.startswith(ONLY_PYTHON) for text in case[1])]
-
-
 def test_the_table_is_long_enough() -> None:
-    assert len(BAD) >= 120
+    assert len(REFUSED_BY_CLUSTER) >= 120
 
 
 @pytest.mark.parametrize(
-    ("base", "overrides", "path", "words"), BAD, ids=[f"{case[0].stem} {' '.join(case[1])[:70]}" for case in BAD]
+    ("base", "overrides", "path", "words"),
+    REFUSED_BY_CLUSTER,
+    ids=[f"{case[0].stem} {' '.join(case[1])[:70]}" for case in REFUSED_BY_CLUSTER],
 )
 def test_a_bad_manifest_is_refused_by_the_cluster(
     base: Path, overrides: list[str], path: str, words: list[str]
@@ -94,7 +65,9 @@ def test_a_bad_manifest_is_refused_by_the_cluster(
 
 
 def test_every_rule_is_broken_by_the_table() -> None:
-    said = "\n".join(refusal for case in BAD for refusal in api_server.refusals(document(case[0], case[1])))
+    said = "\n".join(
+        refusal for case in REFUSED_BY_CLUSTER for refusal in api_server.refusals(document(case[0], case[1]))
+    )
     unbroken = [rule.name for rule in RULES if rule.message not in said]
     models: list[Any] = [ApeXDQNParameters, ImpalaParameters, EnvironmentParameters]
     unbroken += [rule.field for model in models for rule in model.rules if rule.message not in said]
@@ -118,32 +91,6 @@ def test_what_only_python_sees(text: str) -> None:
     given = document(BASE, [text])
     assert python_refuses(given)
     assert api_server.refusals(given) == []
-
-
-# (base, overrides of the stored job, overrides of the new one, the field that may not change so; None: allowed)
-CHANGES: list[tuple[Path, list[str], list[str], str | None]] = [
-    (
-        BASE,
-        [],
-        ["spec.algorithm.name=IMPALA", "spec.replay=", "spec.queue={}", "spec.algorithm.parameters="],
-        "algorithm.name",
-    ),
-    (BASE, [], ["spec.managedBy=example.com/other"], "managedBy"),
-    (BASE, [], ["spec.environment.id=ALE/Breakout-v5"], "environment"),
-    (BASE, [], ["spec.environment.parameters.frameSize=84"], "environment"),
-    (BASE, [], ["spec.replay.shards=2"], "replay.shards"),
-    (BASE, [], ["spec.image=other:1"], "image"),
-    (BASE, [], ["spec.algorithm.parameters.gamma=0.9"], "algorithm.parameters"),
-    (IMPALA, [], ["spec.algorithm.parameters.gamma=0.9"], "algorithm.parameters"),
-    (BASE, ["spec.suspend=true", "spec.checkpoint.onSuspend=Skip"], ["spec.image=other:1"], None),
-    (BASE, ["spec.suspend=true", "spec.checkpoint.onSuspend=Skip"], ["spec.algorithm.parameters.gamma=0.9"], None),
-    (BASE, ["spec.suspend=true", "spec.checkpoint.onSuspend=Skip"], ["spec.replay.shards=2"], "replay.shards"),
-    (BASE, [], ["spec.actors.replicas=3"], None),
-    (BASE, [], ["spec.suspend=true", "spec.checkpoint.onSuspend=Skip"], None),
-    (BASE, [], ["spec.replay.capacity=300000"], None),
-    (IMPALA, [], ["spec.queue.capacity=128"], None),
-    (CLUSTER, [], ["spec.autoscaling.maxReplicas=300", "spec.learner.accelerator.count=2"], None),
-]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from rljob.algorithms.apex_dqn import Batch
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.envs import EnvironmentSpec
 from rljob.learner.policy import Identity
+from rljob.learner.precision import Plan
 from rljob.learner.update import Updater, make_updater
 
 SPEC = EnvironmentSpec(
@@ -29,6 +30,7 @@ IMAGES = EnvironmentSpec(
     fingerprint="g",
 )
 ENV_PARAMS = EnvironmentParameters()
+PLAIN = Plan()
 
 
 def parameters(**changes: object) -> ApeXDQNParameters:
@@ -41,10 +43,11 @@ def parameters(**changes: object) -> ApeXDQNParameters:
     return ApeXDQNParameters.model_validate({**values, **changes})
 
 
-def updater(params: ApeXDQNParameters, spec: EnvironmentSpec = SPEC, seed: int = 0) -> Updater:
+def updater(params: ApeXDQNParameters, spec: EnvironmentSpec = SPEC, seed: int = 0, plan: Plan = PLAIN) -> Updater:
     torch.manual_seed(seed)
     method = algorithm("ApeXDQN")
-    return make_updater(method, params, method.build(spec, params, ENV_PARAMS), torch.device("cpu"))
+    online = method.build(spec, params, ENV_PARAMS).compute(bf16=plan.bf16, channels_last=plan.channels_last)
+    return make_updater(method, params, online, torch.device("cpu"))
 
 
 def identity(params: ApeXDQNParameters, spec: EnvironmentSpec = SPEC) -> Identity:

@@ -16,6 +16,7 @@ from rljob.learner.shares import Shares
 from rljob.learner.update import Readback, learning_rate
 
 CPU = torch.device("cpu")
+BF16 = Plan(bf16=True, channels_last=True)
 
 
 @pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
@@ -93,15 +94,33 @@ def test_weights_kept_in_bf16_are_refused() -> None:
 
 def test_an_update_in_bf16_moves_float32_weights_like_one_in_float32() -> None:
     params = parameters(layer_norm=True)
-    plain, rounded = updater(params, IMAGES), updater(params, IMAGES)
-    rounded.online.compute(bf16=True, channels_last=True)
-    rounded.target.compute(bf16=True, channels_last=True)
+    plain, rounded = updater(params, IMAGES), updater(params, IMAGES, plan=BF16)
     (batch,) = batches(1, IMAGES)
     before = [p.clone() for p in plain.online.parameters()]
     (first, _), (second, _) = plain.update(batch, 0), rounded.update(batch, 0)
     assert torch.nn.functional.cosine_similarity(first, second, dim=0) > 0.995
     assert all(p.dtype == torch.float32 for p in rounded.online.parameters())
     assert all(not torch.equal(was, now) for was, now in zip(before, rounded.online.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(("optimizer", "tau"), [("Adam", 0.0), ("RMSProp", 0.1)])
+def test_weights_stored_in_bf16_learn_bit_for_bit_as_autocast_does(optimizer: str, tau: float) -> None:
+    params = parameters(optimizer=optimizer, layer_norm=True, target_update_tau=tau, target_update_interval=2)
+    stored, plain = (updater(params, IMAGES, plan=BF16) for _ in range(2))
+    online, target = plain.online, plain.target
+    for index, batch in enumerate(batches(5, IMAGES)):
+        if index == 3:  # as a checkpoint is restored
+            for network in (online, target, stored.online, stored.target):
+                network.load_state_dict(updater(params, IMAGES, seed=5).online.state_dict())
+        result = apex_dqn.loss(online, target, batch)
+        plain.optimizer.zero_grad()
+        result.value.backward()
+        plain._descend(0)
+        plain._follow()
+        priorities, _ = stored.update(batch, 0)
+        assert torch.equal(priorities, result.td_abs + 1e-3)
+    for mine, its in ((stored.online, online), (stored.target, target)):
+        assert all(torch.equal(tensor, its.state_dict()[name]) for name, tensor in mine.state_dict().items())
 
 
 def test_readback_on_a_cpu_is_at_once() -> None:
@@ -141,10 +160,7 @@ def test_candidates_and_choice(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_shares_of_a_batch_learn_what_the_whole_batch_does(count: int, size: int, bf16: bool) -> None:
     params = parameters(layer_norm=True, batch_size=size)
     threads = torch.get_num_threads()
-    whole, shared, again = (updater(params, IMAGES) for _ in range(3))
-    for each in (whole, shared, again):
-        each.online.compute(bf16=bf16, channels_last=True)
-        each.target.compute(bf16=bf16, channels_last=True)
+    whole, shared, again = (updater(params, IMAGES, plan=BF16 if bf16 else Plan(channels_last=True)) for _ in range(3))
     shared._shares = again._shares = Shares(count)
     tolerance = {"rtol": 5e-2, "atol": 5e-2} if bf16 else {"rtol": 1e-4, "atol": 1e-5}
     for index, batch in enumerate(batches(4, IMAGES, size)):

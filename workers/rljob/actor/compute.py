@@ -10,7 +10,6 @@ import copy
 import logging
 import time
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +58,7 @@ def choose_compute(network: nn.Module, observation: Tensor, precision: str) -> C
     """
     precisions = {"FP32": [False], "BF16": [True]}.get(precision) or ([False, True] if native_bf16() else [False])
     candidates = [Compute(bf16, channels_last) for bf16 in precisions for channels_last in (False, True)]
-    copies = [acting_copy(network, candidate, observation) for candidate in candidates]
+    copies = [acting_copy(network, candidate) for candidate in candidates]
     best = [float("inf")] * len(candidates)
     with torch.inference_mode():
         for _ in range(_ROUNDS):
@@ -74,24 +73,10 @@ def choose_compute(network: nn.Module, observation: Tensor, precision: str) -> C
     return candidates[chosen]
 
 
-def acting_copy(network: nn.Module, compute: Compute, observation: Tensor) -> nn.Module:
-    """A copy of ``network`` that only acts. In bf16 it stores the weights that are used in bf16 as bf16.
-
-    Autocast would convert them anew in every forward pass, which for a wide dense layer costs as much as the product
-    itself. Which layers those are is observed in one forward pass; results are bit-equal to the converted ones.
-    """
-    acting = copy.deepcopy(network).requires_grad_(False).eval()
-    acting.compute(bf16=compute.bf16, channels_last=compute.channels_last)  # type: ignore[operator]
-    if compute.bf16:
-        halved: list[nn.Module] = []
-        layers = [module for module in acting.modules() if isinstance(module, nn.Linear | nn.Conv2d)]
-        hooks = [layer.register_forward_hook(partial(_note_if_bf16, halved)) for layer in layers]
-        with torch.inference_mode():
-            acting(observation)
-        for hook in hooks:
-            hook.remove()
-        for layer in halved:
-            layer.to(torch.bfloat16)
+def acting_copy(network: Any, compute: Compute) -> nn.Module:
+    """A working copy of ``network`` (a ``FrameNetwork``) that only acts, computing as ``compute`` says."""
+    chosen = copy.deepcopy(network).compute(bf16=compute.bf16, channels_last=compute.channels_last)
+    acting: nn.Module = chosen.working_copy().requires_grad_(False).eval()
     return acting
 
 
@@ -101,8 +86,3 @@ def copy_weights(source: nn.Module, target: nn.Module) -> None:
     with torch.no_grad():
         for name, tensor in target.state_dict().items():
             tensor.copy_(state[name])
-
-
-def _note_if_bf16(found: list[nn.Module], module: nn.Module, _inputs: Any, output: Tensor) -> None:
-    if output.dtype == torch.bfloat16:
-        found.append(module)

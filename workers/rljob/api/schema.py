@@ -73,13 +73,19 @@ def _validations(model: type[BaseModel]) -> list[Validation]:
 
 
 def _default(schema: Schema, value: Any) -> Any:
-    """The default of an object leaves out what its fields' own defaults say already."""
-    if not isinstance(value, dict) or "properties" not in schema:
+    """The default of an object leaves out what its fields' own defaults say already, except where rules look at it: an API
+    server checks those on a default as it stands, before anything below is filled in."""
+    if not isinstance(value, dict) or "properties" not in schema or _has_rules(schema):
         return value
     fields = schema["properties"]
     return {
         name: item for name, item in value.items() if "default" not in fields[name] or _filled(fields[name]) != item
     }
+
+
+def _has_rules(schema: Schema) -> bool:
+    fields = schema.get("properties", {}).values()
+    return "x-kubernetes-validations" in schema or any(_has_rules(field) for field in fields)
 
 
 def _filled(schema: Schema) -> Any:

@@ -47,7 +47,7 @@ class ServedModel:
         size = self.buckets[-1]
         self._observations = self._staging((size, *self.shape), getattr(torch, spec.frame_dtype))
         self._states = self._staging((size, *self.state_shape), torch.float32)
-        self._acting = acting_copy(network.to(device), compute, self._observations[:1].to(device))
+        self._acting = acting_copy(network.to(device), compute)
 
     def load(self, weights: Weights) -> None:
         """Evaluate with ``weights`` from now on. Raises ``WeightsProblem`` when they belong to another network."""

@@ -88,8 +88,8 @@ class Weights:
                 raise WeightsProblem(
                     f"tensor {name!r} of weights version {self.version} does not lie within its buffer"
                 )
-            values = np.frombuffer(self.buffer[offset : offset + size].tobytes(), np.float32)  # aligned wherever it lay
-            state[name] = torch.tensor(values).reshape(shape)
+            values = bytearray(self.buffer[offset : offset + size])  # a copy, aligned wherever the buffer lay
+            state[name] = torch.frombuffer(values, dtype=torch.float32).reshape(shape) if values else torch.zeros(shape)
         return state
 
     def load_into(self, module: nn.Module) -> None:

@@ -30,8 +30,10 @@ class Shares:
         self._count = count
         self._pool = ThreadPoolExecutor(count - 1, thread_name_prefix="share")
 
-    def gradient(self, loss: Callable[[Batch], Loss], batch: Batch, parameters: Sequence[Tensor]) -> Loss:
-        """The loss of ``batch``, detached, after setting ``grad`` of every parameter (all of them must take part)."""
+    def gradient(
+        self, loss: Callable[[Batch], Loss], batch: Batch, parameters: Sequence[Tensor]
+    ) -> tuple[Loss, list[Tensor]]:
+        """The loss of ``batch``, detached, and its gradient by every parameter (all of them must take part), in float32."""
         size = len(batch.action)
 
         def learn(share: Batch) -> tuple[Loss, tuple[Tensor, ...]]:
@@ -46,12 +48,10 @@ class Shares:
         first, *rest = (Batch(*parts) for parts in zip(*(t.tensor_split(self._count) for t in batch), strict=True))
         others = [self._pool.submit(learn, share) for share in rest]
         losses, gradients = zip(learn(first), *(other.result() for other in others), strict=True)
-        total = gradients[0]
+        total = [gradient.float() for gradient in gradients[0]]
         for more in gradients[1:]:
             torch._foreach_add_(total, more)
-        for parameter, gradient in zip(parameters, total, strict=True):
-            parameter.grad = gradient
-        return Loss(
+        joined = Loss(
             sum((each.value for each in losses[1:]), losses[0].value),
             torch.cat([each.td_abs for each in losses]),
             {
@@ -59,3 +59,4 @@ class Shares:
                 for name, first in losses[0].metrics.items()
             },
         )
+        return joined, total

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from rljob.algorithms import Algorithm, Experience
 from rljob.learner.shares import Shares
+from rljob.learner.working import Working
 
 
 def learning_rate(params: Any, steps: int) -> float:
@@ -110,6 +111,7 @@ class Updater(ABC):
         if self._skips_on_device:
             self.optimizer.found_inf = (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
             self.optimizer.step()
+            torch.autograd.graph.increment_version(self._parameters)  # a fused step changes them without saying so
         elif torch.isfinite(norm):
             self.optimizer.step()
 
@@ -127,7 +129,8 @@ class Updater(ABC):
 class TransitionUpdater(Updater):
     """Learns from sampled transitions: one update a batch, against a target network. ``target`` judges.
 
-    With ``shares`` it computes in several threads, each with a share of the batch.
+    With ``shares`` it computes in several threads, each with a share of the batch. How both networks compute (see
+    ``FrameNetwork.compute``) is settled before; in bf16 the work is done on copies of them, stored in bf16.
     """
 
     def __init__(
@@ -135,6 +138,7 @@ class TransitionUpdater(Updater):
     ) -> None:
         super().__init__(algorithm, params, online, device)
         self.target = copy.deepcopy(self.online).requires_grad_(False)
+        self._working_online, self._working_target = Working(self.online), Working(self.target)
         self._shares = shares
         assert algorithm.priorities is not None, f"{algorithm.name} does not learn from transitions"
         self._priorities = algorithm.priorities
@@ -156,14 +160,21 @@ class TransitionUpdater(Updater):
 
     def _gradient(self, batch: Any) -> Any:
         """The loss of a batch, with its gradient set."""
+        online, target = self._working_online.current(), self._working_target.current()
+        laid_out = getattr(online, "laid_out", lambda observation: observation)
 
-        def loss(batch: Any) -> Any:
-            return self._loss(self.online, self.target, batch, double=self.params.double, kind=self.params.loss)
+        def loss(batch: Any) -> Any:  # both networks see the next observations
+            batch = batch._replace(next_observation=laid_out(batch.next_observation))
+            return self._loss(online, target, batch, double=self.params.double, kind=self.params.loss)
 
+        parameters = self._working_online.parameters
         if self._shares is not None:
-            return self._shares.gradient(loss, batch, self._parameters)
-        result = loss(batch)
-        self._differentiate(result.value)
+            result, gradients = self._shares.gradient(loss, batch, parameters)
+        else:
+            result = loss(batch)
+            gradients = [gradient.float() for gradient in torch.autograd.grad(result.value, parameters)]
+        for parameter, gradient in zip(self._parameters, gradients, strict=True):
+            parameter.grad = gradient
         return result
 
     @torch.no_grad()

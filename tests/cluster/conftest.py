@@ -1,0 +1,56 @@
+"""One API server with our CRD for all tests of this folder; without ``KUBEBUILDER_ASSETS`` they are skipped."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "api"))  # the tables of good and bad manifests
+from bad_manifests import BASE
+from control_plane import CRD_FILE, PROGRAMS, ControlPlane
+from jobs import JOBS, create
+from written import document
+
+VARIABLE = "KUBEBUILDER_ASSETS"
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Servers without our CRD."""
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        pytest.skip(
+            f"{VARIABLE} is not set: it names a folder with {', '.join(PROGRAMS)} (docs/testing-on-kubernetes.md)"
+        )
+    missing = [program for program in PROGRAMS if not os.access(Path(folder) / program, os.X_OK)]
+    if missing:
+        pytest.fail(f"{VARIABLE}={folder} lacks {', '.join(missing)}")
+    servers = ControlPlane(Path(folder).absolute(), tmp_path_factory.mktemp("control-plane"))
+    try:
+        servers.start()
+        yield servers
+    finally:
+        servers.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(control_plane: ControlPlane) -> ControlPlane:
+    """Servers that serve RLJobs."""
+    applied = control_plane.kubectl("apply", "-f", str(CRD_FILE))
+    assert applied.returncode == 0, applied.stderr
+    waited = control_plane.kubectl("wait", "--for=condition=Established", "crd/rljobs.rljob.dev", "--timeout=30s")
+    assert waited.returncode == 0, waited.stderr
+    control_plane.wait_until("serving RLJobs", lambda: create(control_plane, document(BASE)).code != 404)
+    return control_plane
+
+
+@pytest.fixture(autouse=True)
+def _no_job_stays(cluster: ControlPlane) -> Iterator[None]:
+    """Each test finds and leaves a server without jobs."""
+    yield
+    cluster.request("DELETE", JOBS)

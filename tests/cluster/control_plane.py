@@ -1,0 +1,170 @@
+"""A real API server with its etcd on loopback, for as long as the tests run: no nodes, no controllers, nothing is scheduled.
+
+The programs come from the folder that ``KUBEBUILDER_ASSETS`` names (`setup-envtest` makes one). Keys and certificates are made at
+the start and are gone at the end.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import trustme
+from rljob.api import crd
+
+CRD_FILE = Path(__file__).parents[2] / crd.CRD_FILE
+PROGRAMS = ("etcd", "kube-apiserver", "kubectl")
+START_SECONDS = 90.0
+STOP_SECONDS = 15.0
+
+# The servers get SIGTERM when the tests end, even by SIGKILL.
+_EXEC_TIED_TO_PARENT = """
+import ctypes, os, signal, sys
+parent = int(sys.argv[1])
+ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGTERM, 0, 0, 0)
+if os.getppid() != parent:
+    sys.exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class ControlPlane:
+    """Servers with all their data in ``directory``; everything that asks is an administrator."""
+
+    def __init__(self, programs: Path, directory: Path) -> None:
+        self._programs, self._directory = programs, directory
+        self._etcd_port, self._peer_port, self._port = free_ports(3)
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._make_keys()
+        self._tls = ssl.create_default_context(cafile=directory / "ca.crt")
+        self._tls.load_cert_chain(directory / "admin.crt", directory / "admin.key")
+
+    def start(self) -> None:
+        """Start both servers and wait until they serve. Raises ``RuntimeError`` with the end of their logs."""
+        etcd = f"http://127.0.0.1:{self._etcd_port}"
+        peer = f"http://127.0.0.1:{self._peer_port}"
+        data = self._directory
+        self._spawn(
+            "etcd", f"--data-dir={data / 'etcd'}", f"--listen-client-urls={etcd}", f"--advertise-client-urls={etcd}",
+            f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",
+        )  # fmt: skip
+        self._spawn(
+            "kube-apiserver", f"--etcd-servers={etcd}", "--bind-address=127.0.0.1", f"--secure-port={self._port}",
+            "--advertise-address=127.0.0.1", "--service-cluster-ip-range=10.0.0.0/24", "--authorization-mode=RBAC",
+            f"--cert-dir={data}", f"--tls-cert-file={data / 'server.crt'}",
+            f"--tls-private-key-file={data / 'server.key'}", f"--client-ca-file={data / 'ca.crt'}",
+            f"--service-account-key-file={data / 'server.key'}",
+            f"--service-account-signing-key-file={data / 'server.key'}",
+            "--service-account-issuer=https://127.0.0.1", "--disable-admission-plugins=ServiceAccount",
+        )  # fmt: skip
+        self.wait_until("ready", self._serves, START_SECONDS)
+
+    def stop(self) -> None:
+        """End both servers, the API server first."""
+        for process in reversed(self._processes):
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def request(
+        self, method: str, path: str, document: Any = None, content_type: str = "application/json"
+    ) -> tuple[int, dict[str, Any]]:
+        """One request as an administrator: the status code and what was answered."""
+        connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._tls, timeout=60)
+        try:
+            body = None if document is None else json.dumps(document)
+            connection.request(method, path, body, {"Content-Type": content_type, "Accept": "application/json"})
+            answer = connection.getresponse()
+            content = answer.read()
+        finally:
+            connection.close()
+        try:
+            return answer.status, json.loads(content)
+        except ValueError:
+            return answer.status, {"message": content.decode(errors="replace")}
+
+    def kubectl(self, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run ``kubectl`` as a user would."""
+        return subprocess.run(
+            [self._programs / "kubectl", f"--kubeconfig={self._directory / 'kubeconfig'}",
+             f"--cache-dir={self._directory / 'cache'}", *words],
+            input=stdin, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+
+    def wait_until(self, what: str, holds: Callable[[], bool], seconds: float = 30.0) -> None:
+        """Raises ``RuntimeError`` where it does not come true in time, or a server has ended."""
+        until = time.monotonic() + seconds
+        while not holds():
+            ended = [process.args for process in self._processes if process.poll() is not None]
+            if ended or time.monotonic() > until:
+                reason = "a server ended" if ended else f"it took over {seconds:.0f} seconds"
+                raise RuntimeError(f"the API server is not {what}: {reason}\n{self._logs()}")
+            time.sleep(0.1)
+
+    def _serves(self) -> bool:
+        try:
+            return self.request("GET", "/readyz")[0] == 200
+        except OSError:
+            return False
+
+    def _spawn(self, program: str, *options: str) -> None:
+        with (self._directory / f"{program}.log").open("wb") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-c", _EXEC_TIED_TO_PARENT, str(os.getpid()), self._programs / program, *options],
+                    stdout=log, stderr=subprocess.STDOUT, cwd=self._directory,
+                )
+            )  # fmt: skip
+
+    def _logs(self) -> str:
+        logs = sorted(self._directory.glob("*.log"))
+        return "\n".join(f"{log.name}: {log.read_text(errors='replace')[-2000:]}" for log in logs)
+
+    def _make_keys(self) -> None:
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(self._directory / "ca.crt")
+        server = authority.issue_cert("127.0.0.1", "localhost")
+        admin = authority.issue_cert("admin@localhost", organization_name="system:masters", common_name="admin")
+        for name, keys in (("server", server), ("admin", admin)):
+            keys.private_key_pem.write_to_path(self._directory / f"{name}.key")
+            keys.cert_chain_pems[0].write_to_path(self._directory / f"{name}.crt")
+        cluster = {"server": f"https://127.0.0.1:{self._port}", "certificate-authority": "ca.crt"}
+        (self._directory / "kubeconfig").write_text(
+            json.dumps(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "current-context": "tests",
+                    "clusters": [{"name": "tests", "cluster": cluster}],
+                    "users": [
+                        {"name": "admin", "user": {"client-certificate": "admin.crt", "client-key": "admin.key"}}
+                    ],
+                    "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "admin"}}],
+                }
+            )
+        )
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on loopback that nothing listens on just now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()

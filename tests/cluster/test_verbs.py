@@ -1,0 +1,141 @@
+"""What a user types: get, explain, scale, apply, and what the controller writes: status."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jobs
+import pytest
+from bad_manifests import BASE, IMPALA
+from control_plane import ControlPlane
+from rljob.api.crd import COLUMNS
+from written import CLUSTER, EXAMPLES, document
+
+
+@pytest.fixture
+def pong(cluster: ControlPlane) -> str:
+    """A stored job, new for each test."""
+    stored = jobs.create(cluster, document(BASE), dry_run=False)
+    assert stored.accepted, stored.message
+    return "pong"
+
+
+STATUS: dict[str, Any] = {
+    "observedGeneration": 1,
+    "actors": {"replicas": 3, "ready": 2, "selector": "rljob.dev/job=pong,rljob.dev/role=actor"},
+    "autoscaling": {"desiredReplicas": 4},
+    "progress": {"learnerUpdates": 1500, "evalReturn": "17.5", "queueFillPercent": 40},
+    "conditions": [
+        {"type": "LearnerReady", "status": "True", "reason": "Serving", "message": "",
+         "lastTransitionTime": "2026-11-21T16:05:00.250Z"},
+        {"type": "Ready", "status": "True", "reason": "Running", "message": "all roles work",
+         "lastTransitionTime": "2026-11-21T16:05:00.250Z"},
+    ],
+}  # fmt: skip
+
+
+def test_apply_every_example(cluster: ControlPlane) -> None:
+    assert EXAMPLES
+    for file in EXAMPLES:
+        applied = cluster.kubectl("apply", "-n", "default", "-f", str(file))
+        assert applied.returncode == 0, applied.stderr
+        assert applied.stderr == "", "no warnings"
+        assert applied.stdout == f"rljob.rljob.dev/{file.stem} created\n"
+    before = jobs.read(cluster, CLUSTER.stem).document["metadata"]
+    again = cluster.kubectl("apply", "-n", "default", "-f", str(CLUSTER))
+    assert again.returncode == 0, again.stderr
+    after = jobs.read(cluster, CLUSTER.stem).document["metadata"]
+    assert after["resourceVersion"] == before["resourceVersion"], "the defaults filled in do not look like changes"
+    listed = cluster.kubectl("get", "rl", "-n", "default", "-o", "name")
+    assert {f"rljob.rljob.dev/{file.stem}" for file in EXAMPLES} <= set(listed.stdout.split())
+
+
+def test_a_misspelt_field_is_named(cluster: ControlPlane) -> None:
+    wrong = document(BASE)
+    wrong["spec"]["replay"]["capcity"] = 5
+    applied = cluster.kubectl("apply", "-n", "default", "-f", "-", stdin=json.dumps(wrong))
+    assert applied.returncode == 1
+    assert 'unknown field "spec.replay.capcity"' in applied.stderr
+
+
+def test_columns(cluster: ControlPlane, pong: str) -> None:
+    answer = jobs.update(cluster, {"status": STATUS}, pong, "/status")
+    assert answer.accepted, answer.message
+    heads, row = cluster.kubectl("get", "rlj", "-n", "default", pong).stdout.splitlines()
+    assert heads.split() == ["NAME", *(column["name"].upper() for column in COLUMNS if not column.get("priority"))]
+    assert row.split()[:-1] == ["pong", "Running", "2", "4", "True", "1500", "17.5", "40"]
+    wide = cluster.kubectl("get", "rlj", "-n", "default", pong, "-o", "wide").stdout.splitlines()[0]
+    assert all(column["name"].upper() in wide for column in COLUMNS)
+
+
+def test_a_new_job_has_empty_columns(cluster: ControlPlane, pong: str) -> None:
+    row = cluster.kubectl("get", "rlj", "-n", "default", pong).stdout.splitlines()[1]
+    assert row.split()[0] == pong
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("rljob", ["RLJob", "One training job", "spec"]),
+        ("rljob.spec.replay", ["capacity", "integer", "rateLimiter"]),
+        ("rljob.spec.replay.rateLimiter.samplesPerInsert", ["samplesPerInsert", "string"]),
+        ("rljob.spec.actors.replicas", ["replicas", "integer"]),
+        ("rljob.status.conditions", ["lastTransitionTime", "reason"]),
+    ],
+)
+def test_explain(cluster: ControlPlane, path: str, words: list[str]) -> None:
+    told = cluster.kubectl("explain", path)
+    assert told.returncode == 0, told.stderr
+    for word in words:
+        assert word in told.stdout
+
+
+def test_scale(cluster: ControlPlane, pong: str) -> None:
+    scaled = cluster.kubectl("scale", "-n", "default", f"rlj/{pong}", "--replicas=5")
+    assert scaled.returncode == 0, scaled.stderr
+    assert jobs.read(cluster, pong).document["spec"]["actors"]["replicas"] == 5
+    jobs.update(cluster, {"status": STATUS}, pong, "/status")
+    code, scale = cluster.request("GET", f"{jobs.JOBS}/{pong}/scale")
+    assert code == 200
+    assert scale["spec"] == {"replicas": 5}
+    assert scale["status"] == {"replicas": 3, "selector": STATUS["actors"]["selector"]}
+
+
+def test_scaling_obeys_the_rules(cluster: ControlPlane) -> None:
+    """A rule between fields refuses a number of actors that the autoscaler may not choose either."""
+    bounded = document(IMPALA, ["spec.autoscaling={mode: External, minReplicas: 1, maxReplicas: 3}"])
+    assert jobs.create(cluster, bounded, dry_run=False).accepted
+    scaled = cluster.kubectl("scale", "-n", "default", "rlj/pong", "--replicas=4")
+    assert scaled.returncode == 1
+    assert "spec.actors.replicas" in scaled.stderr
+    assert "maxReplicas" in scaled.stderr
+
+
+def test_status_is_written_by_its_own_door_only(cluster: ControlPlane, pong: str) -> None:
+    ignored = jobs.update(cluster, {"status": STATUS}, pong)
+    assert ignored.accepted
+    assert "status" not in ignored.document
+    written = jobs.update(cluster, {"status": STATUS, "spec": {"suspend": True}}, pong, "/status")
+    assert written.accepted, written.message
+    assert written.document["status"] == STATUS
+    assert written.document["spec"]["suspend"] is False
+    assert written.document["metadata"]["generation"] == 1, "a status is no change of the job"
+
+
+def test_a_wrong_status_is_refused(cluster: ControlPlane, pong: str) -> None:
+    answer = jobs.update(cluster, {"status": {"actors": {"ready": "two"}}}, pong, "/status")
+    assert not answer.accepted
+    assert "status.actors.ready" in answer.message
+
+
+def test_watch_sees_a_change(cluster: ControlPlane, pong: str) -> None:
+    seen = jobs.read(cluster, pong).document["metadata"]["resourceVersion"]
+    assert jobs.update(cluster, {"spec": {"actors": {"replicas": 2}}}, pong).accepted
+    raw = cluster.kubectl(
+        "get",
+        "--raw",
+        f"{jobs.JOBS}?watch=1&resourceVersion={seen}&timeoutSeconds=1&fieldSelector=metadata.name={pong}",
+    )
+    events = [json.loads(line) for line in raw.stdout.splitlines()]
+    assert [(event["type"], event["object"]["spec"]["actors"]["replicas"]) for event in events] == [("MODIFIED", 2)]

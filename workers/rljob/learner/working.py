@@ -1,0 +1,39 @@
+"""What a network is computed with: itself, or a working copy with weights stored in bf16."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Working:
+    """Stands in for ``network`` where it computes in bf16: a copy whose trunk is stored so, converted once an update.
+
+    ``network`` keeps the float32 weights that learn, are published and are saved. Used by one thread at a time; the module
+    that ``current`` gives may be computed with by several.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self._copied = bool(getattr(network, "bf16", False))
+        self._module: Any = network.working_copy() if self._copied else network  # type: ignore[operator]
+        self._masters, self._copies = _tensors(network), _tensors(self._module)
+        self._versions: list[int] = []
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """The parameters to differentiate by, in the order of the network's own."""
+        return list(self._module.parameters())
+
+    @torch.no_grad()
+    def current(self) -> nn.Module:
+        """The module to compute with, brought up to date if the network has changed since the last call."""
+        if self._copied and (versions := [tensor._version for tensor in self._masters]) != self._versions:
+            torch._foreach_copy_(self._copies, self._masters)
+            self._versions = versions
+        return self._module  # type: ignore[no-any-return]
+
+
+def _tensors(module: nn.Module) -> list[Tensor]:
+    return [*module.parameters(), *module.buffers()]
