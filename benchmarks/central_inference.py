@@ -1,8 +1,9 @@
 """What central inference saves an actor, and what it costs to ask.
 
 1. one actor on Pong at 84x84, with a network of its own against asking a server: steps a CPU-second of the actor's process
-   (all its threads, sockets included). Both play in the same process, pinned to one core, in turn in short rounds; medians of
-   the ratios within a round. The server and the receiver of the experience are other processes on another core.
+   (all its threads, sockets included), and its environments alone with random actions, which is the most that asking could
+   reach (``ceiling_ratio_cpu``). All play in the same process, pinned to one core, in turn in short rounds; medians of the
+   ratios within a round. The server and the receiver of the experience are other processes on another core.
 2. the server under more actors than this machine has cores for: simulated ones that take as long to step as a real one, without
    the work. Latency from a request's arrival to its answer, mean batch, and observations a second.
 
@@ -158,12 +159,26 @@ def actor(name: str, num_envs: int, replay: str, server: str | None) -> tuple[Ca
     return step, figures, computed
 
 
+def environments(num_envs: int) -> Callable[[], None]:
+    """The step of a central actor's environments without an actor: two groups, random actions, nothing recorded."""
+    size, random = num_envs // GROUPS, np.random.default_rng(0)
+    grouped = GroupedEnvironment([make_vector_environment(GAME, ENVIRONMENT, size, g * size) for g in range(GROUPS)])
+    grouped.reset()
+    actions = grouped.spec.num_actions
+
+    def step() -> None:
+        grouped.step(random.integers(0, actions, num_envs))
+
+    return step
+
+
 def one_actor(name: str, options: argparse.Namespace, replay: str, other: int) -> None:
     size = options.envs // GROUPS
     with Serving(name, 64, size, other) as server:
         local, _, computed = actor(name, options.envs, replay, None)
         central, figures, _ = actor(name, options.envs, replay, server.endpoint)
-        rates = rounds({"local": local, "central": central}, options.seconds, options.envs)
+        contenders = {"environment": environments(options.envs), "local": local, "central": central}
+        rates = rounds(contenders, options.seconds, options.envs)
         status = server.status()
     seconds = figures.clock.seconds()
     report(
@@ -175,6 +190,8 @@ def one_actor(name: str, options: argparse.Namespace, replay: str, other: int) -
         central_steps_per_cpu_second=statistics.median(rates["central"].cpu),
         **{f"{key}_of_central": value for key, value in compare(rates, "central", "local").items() if "ratio" in key},
         goal_ratio_cpu=1.6,
+        ceiling_ratio_cpu=compare(rates, "environment", "local")["ratio_cpu"],
+        share_of_ceiling_cpu=compare(rates, "central", "environment")["ratio_cpu"],
         rounds=len(rates["local"].wall),
         server_latency_p50_ms=1e3 * status["latency_p50_seconds"],
         server_latency_p99_ms=1e3 * status["latency_p99_seconds"],

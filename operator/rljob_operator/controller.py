@@ -15,6 +15,7 @@ from rljob.api.status import RLJobStatus
 
 from rljob_operator.decide import decide
 from rljob_operator.model import Decision, Observation, Refusal, Session
+from rljob_operator.wall_clock import WallClock
 
 TICK_SECONDS = 0.5
 
@@ -99,26 +100,31 @@ def run_job(
     status: RLJobStatus,
     *,
     interrupt: Interrupt,
+    clock: WallClock,
     max_seconds: float | None = None,
     report: Callable[[Tick], None],
 ) -> Decision:
     """Run the stored job on ``substrate`` until it is over and nothing of it runs any more; answers the last decision.
 
-    ``status`` is what the controller before wrote, or a new one.
+    ``status`` is what the controller before wrote, or a new one. A bound in ``max_seconds`` counts time in which the machine is
+    awake, whatever becomes of the time of day.
     """
     started = time.monotonic()
     while True:
         wanted = store.wanted()
         elapsed = time.monotonic() - started
+        seen = substrate.observe(wanted.job)
+        now, leap = clock.look()
         observation = replace(
-            substrate.observe(wanted.job),
+            seen,
+            leap_seconds=leap,
             status=status,
             generation=wanted.generation,
             checkpoint_requested_at=wanted.checkpoint_requested_at,
             refusal=wanted.refusal,
             session=Session(elapsed, max_seconds, interrupt.requested),
         )
-        decision = decide(wanted.job, observation, time.time())
+        decision = decide(wanted.job, observation, now)
         # What is about to be done goes to the disk first: a start replaces the very evidence of the end that was counted.
         store.write_status(decision.status, at_once=_acts(decision) or decision.state != status.state)
         substrate.apply(wanted.job, decision)

@@ -25,6 +25,7 @@ from rljob_operator.rules import (
     deadlines,
     facts,
     failures,
+    leaps,
     lifecycle,
     notes,
     progress,
@@ -38,12 +39,14 @@ EndingRule = Callable[[Look], OutcomeMemory | None]
 ConditionRule = Callable[[Look, Mode], Said | None]
 
 RUNNING_RULES: tuple[Rule, ...] = (
+    leaps.gap,
     clock.start,
     failures.account,
     failures.forgive,
     progress.advance,
     checkpoints.newest,
     checkpoints.request,
+    success.count_evaluations,
     actors.wanted,
     clock.roles_up,
     progress.report,
@@ -79,6 +82,7 @@ CONDITION_RULES: tuple[ConditionRule, ...] = (
     about_job.admitted,
     about_roles.replay,
     about_roles.learner,
+    about_roles.inference,
     about_roles.actors,
     about_job.ready,
     about_job.progressing,
@@ -97,7 +101,7 @@ def decide(job: RLJob, observation: Observation, now_seconds: float) -> Decision
     now = mode(look)
     if now is Mode.FINISHED:
         return _after_the_end(look)
-    look = _led(look, now)
+    look = _led(leaps.leap(look), now)
     if now is Mode.RUNNING:
         outcome = next((found for rule in ENDING_RULES if (found := rule(look)) is not None), None)
         if outcome is not None:

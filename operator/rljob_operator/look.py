@@ -121,6 +121,10 @@ class Look:
         """Seconds since ``moment``; 0 where there is none or the clock was set back behind it."""
         return 0.0 if moment is None else max(0.0, self.now - moment)
 
+    def watched_for(self, moment: float | None) -> float:
+        """Seconds since ``moment`` in which somebody watched without a gap, up to now."""
+        return 0.0 if moment is None else self.since(max(moment, self.memory.watched_since or 0.0))
+
     def active_seconds(self) -> float:
         """Time that the job was not suspended, up to now."""
         return self.memory.spent_active_seconds + self.since(self.memory.active_since)

@@ -96,12 +96,16 @@ _ALIVE = frozenset({Phase.STARTING, Phase.READY, Phase.DRAINING})
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One verdict of the evaluator; ``finished`` is False where it was given up early, which makes it no verdict."""
+    """One verdict of the evaluator; ``finished`` is False where it was given up early, which makes it no verdict.
+
+    ``version`` is that of the policy it judged and grows from one to the next; 0 where it is not known.
+    """
 
     mean: float
     standard_error: float
     episodes: int
     finished: bool = True
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +154,8 @@ class CheckpointFacts:
 
     ``state`` is about the newest attempt: after a failed one, or where the newest is corrupt, ``step``, ``time_seconds``,
     ``uri`` and ``digest`` are those of the newest checkpoint that did verify (step 0 and no uri: there is none).
+    ``time_seconds`` is by the learner's clock, ``requested_seconds`` the newest request that it was begun after, as the
+    controller wrote it (0: none).
     """
 
     state: CheckpointState = CheckpointState.MISSING
@@ -158,6 +164,7 @@ class CheckpointFacts:
     uri: str = ""
     digest: str = ""
     message: str = ""
+    requested_seconds: float = 0.0
 
     @property
     def usable(self) -> bool:
@@ -216,6 +223,8 @@ class Observation:
         admission: what the queue says; None where no queue is asked.
         max_actors: what the place allows besides maxReplicas (a machine's cores); None sets no limit.
         session: of a controller that ends with its terminal; None on a cluster.
+        leap_seconds: how far the wall clock leapt since this controller's last look, beyond the time that passed; below 0 it
+            was set back.
         keeps_remains: members that have ended leave something to be removed (pods); podCleanup and ttl apply.
         selector: label selector of the actors, for the scale subresource.
     """
@@ -231,6 +240,7 @@ class Observation:
     admission: Admission | None = None
     max_actors: int | None = None
     session: Session | None = None
+    leap_seconds: float = 0.0
     keeps_remains: bool = False
     selector: str = ""
 
@@ -271,7 +281,7 @@ class Decision:
         start: members to start; replaces an ended one of the same name.
         drain: members to ask to leave, killed after their role's time.
         remove: ended members whose remains (pods) go.
-        checkpoint_seconds: the learner is to write a checkpoint unless it has begun one at or after this time.
+        checkpoint_seconds: the learner is to write a checkpoint that answers the request of this time.
         delete_job: the job itself goes (ttlSecondsAfterFinished).
         outcome: how it ends, from the moment it is known.
         finished: the end is decided and nothing that must leave is left.

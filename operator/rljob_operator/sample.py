@@ -108,8 +108,9 @@ def _evaluations(found: Any, problems: list[str]) -> tuple[Evaluation, ...]:
         if mean is None:
             problems.append(f"evaluations holds {_short(each)}; allowed: an object with a finite mean")
             continue
-        error, episodes = _finite(each.get("standard_error")), _finite(each.get("episodes"))
-        verdicts.append(Evaluation(mean, error or 0.0, int(episodes or 0), bool(each.get("finished", True))))
+        error, episodes, version = (_finite(each.get(name)) for name in ("standard_error", "episodes", "version"))
+        finished = bool(each.get("finished", True))
+        verdicts.append(Evaluation(mean, error or 0.0, int(episodes or 0), finished, max(0, int(version or 0))))
     return tuple(verdicts)
 
 

@@ -75,6 +75,8 @@ def _lacking(look: Look) -> list[str]:
     found = []
     if look.ready(Role.REPLAY) < look.shards:
         found.append("a replay shard is not ready")
+    if look.ready(Role.INFERENCE) < look.inference_servers:
+        found.append("an inference server is not ready")
     if look.ready(Role.ACTOR) < look.needed_actors():
         found.append("too few actors are ready")
     if look.spec.evaluator.enabled and look.failed(Role.EVALUATOR):
@@ -145,8 +147,8 @@ def checkpoint_valid(look: Look, mode: Mode) -> Said:
 
 
 def _checkpoint_age(look: Look) -> float:
-    """Time in which a newer checkpoint could have been written: none was while the job was suspended."""
-    return look.since(max(look.seen.checkpoint.time_seconds, look.memory.started or 0.0))
+    """Time in which a newer checkpoint could have been written: none was while the job was suspended or the machine slept."""
+    return look.watched_for(max(look.seen.checkpoint.time_seconds, look.memory.started or 0.0))
 
 
 def suspended(look: Look, mode: Mode) -> Said | None:
@@ -167,7 +169,11 @@ def suspended(look: Look, mode: Mode) -> Said | None:
 def _checkpointing(look: Look) -> str:
     suspension = look.memory.suspension
     if suspension is not None and suspension.saved:
-        return "learner and replay are leaving"
+        return (
+            "learner, inference servers and replay are leaving"
+            if look.inference_servers
+            else "learner and replay are leaving"
+        )
     facts = look.seen.checkpoint
     if facts.state in (CheckpointState.STORAGE_ERROR, CheckpointState.CORRUPT) and facts.message:
         return f"no verified checkpoint yet: {facts.message}"

@@ -1,4 +1,4 @@
-"""ReplayReady, LearnerReady and ActorsReady."""
+"""ReplayReady, LearnerReady, InferenceReady and ActorsReady. Nothing is said of a role that the job does not have."""
 
 from __future__ import annotations
 
@@ -12,14 +12,23 @@ LOOPING_ENDS = 3
 """So many ends in a row before it worked make a member one that is crash-looping; fewer, one that restarts."""
 
 
-def replay(look: Look, mode: Mode) -> Said:
+def replay(look: Look, mode: Mode) -> Said | None:
     """Every shard serves."""
+    if look.shards == 0:
+        return None
     return _role(look, mode, ConditionType.REPLAY_READY, Role.REPLAY, look.shards)
 
 
 def learner(look: Look, mode: Mode) -> Said:
     """The learner serves."""
     return _role(look, mode, ConditionType.LEARNER_READY, Role.LEARNER, 1)
+
+
+def inference(look: Look, mode: Mode) -> Said | None:
+    """Every inference server of its own serves."""
+    if look.inference_servers == 0:
+        return None
+    return _role(look, mode, ConditionType.INFERENCE_READY, Role.INFERENCE, look.inference_servers)
 
 
 def actors(look: Look, mode: Mode) -> Said:

@@ -37,10 +37,11 @@ class CheckpointWatch:
         return CheckpointFacts(
             state=state,
             step=newest.updates,
-            time_seconds=_written(newest),
+            time_seconds=_moment(newest, "written_unix"),
             uri=newest.path.as_uri(),
             digest=f"sha256:{newest.digest}",
             message=message,
+            requested_seconds=_moment(newest, "requested_unix"),
         )
 
     def _verdicts(self) -> list[VerifiedFiles | str]:
@@ -79,6 +80,6 @@ def _fingerprint(path: Path) -> Fingerprint:
     return tuple(seen)
 
 
-def _written(files: VerifiedFiles) -> float:
-    written = files.manifest.get("written_unix")
-    return float(written) if isinstance(written, int | float) and not isinstance(written, bool) else 0.0
+def _moment(files: VerifiedFiles, name: str) -> float:
+    value = files.manifest.get(name)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0

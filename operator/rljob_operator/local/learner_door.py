@@ -37,10 +37,16 @@ class NoAnswer(Exception):
 class LearnerDoor:
     """Asks at the address that ``url`` answers, which may be None while there is no learner, until closed."""
 
-    def __init__(self, url: Callable[[], str | None], period_seconds: float = _PERIOD_SECONDS) -> None:
+    def __init__(
+        self,
+        url: Callable[[], str | None],
+        period_seconds: float = _PERIOD_SECONDS,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._url = url
         self._period_seconds = period_seconds
-        self._answer = Answer(None, time.time(), "the learner has not announced itself yet")
+        self._now = now
+        self._answer = Answer(None, self._now(), "the learner has not announced itself yet")
         self._wanted: float | None = None
         self._asked: tuple[str, float] | None = None
         self._stop = threading.Event()
@@ -53,7 +59,7 @@ class LearnerDoor:
         return self._answer
 
     def want_checkpoint(self, since_seconds: float | None) -> None:
-        """Have the learner write a checkpoint unless it began one at or after that Unix time; None wants nothing."""
+        """Have the learner write a checkpoint unless it has answered this request; None wants nothing."""
         self._wanted = since_seconds
 
     def close(self) -> None:
@@ -65,10 +71,10 @@ class LearnerDoor:
         while not self._stop.wait(self._period_seconds):
             url = self._url()
             if url is None:
-                self._answer = Answer(None, time.time(), "the learner has not announced itself yet")
+                self._answer = Answer(None, self._now(), "the learner has not announced itself yet")
                 continue
             self._ask_for_checkpoint(url)
-            taken = time.time()
+            taken = self._now()
             try:
                 self._answer = Answer(fetch_status(url), taken)
             except NoAnswer as problem:
@@ -86,8 +92,8 @@ class LearnerDoor:
             pass  # asked again in the next round
 
 
-def fetch_status(url: str, timeout_seconds: float = _TIMEOUT_SECONDS) -> dict[str, Any]:
-    """The `/status` document of the role at ``url``. Raises NoAnswer with the reason where there is none that can be used."""
+def fetch_status(url: str, timeout_seconds: float = _TIMEOUT_SECONDS, name: str = "learner") -> dict[str, Any]:
+    """The `/status` document of the member ``name`` at ``url``. Raises NoAnswer with the reason where none can be used."""
     deadline = time.monotonic() + timeout_seconds
     body = b""
     try:
@@ -95,24 +101,24 @@ def fetch_status(url: str, timeout_seconds: float = _TIMEOUT_SECONDS) -> dict[st
             while piece := answer.read1(65536):
                 body += piece
                 if len(body) > _LARGEST_BYTES:
-                    raise NoAnswer(f"the learner's status has more than {_LARGEST_BYTES:,} bytes")
+                    raise NoAnswer(f"{name}: its status has more than {_LARGEST_BYTES:,} bytes")
                 if time.monotonic() > deadline:
-                    raise NoAnswer(f"the learner's status took longer than {timeout_seconds:g} s")
+                    raise NoAnswer(f"{name}: its status took longer than {timeout_seconds:g} s")
     except urllib.error.HTTPError as error:
-        raise NoAnswer(f"the learner's status answers with HTTP {error.code}") from None
+        raise NoAnswer(f"{name}: its status answers with HTTP {error.code}") from None
     except TimeoutError:
-        raise NoAnswer(f"the learner has not answered within {timeout_seconds:g} s") from None
+        raise NoAnswer(f"{name}: it has not answered within {timeout_seconds:g} s") from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, TimeoutError):
-            raise NoAnswer(f"the learner has not answered within {timeout_seconds:g} s") from None
-        raise NoAnswer(f"the learner's status can't be read: {reason}") from None
+            raise NoAnswer(f"{name}: it has not answered within {timeout_seconds:g} s") from None
+        raise NoAnswer(f"{name}: its status can't be read: {reason}") from None
     try:
         document = json.loads(body, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        raise NoAnswer("the learner's status is no JSON") from None
+        raise NoAnswer(f"{name}: its status is no JSON") from None
     if not isinstance(document, dict):
-        raise NoAnswer("the learner's status is no JSON object")
+        raise NoAnswer(f"{name}: its status is no JSON object")
     return document
 
 

@@ -38,17 +38,26 @@ class ProcessIdentity:
                 os.kill(self.pid, number)
 
 
-def find_by_argument(argument: str) -> ProcessIdentity | None:
-    """The oldest running process that has exactly ``argument`` among its command line's words, or None."""
+def find_by_output(file: Path) -> ProcessIdentity | None:
+    """The oldest running process that leads a session and has ``file`` as its standard output, or None.
+
+    That is a role and its log. Processes that a role starts may write to the same log, but lead no session.
+    """
+    try:
+        wanted = file.stat()
+    except OSError:
+        return None
     found = []
     for entry in _PROC.iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
+            output = (entry / "fd" / "1").stat()
+            leads = os.getsid(int(entry.name)) == int(entry.name)
+        except OSError:  # it has ended, or belongs to somebody else
             continue
-        if os.fsencode(argument) in words and (identity := ProcessIdentity.of(int(entry.name))) is not None:
+        same = (output.st_dev, output.st_ino) == (wanted.st_dev, wanted.st_ino)
+        if same and leads and (identity := ProcessIdentity.of(int(entry.name))) is not None:
             found.append(identity)
     return min(found, key=lambda identity: identity.start_ticks, default=None)
 

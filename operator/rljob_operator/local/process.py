@@ -10,16 +10,16 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rljob.cli.announce import exit_path
 
-from rljob_operator.local.liveness import ProcessIdentity, find_by_argument
+from rljob_operator.local.launch import Launch, Launched, execute
+from rljob_operator.local.liveness import ProcessIdentity, find_by_output
 from rljob_operator.local.run_folder import write_json
 from rljob_operator.model import Member, Phase, Role
 
@@ -47,29 +47,47 @@ class _Record:
 
 
 class RoleProcess:
-    """The role ``name`` of the run in ``run_dir``, started by ``command``.
+    """The role ``name`` of the run in ``run_dir``, started by ``launch`` with ``command``.
 
     Its standard output and error go to ``logs/<name>.log``; it tells where its telemetry is in ``roles/<name>.json`` and how
     it ended in ``roles/<name>.exit.json``. It has a session of its own and no pipe to the controller, so neither Ctrl-C nor
-    the controller's death reaches it.
+    the controller's death reaches it. ``now`` is the wall clock.
     """
 
-    def __init__(self, name: str, role: Role, command: Sequence[str], run_dir: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        role: Role,
+        command: Sequence[str],
+        run_dir: Path,
+        launch: Launch = execute,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self.name = name
+        self._now = now
         self.role = role
         self._command = list(command)
+        self._launch = launch
         self._log = run_dir / "logs" / f"{name}.log"
         self._announce = announce_path(run_dir, name)
         self._exit = exit_path(run_dir, name)
         self._record_path = run_dir / "roles" / f"{name}.process.json"
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Launched | None = None
         self._identity: ProcessIdentity | None = None
         self._record = _Record()
 
     @classmethod
-    def adopt(cls, name: str, role: Role, command: Sequence[str], run_dir: Path) -> RoleProcess:
+    def adopt(
+        cls,
+        name: str,
+        role: Role,
+        command: Sequence[str],
+        run_dir: Path,
+        launch: Launch = execute,
+        now: Callable[[], float] = time.time,
+    ) -> RoleProcess:
         """As a controller before this one left it: running, or ended meanwhile, or never started."""
-        process = cls(name, role, command, run_dir)
+        process = cls(name, role, command, run_dir, launch, now)
         process._recall()
         return process
 
@@ -91,34 +109,37 @@ class RoleProcess:
         try:
             with self._log.open("ab") as log:
                 offset = log.tell()
-                self._child = subprocess.Popen(
-                    self._command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=environment,
-                    start_new_session=True,
-                )
+                self._child = self._launch(self.name, self._command, environment, log.fileno())
         except OSError as error:  # no memory, no more processes, no room for a log: an end like any other, tried again
             words = f"can't be started: {error.strerror}"
             self._record = _Record(
-                Phase.EXITED, time.time(), time.time(), exit_code=_EXIT_NOT_STARTED, last_words=words
+                Phase.EXITED, self._now(), self._now(), exit_code=_EXIT_NOT_STARTED, last_words=words
             )
             self._note()
             return
         # A child that is not waited for keeps its id, so this is our child even if it has ended already.
         pid = self._child.pid
         self._identity = ProcessIdentity.of(pid) or ProcessIdentity(pid, 0)
-        now, ticks = time.time(), self._identity.start_ticks
+        now, ticks = self._now(), self._identity.start_ticks
         self._record = _Record(Phase.STARTING, now, now, pid=pid, start_ticks=ticks, log_offset=offset)
         self._note()
+
+    def leap(self, seconds: float) -> None:
+        """The wall clock has leapt by ``seconds``: nothing of what is counted from now on may notice."""
+        record = self._record
+        if record.phase is not Phase.ABSENT:
+            self._note(
+                since=record.since + seconds,
+                ready=None if record.ready is None else record.ready + seconds,
+                kill_at=None if record.kill_at is None else record.kill_at + seconds,
+            )
 
     def drain(self, grace_seconds: float) -> None:
         """Ask the process to leave; it is killed when it is still there after ``grace_seconds``."""
         if self._identity is None or self._record.phase is Phase.DRAINING:
             return
         self._identity.send(signal.SIGTERM)
-        now = time.time()
+        now = self._now()
         self._note(phase=Phase.DRAINING, since=now, asked=True, kill_at=now + grace_seconds)
 
     def observe(self) -> Member:
@@ -148,9 +169,7 @@ class RoleProcess:
         """End the process at once."""
         if self._identity is not None:
             self._identity.send(signal.SIGKILL)
-            if self._child is not None:
-                self._child.wait()
-            while self._identity.alive:  # not our child: nothing to wait on but its disappearance
+            while self._identity.alive:  # it may not be our child: then there is nothing else to wait on
                 time.sleep(0.01)
             self._ended(self._code())
 
@@ -160,9 +179,8 @@ class RoleProcess:
         self._record = _Record()
 
     def _look(self, identity: ProcessIdentity) -> None:
-        gone = self._child.poll() is not None if self._child is not None else not identity.alive
-        record, now = self._record, time.time()
-        if gone:
+        record, now = self._record, self._now()
+        if not identity.alive:
             self._ended(self._code())
         elif record.kill_at is not None and now >= record.kill_at:
             identity.send(signal.SIGKILL)
@@ -171,8 +189,8 @@ class RoleProcess:
 
     def _code(self) -> int | None:
         """How the process ended: what its parent was told, or what it wrote down itself, or unknown."""
-        if self._child is not None:
-            return self._child.returncode
+        if self._child is not None and (told := self._child.exit_code()) is not None:
+            return told
         written = _json(self._exit)
         code = written.get("exit_code")
         return code if written.get("pid") == self._record.pid and isinstance(code, int) else None
@@ -180,7 +198,7 @@ class RoleProcess:
     def _ended(self, code: int | None) -> None:
         self._identity = self._child = None
         words = "" if self._record.asked else _last_words(code, self._last_line())
-        self._note(phase=Phase.EXITED, since=time.time(), kill_at=None, exit_code=code, last_words=words)
+        self._note(phase=Phase.EXITED, since=self._now(), kill_at=None, exit_code=code, last_words=words)
 
     def _recall(self) -> None:
         """Read the record of an earlier controller and look for the process itself."""
@@ -189,15 +207,15 @@ class RoleProcess:
             self._record = _Record(**{**known, "phase": Phase(known["phase"])})
         record = self._record
         recorded = ProcessIdentity(record.pid, record.start_ticks)
-        # Who died between starting a process and writing it down left one that only its command line tells.
-        found = recorded if record.pid and recorded.alive else find_by_argument(str(self._announce))
+        # Who died between starting a process and writing it down left one that only its log tells.
+        found = recorded if record.pid and recorded.alive else find_by_output(self._log)
         if found is None:
             if record.phase in (Phase.STARTING, Phase.READY, Phase.DRAINING):
                 self._ended(self._code())
             return
         self._identity = found
         if found != recorded:
-            now = time.time()
+            now = self._now()
             self._record = _Record(Phase.STARTING, now, now, pid=found.pid, start_ticks=found.start_ticks)
             self._note()
 

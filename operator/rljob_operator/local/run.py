@@ -15,6 +15,8 @@ from rljob.telemetry.report import write_report
 
 from rljob_operator.controller import Interrupt, Tick, run_job
 from rljob_operator.local import preflight, run_folder
+from rljob_operator.local.clock_file import recorded_offset
+from rljob_operator.local.launch import Launcher
 from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.run_folder import OUTCOME_FILE
@@ -24,6 +26,7 @@ from rljob_operator.local.substrate import LocalSubstrate, machine_cores
 from rljob_operator.model import Decision, End
 from rljob_operator.view.lines import LineView
 from rljob_operator.view.live import LiveView
+from rljob_operator.wall_clock import WallClock
 
 EXIT_CODES = {End.COMPLETE: 0, End.STOPPED: 0, End.FAILED: 1, End.INTERRUPTED: 130}
 _LOG_LINES_SHOWN = 6
@@ -35,15 +38,17 @@ def start(job: RLJob, run_dir: Path, *, max_seconds: float | None, max_actors: i
 
     Raises PreflightProblem or EnvironmentProblem before anything has been started.
     """
-    preflight.check(job)
-    run_folder.prepare(run_dir, resume=False)
-    with ControllerLock(run_dir):
-        SpecStore(run_dir).create(job)
-        ignored = not_applied_locally(job)
-        _say(console, f"run folder: {run_dir}")
-        if ignored:
-            _say(console, f"not applied on one machine: {', '.join(ignored)}")
-        return _control(run_dir, StoredRun(run_dir), Interrupt(), max_seconds, max_actors, console)
+    with contextlib.closing(Launcher()) as launcher:
+        launcher.prepare()  # it loads while the job is looked at
+        preflight.check(job)
+        run_folder.prepare(run_dir, resume=False)
+        with ControllerLock(run_dir):
+            SpecStore(run_dir).create(job)
+            ignored = not_applied_locally(job)
+            _say(console, f"run folder: {run_dir}")
+            if ignored:
+                _say(console, f"not applied on one machine: {', '.join(ignored)}")
+            return _control(run_dir, StoredRun(run_dir), Interrupt(), max_seconds, max_actors, launcher, console)
 
 
 def go_on(
@@ -55,7 +60,8 @@ def go_on(
     Raises as `start`.
     """
     run_folder.prepare(run_dir, resume=True)
-    with ControllerLock(run_dir):
+    with ControllerLock(run_dir), contextlib.closing(Launcher()) as launcher:
+        launcher.prepare()
         if job is not None:
             SpecStore(run_dir).edit(replace_spec(job))
         stored = StoredRun(run_dir)
@@ -64,7 +70,7 @@ def go_on(
         _say(console, f"run folder: {run_dir}")
         for note in stored.notes:
             _say(console, f"warning: {note}")
-        return _control(run_dir, stored, Interrupt(), max_seconds, max_actors, console)
+        return _control(run_dir, stored, Interrupt(), max_seconds, max_actors, launcher, console)
 
 
 def end(run_dir: Path, console: Console) -> int:
@@ -76,7 +82,7 @@ def end(run_dir: Path, console: Console) -> int:
         stored = StoredRun(run_dir)
         interrupt = Interrupt()
         interrupt.set()
-        _control(run_dir, stored, interrupt, None, None, console)
+        _control(run_dir, stored, interrupt, None, None, Launcher(), console)
     return 0
 
 
@@ -86,14 +92,23 @@ def _control(
     interrupt: Interrupt,
     max_seconds: float | None,
     max_actors: int | None,
+    launcher: Launcher,
     console: Console,
 ) -> int:
     job = stored.wanted().job
-    substrate = LocalSubstrate(run_dir, stored.spec.accepted_path, job, max_actors or machine_cores())
+    before = recorded_offset(run_dir) if stored.status.start_time is not None else None
+    substrate = LocalSubstrate(
+        run_dir,
+        stored.spec.accepted_path,
+        job,
+        max_actors or machine_cores(),
+        launcher,
+        WallClock(offset_seconds=before),
+    )
     if substrate.adopted:
         _say(console, f"still running, adopted: {', '.join(substrate.adopted)}")
     interrupt.install()
-    started = time.time()
+    started = time.monotonic()
     notices = _Notices(job, stored, console)
     view = LiveView(job, console) if console.is_terminal else LineView(job, console)
     over = False
@@ -108,7 +123,13 @@ def _control(
 
             shown = _while_there_is_a_terminal(report)
             decision = run_job(
-                stored, substrate, stored.status, interrupt=interrupt, max_seconds=max_seconds, report=shown
+                stored,
+                substrate,
+                stored.status,
+                interrupt=interrupt,
+                clock=WallClock(offset_seconds=before),
+                max_seconds=max_seconds,
+                report=shown,
             )
             over = True
     except KeyboardInterrupt:
@@ -118,7 +139,7 @@ def _control(
     finally:
         # After a defect of the controller the processes go on; the next controller adopts them.
         substrate.close(kill=over)
-    return _finish(run_dir, decision, started, console)
+    return _finish(run_dir, decision, time.monotonic() - started, console)
 
 
 def _while_there_is_a_terminal(report: Callable[[Tick], None]) -> Callable[[Tick], None]:
@@ -137,7 +158,7 @@ def _while_there_is_a_terminal(report: Callable[[Tick], None]) -> Callable[[Tick
     return guarded
 
 
-def _finish(run_dir: Path, decision: Decision, started_unix: float, console: Console) -> int:
+def _finish(run_dir: Path, decision: Decision, seconds: float, console: Console) -> int:
     outcome = decision.outcome
     assert outcome is not None, "a finished decision has an outcome"
     resume = run_folder.resume_command(run_dir)
@@ -146,8 +167,8 @@ def _finish(run_dir: Path, decision: Decision, started_unix: float, console: Con
         "state": str(outcome.end),
         "reason": outcome.reason,
         "message": outcome.message,
-        "seconds": round(finished - started_unix, 1),
-        "started_unix": started_unix,
+        "seconds": round(seconds, 1),
+        "started_unix": finished - seconds,
         "finished_unix": finished,
         "resume": resume,
     }
@@ -156,7 +177,7 @@ def _finish(run_dir: Path, decision: Decision, started_unix: float, console: Con
         _say(console, f"report: {write_report(run_dir)}")
     except OSError as error:
         _say(console, f"warning: {OUTCOME_FILE} and the report can't be written: {error.strerror}")
-    _say(console, f"{outcome.end} ({outcome.reason}) after {finished - started_unix:.0f} s: {outcome.message}")
+    _say(console, f"{outcome.end} ({outcome.reason}) after {seconds:.0f} s: {outcome.message}")
     if outcome.end is End.FAILED:
         _show_failures(run_dir, decision.status, console)
     if outcome.end is End.COMPLETE:

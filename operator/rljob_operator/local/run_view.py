@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +27,11 @@ UNATTENDED = "Unattended"
 LOST = "Lost"
 """State of a run that neither has ended nor has anything left: its machine was restarted, or all of it was killed."""
 
+_LEAST_BYTES = 1 << 16
+_STALE_SECONDS = 90.0
+_WATCHED = ("Starting", "Restoring", "Running", "Degraded")
+"""States in which progress is written every half minute."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunView:
@@ -35,6 +43,7 @@ class RunView:
         controller: process id of its controller, None where none runs.
         running: process ids of its members that run, by name.
         figures: the learner's own status document; empty where it does not answer.
+        servers: the same of each inference server of its own that runs, by name.
     """
 
     run_dir: Path
@@ -43,6 +52,7 @@ class RunView:
     controller: int | None
     running: Mapping[str, int]
     figures: Mapping[str, Any] = field(default_factory=dict)
+    servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     problem: str = ""
 
     @property
@@ -57,13 +67,14 @@ class RunView:
         if self.controller is None and not self.status.finished:
             if self.running:
                 return UNATTENDED
-            if self.status.state not in ("", "SessionEnded"):
+            if self.status.state != "SessionEnded":
                 return LOST
         return self.status.state or "Starting"
 
 
 def look(run_dir: Path, *, figures: bool = True) -> RunView:
-    """Look at the run in ``run_dir`` now; ``figures`` also asks its learner. Never raises for a damaged file."""
+    """Look at the run in ``run_dir`` now; ``figures`` also asks its learner and inference servers. Never raises for a damaged
+    file."""
     file = StatusFile(run_dir)
     status = file.load() or RLJobStatus()
     running = running_members(run_dir)
@@ -73,14 +84,35 @@ def look(run_dir: Path, *, figures: bool = True) -> RunView:
         document = parse_document((run_dir / JOB_FILE).read_bytes(), str(run_dir / JOB_FILE))
     except (OSError, ManifestError, yaml.YAMLError) as error:
         problem = problem or str(error)
-    answered: dict[str, Any] = {}
-    if figures and "learner" in running:
-        url = _json(run_dir / "roles" / "learner.json").get("metrics_url")
-        try:
-            answered = fetch_status(str(url), timeout_seconds=1.0) if url else {}
-        except NoAnswer as no:
-            problem = problem or str(no)
-    return RunView(run_dir, document, status, lock.owner(run_dir), running, answered, problem)
+    answers: dict[str, dict[str, Any]] = {}
+    for name in running if figures else ():
+        if name == "learner" or name.startswith("inference-"):
+            try:
+                answers[name] = _figures(run_dir, name)
+            except NoAnswer as no:
+                problem = problem or str(no)
+    learner, controller = answers.pop("learner", {}), lock.owner(run_dir)
+    problem = _unwritten(run_dir, status, controller) or problem
+    return RunView(run_dir, document, status, controller, running, learner, answers, problem)
+
+
+def _unwritten(run_dir: Path, status: RLJobStatus, controller: int | None) -> str:
+    """Why the status may not be the newest although a controller lives; empty where it should be."""
+    if controller is None or status.finished:
+        return ""
+    disk = os.statvfs(run_dir)
+    if disk.f_bavail * disk.f_frsize < _LEAST_BYTES:
+        return f"no space left on the disk of {run_dir}: this is the last status that could be written; free some space"
+    old = time.time() - (status.progress.last_update_time or math.inf)
+    if status.controller.active_since is not None and status.state in _WATCHED and old > _STALE_SECONDS:
+        return f"the status is {old:.0f} s old: its controller (pid {controller}) does not answer, or can't write it"
+    return ""
+
+
+def _figures(run_dir: Path, name: str) -> dict[str, Any]:
+    """The status document of one member; empty while it has announced no address. Raises NoAnswer."""
+    url = _json(run_dir / "roles" / f"{name}.json").get("metrics_url")
+    return fetch_status(str(url), timeout_seconds=1.0, name=name) if url else {}
 
 
 def running_members(run_dir: Path) -> dict[str, int]:

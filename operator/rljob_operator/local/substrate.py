@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from rljob.api import RLJob
@@ -12,10 +13,13 @@ from rljob.api.status import RLJobStatus
 
 from rljob_operator.local.addresses import Addresses
 from rljob_operator.local.checkpoints import CheckpointWatch
-from rljob_operator.local.learner_door import LearnerDoor
+from rljob_operator.local.clock_file import record_offset
+from rljob_operator.local.launch import PROGRAM, Launcher
+from rljob_operator.local.learner_door import Answer, LearnerDoor
 from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.model import Decision, LearnerSample, Observation, Role
 from rljob_operator.sample import BadSample, parse_sample
+from rljob_operator.wall_clock import WallClock
 
 DRAIN_SECONDS = {Role.EVALUATOR: 3.0, Role.LEARNER: 30.0, Role.REPLAY: 60.0, Role.INFERENCE: 3.0}
 """How long a member may take to leave before it is killed: the learner writes a checkpoint, the replay its durable state.
@@ -26,11 +30,16 @@ class LocalSubstrate:
     """Starts, watches and drains the processes of the job in ``run_dir``, and adopts those that an earlier controller left.
 
     ``manifest`` is the file that roles are started from; of ``job`` only what cannot change is read here: its shards and its
-    inference servers. ``max_actors`` bounds the actors beside the job's own limit.
+    inference servers. ``max_actors`` bounds the actors beside the job's own limit. ``launcher`` is its own from here on;
+    ``clock`` is for this substrate alone.
     """
 
-    def __init__(self, run_dir: Path, manifest: Path, job: RLJob, max_actors: int) -> None:
+    def __init__(
+        self, run_dir: Path, manifest: Path, job: RLJob, max_actors: int, launcher: Launcher, clock: WallClock
+    ) -> None:
         self._run_dir = run_dir
+        self._launcher = launcher
+        self._clock = clock
         self._has_replay = job.spec.replay is not None
         # Without a replay service actors send to the learner; without servers of its own they ask it for actions.
         shards = job.spec.replay.shards if job.spec.replay is not None else 1
@@ -41,17 +50,22 @@ class LocalSubstrate:
         self._addresses = Addresses.of(run_dir, shards, max(1, job.spec.inference.replicas) if central else 0)
         self._checkpoints = CheckpointWatch(run_dir / "checkpoints")
         self._latest: LearnerSample | None = None
+        self._answer: Answer | None = None
         self._processes: dict[str, RoleProcess] = {}
         for name in _names_on_record(run_dir):
-            self._processes[name] = RoleProcess.adopt(name, role_of(name), self._command(name), run_dir)
+            self._processes[name] = self._process(name, RoleProcess.adopt)
         self.adopted = tuple(name for name, process in self._processes.items() if process.pid is not None)
-        self._door = LearnerDoor(self._learner_url)
+        self._door = LearnerDoor(self._learner_url, now=clock.now)
+        self._notice_leap()
+        record_offset(run_dir, clock.offset_seconds)
 
     def observe(self, job: RLJob) -> Observation:
         """Every member as it is now, the learner's newest figures, and the newest checkpoint."""
+        self._notice_leap()
         answer = self._door.answer
         missing = answer.problem
-        if answer.document is not None and (self._latest is None or answer.taken_seconds > self._latest.taken_seconds):
+        if answer.document is not None and answer is not self._answer:
+            self._answer = answer
             try:
                 self._latest = parse_sample(answer.document, answer.taken_seconds)
             except BadSample as problem:
@@ -70,7 +84,7 @@ class LocalSubstrate:
         """Start and drain what the decision names, and pass on a wish for a checkpoint; all of it is idempotent."""
         for name in decision.start:
             if name not in self._processes:
-                self._processes[name] = RoleProcess(name, role_of(name), self._command(name), self._run_dir)
+                self._processes[name] = self._process(name, RoleProcess)
             self._processes[name].start()
         grace = DRAIN_SECONDS | {Role.ACTOR: float(job.spec.actors.drain_seconds)}
         for name in decision.drain:
@@ -86,15 +100,30 @@ class LocalSubstrate:
         if kill:
             for process in self._processes.values():
                 process.kill()
+        self._launcher.close()
         if not any(process.pid for process in self._processes.values()):
             self._addresses.remove()
+
+    def _notice_leap(self) -> None:
+        """Move what was noted by a wall clock that leapt since to where the clock now would have put it."""
+        _, leap = self._clock.look()
+        if not leap:
+            return
+        for process in self._processes.values():
+            process.leap(leap)
+        if self._latest is not None:
+            self._latest = replace(self._latest, taken_seconds=self._latest.taken_seconds + leap)
+        record_offset(self._run_dir, self._clock.offset_seconds)
 
     def _learner_url(self) -> str | None:
         learner = self._processes.get("learner")
         return learner.metrics_url() if learner is not None else None
 
+    def _process(self, name: str, make: Callable[..., RoleProcess]) -> RoleProcess:
+        return make(name, role_of(name), self._command(name), self._run_dir, self._launcher.launch, self._clock.now)
+
     def _command(self, name: str) -> list[str]:
-        command = [sys.executable, "-m", "rljob.cli", "worker", str(role_of(name)), "--job", str(self._manifest)]
+        command = [*PROGRAM, "worker", str(role_of(name)), "--job", str(self._manifest)]
         command += [
             "--run-dir",
             str(self._run_dir),

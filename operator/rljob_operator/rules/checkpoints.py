@@ -8,6 +8,9 @@ from rljob.api.timestamps import stamp
 from rljob_operator.look import Look, bounded
 from rljob_operator.model import CheckpointState
 
+SKEW_SECONDS = 60.0
+"""How far the clock of the learner's machine may be ahead of the controller's."""
+
 
 def newest(look: Look) -> Look:
     """Write the newest verified checkpoint into the status; one that was there stays while none is seen."""
@@ -28,14 +31,24 @@ def request(look: Look) -> Look:
     if before is None or before.requested_at != asked:
         before = CheckpointRequestMemory.model_construct(requested_at=asked, seen=look.now, done=False)
         look = look.remember(checkpoint_request=before)
-    facts = look.seen.checkpoint
-    if not before.done and facts.state is CheckpointState.VERIFIED and facts.time_seconds >= before.seen:
+    if not before.done and answers(look, before.seen):
         look = look.remember(checkpoint_request=before.model_copy(update={"done": True}))
     return look
 
 
+def answers(look: Look, asked: float) -> bool:
+    """Whether the newest checkpoint was begun after that request: it names it, or is younger.
+
+    Its time is by another clock, so it may well be begun after the request and look older; and one from the future is from
+    before that clock was set back.
+    """
+    facts = look.seen.checkpoint
+    younger = asked <= facts.time_seconds <= look.now + SKEW_SECONDS
+    return facts.state is CheckpointState.VERIFIED and (facts.requested_seconds == asked or younger)
+
+
 def wanted_seconds(look: Look) -> float | None:
-    """From when on the learner must have begun a checkpoint; None where none is asked for beyond the usual interval."""
+    """The request for a checkpoint that the learner has to answer; None where none is asked for beyond the usual interval."""
     moments = []
     if look.memory.checkpoint_request is not None and not look.memory.checkpoint_request.done:
         moments.append(look.memory.checkpoint_request.seen)

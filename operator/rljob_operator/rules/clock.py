@@ -38,10 +38,11 @@ def roles_up(look: Look) -> Look:
 
 
 def all_up(look: Look) -> bool:
-    """Whether replay, learner and the smallest number of actors are ready."""
+    """Whether replay, learner, inference servers and the smallest number of actors are ready."""
     return (
         look.ready(Role.REPLAY) >= look.shards
         and look.learner_ready()
+        and look.ready(Role.INFERENCE) >= look.inference_servers
         and look.ready(Role.ACTOR) >= look.needed_actors()
     )
 

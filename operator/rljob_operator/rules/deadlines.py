@@ -1,4 +1,7 @@
-"""When a job fails because of time. None of these clocks runs while the job is suspended."""
+"""When a job fails because of time. None of these clocks runs while the job is suspended.
+
+Those that wait for something to happen begin anew where nobody watched whether it did (`rules.leaps`).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def active_deadline(look: Look) -> OutcomeMemory | None:
 def startup_deadline(look: Look) -> OutcomeMemory | None:
     """Not every role was ready within ``startupDeadlineSeconds`` of the start, or of resuming."""
     limit = look.spec.startup_deadline_seconds
-    if look.memory.started is not None or look.since(look.memory.starting_since) < limit:
+    if look.memory.started is not None or look.watched_for(look.memory.starting_since) < limit:
         return None
     waiting = list(_waiting(look))
     missing = [] if look.of(Role.LEARNER) else ["learner (not there)"]
@@ -35,7 +38,7 @@ def startup_deadline(look: Look) -> OutcomeMemory | None:
 def progress_deadline(look: Look) -> OutcomeMemory | None:
     """The learner has made no update beyond its best for ``progressDeadlineSeconds`` since all roles were ready."""
     limit = look.spec.progress_deadline_seconds
-    if look.memory.started is None or look.since(progress_since(look)) < limit:
+    if look.memory.started is None or look.watched_for(progress_since(look)) < limit:
         return None
     advance = look.memory.advance
     at = f"stood at update {advance.updates:,}" if advance is not None else "made no update"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rljob.api.status import ActorsStatus, AdmissionStatus, LearnerStatus, ReplayStatus
+from rljob.api.status import ActorsStatus, AdmissionStatus, InferenceStatus, LearnerStatus, ReplayStatus
 from rljob.api.timestamps import stamp
 
 from rljob_operator.look import Look, bounded
@@ -10,13 +10,14 @@ from rljob_operator.model import Phase, Role
 
 
 def members(look: Look) -> Look:
-    """Write what was seen of learner, replay, actors and admission."""
+    """Write what was seen of learner, replay, inference servers, actors and admission."""
     ready, draining = look.ready(Role.ACTOR), look.count(Role.ACTOR, Phase.DRAINING)
     starting = look.count(Role.ACTOR, Phase.STARTING)
     status = look.status
     found = {
         "learner": _learner(look),
         "replay": ReplayStatus.model_construct(ready=look.ready(Role.REPLAY), desired=look.shards),
+        "inference": InferenceStatus.model_construct(ready=look.ready(Role.INFERENCE), desired=look.inference_servers),
         "actors": ActorsStatus.model_construct(
             replicas=ready + starting, ready=ready, draining=draining, selector=bounded(look.seen.selector, 512)
         ),

@@ -23,7 +23,8 @@ FORGET_SECONDS = 600.0
 RESTART_DELAY_SECONDS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Wait before the start after the n-th end in a row before the member worked; the last holds from there on."""
 
-CORE = (Role.REPLAY, Role.LEARNER)
+CORE = (Role.REPLAY, Role.LEARNER, Role.INFERENCE)
+"""Roles without any of which nothing is learned; their failures count towards backoffLimit."""
 
 
 # ------------------------------------------------------------------------------------------------- one end, one action
@@ -91,14 +92,15 @@ def account(look: Look) -> Look:
 
 
 def forgive(look: Look) -> Look:
-    """The count returns to 0 when learner and replay have been healthy for ``failurePolicy.resetAfterSeconds``."""
+    """The count returns to 0 when the core has been healthy for ``failurePolicy.resetAfterSeconds``."""
     if look.status.restarts.counted == 0:
         return look
-    ready = [look.status.condition(name) for name in ("LearnerReady", "ReplayReady")]
-    if any(c is None or c.status != "True" for c in ready):
+    found = [look.status.condition(name) for name in ("LearnerReady", "ReplayReady", "InferenceReady")]
+    ready = [c for c in found if c is not None]  # nothing is said of a role that the job does not have
+    if not ready or any(c.status != "True" for c in ready):
         return look
-    healthy_since = max([look.memory.last_counted_failure or 0.0, *(c.last_transition_time for c in ready if c)])
-    if look.since(healthy_since) < look.spec.failure_policy.reset_after_seconds:
+    healthy_since = max([look.memory.last_counted_failure or 0.0, *(c.last_transition_time for c in ready)])
+    if look.watched_for(healthy_since) < look.spec.failure_policy.reset_after_seconds:
         return look
     return look.tell(restarts=look.status.restarts.model_copy(update={"counted": 0}))
 
@@ -189,14 +191,20 @@ def policy_rule(look: Look) -> OutcomeMemory | None:
 
 
 def backoff_limit(look: Look) -> OutcomeMemory | None:
-    """Learner and replay shards together have failed more than ``backoffLimit`` times."""
+    """Learner, replay shards and inference servers together have failed more than ``backoffLimit`` times."""
     counted, limit = look.status.restarts.counted, look.spec.backoff_limit
     if counted <= limit:
         return None
-    core = [f for f in look.status.failures if f.role in ("Learner", "Replay") and f.action == "RestartRole"]
+    core = [f for f in look.status.failures if Role(f.role.lower()) in CORE and f.action == "RestartRole"]
     last = f"; last {core[-1].pod_name}, exit code {core[-1].exit_code}: {core[-1].message}" if core else ""
-    message = f"{counted} failures of learner and replay, backoffLimit is {limit}{last}"
+    message = f"{counted} failures of {_core_in_words(look)}, backoffLimit is {limit}{last}"
     return failed(look, Reason.BACKOFF_LIMIT_EXCEEDED, message)
+
+
+def _core_in_words(look: Look) -> str:
+    """The roles of the core that this job has."""
+    words = ["learner", *(["replay"] if look.shards else []), *(["inference"] if look.inference_servers else [])]
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
 def actors_crash_looping(look: Look) -> OutcomeMemory | None:

@@ -1,5 +1,5 @@
-"""Which members to start, to drain and to remove: replay, then the learner, then inference servers and actors in
-waves; and the same backwards."""
+"""Which members to start, to drain and to remove: replay, then the learner, then inference servers, then actors
+in waves; and the same backwards."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ def to_start(look: Look) -> tuple[str, ...]:
     if in_order and not look.learner_ready():
         return tuple(names)
     names += _missing(look, Role.INFERENCE, [f"inference-{k}" for k in range(look.inference_servers)])
+    if in_order and look.ready(Role.INFERENCE) < look.inference_servers:
+        return tuple(names)
     names += _next_wave(look)
     if look.spec.evaluator.enabled:
         names += _missing(look, Role.EVALUATOR, ["evaluator"])

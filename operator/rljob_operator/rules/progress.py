@@ -47,7 +47,7 @@ def advancing(look: Look) -> bool:
     now, since = look.memory.advance, look.memory.starting_since
     if now is None or since is None or now.time < since:
         return False
-    return look.since(now.time) <= stall_window_seconds(look)
+    return look.watched_for(now.time) <= stall_window_seconds(look)
 
 
 def report(look: Look) -> Look:

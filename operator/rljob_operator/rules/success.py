@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rljob.api.conditions import Reason
-from rljob.api.status import OutcomeMemory
+from rljob.api.status import OutcomeMemory, PlateauMemory
 
 from rljob_operator.look import Look
 from rljob_operator.model import Role
@@ -51,26 +51,34 @@ def learner_finished(look: Look) -> OutcomeMemory | None:
     return None
 
 
-def plateau(look: Look) -> OutcomeMemory | None:
-    """``earlyStopping.plateau``: so many full evaluations in a row were no better than the best before by ``minDelta``.
-
-    Judged over the evaluations that the learner still lists, at most its last thousand.
-    """
-    rule = look.spec.early_stopping.plateau
-    if rule is None or look.seen.learner is None:
-        return None
-    best, without = float("-inf"), 0
+def count_evaluations(look: Look) -> Look:
+    """Count the full evaluations that brought no improvement, each once: the learner lists only its last thousand."""
+    rule, before = look.spec.early_stopping.plateau, look.memory.plateau
+    if rule is None:
+        return look if before is None else look.remember(plateau=None)
+    if look.seen.learner is None:
+        return look
+    best, without, version = (before.best, before.without, before.version) if before is not None else (None, 0, 0)
     for evaluation in look.seen.learner.evaluations:
-        if not evaluation.finished:
+        if not evaluation.finished or evaluation.version <= version:
             continue
-        if best == float("-inf") or evaluation.mean > best + rule.min_delta:
+        version = evaluation.version
+        if best is None or evaluation.mean > best + rule.min_delta:
             best, without = evaluation.mean, 0
         else:
             without += 1
-    if without < rule.patience_evaluations:
+    if before is not None and version == before.version:
+        return look
+    return look.remember(plateau=PlateauMemory.model_construct(best=best, without=without, version=version))
+
+
+def plateau(look: Look) -> OutcomeMemory | None:
+    """``earlyStopping.plateau``: so many full evaluations in a row were no better than the best before by ``minDelta``."""
+    rule, counted = look.spec.early_stopping.plateau, look.memory.plateau
+    if rule is None or counted is None or counted.best is None or counted.without < rule.patience_evaluations:
         return None
     return complete(
         look,
         Reason.EARLY_STOPPED,
-        f"{without} evaluations in a row were not better than {best:.2f} by more than {rule.min_delta:g}",
+        f"{counted.without} evaluations in a row were not better than {counted.best:.2f} by more than {rule.min_delta:g}",
     )

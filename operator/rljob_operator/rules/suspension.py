@@ -6,6 +6,7 @@ from rljob.api.status import SuspensionMemory
 
 from rljob_operator.look import Look
 from rljob_operator.model import CheckpointState, Role
+from rljob_operator.rules import checkpoints
 
 BEST_EFFORT_SECONDS = 120.0
 """With ``onSuspend: BestEffort`` a checkpoint is waited for so long."""
@@ -44,11 +45,8 @@ def _nothing_to_wait_for(look: Look) -> bool:
 
 
 def _checkpoint_is_there(look: Look, memory: SuspensionMemory) -> bool:
-    facts = look.seen.checkpoint
-    return (
-        facts.state is CheckpointState.VERIFIED
-        and facts.step >= memory.checkpoint_step
-        and facts.time_seconds >= (memory.checkpoint_time or 0.0)
+    return look.seen.checkpoint.step >= memory.checkpoint_step and checkpoints.answers(
+        look, memory.checkpoint_time or 0.0
     )
 
 

@@ -39,7 +39,7 @@ def _deadlines(look: Look) -> list[float]:
     if spec.active_deadline_seconds is not None:
         found.append(spec.active_deadline_seconds - look.active_seconds())
     if look.memory.started is None:
-        found.append(spec.startup_deadline_seconds - look.since(look.memory.starting_since))
+        found.append(spec.startup_deadline_seconds - look.watched_for(look.memory.starting_since))
     return found
 
 

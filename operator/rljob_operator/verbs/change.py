@@ -41,7 +41,8 @@ def suspend(run: RunArgument = None, wait: WaitOption = False, timeout: TimeoutO
     with one_line_errors():
         folder = chosen_run(run)
         generation = _edit(folder, lambda document: _set_spec(document, ("suspend",), True))
-        _tell(folder, "suspension asked for")
+        suspended = look(folder, figures=False).status.is_true("Suspended")
+        _tell(folder, "is suspended already" if suspended else "suspension asked for")
         if wait:
             seen = wait_for(folder, generation, lambda seen: seen.status.is_true("Suspended"), "suspended", timeout)
             checkpoint = seen.status.checkpoint
@@ -61,7 +62,9 @@ def resume(run: RunArgument = None, wait: WaitOption = False, timeout: TimeoutOp
     with one_line_errors():
         folder = chosen_run(run)
         generation = _edit(folder, lambda document: _set_spec(document, ("suspend",), False))
-        _tell(folder, "asked to go on")
+        seen = look(folder, figures=False)
+        runs = seen.status.is_true("Ready") and seen.status.observed_generation >= generation
+        _tell(folder, "is not suspended" if runs else "asked to go on")
         if wait:
             seen = wait_for(folder, generation, lambda seen: seen.status.is_true("Ready"), "running", timeout)
             typer.echo(f"{folder}: {seen.state}")

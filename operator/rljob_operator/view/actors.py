@@ -22,6 +22,11 @@ def blocked_fraction(actor: Mapping[str, Any], before: Mapping[str, Any] | None 
     return spent.get("blocked", 0.0) / whole if whole > 0 else None
 
 
+def stage_seconds(figures: Mapping[str, Any]) -> float:
+    """All the time that a role has accounted for; 0 where it says nothing."""
+    return sum(_stages(figures).values())
+
+
 def _stages(actor: Mapping[str, Any]) -> dict[str, float]:
     stages = actor.get("stages")
     if not isinstance(stages, Mapping):

@@ -42,7 +42,7 @@ class LineView:
                 self._print(tick, f"warning: {text}")
         self._warned = current
         sample = tick.observation.learner
-        if sample is not None and sample.taken_seconds > self._shown and tick.elapsed_seconds >= self._next:
+        if sample is not None and sample.taken_seconds != self._shown and tick.elapsed_seconds >= self._next:
             self._shown = sample.taken_seconds
             self._next = tick.elapsed_seconds + INTERVAL_SECONDS
             done = self._progress.at(tick)

@@ -49,7 +49,8 @@ def _attendance(run: RunView) -> list[str]:
             f"No controller has it, but these run on: {names}. A new controller adopts them; `rljob stop` ends them."
         ]
     if run.state == LOST:
-        return [f"Nothing of it runs, and nobody ended it in order; it was last {run.status.state}. It can be resumed."]
+        last = f"it was last {run.status.state}" if run.status.state else "there is no status to tell how far it was"
+        return [f"Nothing of it runs, and nobody ended it in order; {last}. It can be resumed."]
     return []
 
 

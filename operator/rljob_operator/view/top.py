@@ -13,12 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from rljob_operator.local.run_view import RunView
-from rljob_operator.view.actors import blocked_fraction, by_name
+from rljob_operator.view.actors import blocked_fraction, by_name, stage_seconds
 from rljob_operator.view.columns import lag
-from rljob_operator.view.words import age, duration, number, percent
+from rljob_operator.view.words import age, duration, milliseconds, number, percent
 
 _UNWELL = "bold red"
 _SHOWN_CONDITIONS = ("Accepted", "Progressing", "ScalingLimited", "CheckpointValid", "FailureTarget", "Failed")
+_AS_WANTED = ("Suspended", "SessionEnded", "Finishing")
+"""Reasons of Progressing that somebody asked for, or that the title tells."""
 _WELL = {"ScalingLimited": "False", "FailureTarget": "False", "Failed": "False"}
 
 
@@ -27,7 +29,10 @@ def screen(run: RunView, before: RunView | None = None) -> RenderableType:
     status = run.status
     started = status.start_time
     title = f"{run.name}  {run.state}  {age(time.time() - started) if started else ''}".rstrip()
-    parts: list[RenderableType] = [_figures(run), _actors(run.figures, before.figures if before is not None else {})]
+    parts: list[RenderableType] = [_figures(run)]
+    if status.inference.desired or run.servers:
+        parts.append(_servers(run, before))
+    parts.append(_actors(run.figures, before.figures if before is not None else {}))
     if status.autoscaling.last_decision:
         parts.append(Text(f"last decision: {status.autoscaling.last_decision}"))
     parts += [Text(f"! {text}", style=_UNWELL) for text in unwell(run)]
@@ -41,7 +46,9 @@ def unwell(run: RunView) -> list[str]:
         found.append(f"no controller; {len(run.running)} processes run on: rljob stop or run --resume {run.run_dir}")
     for type in _SHOWN_CONDITIONS:
         condition = run.status.condition(type)
-        if condition is not None and condition.status != _WELL.get(type, "True"):
+        if condition is None or condition.reason in _AS_WANTED:
+            continue
+        if condition.status != _WELL.get(type, "True"):
             found.append(f"{type} {condition.status}, {condition.reason}: {condition.message}".rstrip(": "))
     if run.problem:
         found.append(run.problem)
@@ -66,6 +73,7 @@ def _figures(run: RunView) -> RenderableType:
         "updates": number(figures.get("updates", progress.learner_updates), "{:,}"),
         "actors": f"{status.actors.ready} ready of {desired}"
         + (f", {status.actors.draining} draining" if status.actors.draining else ""),
+        **_inference(run),
         "progress": "-" if progress.percent is None else f"{progress.percent} %",
         "to go": duration(progress.estimated_seconds_remaining),
         "checkpoint": _checkpoint(run),
@@ -77,11 +85,45 @@ def _figures(run: RunView) -> RenderableType:
     return table
 
 
+def _inference(run: RunView) -> dict[str, str]:
+    servers = run.status.inference
+    return {"inference": f"{servers.ready} ready of {servers.desired}"} if servers.desired else {}
+
+
 def _checkpoint(run: RunView) -> str:
     found = run.status.checkpoint
     if found is None or found.time is None:
         return "none yet"
     return f"update {found.step:,}, {age(time.time() - found.time)} old"
+
+
+def _servers(run: RunView, before: RunView | None) -> RenderableType:
+    """Inference servers of their own; rates are those since the look ``before``."""
+    table = Table(box=None, padding=(0, 1), header_style="bright_black")
+    for heading in ("INFERENCE", "STATE", "ANSWERS/S", "BATCH", "P50", "P99", "WEIGHTS"):
+        table.add_column(heading, justify="left" if heading in ("INFERENCE", "STATE") else "right", no_wrap=True)
+    names = sorted({f"inference-{k}" for k in range(run.status.inference.desired)} | set(run.servers))
+    for name in names:
+        server = run.servers.get(name, {})
+        state = server.get("state", "no answer" if name in run.running else "not running")
+        table.add_row(
+            name,
+            str(state),
+            number(_rate(server, before.servers.get(name, {}) if before is not None else {}), "{:,.0f}"),
+            number(server.get("batch_mean"), "{:.1f}"),
+            *(milliseconds(server.get(f"latency_{each}_seconds")) for each in ("p50", "p99")),
+            number(server.get("policy_version"), "{:,}"),
+        )
+    return table
+
+
+def _rate(now: Mapping[str, Any], before: Mapping[str, Any]) -> float | None:
+    """Answers a second between two looks: a server's stages add up to the time that passed for it."""
+    spent = stage_seconds(now) - stage_seconds(before)
+    after, earlier = now.get("requests_total"), before.get("requests_total", 0)
+    if not (isinstance(after, int | float) and isinstance(earlier, int | float)):
+        return None
+    return (after - earlier) / spent if spent > 0 and after >= earlier else None
 
 
 def _actors(figures: Mapping[str, Any], before: Mapping[str, Any]) -> RenderableType:

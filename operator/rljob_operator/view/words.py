@@ -15,6 +15,11 @@ def percent(fraction: Any) -> str:
     return number(100.0 * fraction if isinstance(fraction, int | float) else None, "{:.0f} %")
 
 
+def milliseconds(seconds: Any) -> str:
+    """A short time."""
+    return number(1000.0 * seconds if isinstance(seconds, int | float) else None, "{:.1f} ms")
+
+
 def duration(seconds: float | None) -> str:
     """Seconds as 1:02:03 or 2:03."""
     if seconds is None:

@@ -22,13 +22,15 @@ EXAMPLE = Path(__file__).parents[3] / "manifests" / "examples" / "cartpole-impal
 class Roles:
     """Real processes of one job; each can be ended and started again by itself."""
 
-    def __init__(self, directory: Path, parameters: dict[str, str], queue: dict[str, Any]) -> None:
+    def __init__(self, directory: Path, parameters: dict[str, str], queue: dict[str, Any], inference: str) -> None:
         self._sockets = tempfile.TemporaryDirectory(prefix="rljob-")
         self.directory = directory
         document = yaml.safe_load(EXAMPLE.read_text())
         document["spec"]["algorithm"]["parameters"] += [{"name": n, "value": v} for n, v in parameters.items()]
         document["spec"]["queue"] = {**document["spec"]["queue"], **queue}
         document["spec"]["checkpoint"]["intervalSeconds"] = 1
+        document["spec"]["actors"]["inference"] = inference
+        document["spec"]["inference"] = {"timeoutSeconds": 120}  # a busy machine needs a while to start a learner
         self.job = directory / "job.yaml"
         self.job.write_text(yaml.safe_dump(document))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -40,7 +42,7 @@ class Roles:
         command = [sys.executable, "-m", "rljob.cli", "worker", role, "--job", str(self.job), "--name", name]
         command += ["--run-dir", str(self.directory), "--announce", str(announced)]
         command += ["--weights", f"ipc://{folder}/weights", "--notice", f"ipc://{folder}/notice"]
-        command += ["--replay-ingest", f"ipc://{folder}/ingest", *options]
+        command += ["--replay-ingest", f"ipc://{folder}/ingest", "--inference", f"ipc://{folder}/inference", *options]
         with (self.directory / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
 
@@ -79,8 +81,8 @@ class Roles:
 def roles(tmp_path: Path) -> Iterator[Callable[..., Roles]]:
     made: list[Roles] = []
 
-    def make(parameters: dict[str, str] | None = None, **queue: Any) -> Roles:
-        made.append(Roles(tmp_path, parameters or {}, queue))
+    def make(parameters: dict[str, str] | None = None, inference: str = "Local", **queue: Any) -> Roles:
+        made.append(Roles(tmp_path, parameters or {}, queue, inference))
         return made[-1]
 
     yield make
@@ -113,6 +115,26 @@ def test_a_killed_learner_comes_back_and_takes_nothing_of_its_former_life(roles:
     queue = job.until("learner", lambda s: s["queue"]["waiting"] < 16)["queue"]
     assert queue["received"] == queue["learned"] + sum(queue["dropped"].values()) + queue["in_flight"]
     assert job.end("learner") == 0
+
+
+@pytest.mark.timeout(300)
+def test_an_actor_whose_actions_the_learner_computes_waits_for_it_and_goes_on(roles: Callable[..., Roles]) -> None:
+    job = roles(inference="Central")
+    job.start("learner", "learner", "--resume", "latest")
+    job.start("actor", "actor-0")
+    job.until("learner", lambda s: s["updates"] > 5 and s["checkpoint"]["state"] == "Valid", 120)
+    job.end("learner", signal.SIGKILL)
+    before = job.until("actor-0", lambda s: s["state"] == "Blocked")
+    waiting = job.until("actor-0", lambda s: s["blocked_seconds"] > before["blocked_seconds"] + 2)
+    # The wait is time without an answer, and shown as that; nothing is made up meanwhile.
+    assert waiting["inference_wait_seconds"] > before["inference_wait_seconds"] + 1
+    assert (waiting["state"], waiting["steps"]) == ("Blocked", before["steps"])
+    job.start("learner", "learner", "--resume", "latest")
+    job.until("learner", lambda s: s["state"] != "", 120)
+    after = job.until("actor-0", lambda s: s["state"] == "Running" and s["steps"] > before["steps"] + 500)
+    assert after["inference_resent"] >= 1
+    assert after["incarnation"] == before["incarnation"], "the same process went on"
+    assert job.until("learner", lambda s: s["queue"]["learned"] > 100)["epoch"] == 2
 
 
 @pytest.mark.timeout(100)

@@ -1,14 +1,19 @@
-"""Games for the controller's tests, named as ``slow_game:make`` and ``slow_game:broken``."""
+"""Games for the controller's tests, named as ``slow_game:make``, ``:throttled`` and ``:broken``."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
+from rljob.cli.slowdown import delay_seconds
+
+DELAY_FILE = "RLJOB_TEST_GAME_DELAY_FILE"
+"""Names the file that holds how many seconds a step of `throttled` takes."""
 
 
 class SlowGame(gymnasium.Env[Any, Any]):
@@ -27,9 +32,12 @@ class SlowGame(gymnasium.Env[Any, Any]):
         return self._observation(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        time.sleep(self._step_seconds)
+        time.sleep(self._seconds())
         self._steps += 1
         return self._observation(), 1.0, self._steps >= 100, False, {}
+
+    def _seconds(self) -> float:
+        return self._step_seconds
 
     def _observation(self) -> Any:
         return np.full(4, np.sin(self._steps), np.float32)
@@ -43,8 +51,27 @@ class BrokenGame(SlowGame):
         os._exit(3)
 
 
+class ThrottledGame(SlowGame):
+    """As slow as a file says at the moment."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+        self._path = Path(os.environ[DELAY_FILE])
+        self._next_read = 0.0
+
+    def _seconds(self) -> float:
+        if time.monotonic() >= self._next_read:
+            self._next_read = time.monotonic() + 0.5
+            self._step_seconds = delay_seconds(self._path)
+        return self._step_seconds
+
+
 def make(step_seconds: float = 0.02) -> SlowGame:
     return SlowGame(step_seconds)
+
+
+def throttled() -> ThrottledGame:
+    return ThrottledGame()
 
 
 def broken() -> BrokenGame:

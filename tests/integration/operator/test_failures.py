@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,10 +15,12 @@ import pytest
 from harness import ENDLESS, LocalRun
 from rljob.api import load_manifest
 from rljob.api.status import RLJobStatus
+from rljob_operator.local.checkpoints import CheckpointWatch
 from rljob_operator.local.run_folder import RunFolderProblem, prepare
 from rljob_operator.local.run_view import running_members
 from rljob_operator.local.spec_store import SpecStore
 from rljob_operator.local.stored_run import StoredRun
+from rljob_operator.model import CheckpointState
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.timeout(300)
@@ -63,14 +66,15 @@ def test_actors_that_never_work_fail_the_job_with_their_last_words(local_run: Ca
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB."""
+def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A file system of 256 KiB, or of the size that the test asks for."""
+    size = getattr(request, "param", "256k")
     folder = tmp_path / "disk"
     folder.mkdir()
     if os.geteuid() != 0:
         pytest.skip("needs root, to mount a small tmpfs")
     if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], capture_output=True
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True
     ).returncode:
         pytest.skip("a tmpfs can't be mounted here")
     yield folder
@@ -97,6 +101,43 @@ def test_a_full_disk_is_told_and_damages_nothing(small_disk: Path) -> None:
     run.write_status(RLJobStatus(active_seconds=2), at_once=True)
     assert run.problem == ""
     assert StoredRun(run_dir).status.active_seconds == 2
+
+
+def fill(filler: Path) -> None:
+    """Take the last page of a file system."""
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+
+
+@pytest.mark.parametrize("small_disk", ["8m"], indirect=True)
+def test_a_run_outlives_a_full_disk(local_run: Callable[..., LocalRun], small_disk: Path) -> None:
+    run = local_run(*ENDLESS, "--set", "spec.checkpoint.intervalSeconds=2", run_dir=small_disk / "run")
+    run.until_learning()
+    run.until(lambda: run.reason("CheckpointValid") == "Verified", 60, "a checkpoint")
+    filler = small_disk / "filler"
+    fill(filler)
+    before = CheckpointWatch(run.run_dir / "checkpoints").look()
+    run.until(lambda: "CheckpointValid StorageError" in run.output, 60, "the failed checkpoint")
+    run.until(lambda: "status.json can't be written: No space left on device" in run.output, 60, "the status")
+    updates = run.status("learner")["updates"]
+    run.until_learning(updates + 50)
+    assert "no space left on the disk of" in run.verb("get", str(run.run_dir))[1], (
+        "the verbs don't pass off old news as new"
+    )
+    assert run.verb("scale", str(run.run_dir), "1")[0] == 0, "nothing to change"
+    code, printed = run.verb("scale", str(run.run_dir), "2")
+    assert (code, "No space left on device; what was stored before stays" in printed) == (2, True)
+    facts = CheckpointWatch(run.run_dir / "checkpoints").look()
+    assert (facts.state, facts.digest) == (CheckpointState.VERIFIED, before.digest), "the one before stays valid"
+    filler.unlink()
+    run.until(
+        lambda: run.reason("CheckpointValid") == "Verified" and run.job_status.checkpoint, 60, "it is valid again"
+    )
+    run.until(lambda: run.job_status.checkpoint.step > facts.step, 60, "a newer checkpoint")  # type: ignore[union-attr]
+    assert run.job_status.restarts.counted == 0
+    assert run.interrupt() == 130
+    assert not list(run.run_dir.rglob("*.tmp")), "nothing half written is left"
 
 
 def test_a_folder_that_can_not_be_written_is_refused_at_once(small_disk: Path) -> None:

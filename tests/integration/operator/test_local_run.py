@@ -34,8 +34,10 @@ def test_cartpole_is_solved_and_leaves_a_whole_run_folder(local_run: Callable[..
     assert best.is_dir()
 
 
-@pytest.mark.parametrize("name", ["actor-0", "replay-0", "learner"])
-def test_a_killed_role_comes_back_and_training_goes_on(local_run: Callable[..., LocalRun], name: str) -> None:
+@pytest.mark.parametrize(("name", "back_seconds"), [("actor-0", 5), ("replay-0", 5), ("learner", 10)])
+def test_a_killed_role_comes_back_and_training_goes_on(
+    local_run: Callable[..., LocalRun], name: str, back_seconds: float
+) -> None:
     run = local_run(*ENDLESS, "--set", "spec.checkpoint.intervalSeconds=2")
     run.until_learning(50)
     if name == "learner":
@@ -43,9 +45,8 @@ def test_a_killed_role_comes_back_and_training_goes_on(local_run: Callable[..., 
     before = run.status("replay-0")["inserted_total"]
     pid = run.kill(name)
     killed = time.monotonic()
-    run.until(lambda: run.announced(name).get("pid") not in (None, pid), 15, f"{name} back")
-    # Python, torch and the environments take two to four seconds to load on two busy cores; five is the promise.
-    assert time.monotonic() - killed < 15
+    run.until(lambda: run.announced(name).get("pid") not in (None, pid), back_seconds, f"{name} back")
+    print(f"{name} back after {time.monotonic() - killed:.1f} s")
     run.until(lambda: run.status("replay-0").get("inserted_total", 0) > before, 30, "new experience")
     updates = run.until(lambda: run.status("learner").get("updates"), 30, "the learner's status")
     run.until_learning(updates + 50)
@@ -89,13 +90,20 @@ def test_ctrl_c_then_the_printed_command_goes_on_where_it_stopped(local_run: Cal
     newest = max((run.run_dir / "checkpoints").glob("step-*"), key=lambda p: int(p.name.removeprefix("step-")))
     stopped_at = int(newest.name.removeprefix("step-"))
     assert stopped_at >= 100
-    again = local_run("--resume", "--max-seconds", "30", run_dir=run.run_dir, job=run.run_dir / "job.yaml")
+    profiles = ("--profile", "actor", "--profile", "learner")
+    again = local_run("--resume", "--max-seconds", "30", *profiles, run_dir=run.run_dir, job=run.run_dir / "job.yaml")
     first = again.until(lambda: again.status("learner").get("updates"), 30, "the resumed learner")
     assert first >= stopped_at
     again.until_learning(stopped_at + 50)
     assert again.status("replay-0")["inserted_total"] > 0
     assert again.finish() == 0
     assert json.loads((run.run_dir / "outcome.json").read_text())["reason"] == "MaxSecondsReached"
+    report = (run.run_dir / "report.html").read_text()
+    for role in ("actor-0", "learner"):
+        trace = json.loads((run.run_dir / "profiles" / f"{role}.trace.json").read_text())
+        assert len(trace["traceEvents"]) > 1000
+        assert "aten::" in (run.run_dir / "profiles" / f"{role}.txt").read_text()
+        assert f"profiles/{role}.trace.json" in report
 
 
 def test_every_role_tells_how_it_is(local_run: Callable[..., LocalRun]) -> None:

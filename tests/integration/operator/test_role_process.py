@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from rljob_operator.local.liveness import ProcessIdentity, find_by_argument
+from rljob_operator.local.liveness import ProcessIdentity, find_by_output
 from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.model import Member, Phase, Role
 
@@ -165,13 +165,13 @@ def test_it_may_have_ended_while_no_controller_was_there(tmp_path: Path) -> None
     assert adopted(tmp_path).observe() == member, "it is the same end, however many controllers look"
 
 
-def test_a_process_that_nobody_wrote_down_is_found_by_its_command(tmp_path: Path) -> None:
+def test_a_process_that_nobody_wrote_down_is_found_by_its_log(tmp_path: Path) -> None:
     pid = orphan(tmp_path, "time.sleep(60)")
     (tmp_path / "roles" / "actor-0.process.json").unlink()
     process = adopted(tmp_path)
     assert process.pid == pid
     process.kill()
-    assert find_by_argument(str(announce_path(tmp_path, "actor-0"))) is None
+    assert find_by_output(tmp_path / "logs" / "actor-0.log") is None
 
 
 def test_what_can_not_be_started_has_ended_and_says_why(tmp_path: Path) -> None:

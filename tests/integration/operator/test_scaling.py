@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from harness import LocalRun, assert_nothing_was_lost
-from rljob.learner.slowdown import DELAY_FILE_VARIABLE
+from rljob.cli.slowdown import LEARNER_DELAY_FILE
 
 HERE = Path(__file__).parent
 PERIOD_SECONDS = 4.0
@@ -43,7 +43,7 @@ def test_actors_follow_the_learner_both_ways(local_run: Callable[..., LocalRun],
     delay = tmp_path / "delay"
     delay.write_text(str(FAST))
     environment = {
-        DELAY_FILE_VARIABLE: str(delay),
+        LEARNER_DELAY_FILE: str(delay),
         "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
     }
     run = local_run("--max-actors", "6", job=HERE / "slow_game.yaml", environment=environment)

@@ -6,29 +6,26 @@ import json
 import socket
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import role_threads
 from rljob.actor.worker import run_actor
-from rljob.api import RLJob, dump_manifest, parse_job
+from rljob.api import RLJob, dump_manifest
 from rljob.cli.app import app
 from rljob.cli.errors import EXIT_CONFIGURATION
-from rljob.cli.options import RoleOptions
 from rljob.evaluation.worker import run_evaluator
 from rljob.learner.worker import run_learner
 from rljob.replay.worker import run_replay
-from rljob.telemetry.recorder import read_records
 from rljob.wire import Client, ClientSecurity, Message, Subscriber, generate_keys, load_keys
 from rljob.wire.keyfile import ROLES, write_keys, write_role_keys
+from role_threads import ENDPOINTS, RoleThreads
 from typer.testing import CliRunner
 
-ENDPOINTS = ("ingest", "sample", "weights", "notice", "inference")
 ADDRESSES = {
     "actor": ("--replay-ingest", "--weights", "--notice"),
     "replay": ("--replay-ingest", "--replay-sample"),
@@ -39,27 +36,7 @@ ADDRESSES = {
 
 
 def cartpole(inference: str = "Local") -> RLJob:
-    values = {"preset": "CartPole", "precision": "FP32", "publishInterval": "10"}
-    return parse_job(
-        {
-            "apiVersion": "rljob.dev/v1alpha1",
-            "kind": "RLJob",
-            "metadata": {"name": "curve"},
-            "spec": {
-                "algorithm": {
-                    "name": "ApeXDQN",
-                    "parameters": [{"name": name, "value": value} for name, value in values.items()],
-                },
-                "environment": {"id": "CartPole-v1", "parameters": [{"name": "rewardClipping", "value": "false"}]},
-                "replay": {
-                    "capacity": 20_000,
-                    "rateLimiter": {"samplesPerInsert": "8", "minSize": 500, "errorBuffer": "4000"},
-                },
-                "actors": {"replicas": 1, "envsPerActor": 8, "inference": inference},
-                "evaluator": {"episodes": 2, "intervalSeconds": 1},
-            },
-        }
-    )
+    return role_threads.cartpole(actors={"inference": inference}, evaluator={"episodes": 2, "intervalSeconds": 1})
 
 
 def free_ports(count: int) -> list[int]:
@@ -71,76 +48,26 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
-class Run:
+class Run(RoleThreads):
     """Roles as threads, each with a keys file that holds no other role's secret."""
 
     def __init__(self, run_dir: Path, inference: str = "Local") -> None:
-        self.job, self.run_dir = cartpole(inference), run_dir
-        self.endpoints = {kind: f"tcp://127.0.0.1:{port}" for kind, port in zip(ENDPOINTS, free_ports(5), strict=True)}
+        ports = zip(ENDPOINTS, free_ports(5), strict=True)
+        super().__init__(cartpole(inference), run_dir, {kind: f"tcp://127.0.0.1:{port}" for kind, port in ports})
         self.keys = run_dir / "keys.json"
         write_keys(self.keys)
         for role in ROLES:
             write_role_keys(self.keys, run_dir / f"{role}.json", role)
-        self.failures: list[BaseException] = []
-        self._roles: dict[str, tuple[threading.Thread, threading.Event]] = {}
-
-    def start(self, run: Callable[[RoleOptions, threading.Event], None], name: str, keys: Path) -> None:
-        options = RoleOptions(
-            job=self.job,
-            run_dir=self.run_dir,
-            name=name,
-            replay_ingest=(self.endpoints["ingest"],),
-            replay_sample=(self.endpoints["sample"],),
-            weights=self.endpoints["weights"],
-            notice=self.endpoints["notice"],
-            inference=(self.endpoints["inference"],),
-            redis="none",
-            keys=keys,
-        )
-        stop = threading.Event()
-
-        def body() -> None:
-            try:
-                run(options, stop)
-            except BaseException as failure:  # noqa: BLE001 - the test's own thread looks at it
-                self.failures.append(failure)
-
-        thread = threading.Thread(target=body, name=name, daemon=True)
-        thread.start()
-        self._roles[name] = (thread, stop)
-
-    def stop(self, name: str) -> None:
-        thread, stop = self._roles.pop(name)
-        stop.set()
-        thread.join(20)
-        assert not thread.is_alive(), f"{name} did not stop"
-
-    def close(self) -> None:
-        for _, stop in self._roles.values():
-            stop.set()
-        for name in list(self._roles):
-            self.stop(name)
-
-    def records(self, kind: str | None = None) -> list[dict[str, Any]]:
-        path = self.run_dir / "metrics.jsonl"
-        return [line for line in read_records(path) if line.get("kind") == kind] if path.exists() else []
 
     def updates(self) -> int:
         points = self.records()
         return int(points[-1]["updates"]) if points else 0
 
-    def until(self, condition: Callable[[], object], what: str, seconds: float = 45.0) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert not self.failures, self.failures
-            assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
-            time.sleep(0.1)
-
     def replay_status(self) -> dict[str, Any]:
         """The service's own account, asked as the learner may ask it."""
         security = load_keys(self.keys, "learner").client("replay")
         with Client(self.endpoints["sample"], security) as client:
-            self.until(lambda: client.send(Message("stats", {}, {})), "asking replay", 10)
+            self.until(lambda _: client.send(Message("stats", {}, {})), "asking replay", 10)
             answer = client.receive(10)
         assert answer is not None
         document: dict[str, Any] = json.loads(answer.columns["json"].tobytes())
@@ -150,30 +77,29 @@ class Run:
 @contextmanager
 def running(run_dir: Path, inference: str = "Local") -> Iterator[Run]:
     run = Run(run_dir, inference)
-    run.start(run_replay, "replay-0", run_dir / "replay.json")
-    run.start(run_learner, "learner", run_dir / "learner.json")
-    run.start(run_actor, "actor-0", run_dir / "actor.json")
+    run.start(run_replay, "replay-0", keys=run_dir / "replay.json")
+    run.start(run_learner, "learner", keys=run_dir / "learner.json")
+    run.start(run_actor, "actor-0", keys=run_dir / "actor.json")
     try:
         yield run
     finally:
         run.close()
-    assert not run.failures, run.failures
 
 
 @pytest.mark.timeout(100)
 def test_roles_with_keys_train_and_find_each_other_again(tmp_path: Path) -> None:
     with running(tmp_path) as run:
-        run.start(run_evaluator, "evaluator", tmp_path / "evaluator.json")
-        run.until(lambda: run.updates() > 50, "updates")
-        run.until(lambda: run.records("evaluation"), "an evaluation")
+        run.start(run_evaluator, "evaluator", keys=tmp_path / "evaluator.json")
+        run.until(lambda _: run.updates() > 50, "updates")
+        run.until(lambda _: run.records("evaluation"), "an evaluation")
         point = run.records()[-1]
         assert np.isfinite(point["loss"])
         assert point["replay/items"] >= 500
         assert run.replay_status()["rejected_total"] == {}
         run.stop("replay-0")
         before = run.updates()
-        run.start(run_replay, "replay-0", tmp_path / "replay.json")
-        run.until(lambda: run.updates() > before + 50, "updates after a restart of replay")
+        run.start(run_replay, "replay-0", keys=tmp_path / "replay.json")
+        run.until(lambda _: run.updates() > before + 50, "updates after a restart of replay")
 
 
 @pytest.mark.timeout(100)
@@ -206,7 +132,7 @@ def test_a_peer_without_the_keys_of_the_job_gets_nothing(tmp_path: Path) -> None
                 else:
                     strangers.append((asking[kind], closing.enter_context(Client(endpoint, security))))
         # A whole actor of another job that found its way to these addresses.
-        run.start(run_actor, "actor-9", tmp_path / "other-job.json")
+        run.start(run_actor, "actor-9", keys=tmp_path / "other-job.json")
 
         def trained_beside_strangers() -> bool:
             for question, client in strangers:
@@ -215,9 +141,9 @@ def test_a_peer_without_the_keys_of_the_job_gets_nothing(tmp_path: Path) -> None
             assert all(listener.receive() is None for listener in listeners)
             return run.updates() > 50
 
-        run.until(trained_beside_strangers, "updates beside strangers")
+        run.until(lambda _: trained_beside_strangers(), "updates beside strangers")
         more = run.updates() + 50
-        run.until(lambda: trained_beside_strangers() and run.updates() > more, "more updates beside strangers")
+        run.until(lambda _: trained_beside_strangers() and run.updates() > more, "more updates beside strangers")
         status = run.replay_status()
         assert [actor["name"] for actor in status["actors"]] == ["actor-0"]
         assert status["rejected_total"] == {}

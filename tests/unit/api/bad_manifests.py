@@ -253,6 +253,11 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
         "spec.inference.maxBatchSize",
         ["at least actors.envsPerActor (8)", "no room"],
     ),
+    (
+        ["spec.environment.parameters.maxFailuresPer10000Steps=-1"],
+        "spec.environment.parameters.maxFailuresPer10000Steps",
+        ["0 to 10,000"],
+    ),
     (["spec.inference.replicas=2"], "spec.inference.replicas", ["0 with actors.inference: Local", "Central"]),
     ([f"{PARAMETER}.batchsize=2"], f"{PARAMETER}.batchsize", ["unknown parameter", "'batchSize'"]),
     ([f"{PARAMETER}.nStep=3"], f"{PARAMETER}.nStep", ["unknown parameter"]),
@@ -281,6 +286,11 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
         ["only with loss VTrace"],
     ),
     ([f"{PARAMETER}.learningRateFinal=1e-5"], f"{PARAMETER}.learningRateFinal", ["learningRateDecaySteps"]),
+    (
+        ["spec.actors.inference=Central", f"{PARAMETER}.weightsRefreshSteps=4"],
+        "spec.actors.inference",
+        ["Local beside an algorithm parameter weightsRefreshSteps other than 1", "Remove it"],
+    ),
 ]
 CASES = [(BASE, *case) for case in BROKEN] + [(IMPALA, *case) for case in BROKEN_IMPALA]
 
@@ -447,4 +457,18 @@ EDGES: list[tuple[Path, list[str], str]] = [
     ),
     (IMPALA, [f"{PARAMETER}.cClip=0.5", f"{PARAMETER}.rhoClip=0.5"], f"{PARAMETER}.rhoClip=0.49"),
     (IMPALA, [f"{PARAMETER}.weightsRefreshSteps=20"], f"{PARAMETER}.weightsRefreshSteps=21"),
+    (
+        IMPALA,
+        ["spec.actors.inference=Central", f"{PARAMETER}.weightsRefreshSteps=1"],
+        f"{PARAMETER}.weightsRefreshSteps=2",
+    ),
+    (
+        IMPALA,
+        [
+            "spec.actors.inference=Central",
+            f"{PARAMETER}.preset=PongClippedSurrogate",
+            "spec.queue.maxPolicyLagUpdates=1000",
+        ],
+        f"{PARAMETER}.weightsRefreshSteps=8",
+    ),
 ]

@@ -23,14 +23,15 @@ def test_valid_and_unchanged_by_writing_and_reading(file: Path) -> None:
     assert parse_job(parse_document(dump_manifest(job).encode(), "dump")) == job
 
 
-def test_the_quickstart_is_its_preset() -> None:
+@pytest.mark.parametrize("name", ["pong-apex", "pong-impala", "pong-vtrace"])
+def test_a_quickstart_is_its_preset(name: str) -> None:
     """The values in the file only show the preset; changing one of the two alone would mislead."""
-    shown = example("pong-apex").spec.algorithm
+    shown = example(name).spec.algorithm
     alone = shown.model_copy(
         update={"parameters": [item for item in shown.parameters if item.name in ("preset", "seed")]}
     )
     assert shown.resolved() == alone.resolved()
-    assert example("pong-apex").spec.environment.resolved().actions == (0, 2, 3)
+    assert example(name).spec.environment.resolved().actions == (0, 2, 3)
 
 
 def test_cartpole_is_its_preset() -> None:

@@ -142,7 +142,8 @@ NUMBERS = (
 )
 WORDS = (
     "true", "false", "None", "LSTM", "VTrace", "ClippedSurrogate", "Adam", "RMSProp", "MLP", "Nature",
-    "ApeXAtari", "PongQuickstart", "CartPole", "ImpalaAtari", "PongClippedSurrogate", "CartPoleImpala",
+    "ApeXAtari", "PongQuickstart", "CartPole", "ImpalaAtari", "PongClippedSurrogate", "PongVTrace",
+    "CartPoleImpala",
 )  # fmt: skip
 NAMES = sorted({name for model, _ in PARAMETERS.values() for name in model.names()} | {"wings"})
 SETTINGS: dict[str, tuple[Any, ...]] = {

@@ -34,9 +34,18 @@ def _verdict(version: int, mean: float, finished: bool = True) -> Evaluation:
     )
 
 
-def test_only_the_best_complete_evaluation_carries_its_weights() -> None:
+def test_only_the_best_evaluation_carries_its_weights_and_a_complete_one_is_better_than_any_other() -> None:
     verdicts, learner = Verdicts(), Learner()
-    for version, mean, finished in ((1, -20.0, True), (2, 5.0, True), (3, 4.0, True), (4, 9.0, False), (5, 5.5, True)):
+    for version, mean, finished in (
+        (1, -20.0, False),
+        (2, -19.0, False),
+        (3, -19.5, False),
+        (4, -20.0, True),
+        (5, 5.0, True),
+        (6, 4.0, True),
+        (7, 9.0, False),
+        (8, 5.5, True),
+    ):
         verdicts.add(_verdict(version, mean, finished))
         verdicts.deliver(learner, now=float(version))
         verdicts.deliver(learner, now=float(version) + 0.1)
@@ -44,10 +53,13 @@ def test_only_the_best_complete_evaluation_carries_its_weights() -> None:
         (1, True),
         (2, True),
         (3, False),
-        (4, False),
+        (4, True),
         (5, True),
+        (6, False),
+        (7, False),
+        (8, True),
     ]
-    assert verdicts.total == 5
+    assert verdicts.total == 8
     assert verdicts.waiting_version == 0
 
 

@@ -206,7 +206,7 @@ def test_misuse_is_named() -> None:
     observation = np.zeros((1, 2, 2), np.uint8)
     with pytest.raises(RuntimeError, match="before begin"):
         builder.step(one, one, no, no, no, observation, None, one, one, None, 0)
-    with pytest.raises(ValueError, match="the chunk layout needs"):
+    with pytest.raises(ValueError, match="the layout needs"):
         builder.begin(observation.astype(np.float32))
     builder.begin(observation)
     with pytest.raises(ValueError, match="without final_observation"):

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
+from rljob.cli.slowdown import LEARNER_DELAY_FILE, slowed_down
 from rljob.learner import checkpoint
 from rljob.learner.checkpoint_files import CheckpointProblem, stored, verify
-from rljob.learner.slowdown import DELAY_FILE_VARIABLE, slowed_down
 from rljob.learner.worker import wanted_since
 from test_non_finite import learner, ready
 
@@ -33,6 +33,13 @@ def test_a_request_is_answered_once_with_a_checkpoint_that_verifies(tmp_path: Pa
             one._housekeeping()
             one._saver.finish()
         assert [p.name for p in stored(tmp_path)] == [checkpoint.step_name(2), path.name], "once, even from the future"
+        one._learn(ready(1.0))
+        one.request_checkpoint(asked := time.time() - 3600.0)
+        one._housekeeping()
+        one._saver.finish()
+        newest = stored(tmp_path)[0]
+        assert newest.name == checkpoint.step_name(3), "nor does a clock that was set back matter"
+        assert verify(newest).manifest["requested_unix"] == asked
 
 
 def test_a_damaged_checkpoint_does_not_verify(tmp_path: Path) -> None:
@@ -57,17 +64,17 @@ def test_the_slowdown_is_inert_unless_asked_for(tmp_path: Path, monkeypatch: pyt
     def turn() -> None:
         """A turn of the loop."""
 
-    monkeypatch.delenv(DELAY_FILE_VARIABLE, raising=False)
-    assert slowed_down(lambda: 1, turn) is turn
+    monkeypatch.delenv(LEARNER_DELAY_FILE, raising=False)
+    assert slowed_down(LEARNER_DELAY_FILE, lambda: 1, turn) is turn
     delay = tmp_path / "delay"
-    monkeypatch.setenv(DELAY_FILE_VARIABLE, str(delay))
+    monkeypatch.setenv(LEARNER_DELAY_FILE, str(delay))
     updates = 1
-    slow = slowed_down(lambda: updates, turn)
+    slow = slowed_down(LEARNER_DELAY_FILE, lambda: updates, turn)
     started = time.monotonic()
     slow()
     assert time.monotonic() - started < 0.05, "no file, no delay"
     delay.write_text("0.2")
-    slow = slowed_down(lambda: updates, turn)
+    slow = slowed_down(LEARNER_DELAY_FILE, lambda: updates, turn)
     slow()
     assert time.monotonic() - started >= 0.2
     slow()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,6 +95,27 @@ def test_updates_equal_a_plain_loop(optimizer: str) -> None:
     for mine, its in ((fast.online, plain), (fast.evaluation, average)):
         for name, tensor in its.state_dict().items():
             torch.testing.assert_close(mine.state_dict()[name], tensor, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    "changes",
+    [{"recurrent": "LSTM", "lstm_units": 3}, {"loss": "ClippedSurrogate", "epochs": 2, "minibatches": 2}],
+)
+def test_compiled_updates_equal_eager_ones_and_compile_once(changes: dict[str, Any]) -> None:
+    params = parameters(unroll_length=3, **changes)
+    eager, compiled = updater(params), updater(params)
+    compiled.compile()
+    for batch in batches(params, 4):
+        figures = []
+        for each in (eager, compiled):
+            torch.manual_seed(2)  # both shuffle alike
+            figures.append(torch.stack([found for _, found in each.updates_from(batch, 0)]))
+        torch.testing.assert_close(figures[1], figures[0], rtol=1e-4, atol=1e-5)
+    for mine, its in zip(compiled.online.parameters(), eager.online.parameters(), strict=True):
+        torch.testing.assert_close(mine, its, rtol=1e-4, atol=1e-5)
+    assert compiled.recompiles == 0
 
 
 @pytest.mark.parametrize(

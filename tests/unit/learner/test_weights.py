@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -179,6 +180,12 @@ def test_verdicts_travel_with_the_weights_judged(server: WeightServer, endpoints
     given_up = Evaluation(9, 30.0, 0.3, 1.0, False, got.returns, got.lengths)
     assert not again.add(worse, 0, 0)
     assert not again.add(given_up, 0, 0)
+    never_near = Verdicts()
+    assert never_near.add(given_up, 0, 0), "the best there is"
+    resumed = Verdicts()
+    resumed.restore(never_near.documents())
+    assert not resumed.add(replace(given_up, version=10, mean=29.0), 0, 0)
+    assert resumed.add(worse, 0, 0), "played to its end"
     client.close()
 
 
@@ -216,3 +223,12 @@ def test_damaged_weights_are_dropped_and_the_version_in_use_stays(endpoints: tup
     client.close()
     server.close()
     publisher.close()
+
+
+def test_the_same_version_of_another_life_is_news(endpoints: tuple[str, str], server: WeightServer) -> None:
+    client = WeightClient(*endpoints, poll_seconds=0.01)
+    server.publish(network(1), 11, 1, {})
+    until(lambda: (arrived := client.poll()) is not None and arrived.epoch == 1)
+    server.publish(network(2), 11, 2, {})  # killed right after it had published, resumed from the checkpoint before
+    until(lambda: (arrived := client.poll()) is not None and (arrived.version, arrived.epoch) == (11, 2))
+    client.close()

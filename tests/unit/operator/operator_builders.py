@@ -20,12 +20,17 @@ from rljob_operator.model import (
     Phase,
     Role,
 )
+from rljob_operator.rules.timers import IDLE_SECONDS
 from rljob_operator.sample import parse_sample
 
 EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
 START = 1_700_000_000.0
 LONG_AGO = START - 1000.0
 STORAGE = "spec.checkpoint.storage={persistentVolumeClaim: {claimName: checkpoints}}"
+
+
+SERVERS = ("spec.actors.inference=Central", "spec.inference.replicas=1")
+"""Actors ask an inference server of its own, ``inference-0``."""
 
 
 def make_job(*sets: str) -> RLJob:
@@ -64,8 +69,12 @@ def sample(taken: float = START, updates: int = 1000, **figures: Any) -> Learner
     return parse_sample({"updates": updates, "raw_frames_total": 4 * updates} | figures, taken)
 
 
-def evaluation(mean: float, *, finished: bool = True) -> dict[str, Any]:
-    return {"mean": mean, "standard_error": 0.2, "episodes": 20, "finished": finished}
+def evaluation(mean: float, *, finished: bool = True, version: int = 1) -> dict[str, Any]:
+    return {"mean": mean, "standard_error": 0.2, "episodes": 20, "finished": finished, "version": version}
+
+
+def evaluations(*means: float, first: int = 1) -> list[dict[str, Any]]:
+    return [evaluation(mean, version=first + k) for k, mean in enumerate(means)]
 
 
 def verified(time: float, step: int = 1000) -> CheckpointFacts:
@@ -86,8 +95,15 @@ class Controller:
         self.last: Decision | None = None
 
     def look(self, after: float = 0.0, **world: Any) -> Decision:
-        """Let ``after`` seconds pass, change the world, and decide."""
-        self.now += after
+        """Let ``after`` seconds pass, with a look at the unchanged world every half minute, change the world, and decide."""
+        while after > IDLE_SECONDS:
+            self.jump(IDLE_SECONDS)
+            after -= IDLE_SECONDS
+        return self.jump(after, **world)
+
+    def jump(self, seconds: float, **world: Any) -> Decision:
+        """Set the clock on without a look in between, change the world, and decide."""
+        self.now += seconds
         self.world |= world
         self.last = decide(self.job, Observation(status=self.status, **self.world), self.now)
         self.status = RLJobStatus.model_validate(json.loads(json.dumps(self.last.status.document())))

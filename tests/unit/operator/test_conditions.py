@@ -14,9 +14,11 @@ from rljob.api.status import MAX_MESSAGE
 from rljob_operator.model import Admission, CheckpointFacts, CheckpointState, Phase, Refusal, Session
 
 from .operator_builders import (
+    SERVERS,
     START,
     Controller,
     evaluation,
+    evaluations,
     exited,
     gone,
     make_job,
@@ -79,18 +81,19 @@ def ended_roles(reason: Reason | None = None) -> Watched:
     seen = (
         member("replay-0", Phase.STARTING, waiting=reason),
         member("learner", Phase.STARTING, waiting=reason),
+        member("inference-0", Phase.STARTING, waiting=reason),
         member("actor-0", Phase.STARTING, waiting=reason),
     )
-    controller = Watched(make_job(), members=seen)
+    controller = Watched(make_job(*SERVERS), members=seen)
     controller.look()
     return controller
 
 
 def crash_looping() -> Watched:
-    controller = up("spec.backoffLimit=1000", "spec.actors.replicas=1", members=members(1))
-    seen = members(1)
+    seen = (*members(1), member("inference-0"))
+    controller = up("spec.backoffLimit=1000", "spec.actors.replicas=1", *SERVERS, members=seen)
     for life in range(4):
-        for name in ("replay-0", "learner", "actor-0"):
+        for name in ("replay-0", "learner", "inference-0", "actor-0"):
             seen = exited(name, seen, incarnation=f"{name}-{life}", ready_seconds=None, since_seconds=controller.now)
         controller.look(1.0, members=seen)
     return controller
@@ -257,7 +260,7 @@ SCENES: tuple[Callable[[], Watched], ...] = (
     lambda: finish(up("spec.successPolicy.envFrames=100"), learner=sample(START + 2, 1001, raw_frames_total=100)),
     lambda: finish(
         up("spec.earlyStopping.plateau={patienceEvaluations: 1}"),
-        learner=sample(START + 2, 1001, evaluations=[evaluation(1.0), evaluation(0.5)]),
+        learner=sample(START + 2, 1001, evaluations=evaluations(1.0, 0.5)),
     ),
     failing(exit_code=0),
     failing(exit_code=78),

@@ -14,6 +14,7 @@ from .operator_builders import (
     START,
     Controller,
     evaluation,
+    evaluations,
     exited,
     gone,
     make_job,
@@ -111,7 +112,7 @@ def test_nothing_starts_for_a_refused_spec() -> None:
         (("spec.successPolicy.envFrames=1000000",), {"raw_frames_total": 10**6}, "StepBudgetReached"),
         (
             ("spec.earlyStopping.plateau={patienceEvaluations: 3, minDelta: 0.5}",),
-            {"evaluations": [evaluation(m) for m in (1.0, 2.0, 2.4, 1.0, 2.5)]},
+            {"evaluations": evaluations(1.0, 2.0, 2.4, 1.0, 2.5)},
             "EarlyStopped",
         ),
     ],
@@ -132,9 +133,26 @@ def test_success(sets: tuple[str, ...], figures: dict, reason: str) -> None:
 def test_a_plateau_needs_its_patience() -> None:
     sets = "spec.earlyStopping.plateau={patienceEvaluations: 3, minDelta: 0.5}"
     for means in ((1.0, 2.0, 2.4, 1.0), (1.0, 1.4, 1.5, 1.6, 1.4, 1.5)):
-        figures = [evaluation(m) for m in means] + [evaluation(0.0, finished=False)] * 3
+        figures = evaluations(*means) + [evaluation(0.0, finished=False, version=9)] * 3
         outcome = running(sets).look(1.0, learner=sample(START + 2, 1001, evaluations=figures)).outcome
         assert outcome is None, "1.6 is better than 1.0 by more than 0.5 and begins the count anew"
+
+
+def test_a_plateau_may_be_longer_than_what_the_learner_lists() -> None:
+    controller = running("spec.earlyStopping.plateau={patienceEvaluations: 2500}", "spec.activeDeadlineSeconds=")
+    listed = evaluations(18.0)
+    for version in range(2, 2501, 500):
+        listed = (listed + evaluations(*[17.0] * 500, first=version))[-1000:]
+        decision = controller.look(1.0, learner=sample(controller.now + 1, 1000 + version, evaluations=listed))
+        assert (decision.outcome is None) == (version < 2000)
+    assert decision.outcome is not None
+    assert "2500 evaluations in a row were not better than 18.00" in decision.outcome.message
+
+
+def test_an_evaluation_counts_once_whatever_the_learner_goes_back_to() -> None:
+    controller = running("spec.earlyStopping.plateau={patienceEvaluations: 3}")
+    for listed in (evaluations(5.0, 4.0), evaluations(5.0), evaluations(5.0, 4.0, 4.0), evaluations(5.0, 4.0, 4.0)):
+        assert controller.look(1.0, learner=sample(controller.now + 1, 1001, evaluations=listed)).outcome is None
 
 
 def test_a_window_of_evaluations() -> None:
@@ -277,7 +295,7 @@ def test_a_killed_controller_whose_members_died_too_does_not_count_the_time_betw
     controller = running(session=Session(100.0))
     controller.look(40.0, session=Session(140.0))
     active = controller.status.active_seconds
-    controller.look(86_400.0, session=Session(0.5), members=(), learner=None)
+    controller.jump(86_400.0, session=Session(0.5), members=(), learner=None)
     assert controller.status.controller.spent_active_seconds == active
     assert controller.status.controller.started is None
     adopted = running(session=Session(100.0))

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from rljob.api import load_manifest
 from rljob_operator.model import CheckpointFacts, CheckpointState, Phase
 from rljob_operator.rules.failures import QUICK_ENDS_OF_A_CRASH_LOOP, RESTART_DELAY_SECONDS
 
-from .operator_builders import Controller, exited, make_job, member, members, running
+from .operator_builders import EXAMPLES, SERVERS, STORAGE, Controller, exited, make_job, member, members, running
 
 
 def end_again(controller: Controller, name: str, life: int, *, after: float = 40.0, **fields: Any) -> Any:
@@ -226,3 +227,51 @@ def test_reasons_why_a_role_is_not_ready() -> None:
     controller.look(members=exited("learner", members()))
     assert controller.reason("LearnerReady") == ("False", "Restarting")
     assert controller.status.state == "Starting"
+
+
+def test_inference_servers_are_part_of_the_core() -> None:
+    seen = (*members(), member("inference-0"))
+    controller = running(*SERVERS, "spec.backoffLimit=3", members=seen)
+    assert controller.reason("InferenceReady") == ("True", "PodsReady")
+    assert (controller.status.inference.ready, controller.status.inference.desired) == (1, 1)
+    for life, delay in ((1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0)):
+        ended = {"since_seconds": controller.now + 20, "ready_seconds": None, "last_words": "no memory on the device"}
+        dead = exited("inference-0", seen, incarnation=f"i{life}", **ended)
+        decision = controller.look(20.0, members=dead)
+        assert "inference-0" not in decision.start
+        if life < 4:
+            assert controller.status.state == "Degraded"
+            assert "inference-0" in controller.look(delay).start
+        if life == 3:
+            assert controller.reason("InferenceReady") == ("False", "CrashLooping")
+    assert decision.outcome is not None
+    assert (decision.outcome.reason, decision.outcome.message) == (
+        "BackoffLimitExceeded",
+        "4 failures of learner, replay and inference, backoffLimit is 3; last inference-0, exit code 1: "
+        "no memory on the device",
+    )
+
+
+def test_nothing_starts_before_the_inference_servers_that_it_needs() -> None:
+    controller = Controller(make_job(*SERVERS), members=(member("replay-0"), member("learner")))
+    assert controller.look().start == ("inference-0",)
+    seen = (member("replay-0"), member("learner"), member("inference-0", Phase.STARTING))
+    assert controller.look(1.0, members=seen).start == ()
+    assert "actor-0" in controller.look(1.0, members=(*seen[:2], member("inference-0"))).start
+
+
+def test_nothing_is_said_of_a_replay_service_that_the_job_does_not_have() -> None:
+    job = load_manifest(EXAMPLES / "cartpole-impala.yaml", [STORAGE, "spec.failurePolicy.resetAfterSeconds=100"])
+    seen = tuple(m for m in members(1) if m.name != "replay-0")
+    controller = Controller(job, members=seen)
+    controller.trained()
+    controller.look(members=exited("learner", seen))
+    assert controller.status.restarts.counted == 1
+    controller.look(1.0, members=seen)
+    controller.look(150.0)
+    assert controller.status.restarts.counted == 0, "the learner's health alone is enough"
+    controller.job = job.model_copy(update={"spec": job.spec.model_copy(update={"suspend": True})})
+    controller.look(1.0)
+    controller.look(1.0, members=())
+    assert controller.reason("Suspended") == ("True", "UserRequested")
+    assert controller.status.condition("ReplayReady") is None

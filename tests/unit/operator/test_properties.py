@@ -108,8 +108,12 @@ class World:
     def turn(self) -> None:
         """Some time passes, and something happens."""
         self.now += self.chance.choice((0.0, 0.5, 1.0, 5.0, 5.0, 30.0))
+        self.observed["leap_seconds"] = 0.0
         if self.often(0.005):
             self.now += self.chance.choice((-3600.0, 400.0))
+        if self.often(0.01):
+            leap = self.chance.choice((-3600.0, 30_000.0))
+            self.now, self.observed["leap_seconds"] = self.now + leap, leap
         if self.often(0.03):
             self.setting = self.chance.randrange(len(SETTINGS)) if self.often(0.5) else 0
             self.observed["generation"] += 1
@@ -240,6 +244,9 @@ def check(job: RLJob, seen: Observation, decision: Decision, now: float) -> None
     assert all(len(c.message) <= 1024 for c in after.conditions)
     assert len({c.type for c in after.conditions}) == len(after.conditions)
     assert decision.requeue_seconds is None or decision.requeue_seconds >= 0
+    reason = after.controller.outcome.reason if after.controller.outcome is not None and outcome is None else ""
+    waited = ("StartupDeadlineExceeded", "ProgressDeadlineExceeded")
+    assert not (seen.leap_seconds and reason in waited), "no leap of the clock lets a wait run out"
 
 
 def _check_scaling(job: RLJob, seen: Observation, decision: Decision, now: float) -> None:

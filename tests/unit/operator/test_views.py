@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from pathlib import Path
 
 import pytest
 from rich.console import Console
-from rljob.api.status import AutoscalingStatus, Condition, Failure, RLJobStatus
+from rljob.api.status import AutoscalingStatus, Condition, Failure, InferenceStatus, RLJobStatus
 from rljob_operator.local.run_view import LOST, UNATTENDED, RunView
 from rljob_operator.view.actors import blocked_fraction
 from rljob_operator.view.columns import table
@@ -97,6 +98,25 @@ def test_the_screen_stands_whatever_the_learner_says() -> None:
         console = Console(file=io.StringIO(), width=120)
         console.print(screen(run(RLJobStatus(), figures=figures)))
         assert "queue depth" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_screen_shows_inference_servers_of_their_own() -> None:
+    def shown(answers: object, before: object) -> str:
+        def look(requests: object, waited: float) -> RunView:
+            server = {"state": "Serving", "requests_total": requests, "stages": {"wait": waited}, "batch_mean": 6.4}
+            status = RLJobStatus(inference=InferenceStatus(ready=1, desired=2))
+            return run(status, servers={"inference-0": server})
+
+        console = Console(file=io.StringIO(), width=120)
+        console.print(screen(look(answers, 20.0), look(before, 10.0)))
+        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+    text = shown(3500, 1000)
+    assert re.search(r"inference-0 +Serving +250 +6.4", text), text
+    assert re.search(r"inference-1 +not running", text), text
+    assert "1 ready of 2" in text
+    for answers, before in ((1, 1000), ("many", 1), (None, None)):
+        assert re.search(r"inference-0 +Serving +- +6.4", shown(answers, before))
 
 
 def test_blocked_time_is_since_the_look_before_of_the_same_life() -> None:

@@ -99,7 +99,11 @@ def complete_run(folder: Path, evil: str = "") -> None:
     for name in ("logs", "roles", "checkpoints/step-200"):
         (folder / name).mkdir(parents=True)
     (folder / "logs" / "actor-0.log").write_text("last words" + evil)
-    (folder / "roles" / "actor-0.json").write_text(json.dumps({"role": "actor", "name": "actor-0" + evil}))
+    server = {"role": "inference", "requests_total": 1234, "batch_mean": 6.25, "latency_p50_seconds": 0.0007}
+    (folder / "roles" / "inference-0.process.json").write_text("{}")
+    (folder / "roles" / "inference-0.final.json").write_text(json.dumps(server))
+    end = {"time": "2023-11-14T22:13:20Z", "podName": "inference-0", "exitCode": 137, "message": "no memory" + evil}
+    (folder / "status.json").write_text(json.dumps({"failures": [end]}))
     (folder / "checkpoints" / "step-200" / "model.safetensors").write_bytes(bytes(2048))
 
 
@@ -114,7 +118,7 @@ def test_a_complete_run_is_told_in_full(tmp_path: Path) -> None:
     for part in (
         "pong", "ApeXDQN on ALE/Pong-v5", "Failed · BackoffLimit", "2 min 05 s", "Best evaluation", "given up early", "0.00",
         "Learner queue depth", "Actors at work", "Replay fill", "Policy lag", "62.0 %", "step-200", "2.0 KiB",
-        "torch 2", "last words", "rljob run --resume", "2023-11-14",
+        "torch 2", "last words", "inference-0", "1,234", "6.2", "0.7 ms", "137", "no memory", "rljob run --resume", "2023-11-14",
     ):  # fmt: skip
         assert part in text, part
     assert "What this report lacks" not in text
@@ -131,14 +135,16 @@ def test_an_empty_folder_says_what_is_missing(tmp_path: Path) -> None:
         write_report(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("missing", ["job.yaml", "outcome.json", "metrics.jsonl", "logs/actor-0.log"])
+@pytest.mark.parametrize("missing", ["job.yaml", "outcome.json", "metrics.jsonl", "status.json", "logs/actor-0.log"])
 def test_any_one_file_may_be_missing(tmp_path: Path, missing: str) -> None:
     complete_run(tmp_path)
     (tmp_path / missing).unlink()
     read(write_report(tmp_path))
 
 
-@pytest.mark.parametrize("name", ["job.yaml", "outcome.json", "metrics.jsonl", "roles/actor-0.json"])
+@pytest.mark.parametrize(
+    "name", ["job.yaml", "outcome.json", "metrics.jsonl", "status.json", "roles/inference-0.final.json"]
+)
 @pytest.mark.parametrize(
     "damage", [b"", b"[1, 2", b"\xff\xfe\x00", b"[]", b'"text"', b"{}", b'{"spec": 3, "metadata": []}']
 )

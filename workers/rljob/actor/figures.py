@@ -14,6 +14,7 @@ from rljob.telemetry.resources import rss_bytes
 from rljob.wire import Message
 
 if TYPE_CHECKING:
+    from rljob.envs import RestartLimit
     from rljob.inference.client import InferenceClient
 
 STAGES = ("env", "infer", "encode", "send", "blocked")
@@ -24,7 +25,7 @@ _RATE_WINDOW_SECONDS = 5.0
 class ActorFigures:
     """Written by the actor's loop only; ``status`` may be called from any thread.
 
-    Conservation, for every incarnation: ``steps = produced + pending`` (in the builder) and
+    Conservation, for every incarnation: ``steps = produced + cut_steps + pending`` (in the builder) and
     ``produced = acknowledged + held``. What is still held at the end is unacknowledged: the shard may or may not have it.
     ``dropped`` counts, by reason, what was given up before that; nothing is, today.
     """
@@ -42,6 +43,7 @@ class ActorFigures:
         self.inference_wait_seconds = 0.0
         self.dropped: dict[str, int] = {}
         self.episodes_by_end = {"terminated": 0, "truncated": 0, "cut": 0}
+        self.failures: RestartLimit | None = None
         self._rate = 0.0
         self._rate_from = (time.monotonic(), 0)
 
@@ -87,6 +89,7 @@ class ActorFigures:
             "cut_steps": self.cut_steps,
             "dropped": dict(self.dropped),
             "episodes_by_end": dict(self.episodes_by_end),
+            "environment_failures": self.failures.total if self.failures is not None else 0,
             "steps_per_second": self._rate,
             "policy_version": self.policy_version,
             "weight_age_seconds": age,
@@ -131,6 +134,7 @@ class ActorFigures:
             "dropped": dict(self.dropped),
             "steps": self.steps,
             "cut_steps": self.cut_steps,
+            "environment_failures": self.failures.total if self.failures is not None else 0,
         }
 
     def _measure_rate(self) -> None:

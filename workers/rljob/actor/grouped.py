@@ -91,7 +91,8 @@ class GroupedLoop(Loop):
 
     def _take_weights(self, now: float) -> None:
         """Weights are the server's affair; note which it answers with."""
-        if self._remote.version != self._figures.policy_version:
+        # The epoch too: a learner that came back may answer with a version that its former life has used.
+        if (self._remote.version, self._remote.epoch) != (self._figures.policy_version, self._recorder.epoch):
             if self._remote.version:
                 self._recorder.epoch = self._remote.epoch
             self._figures.policy_version = self._remote.version

@@ -113,7 +113,7 @@ class Loop(ABC):
             for chunk in recorder.flush():
                 sink.encode(chunk)
         figures.produced = recorder.produced
-        figures.cut_steps = recorder.pending
+        figures.cut_steps = recorder.cut_steps + recorder.pending
         figures.episodes_by_end["cut"] += recorder.num_envs
         with figures.clock.stage("send"):
             drained = sink.drain(timeout_seconds)
@@ -131,13 +131,16 @@ class Loop(ABC):
     def _record(self, decision: Decision, result: StepResult, final_values: Array | None) -> None:
         figures, recorder = self._figures, self._recorder
         chunks = recorder.record(decision, result, final_values)
-        figures.steps += recorder.num_envs
+        figures.steps += result.steps
         figures.raw_frames += result.raw_frames
         for chunk in chunks:
             self._sink.encode(chunk)
         if chunks:
             figures.produced = recorder.produced
             self._next_exchange = 0.0
+        if result.cut is not None:
+            figures.cut_steps = recorder.cut_steps
+            figures.episodes_by_end["cut"] += int(result.cut.sum())
         if result.episodes:
             self._report(result.episodes)
 

@@ -15,9 +15,11 @@ Array = NDArray[Any]
 
 
 class Recorder(Protocol):
-    """Steps in, pieces of experience out. ``pending`` steps are recorded and not yet part of a piece."""
+    """Steps in, pieces of experience out. ``pending`` steps are recorded and not yet part of a piece; ``cut_steps`` never will
+    be, because the environment failed before they were complete."""
 
     epoch: int
+    cut_steps: int
 
     @property
     def num_envs(self) -> int: ...
@@ -36,7 +38,7 @@ class Recorder(Protocol):
     ) -> Sequence[Chunk | Unroll]: ...
     def flush(self) -> Sequence[Chunk | Unroll]: ...
     def episode_ends(self, result: StepResult) -> Array:
-        """bool[N]: where the return ends with this step, a lost life included where the job says so."""
+        """bool[N]: where an episode ends with this step, in whatever way, a lost life included where the job says so."""
         ...
 
 
@@ -61,6 +63,7 @@ class TransitionRecorder(ChunkBuilder):
             decision.value,
             final_values,
             decision.version,
+            result.cut,
         )
 
     def episode_ends(self, result: StepResult) -> Array:
@@ -84,6 +87,7 @@ class UnrollRecorder(UnrollBuilder):
             final_values,
             decision.version,
             decision.state,
+            result.cut,
         )
 
     def episode_ends(self, result: StepResult) -> Array:
@@ -107,4 +111,6 @@ def make_recorder(
 
 def _ends(result: StepResult, *, life_loss: bool) -> Array:
     ended: Array = result.terminated | result.truncated
+    if result.cut is not None:
+        ended = ended | result.cut
     return ended | result.life_lost if life_loss else ended

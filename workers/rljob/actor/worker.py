@@ -21,8 +21,8 @@ from rljob.algorithms import algorithm
 from rljob.api import RLJob
 from rljob.cli.announce import announce, write_final
 from rljob.cli.options import RoleOptions
+from rljob.envs import KeepsFailing, RestartLimit, describe_environment, make_restarting_environment
 from rljob.envs.base import VectorEnvironment
-from rljob.envs.factory import describe_environment, make_vector_environment
 from rljob.envs.grouped import GroupedEnvironment
 from rljob.experience import ChunkLayout, UnrollLayout
 from rljob.inference.client import InferenceClient, InferenceLost
@@ -45,8 +45,9 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
 
     May be started, killed and started again at any time: a new life has a new incarnation, new environment seeds, and
     whichever exploration slot the replay service leases to this actor's name. Raises ``EnvironmentProblem`` when the
-    environment cannot be made, ``ValueError`` when the options lack an address, and ``InferenceLost`` when an inference
-    server has not answered for the job's ``inference.timeoutSeconds`` (what was played is sent before).
+    environment cannot be made, ``ValueError`` when the options lack an address, and, having sent what was played before,
+    ``InferenceLost`` when an inference server has not answered for the job's ``inference.timeoutSeconds`` and ``KeepsFailing``
+    when environments fail more often than the job allows.
     """
     central = options.job.spec.actors.inference == "Central"
     if not options.replay_ingest or not (options.inference if central else options.weights and options.notice):
@@ -63,6 +64,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     layout = chosen.layout(spec, parameters)
     identity = Identity(options.name, uuid.uuid4().hex[:12], num_envs)
     figures = ActorFigures(identity)
+    figures.failures = failures = RestartLimit(environment_parameters.max_failures_per_10000_steps)
     sink, actions = _connect(options, identity, figures, layout)
     figures.sink = sink
     telemetry = TelemetryServer(
@@ -94,11 +96,13 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
             environment: VectorEnvironment
             if isinstance(actions, WeightClient):
                 policy = Policy(chosen, spec, parameters, environment_parameters, num_envs, generator)
-                environment = make_vector_environment(environment_id, environment_parameters, num_envs, seed)
+                environment = make_restarting_environment(
+                    environment_id, environment_parameters, num_envs, seed, failures
+                )
                 refresh_steps = chosen.refresh_steps(parameters)
                 loop = ActorLoop(environment, policy, recorder, sink, actions, figures, refresh_steps)
             else:
-                environment = grouped = _in_groups(options.job, seed)
+                environment = grouped = _in_groups(options.job, seed, failures)
                 remote = RemotePolicy(chosen, spec, parameters, num_envs, len(grouped.groups), generator, actions)
                 figures.inference = actions
                 timeout_seconds = float(spec_of_job.inference.timeout_seconds)
@@ -125,7 +129,7 @@ def _play(loop: Loop, stop: threading.Event, telemetry: TelemetryServer, profile
 
     try:
         loop.run(stop, on_turn)
-    except InferenceLost:
+    except (InferenceLost, KeepsFailing):
         loop.leave(_DRAIN_SECONDS)
         raise
     loop.leave(_DRAIN_SECONDS)
@@ -169,7 +173,7 @@ def server_of(actor: str, servers: int) -> int:
     return int(digits or 0) % servers
 
 
-def _in_groups(job: RLJob, seed: int) -> GroupedEnvironment:
+def _in_groups(job: RLJob, seed: int, failures: RestartLimit) -> GroupedEnvironment:
     """The actor's environments in two groups, or in one where their number is odd; seeded as if they were one vector."""
     spec = job.spec
     count = spec.actors.envs_per_actor
@@ -177,7 +181,10 @@ def _in_groups(job: RLJob, seed: int) -> GroupedEnvironment:
     size = count // groups
     parameters = spec.environment.resolved()
     return GroupedEnvironment(
-        [make_vector_environment(spec.environment.id, parameters, size, seed + size * group) for group in range(groups)]
+        [
+            make_restarting_environment(spec.environment.id, parameters, size, seed + size * group, failures)
+            for group in range(groups)
+        ]
     )
 
 

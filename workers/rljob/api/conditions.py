@@ -17,6 +17,7 @@ class ConditionType(StrEnum):
     ADMITTED = "Admitted"
     REPLAY_READY = "ReplayReady"
     LEARNER_READY = "LearnerReady"
+    INFERENCE_READY = "InferenceReady"
     ACTORS_READY = "ActorsReady"
     READY = "Ready"
     PROGRESSING = "Progressing"
@@ -115,8 +116,9 @@ class Entry:
 MEANING_WHEN_TRUE: dict[ConditionType, str] = {
     ConditionType.ACCEPTED: "the spec can be run",
     ConditionType.ADMITTED: "the job may use resources: its queue has given it quota, or no queue is asked",
-    ConditionType.REPLAY_READY: "every replay shard serves",
+    ConditionType.REPLAY_READY: "every replay shard serves; not said of a job without a replay service",
     ConditionType.LEARNER_READY: "the learner serves",
+    ConditionType.INFERENCE_READY: "every inference server of its own serves; not said of a job without any",
     ConditionType.ACTORS_READY: "at least the smallest number of actors is ready",
     ConditionType.READY: "training is going on; its reason is the job's state in one word",
     ConditionType.PROGRESSING: "the learner has advanced a moment ago",
@@ -144,7 +146,11 @@ def _entries() -> tuple[Entry, ...]:
         ("True", r.DEADLINE_EXCEEDED, "`activeDeadlineSeconds` is over; time in suspension does not count"),
         ("True", r.STARTUP_DEADLINE_EXCEEDED, "the roles were not ready within `startupDeadlineSeconds`"),
         ("True", r.PROGRESS_DEADLINE_EXCEEDED, "the learner did not advance for `progressDeadlineSeconds`"),
-        ("True", r.BACKOFF_LIMIT_EXCEEDED, "learner and replay have failed more than `backoffLimit` times"),
+        (
+            "True",
+            r.BACKOFF_LIMIT_EXCEEDED,
+            "learner, replay and inference servers have failed more than `backoffLimit` times",
+        ),
         ("True", r.FAILURE_POLICY_RULE, "a rule of `failurePolicy`, or exit code 78, says that no restart would help"),
         ("True", r.ACTORS_CRASH_LOOPING, "more than `maxActorCrashLoopPercent` of the actors end before they work"),
         ("True", r.NON_FINITE_LOSS, "the loss was not finite and `onNonFiniteLoss` is `Fail`"),
@@ -172,6 +178,7 @@ def _entries() -> tuple[Entry, ...]:
         ),
         t.REPLAY_READY: role_ready,
         t.LEARNER_READY: role_ready,
+        t.INFERENCE_READY: role_ready,
         t.ACTORS_READY: role_ready,
         t.READY: (
             ("True", r.RUNNING, "the learner trains and every role is ready"),

@@ -62,6 +62,10 @@ class EnvironmentParameters(ParameterSet):
     backend: Literal["Auto", "Native", "Async", "Sync"] = "Auto"
     """Native: the environment's own vector code. Async: one process an environment. Sync: one after the other. Auto:
     the first that works."""
+    max_failures_per_10000_steps: Annotated[int, Integer(0, 10_000)] = 10
+    """How often the environments of an actor (or of the evaluator) may raise or lose their process within 10,000 of their steps.
+    Each time the environment is made anew and its episode dropped; once more, and the process ends with the reason. 0:
+    the first failure ends it."""
     centre_input: Flag = False
     """Subtract the mean frame, measured from the first stored frames, before the network."""
     input_scale: Annotated[float, Real(0, above=True)] | None = None

@@ -11,7 +11,7 @@ from rljob.api.learning_rate import LEARNING_RATE_RULES
 from rljob.api.parameters import ParameterRule, ParameterSet
 from rljob.api.types import Flag, Integer, Real
 
-ImpalaPreset = Literal["None", "ImpalaAtari", "PongClippedSurrogate", "CartPoleImpala"]
+ImpalaPreset = Literal["None", "ImpalaAtari", "PongClippedSurrogate", "PongVTrace", "CartPoleImpala"]
 
 
 def _uneven_minibatches(it: Any) -> str | None:
@@ -101,7 +101,8 @@ class ImpalaParameters(ParameterSet):
     lstm_units: Annotated[int, Integer(1, 16_384)] = 256
     """Width of the LSTM."""
     weights_refresh_steps: Annotated[int, Integer(0, 1000)] = 1
-    """Steps between two looks for newer weights inside an unroll; 0 looks only between unrolls."""
+    """Steps between two looks for newer weights inside an unroll; 0 looks only between unrolls. With actors.inference: Central
+    every step is answered with the newest weights; anything but 1 is then refused."""
     publish_interval: Annotated[int, Integer(1)] = 1
     """Updates between two versions of the weights sent to the actors."""
     correct_off_policy: Flag = True

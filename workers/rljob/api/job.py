@@ -91,7 +91,7 @@ class RLJobSpec(APIModel):
     early_stopping: EarlyStopping = Field(default_factory=EarlyStopping)
     """When to give up."""
     backoff_limit: Annotated[int, Integer(0, 10_000)] = 4
-    """Failures of learner or replay before the job fails; actors do not count."""
+    """Failures of learner, replay and inference servers together before the job fails; actors do not count."""
     failure_policy: FailurePolicy = Field(default_factory=FailurePolicy)
     """How failures count."""
     active_deadline_seconds: Seconds | None = None

@@ -60,7 +60,8 @@ class Restarts(StatusModel):
     """Ends of members that were not asked for."""
 
     counted: Count = 0
-    """Of learner and replay, towards backoffLimit; back to 0 after failurePolicy.resetAfterSeconds of health."""
+    """Of learner, replay and inference servers, towards backoffLimit; back to 0 after failurePolicy.resetAfterSeconds of
+    health."""
     ignored: Count = 0
     """Not counted: of actors and the evaluator, disruptions, and what a rule of failurePolicy ignores."""
 
@@ -85,6 +86,15 @@ class ReplayStatus(StatusModel):
     """Shards that serve."""
     desired: Count = 0
     """Shards there should be."""
+
+
+class InferenceStatus(StatusModel):
+    """The inference servers of their own (inference.replicas) as last seen."""
+
+    ready: Count = 0
+    """Servers that answer."""
+    desired: Count = 0
+    """Servers there should be; 0 where actors or the learner compute the actions."""
 
 
 class ActorsStatus(StatusModel):
@@ -182,6 +192,17 @@ class Failure(StatusModel):
     """The last words of its log."""
 
 
+class PlateauMemory(StatusModel):
+    """The full evaluations so far, for earlyStopping.plateau."""
+
+    best: Annotated[float, DecimalText()] | None = None
+    """The best mean that counted as an improvement."""
+    without: Count = 0
+    """Evaluations since then that were none."""
+    version: Count = 0
+    """Policy version of the newest evaluation counted."""
+
+
 class OutcomeMemory(StatusModel):
     """How the job ends, from the moment it is decided. It never changes again."""
 
@@ -269,6 +290,9 @@ class ControllerMemory(StatusModel):
     """When the roles began to come up, at the job's start or on resuming; unset while suspended."""
     started: Timestamp | None = None
     """When the roles last were all ready after a start."""
+    watched_since: Timestamp | None = None
+    """Since when the job has been watched without a gap and without a leap of the clock; unset where there was none. What is
+    waited for is waited for from here at the earliest."""
     advance: AdvanceMemory | None = None
     """The learner's advance."""
     members: list[MemberMemory] = Field(default_factory=list, max_length=MAX_REMEMBERED_MEMBERS)
@@ -279,6 +303,8 @@ class ControllerMemory(StatusModel):
     """A suspension under way or in force."""
     checkpoint_request: CheckpointRequestMemory | None = None
     """The user's last request for a checkpoint."""
+    plateau: PlateauMemory | None = None
+    """The evaluations so far, where the job stops on a plateau."""
     curve: list[CurvePoint] = Field(default_factory=list, max_length=MAX_CURVE_POINTS)
     """Moments of the run, thinned as they grow more."""
     outcome: OutcomeMemory | None = None
@@ -302,6 +328,8 @@ class RLJobStatus(StatusModel):
     """The learner as last seen."""
     replay: ReplayStatus = Field(default_factory=ReplayStatus)
     """The replay shards as last seen."""
+    inference: InferenceStatus = Field(default_factory=InferenceStatus)
+    """The inference servers as last seen."""
     actors: ActorsStatus = Field(default_factory=ActorsStatus)
     """The actors as last seen."""
     autoscaling: AutoscalingStatus = Field(default_factory=AutoscalingStatus)

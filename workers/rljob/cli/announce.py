@@ -66,11 +66,15 @@ def recording_exit(run_dir: Path, name: str) -> Iterator[None]:
         try:
             _write(exit_path(run_dir, name), {"pid": os.getpid(), "exit_code": code, "time_unix": time.time()})
         except OSError as error:
-            log.warning("cannot write down how this process ends: %s", error)
+            log.warning("how this process ends is not written down: %s", error.strerror)
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(json.dumps(document) + "\n")
-    partial.replace(path)
+    try:
+        partial.write_text(json.dumps(document) + "\n")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OSError(error.errno, f"{path} can't be written: {error.strerror}") from error

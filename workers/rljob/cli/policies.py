@@ -49,7 +49,7 @@ def evaluate(
         import torch
 
         from rljob.algorithms import algorithm
-        from rljob.envs import make_single_environment
+        from rljob.envs import RestartLimit, make_single_environment
         from rljob.evaluation.policy import judged_policy
         from rljob.evaluation.score import score
         from rljob.learner.policy import load_policy
@@ -63,10 +63,13 @@ def evaluate(
         with ExitStack() as opened:
             environments = []
             for _ in range(min(episodes, _SIDE_BY_SIDE)):
-                environment = make_single_environment(policy.spec.id, policy.env_params, for_scoring=True)
+                environment = make_single_environment(
+                    policy.spec.id, policy.env_params, for_scoring=True, restarting=True
+                )
                 opened.callback(environment.close)
                 environments.append(environment)
-            result = score(act, environments, episodes, seed, share)
+            failures = RestartLimit(policy.env_params.max_failures_per_10000_steps)
+            result = score(act, environments, episodes, seed, share, failures=failures)
         if as_json:
             figures = {
                 "environment": policy.spec.id,

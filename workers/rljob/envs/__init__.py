@@ -2,16 +2,25 @@
 
 from rljob.envs.base import EpisodeRecord, StepResult, VectorEnvironment
 from rljob.envs.errors import EnvironmentProblem
-from rljob.envs.factory import describe_environment, make_single_environment, make_vector_environment
+from rljob.envs.factory import (
+    describe_environment,
+    make_restarting_environment,
+    make_single_environment,
+    make_vector_environment,
+)
+from rljob.envs.restarting import KeepsFailing, RestartLimit
 from rljob.envs.spec import EnvironmentSpec
 
 __all__ = [
     "EnvironmentProblem",
     "EnvironmentSpec",
     "EpisodeRecord",
+    "KeepsFailing",
+    "RestartLimit",
     "StepResult",
     "VectorEnvironment",
     "describe_environment",
+    "make_restarting_environment",
     "make_single_environment",
     "make_vector_environment",
 ]

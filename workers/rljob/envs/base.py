@@ -44,6 +44,9 @@ class StepResult:
     final_observation: [N, S, *F*], valid only in rows where terminated or truncated; None when no row ended.
     raw_frames: frames emulated in this step by all N environments, those of resets included.
     episodes: the games that ended in this step, in order of environment.
+    cut: bool[N], environments that failed instead of stepping and were begun anew: of their row only ``observation`` means
+    anything, the first of a new episode. None when there were none.
+    failures: why environments failed, one text each; a failing reset is among them and cuts nothing.
     """
 
     observation: Observation
@@ -54,6 +57,13 @@ class StepResult:
     final_observation: Observation | None
     raw_frames: int
     episodes: tuple[EpisodeRecord, ...]
+    cut: NDArray[np.bool_] | None = None
+    failures: tuple[str, ...] = ()
+
+    @property
+    def steps(self) -> int:
+        """Steps that happened: one in every environment that was not cut."""
+        return len(self.reward) - (0 if self.cut is None else int(self.cut.sum()))
 
 
 class VectorEnvironment(Protocol):

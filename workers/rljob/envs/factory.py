@@ -24,6 +24,7 @@ from rljob.envs.base import VectorEnvironment
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.gymnasium_vector import GymnasiumVector
 from rljob.envs.processes import ProcessVector
+from rljob.envs.restarting import RestartingEnv, RestartingVector, RestartLimit
 from rljob.envs.spaces import FrameFormat, checked_subset, frame_format, num_actions
 from rljob.envs.spec import EnvironmentSpec, fingerprint
 from rljob.envs.target import AtariGame, RegisteredEnvironment, Target, UserFactory, resolve
@@ -43,20 +44,37 @@ def make_single_environment(
     *,
     for_scoring: bool,
     render_mode: str | None = None,
+    restarting: bool = False,
 ) -> gymnasium.Env[Any, Any]:
     """One plain Gymnasium environment with observations [S, *F*], made of Gymnasium's own wrappers.
 
     ``for_scoring``: rewards are the game's own; otherwise they are clipped if the parameters say so. Lives never end an
-    episode in either. Raises EnvironmentProblem.
+    episode in either. ``restarting``: made anew when it fails, as ``RestartingEnv`` tells. Raises EnvironmentProblem.
     """
-    env = single.build(resolve(environment_id, parameters), parameters, render_mode=render_mode)
+    target = resolve(environment_id, parameters)
+    make = functools.partial(_labelled, target, parameters, 0, render_mode=render_mode)
+    env = RestartingEnv(make) if restarting else single.build(target, parameters, render_mode=render_mode)
     return env if for_scoring or not parameters.reward_clipping else wrappers.ClippedReward(env)
 
 
-def make_vector_environment(
-    environment_id: str, parameters: EnvironmentParameters, num_envs: int, seed: int
+def make_restarting_environment(
+    environment_id: str, parameters: EnvironmentParameters, num_envs: int, seed: int, limit: RestartLimit
 ) -> VectorEnvironment:
-    """``num_envs`` copies behind the backend that the parameters choose (Auto: see above). Raises EnvironmentProblem."""
+    """As ``make_vector_environment``; what fails while it is stepped is made anew, as far as ``limit`` allows."""
+
+    def make(seed: int) -> VectorEnvironment:
+        return make_vector_environment(environment_id, parameters, num_envs, seed, restarting=True)
+
+    return RestartingVector(make, seed, limit)
+
+
+def make_vector_environment(
+    environment_id: str, parameters: EnvironmentParameters, num_envs: int, seed: int, *, restarting: bool = False
+) -> VectorEnvironment:
+    """``num_envs`` copies behind the backend that the parameters choose (Auto: see above). Raises EnvironmentProblem.
+
+    ``restarting``: environments that are stepped one by one are made anew when they fail (``StepResult.cut``).
+    """
     if num_envs < 1:
         raise ValueError(f"num_envs must be at least 1, got {num_envs}")
     target = resolve(environment_id, parameters)
@@ -73,11 +91,11 @@ def make_vector_environment(
             must_be_native = isinstance(target, UserFactory) and target.vector_only
             if parameters.backend == "Native" or must_be_native or isinstance(target, AtariGame):
                 raise
+    # An emulator does not raise; its worker process may die, which ends the whole vector.
+    makers = _makers(target, parameters, num_envs, restarting=restarting and not isinstance(target, AtariGame))
     if parameters.backend == "Async" or (parameters.backend == "Auto" and _worth_processes(spec, num_envs)):
-        return _wrapped(ProcessVector(target.id, _makers(target, parameters, num_envs)), target, spec, parameters, seed)
-    sync: VectorEnv[Any, Any, Any] = SyncVectorEnv(
-        _makers(target, parameters, num_envs), copy=False, autoreset_mode=AutoresetMode.SAME_STEP
-    )
+        return _wrapped(ProcessVector(target.id, makers), target, spec, parameters, seed)
+    sync: VectorEnv[Any, Any, Any] = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
     return _wrapped(sync, target, spec, parameters, seed)
 
 
@@ -169,12 +187,15 @@ def _worth_processes(spec: EnvironmentSpec, num_envs: int) -> bool:
     return image and num_envs > 2 and len(os.sched_getaffinity(0)) > 1
 
 
-def _makers(target: Target, parameters: EnvironmentParameters, num_envs: int) -> list[Any]:
-    return [functools.partial(_labelled, target, parameters, index) for index in range(num_envs)]
+def _makers(target: Target, parameters: EnvironmentParameters, num_envs: int, *, restarting: bool) -> list[Any]:
+    each = [functools.partial(_labelled, target, parameters, index) for index in range(num_envs)]
+    return [functools.partial(RestartingEnv, make) for make in each] if restarting else each
 
 
-def _labelled(target: Target, parameters: EnvironmentParameters, index: int) -> gymnasium.Env[Any, Any]:
-    return wrappers.Labelled(single.build(target, parameters), target.id, index)
+def _labelled(
+    target: Target, parameters: EnvironmentParameters, index: int, *, render_mode: str | None = None
+) -> gymnasium.Env[Any, Any]:
+    return wrappers.Labelled(single.build(target, parameters, render_mode=render_mode), target.id, index)
 
 
 def _wrapped(

@@ -67,6 +67,9 @@ def merged(results: Sequence[StepResult]) -> StepResult:
         # Rows that did not end hold whatever there is, as in a single environment.
         pairs = zip(finals, results, strict=True)
         final = np.concatenate([result.observation if one is None else one for one, result in pairs])
+    cut = None
+    if any(result.cut is not None for result in results):
+        cut = np.concatenate([np.zeros(len(r.reward), np.bool_) if r.cut is None else r.cut for r in results])
     return StepResult(
         observation=np.concatenate([result.observation for result in results]),
         reward=np.concatenate([result.reward for result in results]),
@@ -76,4 +79,6 @@ def merged(results: Sequence[StepResult]) -> StepResult:
         final_observation=final,
         raw_frames=sum(result.raw_frames for result in results),
         episodes=tuple(episode for result in results for episode in result.episodes),
+        cut=cut,
+        failures=tuple(failure for result in results for failure in result.failures),
     )

@@ -10,6 +10,8 @@ step handed out as a transition would poison the replay. Such an environment is 
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from rljob.envs.base import Observation, StepResult
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.frames import AtariCounters
 from rljob.envs.meter import EpisodeMeter
+from rljob.envs.restarting import FAILURE
 from rljob.envs.rows import RowReset, row_reset
 from rljob.envs.spaces import checked_actions
 from rljob.envs.spec import EnvironmentSpec
@@ -63,17 +66,22 @@ class GymnasiumVector:
 
     def reset(self, seed: int | None = None) -> Observation:
         seed, self._seed = (self._seed if seed is None else seed), None
-        observation, info = self._env.reset(seed=seed)
+        with self._labelled("reset"):
+            observation, info = self._env.reset(seed=seed)
         self._meter.begin(self._counters.begin(info) if self._counters else 0)
         return self._frames(observation)
 
     def step(self, actions: NDArray[np.int64]) -> StepResult:
         checked_actions(actions, self.num_envs, self.spec.num_actions)
         taken = actions if self._actions is None else self._actions[actions]
-        observation, reward, terminated, truncated, info = self._env.step(taken)
+        with self._labelled("step"):
+            observation, reward, terminated, truncated, info = self._env.step(taken)
+        cut, failures = _failures(info)
         terminated = np.asarray(terminated, np.bool_)
         # Both at once is possible in Gymnasium; there is then nothing to bootstrap from.
         truncated = np.asarray(truncated, np.bool_) & ~terminated
+        if cut is not None:
+            truncated &= ~cut
         ended = terminated | truncated
         final: Observation | None = None
         if ended.any():
@@ -81,13 +89,18 @@ class GymnasiumVector:
                 final = self._frames(_final_observations(observation, info["final_obs"], ended))
             else:
                 final = self._frames(observation)
-                observation = self._row_reset(self._env, ended, observation)
+                with self._labelled("reset"):
+                    observation = self._row_reset(self._env, ended, observation)
         of_step: NDArray[np.int64] | int = 1
         of_reset: NDArray[np.int64] | int = 0
         life_lost = np.zeros(self.num_envs, np.bool_)
         if self._counters is not None:
             counts = self._counters.step(info, ended)
             of_step, of_reset, life_lost = counts.of_step, counts.of_reset, counts.life_lost
+        episodes = self._meter.step(reward, of_step, terminated, truncated, of_reset)
+        if cut is not None:
+            self._meter.forget(cut)
+        stepped = self.num_envs if cut is None else self.num_envs - int(cut.sum())
         return StepResult(
             observation=self._frames(observation),
             reward=(np.clip(reward, -1.0, 1.0) if self._reward_clipping else reward).astype(np.float32),
@@ -95,14 +108,28 @@ class GymnasiumVector:
             truncated=truncated,
             life_lost=life_lost,
             final_observation=final,
-            raw_frames=self.num_envs if isinstance(of_step, int) else int(np.sum(of_step) + np.sum(of_reset)),
-            episodes=self._meter.step(reward, of_step, terminated, truncated, of_reset),
+            raw_frames=stepped if isinstance(of_step, int) else int(np.sum(of_step) + np.sum(of_reset)),
+            episodes=episodes,
+            cut=cut,
+            failures=failures,
         )
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
             self._env.close()
+
+    @contextlib.contextmanager
+    def _labelled(self, where: str) -> Iterator[None]:
+        """Make whatever a vector class raises an EnvironmentProblem that names it."""
+        try:
+            yield
+        except EnvironmentProblem:
+            raise
+        except Exception as error:
+            raise EnvironmentProblem(
+                f"environment {self.spec.id!r} failed in {where}(): {type(error).__name__}: {error}"
+            ) from error
 
     def _choose_row_reset(self) -> RowReset | None:
         mode = self._env.metadata.get("autoreset_mode")
@@ -119,6 +146,16 @@ class GymnasiumVector:
         """[N, S, *F*] in the dtype of the spec, in memory that ``env`` will not write again."""
         frames = np.array(observation, dtype=self._dtype, copy=True)
         return frames if self._stacked else frames[:, None]
+
+
+def _failures(info: dict[str, Any]) -> tuple[NDArray[np.bool_] | None, tuple[str, ...]]:
+    """Rows whose step failed, and the reasons of all failures, those of resets too (see ``RestartingEnv``)."""
+    of_step = info.get("final_info", {})
+    cut: NDArray[np.bool_] | None = of_step.get(f"_{FAILURE}")
+    reasons = [] if cut is None else of_step[FAILURE][cut].tolist()
+    if FAILURE in info:
+        reasons += info[FAILURE][info[f"_{FAILURE}"]].tolist()
+    return cut, tuple(reasons)
 
 
 def _final_observations(like: Any, final: Any, ended: NDArray[np.bool_]) -> Any:

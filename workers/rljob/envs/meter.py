@@ -22,6 +22,12 @@ class EpisodeMeter:
         self._lengths[:] = 0
         self._raw_frames[:] = raw_frames
 
+    def forget(self, rows: NDArray[np.bool_]) -> None:
+        """The games of ``rows`` (bool[N]) will never end; others begin in their place."""
+        self._returns[rows] = 0
+        self._lengths[rows] = 0
+        self._raw_frames[rows] = 0
+
     def step(
         self,
         reward: NDArray[np.floating] | NDArray[np.integer],

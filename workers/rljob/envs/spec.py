@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
 
-# Neither who computes a step nor how a network scales its input changes what the environment is.
-_NOT_PART_OF_THE_ENVIRONMENT = {"backend", "centre_input", "input_scale"}
+# Neither who computes a step, nor how a network scales its input, nor patience with failures changes what the environment is.
+_NOT_PART_OF_THE_ENVIRONMENT = {"backend", "centre_input", "input_scale", "max_failures_per_10000_steps"}
 _PACKAGES = ("gymnasium", "ale-py", "numpy", "opencv-python-headless")
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.algorithms.decision import Game
+from rljob.envs.restarting import FAILURE, RestartLimit
 
 Env = gymnasium.Env[Any, Any]
 
@@ -46,15 +47,18 @@ def score(
     epsilon: float = 0.0,
     give_up: Callable[[Sequence[float]], bool] | None = None,
     each_step: Callable[[], None] | None = None,
+    failures: RestartLimit | None = None,
 ) -> Score:
     """Play ``episodes`` whole games, choosing a uniformly random action with probability ``epsilon``.
 
     env: one plain environment, or several equal ones that share the policy's forward passes (faster, same result up to the
     rounding of a batched product). The caller closes them. give_up: asked whenever a game ends, with the returns so far;
-    True ends the evaluation. each_step: called before every step; may raise to leave.
+    True ends the evaluation. each_step: called before every step; may raise to leave. failures: counts games in which a
+    restarting environment failed; such a game is no score and is played again from its start. Raises ``KeepsFailing``.
     """
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, got {episodes}: a mean over no game is no score")
+    failures = failures or RestartLimit(0)
     envs = [env] if isinstance(env, gymnasium.Env) else list(env)[:episodes]
     playing = [_Game(e, index, seed) for index, e in enumerate(envs)]
     begun = len(playing)
@@ -62,11 +66,16 @@ def score(
     while playing:
         if each_step is not None:
             each_step()
+        failures.played(len(playing))
         actions = policy(np.stack([game.observation for game in playing]), playing)
         going_on: list[_Game] = []
         for game, action in zip(playing, actions, strict=True):
             if game.step(int(action), epsilon):
                 going_on.append(game)
+                continue
+            if game.failure is not None:
+                failures.note(game.failure)
+                going_on.append(_Game(game.env, game.index, seed))
                 continue
             ended.append(game)
             if len(ended) < episodes and give_up is not None and give_up([g.points for g in ended]):
@@ -102,14 +111,16 @@ class _Game:
         self._random = np.random.default_rng([seed, index])
         self.random = np.random.default_rng([seed, index, 1])
         self.memory: Any = None
+        self.failure: str | None = None
         self._num_actions = int(env.action_space.n)  # type: ignore[attr-defined]
         self.observation, _ = env.reset(seed=seed + index)
 
     def step(self, action: int, epsilon: float) -> bool:
-        """Take ``action`` or a random one; False when the game is over."""
+        """Take ``action`` or a random one; False when the game is over, or the environment has failed."""
         # Two draws a step whatever happens, so that games with different epsilons see the same randomness.
         explore, other = self._random.random() < epsilon, int(self._random.integers(self._num_actions))
-        self.observation, reward, terminated, truncated, _ = self.env.step(other if explore else action)
+        self.observation, reward, terminated, truncated, info = self.env.step(other if explore else action)
+        self.failure = info.get(FAILURE)
         self.points += float(reward)
         self.length += 1
         return not (terminated or truncated)

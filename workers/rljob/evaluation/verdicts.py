@@ -26,14 +26,14 @@ class Learner(Protocol):
 class Verdicts:
     """Counts verdicts, decides which carry the weights they judged, and repeats one until it is noted.
 
-    Only the best complete evaluation so far carries its weights: the learner keeps them as the best policy. A verdict may
-    reach the learner twice when an answer is lost; it is told apart by its version.
+    Only the best evaluation so far carries its weights: the learner keeps them as the best policy. A verdict may reach the
+    learner twice when an answer is lost; it is told apart by its version.
     """
 
     def __init__(self) -> None:
         self.total = 0
         self.last: Evaluation | None = None
-        self._best_mean: float | None = None
+        self._best: tuple[bool, float] | None = None
         self._undelivered: deque[Evaluation] = deque(maxlen=_KEPT)
         self._sent_at: float | None = None
 
@@ -41,9 +41,9 @@ class Verdicts:
         """A new verdict, with the weights judged; they are left out on the way unless it is the best so far."""
         self.total += 1
         self.last = evaluation
-        best = evaluation.finished and (self._best_mean is None or evaluation.mean > self._best_mean)
+        best = self._best is None or evaluation.rank > self._best
         if best:
-            self._best_mean = evaluation.mean
+            self._best = evaluation.rank
         self._undelivered.append(evaluation if best else dataclasses.replace(evaluation, weights=None))
 
     def deliver(self, learner: Learner, now: float) -> None:

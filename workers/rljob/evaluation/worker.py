@@ -19,7 +19,7 @@ import torch
 from rljob.algorithms import algorithm
 from rljob.cli.announce import announce
 from rljob.cli.options import RoleOptions
-from rljob.envs import describe_environment, make_single_environment
+from rljob.envs import RestartLimit, describe_environment, make_single_environment
 from rljob.evaluation.best_possible import best_possible_return
 from rljob.evaluation.policy import judged_policy
 from rljob.evaluation.score import Score, could_still_reach, score
@@ -44,7 +44,8 @@ class _Stopped(Exception):
 
 
 def run_evaluator(options: RoleOptions, stop: threading.Event) -> None:
-    """Evaluate until ``stop`` is set. Raises EnvironmentProblem when the job's environment cannot be made."""
+    """Evaluate until ``stop`` is set. Raises EnvironmentProblem when the job's environment cannot be made, KeepsFailing when it
+    fails more often than the job allows."""
     torch.set_num_threads(1)
     security = load_keys(options.keys, "evaluator").client("learner") if options.keys else None
     evaluator = Evaluator(options, WeightClient(options.weights, options.notice, security, evaluation=True), stop)
@@ -68,9 +69,10 @@ class Evaluator:
         self._module = chosen.build(spec, parameters, environment).eval()
         self._policy = judged_policy(chosen, self._module, parameters)
         self._envs = [
-            make_single_environment(job.environment.id, environment, for_scoring=True)
+            make_single_environment(job.environment.id, environment, for_scoring=True, restarting=True)
             for _ in range(min(SIDE_BY_SIDE, self._settings.episodes))
         ]
+        self._failures = RestartLimit(environment.max_failures_per_10000_steps)
         target = job.success_policy.target_return
         # A mean over several evaluations can be saved by a later one, so then every evaluation is played to its end.
         self._target = target.value if target is not None and target.window_evaluations == 1 else None
@@ -123,6 +125,7 @@ class Evaluator:
             "state": self._state,
             "evaluations_total": self._verdicts.total,
             "episodes_total": self._episodes_total,
+            "environment_failures": self._failures.total,
             "last": None
             if last is None
             else {
@@ -158,6 +161,7 @@ class Evaluator:
             epsilon=self._epsilon,
             give_up=self._out_of_reach,
             each_step=self._between_steps,
+            failures=self._failures,
         )
         self._episodes_total += len(result.returns)
         self._clock.enter("report")

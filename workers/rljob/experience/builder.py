@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rljob.experience.arguments import check_builder, check_first_observation
 from rljob.experience.chunk import LIFE_LOST, TERMINATED, TRUNCATED, Chunk
 from rljob.experience.layout import ChunkLayout
 from rljob.experience.nstep import n_step_windows
@@ -40,13 +41,11 @@ class ChunkBuilder:
         incarnation: str,
         epoch: int,
     ) -> None:
-        if num_envs < 1:
-            raise ValueError(f"chunk builder: num_envs is {num_envs}, it must be at least 1")
-        if not 0.0 <= gamma <= 1.0:
-            raise ValueError(f"chunk builder: gamma is {gamma}, it must lie in [0, 1]")
+        check_builder(num_envs, gamma)
         self.layout = layout
         self.epoch = epoch
         self.produced = 0
+        self.cut_steps = 0
         self._actor = actor
         self._incarnation = incarnation
         self._gamma = gamma
@@ -100,12 +99,7 @@ class ChunkBuilder:
         Steps still pending are cut off: their bootstrap states will never be seen. Returns how many were.
         """
         layout = self.layout
-        expected = (self.num_envs, layout.stack, *layout.frame_shape)
-        if observation.shape != expected or observation.dtype != layout.frame_dtype:
-            raise ValueError(
-                f"observation is {observation.dtype}{list(observation.shape)}, "
-                f"the chunk layout needs {layout.frame_dtype}{list(expected)}"
-            )
+        check_first_observation(observation, layout, self.num_envs)
         cut = self.pending
         self._count[:] = 0
         self._frames[:, : layout.stack] = observation
@@ -126,6 +120,7 @@ class ChunkBuilder:
         value: Array,
         final_value: Array | None,
         policy_version: Array | int,
+        cut: Array | None = None,
     ) -> list[Chunk]:
         """Record one step of all N environments and return the chunks it closed (usually none).
 
@@ -133,7 +128,8 @@ class ChunkBuilder:
         is what follows it, after an automatic reset where an episode ended, and ``final_observation`` (same shape,
         read only in the rows that ended) what the ended episode showed last. ``q_taken`` f4[N] and ``value`` f4[N] are
         Q(s, a) and max_a Q(s, a) of the observation acted on, ``final_value`` f4[N] that maximum for the final
-        observations (read only where truncated); NaN where unknown. The inputs are copied.
+        observations (read only where truncated); NaN where unknown. In rows of ``cut`` b1[N] no step happened: their streams
+        begin anew at ``observation``, and steps that were not complete are lost (``cut_steps``). The inputs are copied.
 
         Raises ``RuntimeError`` before ``begin`` and ``ValueError`` when an episode ended without its final observation.
         """
@@ -158,10 +154,10 @@ class ChunkBuilder:
         if ended.any():
             self._record_ends(np.flatnonzero(ended), slots, rows, observation, final_observation, final_value)
 
+        chunks: list[Chunk] = [] if cut is None else self._begin_anew(np.flatnonzero(cut), observation)
         ready = (self._count >= self._length + self.layout.n_step) | (self._used > self._close_at_frames)
         if not ready.any():
-            return []
-        chunks: list[Chunk] = []
+            return chunks
         for environment in np.flatnonzero(ready).tolist():
             while self._is_ready(environment):
                 chunk = self._close(environment)
@@ -180,6 +176,20 @@ class ChunkBuilder:
         for environment in range(self.num_envs):
             while (chunk := self._close(environment)) is not None:
                 chunks.append(chunk)
+        return chunks
+
+    def _begin_anew(self, cut: Array, observation: Array) -> list[Chunk]:
+        """Take back the row just written for streams whose step did not happen, emit what is complete, and start over."""
+        self._count[cut] -= 1
+        self._used[cut] -= 1
+        chunks: list[Chunk] = []
+        for environment in cut.tolist():
+            while (chunk := self._close(environment)) is not None:
+                chunks.append(chunk)
+        self.cut_steps += int(self._count[cut].sum())
+        self._count[cut] = 0
+        self._frames[cut, : self.layout.stack] = observation[cut]
+        self._used[cut] = self.layout.stack
         return chunks
 
     def _record_ends(

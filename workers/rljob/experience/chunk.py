@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,46 @@ _STEP_COLUMNS: tuple[tuple[str, str, str], ...] = (
 
 class InvalidChunk(ValueError):
     """A chunk whose columns contradict each other or the layout of the run; the text says which and how."""
+
+
+class Piece(Protocol):
+    """What chunks and unrolls say of where they come from."""
+
+    @property
+    def actor(self) -> str: ...
+    @property
+    def incarnation(self) -> str: ...
+    @property
+    def sequence(self) -> int: ...
+    @property
+    def environment(self) -> int: ...
+    @property
+    def policy_version(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+
+
+# (attribute, field on the wire)
+_ORIGIN: tuple[tuple[str, str], ...] = (
+    ("actor", "actor"),
+    ("incarnation", "inc"),
+    ("sequence", "seq"),
+    ("environment", "env"),
+    ("policy_version", "pv"),
+    ("epoch", "epoch"),
+)
+
+
+def fields_of(piece: Piece) -> dict[str, Any]:
+    """The wire fields of a chunk or an unroll."""
+    return {field: getattr(piece, attribute) for attribute, field in _ORIGIN} | {"steps": piece.steps}
+
+
+def origin_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes that stand in wire fields. Raises ``KeyError`` when one lacks."""
+    return {attribute: fields[field] for attribute, field in _ORIGIN}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,15 +119,7 @@ class Chunk:
             columns[column] = getattr(self, attribute)
         return Message(
             kind="chunk",
-            fields={
-                "epoch": self.epoch,
-                "actor": self.actor,
-                "inc": self.incarnation,
-                "seq": self.sequence,
-                "env": self.environment,
-                "pv": self.policy_version,
-                "steps": self.steps,
-            },
+            fields=fields_of(self),
             columns=columns,
         )
 
@@ -107,16 +139,8 @@ class Chunk:
     def from_parts(cls, fields: Mapping[str, Any], columns: Mapping[str, Array]) -> Chunk:
         """Assemble a chunk from wire fields and columns without checking it. Raises ``InvalidChunk`` when one lacks."""
         try:
-            return cls(
-                actor=fields["actor"],
-                incarnation=fields["inc"],
-                sequence=fields["seq"],
-                environment=fields["env"],
-                policy_version=fields["pv"],
-                epoch=fields["epoch"],
-                frames=columns["frames"],
-                **{attribute: columns[column] for attribute, column, _ in _STEP_COLUMNS},
-            )
+            values: dict[str, Any] = {attribute: columns[column] for attribute, column, _ in _STEP_COLUMNS}
+            return cls(frames=columns["frames"], **(origin_of(fields) | values))
         except KeyError as missing:
             raise InvalidChunk(f"chunk lacks {missing.args[0]!r}") from None
 

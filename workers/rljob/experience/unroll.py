@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rljob.experience.chunk import InvalidChunk
+from rljob.experience.chunk import InvalidChunk, fields_of, origin_of
 from rljob.experience.layout import MAX_POSITION
 from rljob.wire import Message
 
@@ -112,15 +112,7 @@ class Unroll:
             columns[column] = getattr(self, attribute)
         return Message(
             kind="unroll",
-            fields={
-                "epoch": self.epoch,
-                "actor": self.actor,
-                "inc": self.incarnation,
-                "seq": self.sequence,
-                "env": self.environment,
-                "pv": self.policy_version,
-                "steps": self.steps,
-            },
+            fields=fields_of(self),
             columns=columns,
         )
 
@@ -128,17 +120,8 @@ class Unroll:
     def from_parts(cls, fields: Mapping[str, Any], columns: Mapping[str, Array]) -> Unroll:
         """Assemble an unroll from wire fields and columns without checking it. Raises ``InvalidChunk`` when one lacks."""
         try:
-            return cls(
-                actor=fields["actor"],
-                incarnation=fields["inc"],
-                sequence=fields["seq"],
-                environment=fields["env"],
-                policy_version=fields["pv"],
-                epoch=fields["epoch"],
-                frames=columns["frames"],
-                state=columns["state"],
-                **{attribute: columns[column] for attribute, column, _, _ in _COLUMNS},
-            )
+            values: dict[str, Any] = {attribute: columns[column] for attribute, column, _, _ in _COLUMNS}
+            return cls(frames=columns["frames"], state=columns["state"], **(origin_of(fields) | values))
         except KeyError as missing:
             raise InvalidChunk(f"unroll lacks {missing.args[0]!r}") from None
 

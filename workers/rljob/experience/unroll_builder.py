@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rljob.experience.arguments import check_builder, check_first_observation
 from rljob.experience.unroll import Unroll, UnrollLayout
 
 Array = NDArray[Any]
@@ -29,14 +30,12 @@ class UnrollBuilder:
         incarnation: str,
         epoch: int,
     ) -> None:
-        if num_envs < 1:
-            raise ValueError(f"unroll builder: num_envs is {num_envs}, it must be at least 1")
-        if not 0.0 <= gamma <= 1.0:
-            raise ValueError(f"unroll builder: gamma is {gamma}, it must lie in [0, 1]")
+        check_builder(num_envs, gamma)
         self.layout = layout
         self.num_envs = num_envs
         self.epoch = epoch
         self.produced = 0
+        self.cut_steps = 0
         self._actor, self._incarnation = actor, incarnation
         self._gamma = np.float32(gamma)
         self.life_loss_ends_episode = life_loss_ends_episode
@@ -58,11 +57,12 @@ class UnrollBuilder:
         self._final_value: Array = np.zeros((num_envs, steps), np.float32)
         self._versions: Array = np.zeros((num_envs, steps), np.int64)
         self._state: Array = np.zeros((num_envs, 2, layout.memory), np.float32)
+        self._missing = np.zeros(num_envs, np.int64)  # rows of the current unroll that hold no step
 
     @property
     def pending(self) -> int:
         """Steps recorded and not yet emitted, over all streams; what leaving would lose."""
-        return max(0, self._count) * self.num_envs
+        return max(0, self._count) * self.num_envs - int(self._missing.sum())
 
     @property
     def steps_into_unroll(self) -> int:
@@ -72,16 +72,12 @@ class UnrollBuilder:
     def begin(self, observation: Array) -> int:
         """Start every stream at ``observation`` ``[N, S, *F*]``, the result of a reset. Returns how many steps were cut off."""
         layout = self.layout
-        expected = (self.num_envs, layout.stack, *layout.frame_shape)
-        if observation.shape != expected or observation.dtype != layout.frame_dtype:
-            raise ValueError(
-                f"observation is {observation.dtype}{list(observation.shape)}, "
-                f"the unroll layout needs {layout.frame_dtype}{list(expected)}"
-            )
+        check_first_observation(observation, layout, self.num_envs)
         cut = self.pending
         self._frames[:, : layout.stack] = observation
         self._used[:] = layout.stack
         self._count = 0
+        self._missing[:] = 0
         return cut
 
     def step(
@@ -97,12 +93,15 @@ class UnrollBuilder:
         final_value: Array | None,
         policy_version: Array | int,
         state: Array | None = None,
+        cut: Array | None = None,
     ) -> list[Unroll]:
         """Record one step of all N environments; returns the N unrolls that this step completes the values of, or none.
 
         ``taken`` f4[N] is log mu(a|s) and ``value`` f4[N] V(s) of the observation acted on, ``state`` f4[N, 2, H] the memory
         before it; ``final_value`` f4[N] is V of the final observations, read where truncated. NaN values (an actor without
-        weights) are recorded as 0. Other arguments as for ``ChunkBuilder``. The inputs are copied.
+        weights) are recorded as 0. In rows of ``cut`` b1[N] no step happened: their streams begin anew at ``observation``, and
+        an unroll with such a row in it is not emitted (``cut_steps``). Other arguments as for ``ChunkBuilder``. The inputs are
+        copied.
         """
         if self._count < 0:
             raise RuntimeError("unroll builder: step() before begin(); there is no observation that was acted on")
@@ -125,6 +124,9 @@ class UnrollBuilder:
         self._versions[:, t] = policy_version
         if final_value is not None:
             self._final_value[:, t] = np.where(truncated, np.nan_to_num(final_value, nan=0.0), 0.0)
+        if cut is not None:
+            self._missing += cut
+            ended = ended | cut
         self._append(observation, ended)
         self._count = t + 1
         return unrolls
@@ -151,29 +153,34 @@ class UnrollBuilder:
         unrolls = []
         for environment in range(self.num_envs):
             used = int(self._used[environment])
-            unrolls.append(
-                Unroll(
-                    actor=self._actor,
-                    incarnation=self._incarnation,
-                    sequence=self._sequence,
-                    environment=environment,
-                    policy_version=int(self._versions[environment, 0]),
-                    epoch=self._began_in_epoch,
-                    frames=self._frames[environment, :used].copy(),
-                    observation_at=self._position[environment].copy(),
-                    action=self._action[environment].copy(),
-                    reward=self._reward[environment].copy(),
-                    discount=self._discount[environment].copy(),
-                    log_prob=self._log_prob[environment].copy(),
-                    value=self._value[environment].copy(),
-                    final_value=self._final_value[environment].copy(),
-                    policy_versions=self._versions[environment].copy(),
-                    state=self._state[environment].copy(),
-                )
-            )
-            self._sequence += 1
+            if not self._missing[environment]:
+                unrolls.append(self._unroll(environment, used))
+                self._sequence += 1
             self._frames[environment, :stack] = self._frames[environment, used - stack : used]
         self._used[:] = stack
         self._count = 0
-        self.produced += steps * self.num_envs
+        self.produced += steps * len(unrolls)
+        self.cut_steps += steps * (self.num_envs - len(unrolls)) - int(self._missing.sum())
+        self._missing[:] = 0
         return unrolls
+
+    def _unroll(self, environment: int, used: int) -> Unroll:
+        """The unroll of one stream, whose first ``used`` frames are its own."""
+        return Unroll(
+            actor=self._actor,
+            incarnation=self._incarnation,
+            sequence=self._sequence,
+            environment=environment,
+            policy_version=int(self._versions[environment, 0]),
+            epoch=self._began_in_epoch,
+            frames=self._frames[environment, :used].copy(),
+            observation_at=self._position[environment].copy(),
+            action=self._action[environment].copy(),
+            reward=self._reward[environment].copy(),
+            discount=self._discount[environment].copy(),
+            log_prob=self._log_prob[environment].copy(),
+            value=self._value[environment].copy(),
+            final_value=self._final_value[environment].copy(),
+            policy_versions=self._versions[environment].copy(),
+            state=self._state[environment].copy(),
+        )

@@ -12,7 +12,7 @@ import torch
 from rljob.actor.compute import Compute, choose_compute
 from rljob.algorithms import algorithm
 from rljob.api import RLJob, quantity
-from rljob.cli.announce import announce
+from rljob.cli.announce import announce, write_final
 from rljob.cli.options import RoleOptions
 from rljob.envs import describe_environment
 from rljob.inference.model import ServedModel
@@ -56,6 +56,7 @@ def run_inference(options: RoleOptions, stop: threading.Event) -> None:
         announce(options, "inference", telemetry.url, uuid.uuid4().hex)
         with telemetry:
             server.run(stop, on_turn=lambda: telemetry.beat(_LONGEST_TURN_SECONDS))
+        write_final(options, status())
     finally:
         weights.close()
 

@@ -94,7 +94,7 @@ class Learner:
         self.raw_frames = 0
         self.skipped_updates = 0
         self._mean_return: float | None = None
-        self._checkpoint_wanted_since = self._checkpoint_answered = 0.0
+        self._checkpoint_wanted = self._checkpoint_answered = 0.0
         self._on_turn: Callable[[], None] = lambda: None
         now = time.monotonic()
         self._next_record, self._next_checkpoint = now, now + config.checkpoint_interval_seconds
@@ -112,6 +112,8 @@ class Learner:
         self.raw_frames = int(counters["raw_frames"])
         self.verdicts.restore(found.manifest.get("evaluations") or [])
         self._saver.resumed(found, self._updater.updates)
+        self._checkpoint_answered = float(found.manifest.get("requested_unix") or 0.0)
+        self._checkpoint_wanted = self._checkpoint_wanted or self._checkpoint_answered
         self._readback.drain()
         self._versions.begin(self._updater.updates)
         log.info("resumed from %s: update %d, epoch %d", found.path.name, self._updater.updates, self.epoch)
@@ -264,8 +266,8 @@ class Learner:
         self._record(self.status())
 
     def _save_if_due(self, now: float) -> None:
-        wanted = self._checkpoint_wanted_since
-        asked = wanted > max(self._checkpoint_answered, self._saver.begun_unix)
+        wanted = self._checkpoint_wanted
+        asked = wanted != self._checkpoint_answered
         if not (asked or now >= self._next_checkpoint) or self._updater.updates == 0 or self._saver.busy:
             return
         self.clock.enter("checkpoint")
@@ -274,9 +276,12 @@ class Learner:
         self._next_checkpoint = now + self._config.checkpoint_interval_seconds
         self.clock.enter("other")
 
-    def request_checkpoint(self, since_unix: float) -> None:
-        """Write a checkpoint soon, unless one was begun at or after ``since_unix``. From any thread; harmless to repeat."""
-        self._checkpoint_wanted_since = since_unix
+    def request_checkpoint(self, requested_unix: float) -> None:
+        """Write a checkpoint soon, unless this very request was answered. From any thread; harmless to repeat.
+
+        The time names the request and is compared with no clock here, which may differ from the clock of whoever asks.
+        """
+        self._checkpoint_wanted = requested_unix
 
     # ------------------------------------------------------------------------------------------- what others get to see
 
@@ -323,6 +328,7 @@ class Learner:
             "evaluations": self.verdicts.documents(),
             "torch": torch.__version__,
             "written_unix": time.time(),
+            "requested_unix": self._checkpoint_wanted,  # the newest request that it answers, 0 before any
         }
 
     def _save(self, *, wait: bool) -> None:

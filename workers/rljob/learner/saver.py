@@ -35,13 +35,11 @@ class Saver:
             "message": "",
             "written_unix": 0.0,
         }
-        self.begun_unix = 0.0
-        """When the newest checkpoint of this run was begun, whether it came about or not; 0 before the first."""
 
     def resumed(self, found: checkpoint.Checkpoint, updates: int) -> None:
         """The run goes on from a checkpoint that verified."""
-        self.begun_unix = float(found.manifest.get("written_unix") or 0.0)
-        self._status = _valid(updates, found.path, str(found.manifest["sha256"]), self.begun_unix)
+        written = float(found.manifest.get("written_unix") or 0.0)
+        self._status = _valid(updates, found.path, str(found.manifest["sha256"]), written)
 
     @property
     def busy(self) -> bool:
@@ -61,7 +59,6 @@ class Saver:
     ) -> None:
         """Write the checkpoint after ``updates`` updates. The caller must not change the tensors afterwards."""
         self.finish()
-        self.begun_unix = time.time()
         self._pending = self._pool.submit(self._save, checkpoint.step_name(updates), updates, tensors, manifest)
         if wait:
             self.finish()

@@ -15,10 +15,10 @@ class Verdicts:
 
     def __init__(self) -> None:
         self._documents: list[dict[str, Any]] = []
-        self._best = float("-inf")
+        self._best: tuple[bool, float] | None = None
 
     def add(self, evaluation: Evaluation, updates: int, raw_frames: int) -> bool:
-        """Note a verdict; True when it is the best complete one so far. One that was sent twice is noted once.
+        """Note a verdict; True when it is the best so far (see `Evaluation.rank`). One that was sent twice is noted once.
 
         Its place in the run is the one that the judged weights carry; ``updates`` and ``raw_frames``, the present, stand in
         where an evaluator did not send them back.
@@ -41,9 +41,9 @@ class Verdicts:
             "time": time.time(),
         }
         self._documents = [*self._documents[-KEPT + 1 :], document]
-        is_best = evaluation.finished and evaluation.mean > self._best
+        is_best = self._best is None or evaluation.rank > self._best
         if is_best:
-            self._best = evaluation.mean
+            self._best = evaluation.rank
         return is_best
 
     def documents(self) -> list[dict[str, Any]]:
@@ -54,6 +54,9 @@ class Verdicts:
         """Go on from those of a checkpoint, keeping any that are newer."""
         known = {document["time"] for document in documents}
         self._documents = [*documents, *(each for each in self._documents if each["time"] not in known)]
-        self._best = max(
-            (each["mean"] for each in self._documents if each.get("finished", True)), default=float("-inf")
-        )
+        self._best = max(map(rank_of, self._documents), default=None)
+
+
+def rank_of(document: dict[str, Any]) -> tuple[bool, float]:
+    """`Evaluation.rank` of a verdict as `Verdicts.documents` gives it."""
+    return bool(document.get("finished", True)), float(document["mean"])

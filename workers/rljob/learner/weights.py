@@ -45,6 +45,12 @@ class Evaluation:
     lengths: NDArray[np.int32]
     weights: Weights | None = None
 
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """What the best evaluation has the most of: one that was played to its end says more than one that was given up, and
+        among equals the mean decides. So a run that never came near its target has a best policy, too."""
+        return self.finished, self.mean
+
     def to_message(self) -> Message:
         judged = self.weights
         return Message(
@@ -164,8 +170,10 @@ class WeightServer:
             self.fetches += 1
             judged = bool(message.fields["evaluation"])
             current = (self._evaluation if judged else None) or self._latest
-            # "not equal" rather than "newer": after a restart from a checkpoint the latest may be a lower version
-            if current is None or current.version == message.fields["have"]:
+            # "not equal" rather than "newer": after a restart from a checkpoint the latest may be a lower version, or the
+            # same one as the former life's last; whoever still has that would have its unrolls refused for ever.
+            have = message.fields["have"], message.fields.get("epoch", current.epoch if current else 0)
+            if current is None or (current.version, current.epoch) == have:
                 return Message("current", {"version": current.version if current else 0}, {})
             return Message(
                 "weights",
@@ -203,6 +211,7 @@ class WeightClient:
         self._next_ask = 0.0
         self._outdated = False
         self.version = 0
+        self.epoch = 0
         self.announced = 0
         self.digest_mismatches = 0
         self.noted = 0
@@ -221,7 +230,8 @@ class WeightClient:
         if self._asked_at is not None and now - self._asked_at > self._retry_seconds:
             self._asked_at = None
         if self._asked_at is None and now >= self._next_ask:
-            if self._client.send(Message("fetch", {"have": self.version, "evaluation": self._evaluation}, {})):
+            fields = {"have": self.version, "epoch": self.epoch, "evaluation": self._evaluation}
+            if self._client.send(Message("fetch", fields, {})):
                 self._asked_at = now
             self._next_ask = now + self._poll_seconds
         return fresh
@@ -274,5 +284,5 @@ class WeightClient:
             self._next_ask = now + self._poll_seconds
             log.warning("%s", problem)
             return None
-        self.version = arrived.version
+        self.version, self.epoch = arrived.version, arrived.epoch
         return arrived

@@ -20,6 +20,7 @@ from rljob.algorithms import Algorithm, Experience, algorithm
 from rljob.api import RLJob, credits_per_actor, quantity
 from rljob.cli.announce import announce
 from rljob.cli.options import RoleOptions
+from rljob.cli.slowdown import LEARNER_DELAY_FILE, slowed_down
 from rljob.envs import EnvironmentSpec, describe_environment
 from rljob.inference.in_learner import InferenceThread, LatestWeights
 from rljob.inference.server import InferenceServer
@@ -32,7 +33,6 @@ from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
 from rljob.learner.policy import Identity
 from rljob.learner.saver import Saver
 from rljob.learner.shares import Shares
-from rljob.learner.slowdown import slowed_down
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.learner.update import make_updater
 from rljob.learner.versions import VersionLog
@@ -138,7 +138,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         if found is not None:
             learner.resume(found)
         try:
-            learner.run(stop, slowed_down(lambda: updater.updates, on_turn))
+            learner.run(stop, slowed_down(LEARNER_DELAY_FILE, lambda: updater.updates, on_turn))
         except NonFiniteLoss as problem:
             log.error("%s", problem)
             raise SystemExit(NonFiniteLoss.exit_code) from problem
@@ -148,7 +148,7 @@ def wanted_since(note: Mapping[str, Any]) -> float:
     """The time of a request for a checkpoint, ``{"sinceUnix": 1790000000.5}``. Raises ValueError."""
     seconds = note.get("sinceUnix")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
-        raise ValueError('"sinceUnix" is needed: seconds since 1970; a checkpoint begun at or after that answers it')
+        raise ValueError('"sinceUnix" is needed: seconds since 1970, which name the request')
     return float(seconds)
 
 

@@ -8,6 +8,7 @@ import threading
 
 from rljob.cli.announce import announce, write_final
 from rljob.cli.options import RoleOptions
+from rljob.cli.slowdown import REPLAY_DELAY_FILE, slowed_down
 from rljob.envs import describe_environment
 from rljob.replay.config import config_of
 from rljob.replay.embedded_redis import EmbeddedRedis
@@ -62,7 +63,7 @@ def run_replay(options: RoleOptions, stop: threading.Event) -> None:
             if server is not None:
                 server.revive()
 
-        service.on_turn = on_turn
+        service.on_turn = slowed_down(REPLAY_DELAY_FILE, lambda: service.sampling.batches_total, on_turn)
         service.run(stop)
         write_final(options, service.status)
 

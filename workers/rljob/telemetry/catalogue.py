@@ -50,6 +50,12 @@ ACTOR: Final = (
     Metric("env_steps_total", "counter", "Agent steps taken in all environments of this actor.", "steps"),
     Metric("raw_frames_total", "counter", "Emulator frames those steps took (frame skip included).", "raw_frames"),
     Metric("episodes_total", "counter", "Episodes ended, by how.", "episodes_by_end", "end"),
+    Metric(
+        "environment_failures_total",
+        "counter",
+        "Environments that raised or lost their process and were made anew.",
+        "environment_failures",
+    ),
     Metric("transitions_produced_total", "counter", "Transitions put into chunks.", "produced"),
     Metric(
         "transitions_dropped_total",
@@ -266,6 +272,12 @@ LEARNER: Final = (
 EVALUATOR: Final = (
     Metric("evaluations_total", "counter", "Evaluations finished.", "evaluations_total"),
     Metric("evaluation_episodes_total", "counter", "Games played for them.", "episodes_total"),
+    Metric(
+        "environment_failures_total",
+        "counter",
+        "Environments that raised in the middle of a game, which was played again.",
+        "environment_failures",
+    ),
     Metric("evaluation_mean_return", "gauge", "Mean game score of the last evaluation.", "last/mean"),
     Metric("evaluation_standard_error", "gauge", "Standard error of that mean.", "last/standard_error"),
     Metric("evaluation_seconds", "gauge", "Time the last evaluation took.", "last/seconds"),

@@ -106,14 +106,12 @@ def tiles(run: RunFolder) -> list[tuple[str, str, str]]:
     """(label, value, remark) of the figures that stand at the top; those that are not known are left out."""
     found: list[tuple[str, str, str]] = []
     judged = evaluations(run)
-    if judged:
-        best = max(judged, key=lambda one: float(one["mean"]))
+    if best := max(judged or evaluations(run, finished=False), key=lambda one: float(one["mean"]), default=None):
         error = number(best.get("standard_error"))
         episodes = number(best.get("episodes"))
         remark = f"± {error:.2g}" if error is not None else ""
-        found.append(
-            ("Best evaluation", f"{best['mean']:.2f}", f"{remark} over {episodes:.0f} games" if episodes else remark)
-        )
+        remark += f" over {episodes:.0f} games" if episodes else ""
+        found.append(("Best evaluation", f"{best['mean']:.2f}", remark if judged else f"{remark}, then given up"))
     if run.points:
         last, mean = run.points[-1], mean_figures([p for p in run.points if p.get("state", TRAINING) == TRAINING])
         if (value := number(last.get("mean_return"))) is not None:

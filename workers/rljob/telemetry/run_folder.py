@@ -14,6 +14,7 @@ from rljob.telemetry.recorder import CHECKPOINT, EVALUATION, LEARNER, MACHINE, M
 
 MANIFEST_FILE: Final = "job.yaml"
 OUTCOME_FILE: Final = "outcome.json"
+STATUS_FILE: Final = "status.json"
 _LOG_TAIL_BYTES = 4096
 _LOG_TAIL_LINES = 12
 
@@ -32,9 +33,12 @@ class RunFolder:
     """Everything a report needs.
 
     Attributes:
+        status: the job's status as its controller wrote it last.
+        roles: every member that was started: its name, and its last status document where it left one.
         points: records of figures, oldest first. evaluations, checkpoints: the records of those kinds.
         facts: the last ``machine`` and ``learner`` records, merged.
         stored: checkpoints on the disk, oldest first.
+        profiles: what ``--profile`` left, as paths in the run folder.
         problems: what is missing or cannot be read, a sentence each.
     """
 
@@ -43,6 +47,7 @@ class RunFolder:
     job: Mapping[str, Any] = field(default_factory=dict)
     manifest_text: str = ""
     outcome: Mapping[str, Any] = field(default_factory=dict)
+    status: Mapping[str, Any] = field(default_factory=dict)
     points: tuple[Mapping[str, Any], ...] = ()
     evaluations: tuple[Mapping[str, Any], ...] = ()
     checkpoints: tuple[Mapping[str, Any], ...] = ()
@@ -50,6 +55,7 @@ class RunFolder:
     stored: tuple[StoredCheckpoint, ...] = ()
     roles: tuple[Mapping[str, Any], ...] = ()
     log_tails: Mapping[str, str] = field(default_factory=dict)
+    profiles: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -85,6 +91,7 @@ def read_run_folder(path: Path) -> RunFolder:
         job=job,
         manifest_text=text,
         outcome=outcome,
+        status=_json(path / STATUS_FILE, "", []),
         points=tuple(record for record in records if "kind" not in record),
         evaluations=tuple(record for record in records if record.get("kind") == EVALUATION),
         checkpoints=tuple(record for record in records if record.get("kind") == CHECKPOINT),
@@ -92,6 +99,7 @@ def read_run_folder(path: Path) -> RunFolder:
         stored=_stored(path / "checkpoints"),
         roles=_roles(path / "roles"),
         log_tails=_log_tails(path / "logs"),
+        profiles=tuple(str(file.relative_to(path)) for file in sorted((path / "profiles").glob("*"))),
         problems=tuple(problems),
     )
 
@@ -128,10 +136,10 @@ def _json(path: Path, what: str, problems: list[str]) -> Mapping[str, Any]:
 
 
 def _roles(folder: Path) -> tuple[Mapping[str, Any], ...]:
-    """The announcements that can be read, by file name."""
+    """Every member that was ever started, by name: ``name`` and, where it left in good order, its last status document."""
     ignored: list[str] = []
-    paths = [path for path in sorted(folder.glob("*.json")) if not path.name.endswith(".final.json")]
-    return tuple(_json(path, "", ignored) for path in paths)
+    names = sorted(path.name.removesuffix(".process.json") for path in folder.glob("*.process.json"))
+    return tuple({**_json(folder / f"{name}.final.json", "", ignored), "name": name} for name in names)
 
 
 def _stored(folder: Path) -> tuple[StoredCheckpoint, ...]:

@@ -287,7 +287,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         "priorities": _kind({}, _rows("n", [("slot", "u4"), ("gen", "u4"), ("prio", "f4")])),
         "stats": _kind({}, _optional({"json": _TEXT})),
         # weights
-        "fetch": _kind({"have": _NUMBER, "evaluation": Field(bool, optional=True)}),
+        "fetch": _kind({"have": _NUMBER, "epoch": Field(int, optional=True), "evaluation": Field(bool, optional=True)}),
         "weights": _kind({"version": _COUNT, "epoch": _NUMBER, "digest": _NAME}, {"buffer": _BLOB, "manifest": _TEXT}),
         "current": _kind({"version": _COUNT}),
         "evaluation": _kind(

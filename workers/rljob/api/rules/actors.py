@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.autoscaling import AutoscalingSpec
+from rljob.api.impala import ImpalaParameters
 from rljob.api.job import RLJobSpec
 from rljob.api.rule import Outcome, rule
 
@@ -135,6 +136,25 @@ def servers_that_are_asked(spec: RLJobSpec) -> Outcome:
     if spec.actors.inference == "Central" or spec.inference.replicas == 0:
         return None
     return "allowed: 0 with actors.inference: Local; nobody would ask these servers. Set actors.inference: Central"
+
+
+_REFRESHED_ANYWAY = (
+    "allowed: Local beside an algorithm parameter weightsRefreshSteps other than 1; an inference server answers every step with "
+    "its newest weights, so the parameter would do nothing. Remove it"
+)
+
+
+@rule(
+    RLJobSpec,
+    "actors.inference",
+    algorithm="IMPALA",
+    cel="self.actors.inference != 'Central' || "
+    "!self.algorithm.parameters.exists(p, p.name == 'weightsRefreshSteps' && p.value != '1')",
+    message=_REFRESHED_ANYWAY,
+)
+def weights_refreshed_by_the_server(spec: RLJobSpec, parameters: ImpalaParameters) -> Outcome:
+    given = any(item.name == "weightsRefreshSteps" and item.value != "1" for item in spec.algorithm.parameters)
+    return _REFRESHED_ANYWAY if spec.actors.inference == "Central" and given else None
 
 
 @rule(

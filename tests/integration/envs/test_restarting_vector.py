@@ -1,0 +1,70 @@
+"""A row of a vector that fails, or a whole vector, is made anew in the middle of play; and not for ever."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rljob.api import EnvironmentParameters
+from rljob.envs import KeepsFailing, RestartLimit, make_restarting_environment
+from rljob.envs.grouped import GroupedEnvironment
+
+
+def test_a_failing_row_is_cut_and_the_others_do_not_notice(toys_importable: None) -> None:
+    limit = RestartLimit(10)
+    parameters = EnvironmentParameters(backend="Sync", kwargs='{"fail_at": 3}', reward_clipping=False)
+    env = make_restarting_environment("toys:countdown", parameters, 3, 0, limit)
+    env.reset()
+    results = [env.step(np.ones(3, np.int64)) for _ in range(5)]
+    assert [result.cut.tolist() if result.cut is not None else None for result in results] == [
+        None, None, [False, True, False], None, None,
+    ]  # fmt: skip
+    failed = results[2]
+    assert failed.failures == (
+        "environment 1 of 'toys:countdown' failed in step(): RuntimeError: the plant caught fire",
+    )
+    assert (failed.steps, failed.raw_frames, failed.episodes, failed.truncated.any()) == (2, 2, (), False)
+    assert failed.final_observation is None
+    assert failed.observation[:, 0, 1].tolist() == [3, 0, 3], "a new episode in the row that failed"
+    # The others end at their fifth step; the new one has taken two of its own by then.
+    assert [(episode.environment, episode.length_steps) for episode in results[4].episodes] == [(0, 5), (2, 5)]
+    assert limit.total == 1
+    env.close()
+
+
+def test_a_worker_that_dies_costs_the_vector_its_episodes(toys_importable: None) -> None:
+    limit = RestartLimit(10)
+    parameters = EnvironmentParameters(backend="Async", kwargs='{"kill_at": 2}', reward_clipping=False)
+    env = make_restarting_environment("toys:countdown", parameters, 2, 0, limit)
+    env.reset()
+    env.step(np.ones(2, np.int64))
+    result = env.step(np.ones(2, np.int64))
+    assert result.cut is not None
+    assert result.cut.all()
+    assert (result.steps, result.raw_frames, limit.total) == (0, 0, 1)
+    assert "its worker process ended (signal SIGKILL)" in result.failures[0]
+    assert env.step(np.ones(2, np.int64)).observation.shape == (2, 1, 2)
+    env.close()
+
+
+def test_an_environment_that_always_fails_is_given_up_at_once(toys_importable: None) -> None:
+    parameters = EnvironmentParameters(backend="Sync", kwargs='{"fail_at": 1}')
+    env = make_restarting_environment("toys:countdown", parameters, 2, 0, RestartLimit(0))
+    env.reset()
+    with pytest.raises(KeepsFailing, match="environment 1 of 'toys:countdown' failed in step"):
+        env.step(np.ones(2, np.int64))
+    env.close()
+
+
+def test_a_failure_in_one_group_is_found_at_its_place_among_all(toys_importable: None) -> None:
+    limit = RestartLimit(10)
+    parameters = EnvironmentParameters(backend="Sync", kwargs='{"fail_at": 2}')
+    env = GroupedEnvironment(
+        [make_restarting_environment("toys:countdown", parameters, 2, seed, limit) for seed in (2, 0)]
+    )
+    env.reset()
+    assert env.step(np.ones(4, np.int64)).cut is None
+    result = env.step(np.ones(4, np.int64))
+    assert result.cut is not None
+    assert result.cut.tolist() == [False, False, False, True]
+    assert (result.steps, len(result.failures), limit.total) == (3, 1, 1)
+    env.close()

@@ -1,0 +1,69 @@
+"""The sentence that names the bottleneck, on a real run of which one role after the other is made slow."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import ENDLESS, LocalRun
+from rljob.cli.slowdown import LEARNER_DELAY_FILE, REPLAY_DELAY_FILE
+from rljob.telemetry.bottleneck import Kind
+from rljob.telemetry.recorder import read_records
+from rljob.telemetry.report import judge, write_report
+from slow_game import DELAY_FILE
+
+HERE = Path(__file__).parent
+THROTTLES = {"learner": LEARNER_DELAY_FILE, "actors": DELAY_FILE, "replay": REPLAY_DELAY_FILE}
+SETTLING_SECONDS, JUDGED_SECONDS = 3.0, 5.0
+"""The learner's figures are over two seconds."""
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def figures(run: LocalRun) -> list[dict[str, Any]]:
+    """The learner's records so far."""
+    return [dict(record) for record in read_records(run.run_dir / "metrics.jsonl") if "kind" not in record]
+
+
+def test_it_names_the_role_that_is_slow(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
+    files = {role: tmp_path / f"{role}-delay" for role in THROTTLES}
+    run = local_run(
+        *ENDLESS,
+        *("--set", "spec.autoscaling.mode=Disabled", "--set", "spec.environment.id=slow_game:throttled"),
+        *("--set", "spec.actors.replicas=1", "--set", "spec.actors.envsPerActor=4"),
+        job=HERE / "slow_game.yaml",
+        environment={
+            "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
+            **{THROTTLES[role]: str(file) for role, file in files.items()},
+        },
+    )
+    run.until_learning(200)
+    sentences = {}
+    for role, delay, kinds in [
+        ("learner", "0.1", {Kind.LearnerTooSlow}),
+        ("actors", "0.02", {Kind.EnvironmentTooSlow}),
+        ("replay", "0.05", {Kind.ReplayTooSlow}),
+    ]:
+        files[role].write_text(delay)
+        time.sleep(SETTLING_SECONDS)
+        before = figures(run)
+        time.sleep(JUDGED_SECONDS)
+        files[role].unlink()
+        records = figures(run)[len(before) :]
+        assert len(records) >= 2
+        for record in records:
+            record["elapsed_seconds"] -= before[-1]["elapsed_seconds"]
+        # The report of a run is about all of it; this one is of a run that was never anything else.
+        (tmp_path / role).mkdir()
+        (tmp_path / role / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        verdict = judge(records)
+        sentences[role] = verdict.sentence
+        assert verdict.kind in kinds, f"{role} is slow: {verdict}\n{records[-1]}"
+        assert verdict.sentence.split(":")[0] in write_report(tmp_path / role).read_text()
+    print(json.dumps(sentences, indent=2))
+    assert run.interrupt() == 130

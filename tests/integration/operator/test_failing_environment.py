@@ -1,0 +1,44 @@
+"""`rljob run` with a user's environment that raises and stalls in the middle of play: training goes on, nothing hangs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from harness import ENDLESS, EXAMPLES, LocalRun
+
+BENCHMARKS = EXAMPLES.parents[1] / "benchmarks"
+PYTHONPATH = {"PYTHONPATH": os.pathsep.join([str(BENCHMARKS), os.environ.get("PYTHONPATH", "")])}
+pytestmark = pytest.mark.timeout(180)
+
+
+def failing(crash: float, stall: float, allowed: int) -> list[str]:
+    settings = {
+        "id": "failing_cart_pole:make",
+        "parameters.kwargs": json.dumps({"crash": crash, "stall": stall}),
+        "parameters.maxFailuresPer10000Steps": str(allowed),
+    }
+    return [word for key, value in settings.items() for word in ("--set", f"spec.environment.{key}={value}")]
+
+
+def test_training_goes_on_around_failing_environments(local_run: Callable[..., LocalRun]) -> None:
+    run = local_run(
+        *ENDLESS, *failing(crash=5e-3, stall=2e-4, allowed=200), "--set", "spec.successPolicy.envFrames=6000",
+        job=EXAMPLES / "cartpole-impala.yaml", environment=PYTHONPATH,
+    )  # fmt: skip
+    assert run.finish(150) == 0, run.output + run.logs()
+    final = run.final("actor-0")
+    assert final["environment_failures"] >= 10, "30 are expected"
+    assert final["steps"] == final["produced"] + final["cut_steps"]
+    assert final["produced"] == final["acknowledged"] + final["unacknowledged"]
+    # An unroll is lost with a failure in it, and what was under way at the end; no more.
+    assert final["cut_steps"] <= 20 * (final["environment_failures"] + 16)
+    assert run.job_status.restarts.counted == run.job_status.restarts.ignored == 0, "no process ended for it"
+    words = (run.run_dir / "logs" / "actor-0.log").read_text()
+    assert "failed in step(): RuntimeError: the simulator has lost its licence; begun anew (failure 1 " in words

@@ -1,0 +1,134 @@
+"""Roles as forks of a process that has loaded everything: they are what a process of their own would be, only sooner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from rljob_operator.local.launch import PROGRAM, Launched, Launcher
+from rljob_operator.local.liveness import ProcessIdentity, find_by_output
+
+EXAMPLE = Path(__file__).parents[3] / "manifests" / "examples" / "cartpole-apex.yaml"
+pytestmark = pytest.mark.timeout(120)
+
+
+def until(what: Callable[[], object], why: str, seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, why
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def launcher() -> Iterator[Launcher]:
+    launcher = Launcher()
+    yield launcher
+    launcher.close()
+
+
+@pytest.fixture
+def start(launcher: Launcher, tmp_path: Path) -> Iterator[Callable[..., Launched]]:
+    """Launches ``rljob WORDS`` as "some-role", with tmp_path/log as its log."""
+    started: list[ProcessIdentity] = []
+
+    def begin(*words: str, environment: dict[str, str] | None = None) -> Launched:
+        with (tmp_path / "log").open("ab") as log:
+            launched = launcher.launch(
+                "some-role", [*PROGRAM, *words], {**os.environ, **(environment or {})}, log.fileno()
+            )
+        started.append(ProcessIdentity.of(launched.pid) or ProcessIdentity(launched.pid, 0))
+        return launched
+
+    yield begin
+    for identity in started:
+        identity.send(signal.SIGKILL)
+
+
+def evaluator(folder: Path) -> list[str]:
+    """The words of a role that is soon ready and then waits for weights which never come."""
+    nobody = f"ipc://{folder}/nobody"
+    files = ["--job", str(EXAMPLE), "--run-dir", str(folder), "--announce", str(folder / "announced.json")]
+    return ["worker", "evaluator", "--name", "evaluator", *files, "--weights", nobody, "--notice", nobody]
+
+
+def test_it_is_forked_from_one_thread_and_ends_as_it_ends(
+    launcher: Launcher, start: Callable[..., Launched], tmp_path: Path
+) -> None:
+    launched = start("--help")
+    assert psutil.Process(launched.pid).ppid() == launcher.server_pid
+    assert launched.exit_code() == 0
+    assert "Train reinforcement-learning agents" in (tmp_path / "log").read_text()
+    assert psutil.Process(launcher.server_pid).num_threads() == 1
+    assert start("no-such-verb").exit_code() == 2
+    assert start("worker", "actor").exit_code() == 78, "as the same command line on its own"
+
+
+def test_it_has_a_session_an_environment_and_a_name_of_its_own(
+    launcher: Launcher, start: Callable[..., Launched], tmp_path: Path
+) -> None:
+    # Options of a role can come from its environment, so this one is configured by nothing else.
+    words = evaluator(tmp_path)
+    launched = start(*words[:-2], environment={"RLJOB_NOTICE": words[-1]})
+    until((tmp_path / "announced.json").exists, (tmp_path / "log").read_text())
+    process = psutil.Process(launched.pid)
+    assert os.getsid(launched.pid) == launched.pid
+    assert process.name() == "some-role"
+    assert {file.path for file in process.open_files()} >= {str(tmp_path / "log")}
+    assert find_by_output(tmp_path / "log") == ProcessIdentity.of(launched.pid)
+    process.terminate()
+    assert launched.exit_code() == 0, "SIGTERM drains it"
+    assert "SIGTERM: draining" in (tmp_path / "log").read_text()
+    assert find_by_output(tmp_path / "log") is None
+
+
+def test_a_killed_server_takes_no_role_with_it_and_the_next_role_starts_without_it(
+    launcher: Launcher, start: Callable[..., Launched], tmp_path: Path
+) -> None:
+    launched = start(*evaluator(tmp_path))
+    until((tmp_path / "announced.json").exists, (tmp_path / "log").read_text())
+    killed = launcher.server_pid
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+    until(lambda: ProcessIdentity.of(killed) is None, "the server is gone")
+    other = start("--help")
+    assert psutil.Process(other.pid).ppid() == os.getpid(), "executed"
+    assert other.exit_code() == 0
+    running = ProcessIdentity.of(launched.pid)
+    assert running is not None
+    os.kill(launched.pid, signal.SIGTERM)
+    until(lambda: not running.alive, "it drains as before")
+    assert launched.exit_code() is None, "its parent is gone, so nobody was told"
+    third = start("--help")
+    assert launcher.server_pid != killed
+    assert psutil.Process(third.pid).ppid() == launcher.server_pid
+
+
+def test_the_server_ends_with_its_controller_and_its_forks_do_not(tmp_path: Path) -> None:
+    script = f"""
+import os, sys, time
+from rljob_operator.local.launch import PROGRAM, Launcher
+launcher = Launcher()
+with open({str(tmp_path / "log")!r}, "ab") as log:
+    role = launcher.launch("role", [*PROGRAM, *{evaluator(tmp_path)!r}], os.environ, log.fileno())
+print(launcher.server_pid, role.pid, flush=True)
+time.sleep(60)
+"""
+    controller = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert controller.stdout is not None
+    server, role = (ProcessIdentity.of(int(pid)) for pid in controller.stdout.readline().split())
+    controller.kill()
+    controller.communicate()
+    assert server is not None
+    assert role is not None
+    until(lambda: not server.alive, "the server is gone")
+    until((tmp_path / "announced.json").exists, "the role goes on")
+    assert role.alive
+    role.send(signal.SIGTERM)
+    until(lambda: not role.alive, "it drains as before")

@@ -1,0 +1,102 @@
+"""Roles of one small CartPole job as threads of the test's process; each can be stopped and started again by itself."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rljob.api import RLJob, parse_job
+from rljob.cli.options import RoleOptions
+from rljob.telemetry.recorder import read_records
+
+ENDPOINTS = ("ingest", "sample", "weights", "notice", "inference")
+
+
+def cartpole(parameters: Mapping[str, object] | None = None, **sections: Mapping[str, Any]) -> RLJob:
+    """Ape-X on CartPole that learns after 500 transitions. ``sections`` of the spec add to what is set here."""
+    values = {"preset": "CartPole", "precision": "FP32", "publishInterval": 10, **(parameters or {})}
+    spec: dict[str, Any] = {
+        "algorithm": {
+            "name": "ApeXDQN",
+            "parameters": [{"name": name, "value": str(value)} for name, value in values.items()],
+        },
+        "environment": {"id": "CartPole-v1", "parameters": [{"name": "rewardClipping", "value": "false"}]},
+        "replay": {
+            "capacity": 50_000,
+            "rateLimiter": {"samplesPerInsert": "8", "minSize": 500, "errorBuffer": "4000"},
+        },
+        "actors": {"replicas": 1, "envsPerActor": 8},
+    }
+    for name, section in sections.items():
+        spec[name] = {**spec.get(name, {}), **section}
+    head = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "cartpole"}}
+    return parse_job({**head, "spec": spec})
+
+
+class RoleThreads:
+    """Starts and stops roles of ``job``, which meet at ``endpoints`` (one for each name of ENDPOINTS that they need)."""
+
+    def __init__(self, job: RLJob, run_dir: Path, endpoints: Mapping[str, str]) -> None:
+        self.job, self.run_dir, self.endpoints = job, run_dir, endpoints
+        self.failures: list[BaseException] = []
+        self._roles: dict[str, tuple[threading.Thread, threading.Event]] = {}
+
+    def start(self, role: Callable[[RoleOptions, threading.Event], None], name: str, **changes: Any) -> None:
+        """Start ``role``; ``changes`` of its options, such as ``keys``."""
+        options = RoleOptions(
+            job=self.job,
+            run_dir=self.run_dir,
+            name=name,
+            replay_ingest=(self.endpoints["ingest"],),
+            replay_sample=(self.endpoints["sample"],),
+            weights=self.endpoints["weights"],
+            notice=self.endpoints["notice"],
+            inference=(self.endpoints["inference"],),
+            redis="none",
+            **changes,
+        )
+        stop = threading.Event()
+
+        def body() -> None:
+            try:
+                role(options, stop)
+            except BaseException as failure:  # noqa: BLE001 - the test's own thread looks at it
+                self.failures.append(failure)
+
+        thread = threading.Thread(target=body, name=name, daemon=True)
+        thread.start()
+        self._roles[name] = (thread, stop)
+
+    def stop(self, name: str) -> None:
+        """Ask the role to leave, and see it leave."""
+        thread, stop = self._roles.pop(name)
+        stop.set()
+        thread.join(timeout=20)
+        assert not thread.is_alive(), f"{name} did not stop"
+
+    def close(self) -> None:
+        """Stop whatever still runs, the actors first; a role that failed fails the test."""
+        names = sorted(self._roles)
+        for name in names:
+            self.stop(name)
+        assert not self.failures, self.failures
+
+    def records(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """The learner's records of that kind so far; without one, those of its figures."""
+        path = self.run_dir / "metrics.jsonl"
+        return [line for line in read_records(path) if line.get("kind") == kind] if path.exists() else []
+
+    def until(self, condition: Callable[[dict[str, Any]], object], what: str, seconds: float = 60.0) -> dict[str, Any]:
+        """Wait for ``condition`` of the learner's newest figures (empty before the first) and answer them."""
+        deadline = time.monotonic() + seconds
+        while True:
+            assert not self.failures, self.failures
+            records = self.records()
+            figures = records[-1] if records else {}
+            if condition(figures):
+                return figures
+            assert time.monotonic() < deadline, f"{what}: not within {seconds} s; the last figures are {figures}"
+            time.sleep(0.1)

@@ -1,0 +1,9 @@
+"""Makes what tests share importable here: ``role_threads``, and of the unit tests ``mutations`` and ``inference_parts``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parents[2]
+sys.path[:0] = [str(TESTS / folder) for folder in ("integration", "unit/wire", "unit/inference")]

@@ -1,0 +1,339 @@
+"""A hundred thousand damaged messages at the sockets of running services, while an honest peer works with each of them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import pickle
+import resource
+import socket
+import threading
+import time
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import zmq
+from inference_parts import Given, apex
+from mutations import MUTATIONS, seeds, well_formed
+from rljob.actor.figures import ActorFigures
+from rljob.actor.session import Identity, ReplaySession
+from rljob.experience import Chunk, ChunkLayout, Unroll, UnrollLayout
+from rljob.inference.client import InferenceClient
+from rljob.inference.server import InferenceServer
+from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
+from rljob.learner.versions import VersionLog
+from rljob.learner.weights import WeightClient, WeightServer
+from rljob.replay.config import ReplayConfig
+from rljob.replay.limiter import LimiterConfig
+from rljob.replay.service import ReplayService
+from rljob.replay.table import Capacity
+from rljob.telemetry.server import TelemetryServer
+from rljob.wire import Client, Message, Server, Subscriber
+
+CASES = 20_000
+"""Messages at each of five sockets."""
+EACH = 2_500
+"""After so many the honest peer is asked to work."""
+GROWTH_BYTES = 64 << 20
+"""What the process may grow by meanwhile: a tenth of what the mutants claim to hold would not fit."""
+
+pytestmark = pytest.mark.timeout(240)
+
+
+class Bomb:
+    """Leaves a file behind if anybody unpickles it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (os.mkdir, (str(self._path),))
+
+
+@pytest.fixture(scope="module")
+def went_off(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("bomb") / "went-off"
+
+
+@pytest.fixture(scope="module")
+def damaged(went_off: Path) -> list[list[bytes]]:
+    """Mutants of messages of every kind, random parts, and pickles that do something when they are loaded."""
+    generator = np.random.default_rng(99)
+    # One that is whole after all and subscribes would be another learner, not nonsense.
+    originals = [parts for kind, parts in zip_kinds() if kind != "subscribe"]
+    bomb = pickle.dumps(Bomb(went_off))
+    cases = []
+    for case in range(CASES):
+        if case % 10 == 0:
+            sizes = generator.integers(0, 700, generator.integers(1, 30))
+            parts = [generator.bytes(int(size)) for size in sizes]
+        else:
+            original = originals[int(generator.integers(len(originals)))]
+            parts = MUTATIONS[case % 3](original, generator)
+        if case % 50 == 7:
+            parts = [*parts[:-1], bomb]
+        cases.append(parts)
+    return cases
+
+
+def zip_kinds() -> Iterator[tuple[str, list[bytes]]]:
+    kinds: list[str] = []
+
+    def noted(kind: str, rows: int) -> Message:
+        kinds.append(kind)
+        return well_formed(kind, rows)
+
+    encoded = seeds(noted)
+    return zip((kind for kind in kinds for _ in range(2)), encoded, strict=True)
+
+
+def until(condition: Callable[[], object], why: str, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, why
+        time.sleep(0.002)
+
+
+def storm(server: Server, damaged: list[list[bytes]], work: Callable[[], None]) -> None:
+    """Send everything to ``server`` as fast as it is taken, ``work`` in between, and check what was counted."""
+    work()
+    before, malformed, grown = server.received_total, server.malformed_total, peak_bytes()
+    with Client(server.endpoint, high_water_mark=1000) as fuzzer:
+        for case, parts in enumerate(damaged):
+            until(lambda p=parts: fuzzer.send(p), "it takes no more")
+            if case % EACH == EACH - 1:
+                work()
+        until(lambda: server.received_total - before >= len(damaged), "not everything was received")
+        # Many a mutant is a message, if not one that this service takes.
+        until(lambda: server.malformed_total - malformed > 0.6 * len(damaged), str(server.malformed))
+        work()
+    assert server.malformed.keys() >= {"header", "parts", "size", "checksum"}, server.malformed
+    # A burst for each peer and then one a second: nobody is made to answer nonsense as fast as it comes.
+    assert server.refused_total < 300
+    assert peak_bytes() - grown < GROWTH_BYTES
+
+
+def peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@contextlib.contextmanager
+def looping(run: Callable[[threading.Event], None]) -> Iterator[None]:
+    """``run(stop)`` in a thread; whatever it raises fails the test."""
+    stop, failures = threading.Event(), []
+
+    def body() -> None:
+        try:
+            run(stop)
+        except BaseException as error:  # noqa: BLE001 (told to the test's own thread)
+            failures.append(error)
+
+    thread = threading.Thread(target=body, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(20)
+        assert not thread.is_alive()
+        assert not failures, failures
+
+
+def honest_actor(endpoint: str, make: Callable[[int], Chunk | Unroll]) -> tuple[ReplaySession, Callable[[], None]]:
+    """An actor, and its work: three more of what it makes, all acknowledged."""
+    identity = Identity("honest", "life", 1)
+    session = ReplaySession(Client(endpoint), identity, ActorFigures(identity).heartbeat)
+    numbers = itertools.count()
+
+    def work() -> None:
+        for _ in range(3):
+            session.encode(make(next(numbers)))
+
+        def acknowledged() -> bool:
+            session.poll(0.01)
+            return session.unacknowledged == 0
+
+        until(acknowledged, "the honest actor's chunks are acknowledged")
+
+    return session, work
+
+
+CHUNKS = ChunkLayout(length=10, frame_shape=(6, 6), frame_dtype=np.dtype(np.uint8), stack=4, n_step=3)
+UNROLLS = UnrollLayout(3, (2, 2), np.dtype(np.uint8), 2)
+
+
+def chunk(number: int) -> Chunk:
+    at = np.arange(10, dtype=np.uint16) + 3
+    tens = {name: np.ones(10, np.float32) for name in ("n_step_return", "discount", "priority")}
+    return Chunk(
+        **{**STAMP, "sequence": number},
+        frames=np.zeros((16, 6, 6), np.uint8),
+        observation_at=at,
+        bootstrap_at=(at + 3).astype(np.uint16),
+        action=np.zeros(10, np.int32),
+        flags=np.zeros(10, np.uint8),
+        **tens,
+    )
+
+
+def unroll(number: int) -> Unroll:
+    threes = {name: np.zeros(3, np.float32) for name in ("reward", "discount", "log_prob", "final_value")}
+    return Unroll(
+        **{**STAMP, "sequence": number},
+        frames=np.zeros((5, 2, 2), np.uint8),
+        observation_at=np.arange(1, 5, dtype=np.uint16),
+        action=np.zeros(3, np.int32),
+        value=np.zeros(4, np.float32),
+        policy_versions=np.ones(3, np.int64),
+        state=np.zeros((2, 0), np.float32),
+        **threes,
+    )
+
+
+STAMP: dict[str, Any] = {"actor": "honest", "incarnation": "life", "environment": 0, "policy_version": 1, "epoch": 1}
+
+
+def replay_config(tmp_path: Path) -> ReplayConfig:
+    limiter = LimiterConfig(0.0, 20, 0.0, insert_step=10, sample_step=16)
+    ingest, sample = f"ipc://{tmp_path}/ingest", f"ipc://{tmp_path}/sample"
+    return ReplayConfig(
+        run="test", layout=CHUNKS, capacity=Capacity(1000), limiter=limiter, ingest=ingest, sample=sample
+    )
+
+
+def ask(learner: Client, message: Message, answer: str) -> Message:
+    """The answer to a learner's request."""
+    until(lambda: learner.send(message), "the request is taken")
+    while (received := learner.receive(20.0)) is not None:
+        if received.kind == answer:
+            return received
+    raise AssertionError(f"no {answer}")
+
+
+def test_replay_goes_on_serving_actors_and_learner(tmp_path: Path, damaged: list[list[bytes]]) -> None:
+    service = ReplayService(replay_config(tmp_path))
+    with looping(service.run):
+        actor, insert = honest_actor(service.ingest_endpoint, chunk)
+        insert()
+        learner, requests = Client(service.sample_endpoint), itertools.count(1)
+        ask(learner, Message("subscribe", {"mode": "index", "inc": "learner"}, {}), "subscribed")
+
+        def both() -> None:
+            insert()
+            number = next(requests)
+            batch = ask(learner, Message("sample", {"req": number, "n": 8}, {}), "batch")
+            assert batch.fields["req"] == number
+
+        storm(service.ingest_server, damaged, both)
+        storm(service.sample_server, damaged, both)
+        time.sleep(0.2)  # the status is up to a tenth of a second old
+        stats = json.loads(ask(learner, Message("stats", {}, {}), "stats").columns["json"].tobytes())
+        assert stats["inserted_total"] == 30 * (next(requests)), "all that the honest actor sent, and nothing else"
+        learner.close()
+        actor.close()
+
+
+def test_the_learners_queue_goes_on_taking_unrolls(tmp_path: Path, damaged: list[list[bytes]]) -> None:
+    versions = VersionLog(1)
+    versions.note(1, 0)
+    config = UnrollQueueConfig(f"ipc://{tmp_path}/queue", UNROLLS, batch_size=3, capacity=6, credits=8)
+    queue = UnrollQueue(config, versions, torch.device("cpu"))
+    session, send = honest_actor(queue.endpoint, unroll)
+
+    def learn() -> None:
+        send()
+        batch = queue.next(20.0)
+        assert batch is not None
+        batch.wait()
+        queue.give_back(batch)
+
+    storm(queue._server, damaged, learn)
+    status = queue.section()["queue"]
+    assert status["received"] == status["learned"] + sum(status["dropped"].values()) + status["in_flight"]
+    session.close()
+    queue.close()
+
+
+def test_weights_go_on_being_served(tmp_path: Path, damaged: list[list[bytes]]) -> None:
+    server = WeightServer(f"ipc://{tmp_path}/weights", f"ipc://{tmp_path}/notice")
+    client = WeightClient(server.weights, server.notice)
+    module, versions = torch.nn.Linear(3, 2), itertools.count(1)
+
+    def fetch() -> None:
+        version = next(versions)
+        server.publish(module, version, 1, {})
+        weights = None
+        while weights is None or weights.version < version:
+            weights = client.wait(20.0)
+            assert weights is not None
+
+    storm(server._server, damaged, fetch)
+    # The socket of the notices only sends; whoever is connected can still write to it.
+    listener = Subscriber(server.notice)
+    with zmq.Context.instance().socket(zmq.XSUB) as stranger:
+        stranger.linger = 0
+        stranger.connect(server.notice)
+        for parts in damaged[:5_000]:
+            with contextlib.suppress(zmq.Again):
+                stranger.send_multipart(parts, zmq.NOBLOCK)
+
+        def heard() -> bool:
+            server.publish(module, next(versions), 1, {})
+            return listener.receive(0.05) is not None
+
+        until(heard, "notices still arrive")
+    fetch()
+    listener.close()
+    client.close()
+    server.close()
+
+
+def test_the_inference_server_goes_on_answering(tmp_path: Path, damaged: list[list[bytes]]) -> None:
+    setup = apex()
+    server = InferenceServer(f"ipc://{tmp_path}/inference", setup.model(16), Given(setup.weights(1)), 0.01)
+    with looping(server.run):
+        client = InferenceClient(Client(server.endpoint), Identity("honest", uuid.uuid4().hex, 8), 1, compress=False)
+        rows = np.zeros((4, *setup.spec.observation_shape), np.float32)
+
+        def act() -> None:
+            client.submit(0, rows, np.zeros((4, 2, 0), np.float32))
+
+            def answered() -> bool:
+                client.poll(0.01)
+                return client.take(0) is not None
+
+            until(answered, "the honest actor is answered")
+
+        storm(server._server, damaged, act)
+        assert server.status()["state"] == "Serving"
+        client.close()
+
+
+def test_the_status_page_outlives_what_is_no_request(damaged: list[list[bytes]]) -> None:
+    notes: list[Any] = []
+    with TelemetryServer(
+        "learner", 0, lambda: {"updates": 7}, lambda: True, requests={"/checkpoint": notes.append}
+    ) as server:
+        host, _, port = server.url.removeprefix("http://").partition(":")
+        starts = [b"", b"GET /status HTTP/1.1\r\n", b"POST /checkpoint HTTP/1.1\r\nContent-Length: 40\r\n\r\n"]
+        for case, parts in enumerate(damaged[:300]):
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=5) as peer:
+                peer.sendall(starts[case % 3] + b"".join(parts)[:3000] + b"\r\n\r\n")
+            if case % 50 == 0:
+                with urllib.request.urlopen(f"{server.url}/status", timeout=20) as reply:
+                    assert b'"updates":7' in reply.read()
+    assert notes == []
+
+
+def test_nothing_of_it_was_executed(went_off: Path, damaged: list[list[bytes]]) -> None:
+    assert not went_off.exists()
+    pickle.loads(next(parts[-1] for parts in damaged[7:] if b"mkdir" in parts[-1]))
+    assert went_off.exists(), "the bomb was real"

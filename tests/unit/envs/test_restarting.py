@@ -1,0 +1,113 @@
+"""Environments that fail are made anew, games that are judged are played again; and not for ever."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+import pytest
+from rljob.algorithms.decision import Game
+from rljob.api import EnvironmentParameters
+from rljob.envs import KeepsFailing, RestartLimit, make_single_environment
+from rljob.envs.restarting import RestartingEnv, life_seed
+from rljob.evaluation.score import score
+
+
+class Fragile(gymnasium.Env[Any, Any]):
+    """Observes (seed of its life, steps since then); games of 5 steps; raises at the steps or resets it is told to."""
+
+    observation_space = gymnasium.spaces.Box(-1e12, 1e12, (2,), np.float64)
+    action_space = gymnasium.spaces.Discrete(2)
+    bad_steps: ClassVar[set[int]] = set()
+    bad_resets: ClassVar[set[int]] = set()
+    steps = resets = made = 0
+
+    def __init__(self) -> None:
+        type(self).made += 1
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        type(self).resets += 1
+        if self.resets in self.bad_resets:
+            raise OSError("no plant")
+        self.seed = seed if seed is not None else self.seed
+        self.time = 0
+        return np.array([self.seed, 0.0]), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        type(self).steps += 1
+        if self.steps in self.bad_steps:
+            raise RuntimeError("the plant caught fire")
+        self.time += 1
+        return np.array([self.seed, self.time]), 1.0, self.time == 5, False, {}
+
+    def close(self) -> None:
+        raise RuntimeError("cannot even close")
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    Fragile.bad_steps, Fragile.bad_resets = set(), set()
+    Fragile.steps = Fragile.resets = Fragile.made = 0
+
+
+def test_a_failed_step_is_a_marked_end_and_the_next_life_has_a_seed_of_its_own() -> None:
+    env = RestartingEnv(Fragile)
+    Fragile.bad_steps = {2}
+    env.reset(seed=7)
+    env.step(0)
+    _, reward, terminated, truncated, info = env.step(0)
+    assert (reward, terminated, truncated, info) == (0.0, False, True, {"rljob_failure": "the plant caught fire"})
+    assert env.reset()[0].tolist() == [life_seed(7, 1), 0.0]
+    assert env.reset()[1] == {}
+    assert Fragile.made == 2
+
+
+def test_a_failed_reset_is_tried_once_on_a_new_environment() -> None:
+    env = RestartingEnv(Fragile)
+    Fragile.bad_resets = {2, 4, 5}
+    env.reset(seed=7)
+    observation, info = env.reset()
+    assert observation.tolist() == [life_seed(7, 1), 0.0]
+    assert info == {"rljob_failure": "no plant"}
+    with pytest.raises(OSError, match="no plant"):
+        env.reset()
+
+
+def test_too_many_failures_end_it_with_the_reason_and_the_parameter() -> None:
+    limit = RestartLimit(2)
+    for _ in range(2):
+        limit.note("fire")
+    limit.played(10_000)
+    limit.note("fire")  # the first two are forgotten
+    limit.note("fire")
+    with pytest.raises(KeepsFailing, match=r"^fire; failure 3 within 10,000 steps.*maxFailuresPer10000Steps"):
+        limit.note("fire")
+    assert limit.total == 5
+
+
+def test_a_game_whose_environment_fails_is_played_again() -> None:
+    Fragile.bad_steps = {3, 9}
+    seeds = []
+
+    def policy(observation: Any, games: list[Game]) -> Any:
+        seeds.append(int(observation[0, 0]))
+        return np.zeros(len(games), np.int64)
+
+    limit = RestartLimit(5)
+    result = score(policy, RestartingEnv(Fragile), 2, 100, failures=limit)
+    assert (result.returns, result.lengths, limit.total) == ((5.0, 5.0), (5, 5), 2)
+    assert sorted(set(seeds)) == [100, 101], "the same game again, not another one"
+    Fragile.bad_steps = set(range(10, 1000))
+    with pytest.raises(KeepsFailing):
+        score(policy, RestartingEnv(Fragile), 2, 100, failures=limit)
+
+
+def test_a_plain_environment_for_scoring_can_be_a_restarting_one() -> None:
+    plain, lasting = (
+        make_single_environment("CartPole-v1", EnvironmentParameters(), for_scoring=True, restarting=restarting)
+        for restarting in (False, True)
+    )
+    assert np.array_equal(plain.reset(seed=3)[0], lasting.reset(seed=3)[0])
+    plain.close()
+    lasting.close()

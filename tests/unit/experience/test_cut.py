@@ -1,0 +1,110 @@
+"""Streams whose environment fails now and then: what was complete is emitted, the rest is counted, nothing reaches over."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rljob.experience import Chunk, ChunkBuilder, ChunkLayout, Unroll, UnrollBuilder, UnrollLayout
+
+FRAMES = ((2,), np.dtype(np.float32))
+
+
+class FailingStreams:
+    """N streams that show (environment, time) and never end, but fail at random. ``rows[e][t]`` is None where t failed."""
+
+    def __init__(self, num_envs: int, stack: int, failures: float, seed: int) -> None:
+        self.num_envs, self.stack, self.failures = num_envs, stack, failures
+        self.random = np.random.default_rng(seed)
+        self.time = 0
+        self.observation = self._begun(np.ones(num_envs, np.bool_), np.zeros((num_envs, stack, 2), np.float32))
+        self.rows: list[list[int | None]] = [[] for _ in range(num_envs)]
+
+    def _begun(self, rows: np.ndarray, observation: np.ndarray) -> np.ndarray:
+        for env in np.flatnonzero(rows):
+            observation[env] = [env, self.time]
+        return observation
+
+    def step(self, builder: ChunkBuilder | UnrollBuilder) -> list[Chunk | Unroll]:
+        count, time = self.num_envs, self.time
+        cut = self.random.random(count) < self.failures
+        for env, failed in enumerate(cut):
+            self.rows[env].append(None if failed else time)
+        self.time += 1
+        newest = np.stack([np.arange(count), np.full(count, self.time)], axis=1).astype(np.float32)
+        following = np.concatenate([self.observation[:, 1:], newest[:, None]], axis=1)
+        self.observation = self._begun(cut, following)
+        nowhere, zeros = np.zeros(count, np.bool_), np.zeros(count, np.float32)
+        common = (np.full(count, time), zeros + time, nowhere, nowhere, nowhere, self.observation)
+        failed = cut if cut.any() else None
+        if isinstance(builder, UnrollBuilder):
+            return list(builder.step(*common, zeros, zeros, None, 1, None, failed))
+        return list(builder.step(*common, None, zeros, zeros, None, 1, failed))
+
+    @property
+    def steps(self) -> int:
+        return sum(row is not None for rows in self.rows for row in rows)
+
+
+@pytest.mark.parametrize("stack", [1, 3])
+@settings(max_examples=25, deadline=None)
+@given(length=st.integers(1, 6), failures=st.sampled_from([0.02, 0.2, 1.0]), seed=st.integers(0, 1000))
+def test_an_unroll_with_a_failure_in_it_is_lost_and_all_others_are_whole(
+    stack: int, length: int, failures: float, seed: int
+) -> None:
+    streams = FailingStreams(3, stack, failures, seed)
+    layout = UnrollLayout(length, *FRAMES, stack)
+    builder = UnrollBuilder(layout, 3, 0.9, False, "a", "i", 1)
+    builder.begin(streams.observation)
+    found = []
+    for _ in range(6 * length + 1):
+        found += streams.step(builder)
+        assert builder.produced + builder.cut_steps + builder.pending == streams.steps
+    expected = [
+        (env, rows[first : first + length])
+        for first in range(0, 6 * length, length)
+        for env, rows in enumerate(streams.rows)
+        if None not in rows[first : first + length]
+    ]
+    assert [(unroll.environment, unroll.action.tolist()) for unroll in found] == expected
+    assert [unroll.sequence for unroll in found] == list(range(len(found)))
+    for unroll in found:
+        unroll.check(layout)
+        newest = unroll.frames[unroll.observation_at]
+        assert newest[:, 1].tolist() == list(range(unroll.action[0], unroll.action[0] + length + 1))
+        assert (unroll.frames[:, 0] == unroll.environment).all()
+
+
+@pytest.mark.parametrize("stack", [1, 3])
+@settings(max_examples=25, deadline=None)
+@given(
+    length=st.integers(1, 6),
+    n_step=st.integers(1, 4),
+    failures=st.sampled_from([0.02, 0.2, 1.0]),
+    seed=st.integers(0, 1000),
+)
+def test_no_transition_bootstraps_over_a_failure(
+    stack: int, length: int, n_step: int, failures: float, seed: int
+) -> None:
+    streams = FailingStreams(3, stack, failures, seed)
+    layout = ChunkLayout(length, *FRAMES, stack, n_step)
+    builder = ChunkBuilder(layout, 3, 0.9, False, "a", "i", 1)
+    builder.begin(streams.observation)
+    found: list[list[int]] = [[], [], []]
+    for _ in range(60):
+        for chunk in streams.step(builder):
+            chunk.check(layout)
+            found[chunk.environment] += chunk.action.tolist()
+            # The frames tell the time: n steps on, and in the same life.
+            ahead = chunk.frames[chunk.bootstrap_at][:, 1] - chunk.frames[chunk.observation_at][:, 1]
+            assert (ahead == n_step).all()
+            returns = [sum(0.9**k * (a + k) for k in range(n_step)) for a in chunk.action.tolist()]
+            np.testing.assert_allclose(chunk.n_step_return, returns, rtol=1e-5)
+        assert builder.produced + builder.cut_steps + builder.pending == streams.steps
+    for chunk in builder.flush():
+        found[chunk.environment] += chunk.action.tolist()
+    for env, rows in enumerate(streams.rows):
+        complete = [t for t in range(60 - n_step) if None not in rows[t : t + n_step + 1]]
+        # The step before a failure has seen its n rewards but not the value behind them, unless the next one went well.
+        assert found[env] == complete

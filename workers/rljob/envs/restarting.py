@@ -1,0 +1,176 @@
+"""Environments that fail and are begun anew: counted, logged, and not for ever.
+
+A failure costs the episode it happened in and nothing else. ``RestartingEnv`` stands around each environment of a vector that
+steps them one by one (Sync, Async): the others do not notice. ``RestartingVector`` stands around the whole and mends what a row
+cannot: a worker process that died, a vector class of the user's that raised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from rljob.envs.base import Observation, StepResult, VectorEnvironment
+from rljob.envs.errors import EnvironmentProblem
+
+log = logging.getLogger(__name__)
+
+Env = gymnasium.Env[Any, Any]
+
+FAILURE: Final = "rljob_failure"
+"""Key of an info: why the environment was begun anew. In the info of a step, that step did not happen."""
+
+WINDOW_STEPS: Final = 10_000
+
+
+class KeepsFailing(RuntimeError):
+    """Environments fail more often than the job allows. Not a matter of configuration: another machine may do better."""
+
+
+class RestartLimit:
+    """How often the environments of one process may fail: ``failures`` times within any 10,000 of their steps.
+
+    Measured in steps and not in time, so that it means the same for fast and for slow environments.
+    """
+
+    def __init__(self, failures: int) -> None:
+        self.total = 0
+        self._allowed = failures
+        self._steps = 0
+        self._failed_at: deque[int] = deque()
+
+    def played(self, steps: int) -> None:
+        """``steps`` more have been taken."""
+        self._steps += steps
+
+    def note(self, reason: str) -> None:
+        """Count and log a failure. Raises ``KeepsFailing`` where it is one too many."""
+        self.total += 1
+        self._failed_at.append(self._steps)
+        while self._failed_at[0] <= self._steps - WINDOW_STEPS:
+            self._failed_at.popleft()
+        if len(self._failed_at) > self._allowed:
+            raise KeepsFailing(
+                f"{reason}; failure {len(self._failed_at)} within {WINDOW_STEPS:,} steps, allowed are {self._allowed} "
+                "(spec.environment.parameters.maxFailuresPer10000Steps)"
+            )
+        log.warning("%s; begun anew (failure %d of this process)", reason, self.total)
+
+
+class RestartingEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """One environment that is made anew when it raises.
+
+    The step that failed comes back as a truncation without a meaning, with ``FAILURE`` in its info; the reset that follows
+    begins an episode of the new environment, with a seed of its own. A reset that fails is tried once on a new environment.
+    Raises what ``make`` and a second failing reset raise.
+    """
+
+    def __init__(self, make: Callable[[], Env]) -> None:
+        super().__init__(make())
+        self._make = make
+        self._seed = 0
+        self._lives = 0
+        self._unseeded = False
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        try:
+            return self.env.step(action)
+        except Exception as error:  # noqa: BLE001 (a user's code: whatever it raises ends this life and no more)
+            self._begin_anew()
+            space = self.observation_space
+            return np.zeros(space.shape or (), space.dtype), 0.0, False, True, {FAILURE: str(error)}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        if seed is not None:
+            self._seed, self._unseeded = seed, False
+        try:
+            return self.env.reset(seed=self._due_seed() if self._unseeded else seed, options=options)
+        except Exception as error:  # noqa: BLE001 (as above)
+            reason = str(error)
+        self._begin_anew()
+        observation, info = self.env.reset(seed=self._due_seed(), options=options)
+        return observation, {**info, FAILURE: reason}
+
+    def _begin_anew(self) -> None:
+        with contextlib.suppress(Exception):  # what is broken need not close in order
+            self.env.close()
+        self.env = self._make()
+        self._lives += 1
+        self._unseeded = True
+
+    def _due_seed(self) -> int:
+        self._unseeded = False
+        return life_seed(self._seed, self._lives)
+
+
+class RestartingVector:
+    """A vector environment that ``make(seed)`` gives, made anew as a whole when it raises ``EnvironmentProblem`` in a step.
+
+    Failures, its own and those of single rows, are counted by ``limit``. Raises ``KeepsFailing``, and ``EnvironmentProblem``
+    where the first one cannot be made or reset.
+    """
+
+    def __init__(self, make: Callable[[int], VectorEnvironment], seed: int, limit: RestartLimit) -> None:
+        self._make = make
+        self._env = make(seed)
+        self._seed = seed
+        self._lives = 0
+        self._limit = limit
+        self.spec = self._env.spec
+        self.num_envs = self._env.num_envs
+
+    def reset(self, seed: int | None = None) -> Observation:
+        return self._env.reset(seed)
+
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
+        try:
+            result = self._env.step(actions)
+        except EnvironmentProblem as problem:
+            return self._begin_anew(str(problem))
+        self._limit.played(self.num_envs)
+        for reason in result.failures:
+            self._limit.note(reason)
+        return result
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _begin_anew(self, reason: str) -> StepResult:
+        """No step happened; every environment begins an episode."""
+        failures = [reason]
+        while True:
+            self._limit.note(failures[-1])
+            with contextlib.suppress(Exception):
+                self._env.close()
+            self._lives += 1
+            try:
+                self._env = self._make(life_seed(self._seed, self._lives))
+                observation = self._env.reset()
+                break
+            except EnvironmentProblem as problem:
+                failures.append(str(problem))
+        nowhere = np.zeros(self.num_envs, np.bool_)
+        return StepResult(
+            observation=observation,
+            reward=np.zeros(self.num_envs, np.float32),
+            terminated=nowhere,
+            truncated=nowhere,
+            life_lost=nowhere,
+            final_observation=None,
+            raw_frames=0,
+            episodes=(),
+            cut=~nowhere,
+            failures=tuple(failures),
+        )
+
+
+def life_seed(seed: int, life: int) -> int:
+    """The seed in [0, 2^31) of the ``life``-th life of what began with ``seed``."""
+    return int(np.random.SeedSequence([seed, life]).generate_state(1)[0]) >> 1
