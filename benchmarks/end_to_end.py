@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -21,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from common import machine, report
+from common import limit_to_avx2, machine, report
 from rljob.telemetry.recorder import read_records
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,7 +38,6 @@ SAME_TERMS = [
     "spec.successPolicy.targetReturn=",
     "spec.learner.resources.requests.cpu=2",
 ]
-AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
 
 
 def rljob_round(seconds: float, warm_up_seconds: float, overrides: list[str]) -> dict[str, Any]:
@@ -82,11 +80,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--warm-up-seconds", type=float, default=10)
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="PATH=VALUE")
-    parser.add_argument("--avx2", action="store_true", help="no AVX-512 and no bf16 on either side")
+    parser.add_argument(
+        "--avx2", action="store_true", help="hold all processes to AVX2 arithmetic (no AVX-512, no bf16)"
+    )
     arguments = parser.parse_args()
     if arguments.avx2:
-        os.environ.update(AVX2)
-        arguments.overrides.append("spec.algorithm.parameters.precision=FP32")
+        limit_to_avx2()
     ours, theirs = [], []
     for number in range(arguments.rounds):
         result = rljob_round(arguments.seconds, arguments.warm_up_seconds, arguments.overrides)

@@ -23,12 +23,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import machine, report
+from common import limit_to_avx2, machine, report
 from rljob.actor.policy import Policy
 from rljob.algorithms import algorithm
 from rljob.api import load_manifest
 from rljob.envs import describe_environment, make_vector_environment
 from rljob.learner import precision
+from rljob.learner.allocator import keep_freed_memory
 from rljob.learner.flat import snapshot
 from rljob.learner.update import make_updater
 from rljob.telemetry.recorder import read_records
@@ -68,6 +69,7 @@ def acting_alone(seconds: float) -> float:
 
 def learning_alone(seconds: float) -> float:
     """Steps a second that one thread learns from, in the way the learner would choose to compute."""
+    keep_freed_memory()
     job = load_manifest(JOB).spec
     params, environment_params = job.algorithm.resolved(), job.environment.resolved()
     method = algorithm("IMPALA")
@@ -96,20 +98,22 @@ def alone(part: str, seconds: float) -> float:
     return float(json.loads(answer.stdout.splitlines()[-1])["rate"])
 
 
-def whole_job(seconds: float, warm_up_seconds: float, overrides: list[str]) -> dict[str, Any]:
-    """The job by `rljob run`, from the end of its warm-up on."""
+def whole_job(seconds: float, warm_up_seconds: float, start_seconds: float, overrides: list[str]) -> dict[str, Any]:
+    """The job by `rljob run`, from the end of its warm-up on, which begins at the first update within ``start_seconds``."""
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
         sets = [word for item in [*NOBODY_JUDGES, *overrides] for word in ("--set", item)]
         command = [sys.executable, "-m", "rljob_operator.cli", "run", str(JOB), "--run-dir", str(run_dir), *sets]
-        bound = ["--max-seconds", str(30 + warm_up_seconds + seconds)]
+        bound = ["--max-seconds", str(start_seconds + warm_up_seconds + seconds)]
         subprocess.run([*command, *bound], check=True, stdout=subprocess.DEVNULL)
-        records = [r for r in read_records(run_dir / "metrics.jsonl") if r.get("updates", 0) > 0 and "steps_total" in r]
+        metrics = run_dir / "metrics.jsonl"
+        records = read_records(metrics) if metrics.exists() else []
+    records = [r for r in records if r.get("updates", 0) > 0 and "steps_total" in r]
     first = records[0]["elapsed_seconds"] if records else 0.0
     window = [r for r in records if r["elapsed_seconds"] >= first + warm_up_seconds]
     if len(window) < 2:
         raise SystemExit(
-            "the job had no time to train after its start and warm-up: raise --seconds, or free the machine"
+            "the job had no time to train after its start and warm-up: raise --start-seconds, or free the machine"
         )
     start, end = window[0], window[-1]
     elapsed = end["elapsed_seconds"] - start["elapsed_seconds"]
@@ -129,9 +133,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--warm-up-seconds", type=float, default=10)
+    parser.add_argument("--start-seconds", type=float, default=30, help="that the roles get to start and learn once")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="PATH=VALUE")
     parser.add_argument("--alone", choices=("acting", "learning"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--avx2", action="store_true", help="hold all processes to AVX2 arithmetic (no AVX-512, no bf16)"
+    )
     arguments = parser.parse_args()
+    if arguments.avx2:
+        limit_to_avx2()
     if arguments.alone:
         torch.set_num_threads(1)
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -143,7 +153,7 @@ def main() -> None:
     for number in range(arguments.rounds):
         acting, learning = alone("acting", arguments.seconds / 3), alone("learning", arguments.seconds / 3)
         ceiling = cores / (1 / acting + 1 / learning)
-        result = whole_job(arguments.seconds, arguments.warm_up_seconds, arguments.overrides)
+        result = whole_job(arguments.seconds, arguments.warm_up_seconds, arguments.start_seconds, arguments.overrides)
         rates.append(result["steps_per_second"])
         shares.append(result["steps_per_second"] / ceiling)
         report(

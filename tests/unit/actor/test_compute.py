@@ -46,10 +46,13 @@ def test_precision_is_obeyed(precision: str, allowed: set[bool]) -> None:
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
 
 
-def test_bf16_is_looked_up_in_the_processor_flags(tmp_path: Path) -> None:
+def test_bf16_is_looked_up_in_the_processor_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cpuinfo = tmp_path / "cpuinfo"
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     assert not native_bf16(cpuinfo)
     cpuinfo.write_text("processor: 0\nflags\t\t: fpu avx2 avx512f\n")
     assert not native_bf16(cpuinfo)
     cpuinfo.write_text("processor: 0\nflags\t\t: fpu avx512_bf16 avx2\n")
     assert native_bf16(cpuinfo)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    assert not native_bf16(cpuinfo), "torch was told to do without"

@@ -10,6 +10,7 @@ import pytest
 import torch
 from learner_builders import IMAGES, batches, parameters, updater
 from rljob.algorithms import apex_dqn
+from rljob.learner import precision
 from rljob.learner.precision import Plan, candidates, choose
 from rljob.learner.shares import Shares
 from rljob.learner.update import Readback, learning_rate
@@ -130,10 +131,11 @@ def test_readback_on_a_cpu_is_at_once() -> None:
     assert figures is not None
 
 
-def test_candidates_and_choice() -> None:
-    assert candidates("FP32", convolutional=False) == (Plan(),)
-    assert len(candidates("Auto", convolutional=True)) == 4
-    assert all(plan.bf16 for plan in candidates("BF16", convolutional=True))
+def test_candidates_and_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert candidates("FP32", convolutional=False, native=True) == (Plan(),)
+    assert len(candidates("Auto", convolutional=True, native=True)) == 4
+    assert not any(plan.bf16 for plan in candidates("Auto", convolutional=True, native=False))
+    assert all(plan.bf16 for plan in candidates("BF16", convolutional=True, native=False))
     learner = updater(parameters(), IMAGES)
     seen: list[bool] = []
 
@@ -142,8 +144,13 @@ def test_candidates_and_choice() -> None:
         if not network.bf16:
             torch.randn(200, 200) @ torch.randn(200, 200) @ torch.randn(200, 2000)
 
-    chosen = choose("Auto", learner.online, fast_in_bf16, batches(1, IMAGES)[0], budget_seconds=0.2)
-    assert chosen.bf16
+    def chosen(native: bool) -> Plan:
+        monkeypatch.setattr(precision, "native_bf16", lambda: native)
+        return choose("Auto", learner.online, fast_in_bf16, batches(1, IMAGES)[0], budget_seconds=0.2)
+
+    assert not chosen(native=False).bf16
+    assert set(seen) == {False}, "bf16 was tried where it is emulated"
+    assert chosen(native=True).bf16
     assert set(seen) == {False, True}
     assert learner.online.bf16 is False  # the trial was on a copy
 

@@ -1,7 +1,8 @@
 """How the trunk is computed on this machine: float32 or bf16, rows or channels last. Measured, not guessed.
 
-bf16 halves an update where the processor multiplies it natively (AVX-512 bf16, AMX, a GPU) and triples it where it is
-emulated; channels-last helps some convolutions and hurts others. So the learner times the job's own update for a moment.
+bf16 halves an update where the processor multiplies it natively (AVX-512 bf16, AMX, a GPU); where it is emulated an update takes
+six times as long, so that trying it alone would hold up the start by half a minute. Channels-last helps some convolutions and
+hurts others. So the learner times the job's own update for a moment, in bf16 only where that is native.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 
 import torch
 from torch import nn
+
+from rljob.actor.compute import native_bf16
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +35,9 @@ class Plan:
         return f"{'bf16' if self.bf16 else 'fp32'}{' channels-last' if self.channels_last else ''}"
 
 
-def candidates(precision: str, *, convolutional: bool) -> tuple[Plan, ...]:
-    """The plans that ``precision`` (Auto, FP32, BF16) allows, plainest first."""
-    kinds = {"Auto": (False, True), "FP32": (False,), "BF16": (True,)}[precision]
+def candidates(precision: str, *, convolutional: bool, native: bool) -> tuple[Plan, ...]:
+    """The plans that ``precision`` (Auto, FP32, BF16) allows, plainest first. ``native``: the device multiplies bf16 itself."""
+    kinds = {"Auto": (False, True) if native else (False,), "FP32": (False,), "BF16": (True,)}[precision]
     layouts = (False, True) if convolutional else (False,)
     return tuple(Plan(bf16, layout) for bf16 in kinds for layout in layouts)
 
@@ -50,7 +53,9 @@ def choose(
 
     ``network`` itself is not changed. A plan other than the plainest must be clearly faster to be taken.
     """
-    plans = candidates(precision, convolutional=len(getattr(network, "convolutions", ())) > 0)
+    convolutional = len(getattr(network, "convolutions", ())) > 0
+    native = next(network.parameters()).is_cuda or native_bf16()
+    plans = candidates(precision, convolutional=convolutional, native=native)
     if len(plans) == 1:
         return plans[0]
     seconds = {plan: _time(plan, network, update, batch, budget_seconds / len(plans)) for plan in plans}

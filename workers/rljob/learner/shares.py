@@ -7,7 +7,6 @@ others each time. Threads with a share of the batch each meet once an update, an
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,9 +14,6 @@ import torch
 from torch import Tensor
 
 from rljob.algorithms.apex_dqn import Batch, Loss
-
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # of glibc's mallopt
-_MIB = 1 << 20
 
 
 class Shares:
@@ -31,7 +27,6 @@ class Shares:
         if count < 2:
             raise ValueError(f"a batch in {count} shares needs no threads; 2 or more do")
         torch.set_num_threads(1)
-        _keep_freed_memory()
         self._count = count
         self._pool = ThreadPoolExecutor(count - 1, thread_name_prefix="share")
 
@@ -65,15 +60,3 @@ class Shares:
             },
         )
         return joined, total
-
-
-def _keep_freed_memory() -> None:
-    """Let glibc keep what an update frees for the next one, at most 512 MiB.
-
-    By default it returns a thread's memory to the kernel at every chance: some 2,500 page faults an update, a sixth of its time.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # another C library
-        mallopt(_M_MMAP_THRESHOLD, 32 * _MIB)  # the most it allows
-        mallopt(_M_TRIM_THRESHOLD, 512 * _MIB)
-        mallopt(_M_TOP_PAD, 32 * _MIB)

@@ -26,6 +26,7 @@ from rljob.inference.in_learner import InferenceThread, LatestWeights
 from rljob.inference.server import InferenceServer
 from rljob.inference.worker import served_model
 from rljob.learner import checkpoint, precision
+from rljob.learner.allocator import keep_freed_memory
 from rljob.learner.checkpoint import Checkpoint
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
@@ -57,6 +58,8 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     environment = describe_environment(spec.environment.id, env_params)
     method = algorithm(spec.algorithm.name)
     shares = _shares(options.job, method, params, device)
+    if device.type == "cpu":
+        keep_freed_memory()
     torch.manual_seed(params.seed)
     online: nn.Module = method.build(environment, params, env_params)
     plan = _plan(method, params, environment, online.to(device), device)
