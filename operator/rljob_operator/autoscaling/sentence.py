@@ -10,7 +10,7 @@ from rljob_operator.autoscaling.model import LimitedBy, ScalingSample
 from rljob_operator.autoscaling.recommendation import Calculation
 
 _LIMITS = {
-    LimitedBy.MAX_REPLICAS: "maxReplicas",
+    LimitedBy.MAX_REPLICAS: "maxReplicas, or what the machine or the queue allows",
     LimitedBy.MIN_REPLICAS: "minReplicas",
     LimitedBy.SCALE_UP_POLICY: "the policies of behavior.scaleUp",
     LimitedBy.SCALE_DOWN_POLICY: "the policies of behavior.scaleDown",

@@ -214,7 +214,7 @@ def test_external_obeys_within_the_bounds_and_recommends() -> None:
     job.requested = 500
     answer = job.run(1)
     assert (answer.desired, answer.limited_by) == (200, LimitedBy.MAX_REPLICAS), "between decisions too"
-    assert answer.last_decision.startswith("200 actors of 500 asked for, limited by maxReplicas; ")
+    assert answer.last_decision.startswith("200 actors of 500 asked for, limited by maxReplicas, or")
     job.requested = 1
     assert (job.run(1).desired, job.answers[-1].limited_by) == (2, LimitedBy.MIN_REPLICAS)
 
