@@ -80,6 +80,7 @@ class Given:
 
     def __init__(self, weights: Weights | None = None) -> None:
         self.next = weights
+        self.answered = True
 
     def poll(self) -> Weights | None:
         weights, self.next = self.next, None

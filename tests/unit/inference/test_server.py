@@ -96,6 +96,20 @@ def test_many_clients_each_get_their_own_rows(server: InferenceServer) -> None:
         client.close()
 
 
+def test_nothing_is_answered_before_the_learner_was_heard() -> None:
+    """A server started again in the middle of a run must not have the actors play at random until it has the weights."""
+    silent = Given()
+    silent.answered = False
+    with serving(InferenceServer(f"inproc://{uuid.uuid4().hex}", SETUP.model(16), silent, 0.02)) as server:
+        client = a_client(server)
+        client.submit(0, observations(3), no_memory(observations(3)))
+        poll_for(client, 0.3)
+        assert client.take(0) is None
+        silent.next, silent.answered = SETUP.weights(1), True
+        assert answer(client).version == 1
+        client.close()
+
+
 def test_a_repeated_request_gets_the_answer_it_had(server: InferenceServer, weights: Given) -> None:
     """Newer weights and other observations under the same number change nothing: nobody acts twice."""
     peer = Client(server.endpoint)

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 class LatestWeights:
     """What the learner published last, as a source: no socket and no copy, since published weights never change."""
 
+    answered = True
+
     def __init__(self, published: WeightServer) -> None:
         self._published = published
         self._seen: Weights | None = None

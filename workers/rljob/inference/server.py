@@ -27,10 +27,16 @@ log = logging.getLogger(__name__)
 STAGES = ("wait", "receive", "weights", "evaluate", "answer")
 _MOST_LANES = 16_384
 _IDLE_SECONDS = 0.1
+_ASKING_SECONDS = 0.02
 
 
 class WeightSource(Protocol):
-    """Newly arrived weights or None, at once: ``WeightClient``, or the learner's own ``LatestWeights``."""
+    """Newly arrived weights or None, at once: ``WeightClient``, or the learner's own ``LatestWeights``.
+
+    ``answered``: whether the learner has said yet which weights there are, if any.
+    """
+
+    answered: bool
 
     def poll(self) -> Weights | None: ...
 
@@ -91,6 +97,11 @@ class InferenceServer:
                 log.info("answering with weights, version %d", fresh.version)
             self._model.load(fresh)
             self.state = "Serving"
+        if self._model.version == 0 and not self._weights.answered:
+            # Started again in the middle of a run: "no weights yet" would have the actors play at random.
+            self.clock.enter("wait")
+            time.sleep(_ASKING_SECONDS)
+            return
         due = self._batcher.due_in(self._now())
         if due is None or due > 0:
             self.clock.enter("wait")

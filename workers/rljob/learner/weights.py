@@ -190,7 +190,8 @@ class WeightClient:
     """Keeps one process up to date without ever making it wait. Used by one thread.
 
     ``poll`` costs microseconds when nothing has happened. One fetch is in flight at a time; a notice, or ``poll_seconds``
-    without one, starts the next; a fetch unanswered for ``retry_seconds`` is sent again (the learner was away).
+    without one, starts the next; a fetch unanswered for ``retry_seconds`` is sent again (the learner was away). ``answered``
+    once the learner has answered any fetch.
     """
 
     def __init__(
@@ -215,6 +216,7 @@ class WeightClient:
         self.announced = 0
         self.digest_mismatches = 0
         self.noted = 0
+        self.answered = False
 
     def poll(self) -> Weights | None:
         """Newly arrived, verified weights, or None. Damaged weights are counted and dropped: the version in use stays."""
@@ -264,6 +266,7 @@ class WeightClient:
         if message.kind == "refused":
             log.warning("the weight server refused a request: %s", message.fields.get("reason"))
         self._asked_at = None
+        self.answered = True
         if self._outdated:
             self._outdated, self._next_ask = False, now
             return None
