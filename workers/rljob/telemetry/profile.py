@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 AFTER_SECONDS: Final = 10.0
 """What the loop works before it is looked at: the first updates are not like the others."""
 SECONDS: Final = 3.0
+TURNS: Final = 500
+"""Of the loop, at most: a fast one makes a hundred thousand events a second, which take a minute to sum up."""
+
 _TABLE_ROWS: Final = 40
 
 
@@ -43,6 +46,7 @@ class Profile:
         self._working, self._clock = working, clock
         self._after_seconds, self._seconds = after_seconds, seconds
         self._start_at: float | None = None
+        self._turns = 0
         self._profiler: Any = None
         self._writer: threading.Thread | None = None
         self._done = False
@@ -54,10 +58,13 @@ class Profile:
         now = self._clock()
         if self._start_at is None:
             self._start_at = now + self._after_seconds if self._working() else None
-        elif self._profiler is not None and now >= self._start_at + self._seconds:
-            self._stop()
-        elif self._profiler is None and now >= self._start_at:
-            self._start()
+        elif self._profiler is None:
+            if now >= self._start_at:
+                self._start()
+        else:
+            self._turns += 1
+            if now >= self._start_at + self._seconds or self._turns >= TURNS:
+                self._stop()
 
     def close(self) -> None:
         """The loop has ended: stop if it was running, and return when everything is written."""
@@ -89,7 +96,7 @@ class Profile:
         from torch.profiler import ProfilerActivity, profile
 
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if _on_gpu() else [])]
-        self._profiler = profile(activities=activities, with_stack=True)
+        self._profiler = profile(activities=activities)
         self._profiler.start()
         self._start_at = self._clock()  # starting takes a while
         log.info("profiling for %g s", self._seconds)
