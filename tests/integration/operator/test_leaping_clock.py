@@ -56,7 +56,7 @@ def test_a_run_goes_through_leaps_of_the_clock(tmp_path: Path) -> None:
         (saved, -9 * HOUR),
         (lambda tick: trains(tick, updates + 50), lambda: store.edit(request)),
         (saved, interrupt.set),
-        (lambda tick: any(m.name == "learner" and m.phase == "Draining" for m in tick.observation.members), 8 * HOUR),
+        (lambda tick: "learner" in tick.decision.drain, 8 * HOUR),
     ]
     updates = 0
 

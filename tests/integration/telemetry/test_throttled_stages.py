@@ -76,6 +76,8 @@ class Pipeline:
             clock.enter("blocked")
             with self.lock:
                 self.lock.wait_for(lambda: self.surplus < BUFFER or self.stop.is_set())
+                if self.stop.is_set():  # whoever lets go now was not let in, and must not count
+                    break
                 self.surplus += 1
                 self.lock.notify_all()
 
@@ -85,6 +87,8 @@ class Pipeline:
             clock.enter("idle")
             with self.lock:
                 self.lock.wait_for(lambda: (self.surplus > 0 and self.requested > 0) or self.stop.is_set())
+                if self.stop.is_set():
+                    break
                 self.requested -= 1
             clock.enter("sample")
             time.sleep(self.pauses["sample"])
