@@ -39,7 +39,7 @@ def actors(look: Look, mode: Mode) -> Said:
 def _role(look: Look, mode: Mode, type: ConditionType, role: Role, needed: int) -> Said:
     ready = look.ready(role)
     if mode not in (Mode.RUNNING, Mode.ACCEPTING) and not look.alive(role):
-        return false(type, Reason.PODS_PENDING, "nothing of it runs")
+        return false(type, Reason.PODS_STOPPED, "nothing of it runs")
     if ready >= needed:
         return true(type, Reason.PODS_READY, f"{needed} needed")
     reason, culprits = _why(look, look.of(role, Phase.ABSENT, Phase.STARTING, Phase.DRAINING, Phase.EXITED))

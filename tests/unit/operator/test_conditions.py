@@ -153,6 +153,15 @@ def resumed() -> Watched:
     return controller
 
 
+def suspended_with_servers() -> Watched:
+    controller = suspended(up(*SERVERS), make_job("spec.suspend=true", *SERVERS))
+    controller.look(1.0, members=())
+    assert {controller.reason(f"{role}Ready") for role in ("Learner", "Inference", "Actors")} == {
+        ("False", "PodsStopped")
+    }
+    return controller
+
+
 def quota_taken_back() -> Watched:
     controller = up(admission=Admission(True, Reason.QUOTA_RESERVED))
     controller.look(1.0, admission=Admission(False, Reason.EVICTED))
@@ -244,6 +253,7 @@ FOUR_PODS = "policies: [{type: Pods, value: 4, periodSeconds: 15}]"
 SLOW_UP = f"spec.autoscaling.behavior.scaleUp={{stabilizationWindowSeconds: 300, {FOUR_PODS}}}"
 
 SCENES: tuple[Callable[[], Watched], ...] = (
+    suspended_with_servers,
     *(refused(r) for r in REFUSALS),
     *(not_admitted(r) for r in (Reason.WAITING_FOR_QUOTA, Reason.QUOTA_EXCEEDED, Reason.EVICTED)),
     ended_roles,

@@ -64,6 +64,7 @@ class Reason(StrEnum):
     PAUSED = "Paused"
     PODS_PENDING = "PodsPending"
     PODS_READY = "PodsReady"
+    PODS_STOPPED = "PodsStopped"
     POD_SECURITY_FORBIDDEN = "PodSecurityForbidden"
     POD_TEMPLATE_REJECTED = "PodTemplateRejected"
     POLICY_LAG = "PolicyLag"
@@ -137,6 +138,7 @@ def _entries() -> tuple[Entry, ...]:
     role_ready = (
         ("True", r.PODS_READY, "as many members of the role are ready as are needed"),
         ("False", r.PODS_PENDING, "members of the role have not started, or start now"),
+        ("False", r.PODS_STOPPED, "nothing of the role runs and nothing shall: the job is suspended, leaving or over"),
         ("False", r.UNSCHEDULABLE, "a member finds no place: no node has what it asks for"),
         ("False", r.IMAGE_PULL_FAILED, "the image of a member can't be pulled"),
         ("False", r.CRASH_LOOPING, "a member ends again and again before it works"),
