@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import socket
 import ssl
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,21 +18,12 @@ from typing import Any
 
 import trustme
 from rljob.api import crd
+from rljob.replay.tied import tied_to_this_process
 
 CRD_FILE = Path(__file__).parents[2] / crd.CRD_FILE
 PROGRAMS = ("etcd", "kube-apiserver", "kubectl")
 START_SECONDS = 90.0
 STOP_SECONDS = 15.0
-
-# The servers get SIGTERM when the tests end, even by SIGKILL.
-_EXEC_TIED_TO_PARENT = """
-import ctypes, os, signal, sys
-parent = int(sys.argv[1])
-ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGTERM, 0, 0, 0)
-if os.getppid() != parent:
-    sys.exit(1)
-os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 
 class ControlPlane:
@@ -124,7 +113,7 @@ class ControlPlane:
         with (self._directory / f"{program}.log").open("wb") as log:
             self._processes.append(
                 subprocess.Popen(
-                    [sys.executable, "-c", _EXEC_TIED_TO_PARENT, str(os.getpid()), self._programs / program, *options],
+                    tied_to_this_process([self._programs / program, *options]),
                     stdout=log, stderr=subprocess.STDOUT, cwd=self._directory,
                 )
             )  # fmt: skip

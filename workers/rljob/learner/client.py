@@ -7,9 +7,7 @@ prioritized batches age, so more of them would be worse, not better.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import socket
 import threading
 import time
 import uuid
@@ -27,6 +25,7 @@ from rljob.experience import ChunkLayout
 from rljob.learner.shard import ShardSession
 from rljob.learner.staging import ReadyBatch, StagingRing
 from rljob.learner.status import replay_summary, total
+from rljob.learner.waker import Waker
 from rljob.wire import Client, ClientSecurity, Message
 
 log = logging.getLogger(__name__)
@@ -85,9 +84,7 @@ class ReplayClient:
         self._failure: BaseException | None = None
         self._batches_learned = 0
         self._stop = threading.Event()
-        self._wake_in, self._wake_out = socket.socketpair()
-        self._wake_in.setblocking(False)
-        self._wake_out.setblocking(False)
+        self._waker = Waker()
         self._thread = threading.Thread(target=self._run, name="replay-client", daemon=True)
         self._thread.start()
 
@@ -100,7 +97,7 @@ class ReplayClient:
             if not self._ready:
                 return None
             batch = self._ready.popleft()
-        self._wake()
+        self._waker.wake()
         return batch
 
     def give_back(self, batch: ReadyBatch) -> None:
@@ -111,7 +108,7 @@ class ReplayClient:
     def pass_over(self, batch: ReadyBatch) -> None:
         """The loop has looked at this batch without learning from it."""
         self._staging.give_back(batch.staging)
-        self._wake()
+        self._waker.wake()
 
     def published(self, epoch: int) -> None:
         """Experience of earlier weights, and of earlier lives of the learner, stays good."""
@@ -137,7 +134,7 @@ class ReplayClient:
             self._learned.append((batch.shard, batch.slots, batch.generations, priority))
         elif finite.any():
             self._learned.append((batch.shard, batch.slots[finite], batch.generations[finite], priority[finite]))
-        self._wake()
+        self._waker.wake()
 
     @property
     def ready_batches(self) -> int:
@@ -159,28 +156,22 @@ class ReplayClient:
     def close(self) -> None:
         """Stop the thread and release the sockets."""
         self._stop.set()
-        self._wake()
+        self._waker.wake()
         with self._changed:
             self._changed.notify_all()
         self._thread.join(timeout=5.0)
-        self._wake_in.close()
-        self._wake_out.close()
-
-    def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError, OSError):  # full means: it will wake up anyway
-            self._wake_in.send(b"\0")
+        self._waker.close()
 
     def _run(self) -> None:
         poller = zmq.Poller()
         for session in self._sessions:
             poller.register(session.connection.socket, zmq.POLLIN)
-        poller.register(self._wake_out.fileno(), zmq.POLLIN)
+        poller.register(self._waker.fileno(), zmq.POLLIN)
         try:
             while not self._stop.is_set():
                 busy = self._turn(time.monotonic())
                 poller.poll(0 if busy else POLL_MILLISECONDS)
-                with contextlib.suppress(BlockingIOError):
-                    self._wake_out.recv(4096)
+                self._waker.clear()
         except BaseException as failure:  # noqa: BLE001 - whatever it is, the loop must hear of it
             with self._changed:
                 self._failure = failure

@@ -6,9 +6,7 @@ older than ``max_lag_updates`` and those acted with the weights of an earlier li
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import socket
 import threading
 import time
 import uuid
@@ -23,6 +21,7 @@ import zmq
 from rljob.experience import Unroll, UnrollLayout
 from rljob.learner.unroll_staging import ReadyUnrolls, UnrollStagingRing
 from rljob.learner.versions import VersionLog
+from rljob.learner.waker import Waker
 from rljob.replay.arrival import read_unroll
 from rljob.replay.chunk_log import LogState
 from rljob.replay.durability import Durability
@@ -116,9 +115,7 @@ class UnrollQueue:
         self._failure: BaseException | None = None
         self._stop = threading.Event()
         self._status: dict[str, Any] = {}
-        self._wake_in, self._wake_out = socket.socketpair()
-        self._wake_in.setblocking(False)
-        self._wake_out.setblocking(False)
+        self._waker = Waker()
         self._publish(time.monotonic())
         self._thread = threading.Thread(target=self._run, name="unroll-queue", daemon=True)
         self._thread.start()
@@ -130,7 +127,7 @@ class UnrollQueue:
             if self._failure is not None:
                 raise self._failure
             batch = self._ready.popleft() if self._ready else None
-        self._wake()
+        self._waker.wake()
         if batch is not None and batch.epoch != self._epoch:
             self._outdated += self._config.batch_size
             self._staging.give_back(batch.staging)
@@ -141,13 +138,13 @@ class UnrollQueue:
         """The loop has learned from this batch; its buffer may be filled again."""
         self._learned += self._config.batch_size
         self._staging.give_back(batch.staging)
-        self._wake()
+        self._waker.wake()
 
     def pass_over(self, batch: ReadyUnrolls) -> None:
         """The loop has looked at this batch without learning from it."""
         self._passed_over += self._config.batch_size
         self._staging.give_back(batch.staging)
-        self._wake()
+        self._waker.wake()
 
     def learned(self, batch: ReadyUnrolls, priorities: Any) -> None:
         """Nothing is sent back: an unroll is learned from once."""
@@ -182,28 +179,22 @@ class UnrollQueue:
     def close(self) -> None:
         """Stop the thread and release the socket."""
         self._stop.set()
-        self._wake()
+        self._waker.wake()
         with self._changed:
             self._changed.notify_all()
         self._thread.join(timeout=5.0)
-        self._wake_in.close()
-        self._wake_out.close()
-
-    def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError, OSError):  # full means: it will wake up anyway
-            self._wake_in.send(b"\0")
+        self._waker.close()
 
     def _run(self) -> None:
         poller = zmq.Poller()
         poller.register(self._server.socket, zmq.POLLIN)
-        poller.register(self._wake_out.fileno(), zmq.POLLIN)
+        poller.register(self._waker.fileno(), zmq.POLLIN)
         next_status = next_housekeeping = 0.0
         busy = False
         try:
             while not self._stop.is_set():
                 poller.poll(0 if busy else _POLL_MILLISECONDS)
-                with contextlib.suppress(BlockingIOError):
-                    self._wake_out.recv(4096)
+                self._waker.clear()
                 now = time.monotonic()
                 busy = self._ingest.receive(now) > 0
                 busy |= self._assemble()

@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Literal
 import redis
 
 from rljob.replay.redis_client import connect
+from rljob.replay.tied import tied_to_this_process
 
 log = logging.getLogger(__name__)
 
@@ -31,17 +31,6 @@ _START_SECONDS = 20.0
 _REVIVAL_SECONDS = 1.0
 _OLDEST_MAJOR_VERSION = 7  # older ones lack shutdown-on-sigterm
 _SAVE_SECONDS = 60.0
-
-# Runs between fork and the server: the server then gets SIGTERM, and saves, when the thread that started it ends,
-# even by SIGKILL. A child of its own does this because Python code between fork and exec is unsafe beside threads.
-_EXEC_TIED_TO_PARENT = """
-import ctypes, os, signal, sys
-parent = int(sys.argv[1])
-ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGTERM, 0, 0, 0)
-if os.getppid() != parent:
-    sys.exit(1)
-os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 
 class RedisUnavailable(RuntimeError):
@@ -135,16 +124,7 @@ class EmbeddedRedis:
         try:
             self.socket.unlink(missing_ok=True)
             self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    "-c",
-                    _EXEC_TIED_TO_PARENT,
-                    str(os.getpid()),
-                    str(program),
-                    *self._options(),
-                ],
+                tied_to_this_process([program, *self._options()]),  # then it saves
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
