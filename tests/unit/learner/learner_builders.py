@@ -9,6 +9,7 @@ from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.envs import EnvironmentSpec
 from rljob.learner.policy import Identity
 from rljob.learner.precision import Plan
+from rljob.learner.shares import Shares
 from rljob.learner.update import Updater, make_updater
 
 SPEC = EnvironmentSpec(
@@ -43,11 +44,17 @@ def parameters(**changes: object) -> ApeXDQNParameters:
     return ApeXDQNParameters.model_validate({**values, **changes})
 
 
-def updater(params: ApeXDQNParameters, spec: EnvironmentSpec = SPEC, seed: int = 0, plan: Plan = PLAIN) -> Updater:
+def updater(
+    params: ApeXDQNParameters,
+    spec: EnvironmentSpec = SPEC,
+    seed: int = 0,
+    plan: Plan = PLAIN,
+    shares: Shares | None = None,
+) -> Updater:
     torch.manual_seed(seed)
     method = algorithm("ApeXDQN")
     online = method.build(spec, params, ENV_PARAMS).compute(bf16=plan.bf16, channels_last=plan.channels_last)
-    return make_updater(method, params, online, torch.device("cpu"))
+    return make_updater(method, params, online, torch.device("cpu"), shares)
 
 
 def identity(params: ApeXDQNParameters, spec: EnvironmentSpec = SPEC) -> Identity:

@@ -22,6 +22,7 @@ from rljob.learner import checkpoint, state
 from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
 from rljob.learner.policy import Identity, load_policy
 from rljob.learner.saver import Saver
+from rljob.learner.shares import Shares
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.learner.unroll_staging import ReadyUnrolls, UnrollStagingRing
 from rljob.learner.update import Updater, make_updater
@@ -40,10 +41,10 @@ def parameters(**changes: Any) -> ImpalaParameters:
     return ImpalaParameters.model_validate({**values, **changes})
 
 
-def updater(params: ImpalaParameters, seed: int = 0) -> Updater:
+def updater(params: ImpalaParameters, seed: int = 0, shares: Shares | None = None) -> Updater:
     torch.manual_seed(seed)
     method = algorithm("IMPALA")
-    return make_updater(method, params, method.build(SPEC, params, ENV_PARAMS), CPU)
+    return make_updater(method, params, method.build(SPEC, params, ENV_PARAMS), CPU, shares)
 
 
 def batches(params: ImpalaParameters, count: int) -> list[Batch]:
@@ -95,6 +96,32 @@ def test_updates_equal_a_plain_loop(optimizer: str) -> None:
     for mine, its in ((fast.online, plain), (fast.evaluation, average)):
         for name, tensor in its.state_dict().items():
             torch.testing.assert_close(mine.state_dict()[name], tensor, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("reduction", ["Sum", "Mean"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"recurrent": "LSTM", "lstm_units": 3},
+        {"epochs": 2, "minibatches": 4},  # an update of one unroll, which can't be taken apart
+        {"loss": "ClippedSurrogate", "epochs": 2, "minibatches": 2},
+    ],
+)
+def test_pieces_of_an_update_teach_what_the_whole_does(changes: dict[str, Any], reduction: str, count: int) -> None:
+    params = parameters(loss_reduction=reduction, optimizer="RMSProp", optimizer_epsilon=0.1, **changes)
+    threads = torch.get_num_threads()
+    whole, shared = updater(params), updater(params, shares=Shares(count))
+    for batch in batches(params, 3):
+        figures = []
+        for each in (whole, shared):
+            torch.manual_seed(2)  # both shuffle alike
+            figures.append(torch.stack([found for _, found in each.updates_from(batch, 0)]))
+        torch.testing.assert_close(figures[1], figures[0], rtol=1e-4, atol=1e-5)
+    for mine, its in zip(shared.online.parameters(), whole.online.parameters(), strict=True):
+        torch.testing.assert_close(mine, its, rtol=1e-4, atol=1e-5)
+    torch.set_num_threads(threads)
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")

@@ -159,9 +159,9 @@ def test_candidates_and_choice(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("bf16", [False, True])
 def test_shares_of_a_batch_learn_what_the_whole_batch_does(count: int, size: int, bf16: bool) -> None:
     params = parameters(layer_norm=True, batch_size=size)
-    threads = torch.get_num_threads()
-    whole, shared, again = (updater(params, IMAGES, plan=BF16 if bf16 else Plan(channels_last=True)) for _ in range(3))
-    shared._shares = again._shares = Shares(count)
+    threads, shares = torch.get_num_threads(), Shares(count)
+    plan = BF16 if bf16 else Plan(channels_last=True)
+    whole, shared, again = (updater(params, IMAGES, plan=plan, shares=each) for each in (None, shares, shares))
     tolerance = {"rtol": 5e-2, "atol": 5e-2} if bf16 else {"rtol": 1e-4, "atol": 1e-5}
     for index, batch in enumerate(batches(4, IMAGES, size)):
         results = [each.update(batch, 0) for each in (whole, shared, again)]
@@ -178,8 +178,7 @@ def test_shares_of_a_batch_learn_what_the_whole_batch_does(count: int, size: int
 
 
 def test_a_share_that_fails_is_an_error_of_the_update() -> None:
-    learner = updater(parameters())
-    learner._shares = Shares(2)
+    learner = updater(parameters(), shares=Shares(2))
     (batch,) = batches(1)
     with pytest.raises(RuntimeError):
         learner.update(batch._replace(action=torch.full((16,), 99)), 0)

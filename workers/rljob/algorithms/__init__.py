@@ -14,6 +14,7 @@ import numpy as np
 
 from rljob.algorithms import apex_dqn, impala
 from rljob.algorithms.decision import Decision, Game, Inference
+from rljob.algorithms.piece import Piece
 from rljob.api import ApeXDQNParameters, ImpalaParameters
 from rljob.api.parameters import ParameterSet
 from rljob.envs.spec import EnvironmentSpec
@@ -37,7 +38,8 @@ class Algorithm:
     Decision`` makes actions of its outputs, on the host, wherever those were computed; ``state_values(outputs)`` the values of
     states; ``random_decision`` acts without weights. ``judged_action`` plays the games of an evaluation.
 
-    Learning: ``loss``, and with replay ``priorities`` and ``importance_weights``, with unrolls ``parts``.
+    Learning: ``loss``, and with replay ``priorities`` and ``importance_weights``, with unrolls ``parts``. ``pieces`` and
+    ``joined`` take what an update learns from apart for several cores, and put their losses together again.
     """
 
     name: str
@@ -55,6 +57,8 @@ class Algorithm:
     example: Callable[..., Any]
     trial: Callable[..., None]
     loss: Callable[..., Any]
+    pieces: Callable[..., list[Piece]]
+    joined: Callable[..., Any]
     figures: tuple[str, ...]
     priorities: Callable[..., Any] | None = None
     importance_weights: Callable[..., Any] | None = None
@@ -106,6 +110,8 @@ _ALGORITHMS = {
         example=apex_dqn.example,
         trial=apex_dqn.trial,
         loss=apex_dqn.loss,
+        pieces=apex_dqn.pieces,
+        joined=apex_dqn.joined,
         figures=apex_dqn.FIGURES,
         priorities=apex_dqn.priorities,
         importance_weights=apex_dqn.importance_weights,
@@ -126,6 +132,8 @@ _ALGORITHMS = {
         example=impala.example,
         trial=impala.trial,
         loss=impala.loss,
+        pieces=impala.pieces,
+        joined=impala.joined,
         figures=impala.FIGURES,
         parts=impala.parts,
     ),

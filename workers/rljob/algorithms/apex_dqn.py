@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from rljob.algorithms.decision import Decision, Game, Inference
 from rljob.algorithms.networks import NetworkConfig, QNetwork
+from rljob.algorithms.piece import Piece, slices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -209,6 +210,22 @@ def loss(online: nn.Module, target: nn.Module, batch: Batch, *, double: bool = T
     detached = taken.detach()
     metrics = {"q_taken": detached.mean(), "target": wanted.mean()}
     return Loss((batch.weight * each).mean(), (wanted - detached).abs(), metrics)
+
+
+def pieces(batch: Batch, count: int, params: ApeXDQNParameters) -> list[Piece]:
+    """``batch`` in at most ``count`` pieces of about equal size."""
+    found = slices(len(batch.action), count)
+    return [Piece(Batch(*(tensor[which] for tensor in batch)), share, share) for which, share in found]
+
+
+def joined(losses: Sequence[Loss], pieces: Sequence[Piece]) -> Loss:
+    """The loss of a batch from the losses of its pieces, added up in their order; detached."""
+    value = sum(loss.value.detach() * piece.weight for loss, piece in zip(losses, pieces, strict=True))
+    metrics = {
+        name: sum(loss.metrics[name] * piece.share for loss, piece in zip(losses, pieces, strict=True))
+        for name in losses[0].metrics
+    }
+    return Loss(value, torch.cat([loss.td_abs for loss in losses]), metrics)  # type: ignore[arg-type]
 
 
 def priorities(td_abs: Tensor) -> Tensor:

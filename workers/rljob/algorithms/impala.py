@@ -27,6 +27,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rljob.algorithms.decision import Decision, Game, Inference
+from rljob.algorithms.piece import Piece, slices
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 from rljob.algorithms.vtrace import Targets, gae, vtrace
 
@@ -292,7 +293,36 @@ def _step_parts(whole: Part, epochs: int, minibatches: int) -> Iterator[Part]:
             )
 
 
-def _unrolls(whole: Part, chosen: Tensor) -> Part:
+def pieces(part: Part, count: int, params: ImpalaParameters) -> list[Piece]:
+    """What one update learns from in at most ``count`` pieces of about equal size: of its unrolls, or of its single steps."""
+    single = part.batch.action.dim() == 1
+    found = slices(part.batch.action.shape[-1], count)
+    summed = params.loss_reduction == "Sum"
+    return [
+        Piece(_steps(part, which) if single else _unrolls(part, which), share, 1.0 if summed else share)
+        for which, share in found
+    ]
+
+
+def joined(losses: Sequence[Loss], pieces: Sequence[Piece]) -> Loss:
+    """The loss of a part from the losses of its pieces, added up in their order; detached."""
+    value = sum(loss.value.detach() * piece.weight for loss, piece in zip(losses, pieces, strict=True))
+    shares = torch.tensor([piece.share for piece in pieces], device=losses[0].value.device)
+    a, b, c, d, e = (torch.stack(each) @ shares for each in zip(*(loss.metrics for loss in losses), strict=True))
+    return Loss(value, (a, b, c, d, e))  # type: ignore[arg-type]
+
+
+def _steps(part: Part, chosen: slice) -> Part:
+    batch = part.batch
+    assert part.advantage is not None, "single steps need their advantages"
+    assert part.target is not None, "single steps need their targets"
+    of_steps = batch._replace(
+        observation=batch.observation[chosen], action=batch.action[chosen], log_prob=batch.log_prob[chosen]
+    )
+    return Part(of_steps, part.advantage[chosen], part.target[chosen])
+
+
+def _unrolls(whole: Part, chosen: Tensor | slice) -> Part:
     batch = whole.batch
     return Part(
         Batch(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rljob.algorithms import Algorithm, Experience
+from rljob.algorithms.piece import Piece
 from rljob.learner.shares import Shares
 from rljob.learner.working import Working
 
@@ -34,10 +35,13 @@ class Updater(ABC):
     """What every updater is: the network that learns, its optimiser, and followers.
 
     ``online`` learns, ``evaluation`` is its moving average (or None where the job keeps none). All live on ``device``.
-    ``updates`` counts the updates made. One thread.
+    ``updates`` counts the updates made. For one thread; with ``shares`` it computes in several, each with a piece of the update.
+    How the network computes (see ``FrameNetwork.compute``) is settled before; in bf16 the work is done on a copy, stored in bf16.
     """
 
-    def __init__(self, algorithm: Algorithm, params: Any, online: nn.Module, device: torch.device) -> None:
+    def __init__(
+        self, algorithm: Algorithm, params: Any, online: nn.Module, device: torch.device, shares: Shares | None = None
+    ) -> None:
         self.params = params
         self.device = device
         self.online = online.to(device)
@@ -45,6 +49,8 @@ class Updater(ABC):
             copy.deepcopy(self.online).requires_grad_(False) if params.evaluation_weights_decay > 0 else None
         )
         self.updates = 0
+        self._working = Working(self.online)
+        self._shares = shares
         self._parameters: list[Tensor] = list(self.online.parameters())
         if any(parameter.dtype != torch.float32 for parameter in self._parameters):
             raise ValueError("the online network must be float32: an update rounded to bf16 would not move its weights")
@@ -94,9 +100,24 @@ class Updater(ABC):
         """The network whose policy is evaluated."""
         return self.evaluation or self.online
 
-    def _differentiate(self, loss: Tensor) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+    def _gradient(self, loss: Callable[[nn.Module, Any], Any], part: Any) -> Any:
+        """``loss(network, part)``, detached, with its gradient set."""
+        network, parameters = self._working.current(), self._working.parameters
+        if self._shares is None:
+            result = loss(network, part)
+            gradients = [gradient.float() for gradient in torch.autograd.grad(result.value, parameters)]
+        else:
+
+            def learn(piece: Piece) -> tuple[Any, Tensor]:
+                result = loss(network, piece.part)
+                return result, result.value * piece.weight
+
+            pieces = self._algorithm.pieces(part, self._shares.count, self.params)
+            losses, gradients = self._shares.gradient(learn, pieces, parameters)
+            result = self._algorithm.joined(losses, pieces)
+        for parameter, gradient in zip(self._parameters, gradients, strict=True):
+            parameter.grad = gradient
+        return result
 
     def _descend(self, steps: int) -> Tensor:
         """One clipped optimiser step along the gradient that is set; the gradient's norm before clipping."""
@@ -127,19 +148,14 @@ class Updater(ABC):
 
 
 class TransitionUpdater(Updater):
-    """Learns from sampled transitions: one update a batch, against a target network. ``target`` judges.
-
-    With ``shares`` it computes in several threads, each with a share of the batch. How both networks compute (see
-    ``FrameNetwork.compute``) is settled before; in bf16 the work is done on copies of them, stored in bf16.
-    """
+    """Learns from sampled transitions: one update a batch, against a target network. ``target`` judges."""
 
     def __init__(
         self, algorithm: Algorithm, params: Any, online: nn.Module, device: torch.device, shares: Shares | None = None
     ) -> None:
-        super().__init__(algorithm, params, online, device)
+        super().__init__(algorithm, params, online, device, shares)
         self.target = copy.deepcopy(self.online).requires_grad_(False)
-        self._working_online, self._working_target = Working(self.online), Working(self.target)
-        self._shares = shares
+        self._working_target = Working(self.target)
         assert algorithm.priorities is not None, f"{algorithm.name} does not learn from transitions"
         self._priorities = algorithm.priorities
 
@@ -151,31 +167,19 @@ class TransitionUpdater(Updater):
 
     def update(self, batch: Any, steps: int) -> tuple[Tensor, Tensor]:
         """The one update of a batch: (priorities float32[B], figures float32[3]), on the device."""
-        loss = self._gradient(batch)
+        target = self._working_target.current()
+
+        def loss(online: nn.Module, batch: Any) -> Any:
+            laid_out = getattr(online, "laid_out", lambda observation: observation)
+            batch = batch._replace(next_observation=laid_out(batch.next_observation))  # both networks see them
+            return self._loss(online, target, batch, double=self.params.double, kind=self.params.loss)
+
+        loss_of_batch = self._gradient(loss, batch)
         norm = self._descend(steps)
         self._follow()
         self._note_compiled()
-        figures = torch.stack([loss.value.detach(), norm, loss.metrics["q_taken"]])
-        return self._priorities(loss.td_abs), figures
-
-    def _gradient(self, batch: Any) -> Any:
-        """The loss of a batch, with its gradient set."""
-        online, target = self._working_online.current(), self._working_target.current()
-        laid_out = getattr(online, "laid_out", lambda observation: observation)
-
-        def loss(batch: Any) -> Any:  # both networks see the next observations
-            batch = batch._replace(next_observation=laid_out(batch.next_observation))
-            return self._loss(online, target, batch, double=self.params.double, kind=self.params.loss)
-
-        parameters = self._working_online.parameters
-        if self._shares is not None:
-            result, gradients = self._shares.gradient(loss, batch, parameters)
-        else:
-            result = loss(batch)
-            gradients = [gradient.float() for gradient in torch.autograd.grad(result.value, parameters)]
-        for parameter, gradient in zip(self._parameters, gradients, strict=True):
-            parameter.grad = gradient
-        return result
+        figures = torch.stack([loss_of_batch.value.detach(), norm, loss_of_batch.metrics["q_taken"]])
+        return self._priorities(loss_of_batch.td_abs), figures
 
     @torch.no_grad()
     def _follow(self) -> None:
@@ -190,16 +194,17 @@ class TransitionUpdater(Updater):
 class UnrollUpdater(Updater):
     """Learns from unrolls: several updates a batch where the job asks for epochs and minibatches."""
 
-    def __init__(self, algorithm: Algorithm, params: Any, online: nn.Module, device: torch.device) -> None:
-        super().__init__(algorithm, params, online, device)
+    def __init__(
+        self, algorithm: Algorithm, params: Any, online: nn.Module, device: torch.device, shares: Shares | None = None
+    ) -> None:
+        super().__init__(algorithm, params, online, device, shares)
         assert algorithm.parts is not None, f"{algorithm.name} does not learn from unrolls"
         self._parts = algorithm.parts
         self._no_priorities = torch.empty(0, device=device)
 
     def updates_from(self, batch: Any, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
         for part in self._parts(batch, self.params):
-            loss = self._loss(self.online, part, self.params)
-            self._differentiate(loss.value)
+            loss = self._gradient(lambda network, piece: self._loss(network, piece, self.params), part)
             norm = self._descend(steps)
             self._average()
             self._note_compiled()
@@ -209,10 +214,9 @@ class UnrollUpdater(Updater):
 def make_updater(
     algorithm: Algorithm, params: Any, online: nn.Module, device: torch.device, shares: Shares | None = None
 ) -> Updater:
-    """The updater for what the algorithm learns from. ``shares`` of a batch are for transitions only."""
-    if algorithm.experience is Experience.UNROLLS:
-        return UnrollUpdater(algorithm, params, online, device)
-    return TransitionUpdater(algorithm, params, online, device, shares)
+    """The updater for what the algorithm learns from."""
+    kind = UnrollUpdater if algorithm.experience is Experience.UNROLLS else TransitionUpdater
+    return kind(algorithm, params, online, device, shares)
 
 
 class Readback:

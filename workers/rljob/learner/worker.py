@@ -57,7 +57,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     device = _device(options.job)
     environment = describe_environment(spec.environment.id, env_params)
     method = algorithm(spec.algorithm.name)
-    shares = _shares(options.job, method, params, device)
+    shares = _shares(options.job, params, device)
     if device.type == "cpu":
         keep_freed_memory()
     torch.manual_seed(params.seed)
@@ -209,18 +209,16 @@ def _transitions(method: Algorithm, params: Any) -> int:
     return int(params.batch_size)
 
 
-def _shares(job: RLJob, method: Algorithm, params: Any, device: torch.device) -> Shares | None:
-    """How the processors that the manifest asks for (rounded, at least one) are used: each for a share of every batch.
+def _shares(job: RLJob, params: Any, device: torch.device) -> Shares | None:
+    """How the processors that the manifest asks for (rounded, at least one) are used: each for a piece of every update.
 
-    A compiled update is left to torch's own threads, as are unrolls, whose losses are sums; on a GPU there is nothing to share
-    out.
+    A compiled update is left to torch's own threads; on a GPU there is nothing to share out.
     """
     processors = max(1, round(quantity(job.spec.learner.resources.requests.get("cpu", "1"))))
     torch.set_num_threads(processors)
-    if method.experience is Experience.UNROLLS or device.type != "cpu" or params.compile:
+    if device.type != "cpu" or params.compile or processors == 1:
         return None
-    count = min(processors, params.batch_size)
-    return Shares(count) if count > 1 else None
+    return Shares(processors)
 
 
 def _device(job: RLJob) -> torch.device:
