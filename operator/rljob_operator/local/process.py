@@ -7,7 +7,6 @@ one finds the process again and goes on counting where this one stopped.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import time
@@ -20,11 +19,14 @@ from rljob.cli.announce import exit_path
 
 from rljob_operator.local.launch import Launch, Launched, execute
 from rljob_operator.local.liveness import ProcessIdentity, find_by_output
-from rljob_operator.local.run_folder import write_json
+from rljob_operator.local.run_folder import read_json, write_json
 from rljob_operator.model import Member, Phase, Role
 
 _EXIT_NOT_STARTED = 127
 """The exit code of what could not even be started, as a shell answers it."""
+NICENESS = {Role.LEARNER: 10, Role.ACTOR: 15}
+"""Added to the controller's own. Where the cores are too few for all, whoever is waited for goes first: a verdict may end the
+run, and a learner that has data is not to be held up by actors that make more. On a cluster each pod has cores of its own."""
 _KILLED_WITHOUT_A_WORD = "ended without a word, as by kill -9 or for lack of memory"
 
 
@@ -76,21 +78,6 @@ class RoleProcess:
         self._identity: ProcessIdentity | None = None
         self._record = _Record()
 
-    @classmethod
-    def adopt(
-        cls,
-        name: str,
-        role: Role,
-        command: Sequence[str],
-        run_dir: Path,
-        launch: Launch = execute,
-        now: Callable[[], float] = time.time,
-    ) -> RoleProcess:
-        """As a controller before this one left it: running, or ended meanwhile, or never started."""
-        process = cls(name, role, command, run_dir, launch, now)
-        process._recall()
-        return process
-
     @property
     def pid(self) -> int | None:
         """Process id of the running process, or None."""
@@ -120,6 +107,8 @@ class RoleProcess:
         # A child that is not waited for keeps its id, so this is our child even if it has ended already.
         pid = self._child.pid
         self._identity = ProcessIdentity.of(pid) or ProcessIdentity(pid, 0)
+        with contextlib.suppress(OSError):  # it has ended already
+            os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS.get(self.role, 0))
         now, ticks = self._now(), self._identity.start_ticks
         self._record = _Record(Phase.STARTING, now, now, pid=pid, start_ticks=ticks, log_offset=offset)
         self._note()
@@ -191,7 +180,7 @@ class RoleProcess:
         """How the process ended: what its parent was told, or what it wrote down itself, or unknown."""
         if self._child is not None and (told := self._child.exit_code()) is not None:
             return told
-        written = _json(self._exit)
+        written = read_json(self._exit)
         code = written.get("exit_code")
         return code if written.get("pid") == self._record.pid and isinstance(code, int) else None
 
@@ -200,9 +189,9 @@ class RoleProcess:
         words = "" if self._record.asked else _last_words(code, self._last_line())
         self._note(phase=Phase.EXITED, since=self._now(), kill_at=None, exit_code=code, last_words=words)
 
-    def _recall(self) -> None:
-        """Read the record of an earlier controller and look for the process itself."""
-        known = _json(self._record_path)
+    def adopt(self) -> None:
+        """Take it over as the controller before this one left it: running, or ended meanwhile, or never started."""
+        known = read_json(self._record_path)
         with contextlib.suppress(TypeError, ValueError, KeyError):
             self._record = _Record(**{**known, "phase": Phase(known["phase"])})
         record = self._record
@@ -220,7 +209,7 @@ class RoleProcess:
             self._note()
 
     def _announced(self) -> dict[str, Any]:
-        return _json(self._announce)
+        return read_json(self._announce)
 
     def _last_line(self) -> str:
         """The last line that this process wrote into its log, without the logger's prefix."""
@@ -243,14 +232,6 @@ class RoleProcess:
 def announce_path(run_dir: Path, name: str) -> Path:
     """Where the role ``name`` tells where it can be watched. Absolute: it tells the processes of different runs apart."""
     return run_dir.resolve() / "roles" / f"{name}.json"
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def _last_words(code: int | None, last_line: str) -> str:

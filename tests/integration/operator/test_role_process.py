@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from rljob_operator.local.liveness import ProcessIdentity, find_by_output
-from rljob_operator.local.process import RoleProcess, announce_path
+from rljob_operator.local.process import NICENESS, RoleProcess, announce_path
 from rljob_operator.model import Member, Phase, Role
 
 READY = (
@@ -51,6 +51,14 @@ def until(process: RoleProcess, phase: Phase, seconds: float = 10.0) -> Member:
             return member
         time.sleep(0.02)
     raise AssertionError(f"{process.observe()} did not become {phase}")
+
+
+def test_an_actor_leaves_the_cores_to_those_who_are_waited_for(start: Callable[[str], RoleProcess]) -> None:
+    process = start("time.sleep(60)")
+    assert process.pid is not None
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(19, own + NICENESS[Role.ACTOR])
+    assert NICENESS[Role.ACTOR] > NICENESS[Role.LEARNER] > NICENESS.get(Role.EVALUATOR, 0)
 
 
 def test_it_is_ready_once_it_has_announced_itself(start: Callable[[str], RoleProcess]) -> None:
@@ -122,7 +130,9 @@ time.sleep(60)
 
 
 def adopted(run_dir: Path) -> RoleProcess:
-    return RoleProcess.adopt("actor-0", Role.ACTOR, command(run_dir, "time.sleep(60)"), run_dir)
+    found = RoleProcess("actor-0", Role.ACTOR, command(run_dir, "time.sleep(60)"), run_dir)
+    found.adopt()
+    return found
 
 
 def test_the_next_controller_adopts_what_still_runs(tmp_path: Path) -> None:
