@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rljob.api import RLJob
-from rljob.api.status import OutcomeMemory, RLJobStatus
+from rljob.api.controller_memory import OutcomeMemory
+from rljob.api.status import RLJobStatus
 from rljob.api.timestamps import stamp
 
 from rljob_operator.conditions import job as about_job

@@ -8,7 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 from rljob.api import RLJob, RLJobSpec
-from rljob.api.status import MAX_MESSAGE, ControllerMemory, MemberMemory, RLJobStatus
+from rljob.api.controller_memory import ControllerMemory, MemberMemory
+from rljob.api.status import RLJobStatus
+from rljob.api.status_model import MAX_MESSAGE
 
 from rljob_operator.model import Member, Observation, Phase, Role
 

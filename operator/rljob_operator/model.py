@@ -33,6 +33,11 @@ class Role(StrEnum):
     ACTOR = "actor"
     EVALUATOR = "evaluator"
 
+    @classmethod
+    def of(cls, name: str) -> Role:
+        """The role of the member ``name``: ``actor-12`` is an actor. Raises ValueError."""
+        return cls(name.partition("-")[0])
+
 
 class Phase(StrEnum):
     """Where one member (a process, a pod) is in its life."""

@@ -37,10 +37,8 @@ def parse_sample(content: bytes | str | Mapping[str, Any], taken_seconds: float)
         raw_frames_total=_count(document, "raw_frames_total", problems),
         mean_return=_number(document, "mean_return", problems, low=-_LARGEST),
         evaluations=_evaluations(document.get("evaluations"), problems),
-        wait_fraction=_number(document, _first(document, "wait_fraction", "learner_wait_fraction"), problems, high=1.0),
-        blocked_fraction=_number(
-            document, _first(document, "blocked_fraction", "actors_blocked_fraction"), problems, high=1.0
-        ),
+        wait_fraction=_number(document, "learner_wait_fraction", problems, high=1.0),
+        blocked_fraction=_number(document, "actors_blocked_fraction", problems, high=1.0),
         consumption_per_second=_number(document, "consumption_per_second", problems),
         production_per_second=_number(document, "production_per_second", problems),
         depth_batches=_number(document, "queue_depth_batches", problems),
@@ -62,10 +60,6 @@ def _object(content: bytes | str | Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(document, dict):
         raise BadSample("the learner's status is no JSON object")
     return document
-
-
-def _first(document: Mapping[str, Any], *names: str) -> str:
-    return next((name for name in names if name in document), names[0])
 
 
 def _number(

@@ -56,11 +56,14 @@ class Limited:
         """Not above ``number``."""
         return self if number is None else self.to(min(self.number, number), by)
 
+    def within(self, least: int | None, most: int | None) -> Limited:
+        """Kept within the bounds minReplicas and maxReplicas."""
+        return self.at_most(most, LimitedBy.MAX_REPLICAS).at_least(least, LimitedBy.MIN_REPLICAS)
+
 
 def bounded(spec: AutoscalingSpec, limited: Limited) -> Limited:
     """Kept within minReplicas and maxReplicas."""
-    limited = limited.at_most(spec.max_replicas, LimitedBy.MAX_REPLICAS)
-    return limited.at_least(spec.min_replicas, LimitedBy.MIN_REPLICAS)
+    return limited.within(spec.min_replicas, spec.max_replicas)
 
 
 def limits_now(
@@ -102,7 +105,7 @@ def limits_now(
 
 def through(limits: Limits, target: int, current: int) -> Limited:
     """What the limits make of ``target``."""
-    limited = _bounded(limits, Limited(target))
+    limited = Limited(target).within(limits.min_replicas, limits.max_replicas)
     number = current
     if limits.least_wanted is None or limits.most_wanted is None:
         number = limited.number
@@ -117,9 +120,4 @@ def through(limits: Limits, target: int, current: int) -> Limited:
         limited = limited.at_most(current, LimitedBy.PAUSE)
     if limits.pause in ("ScaleIn", "All"):
         limited = limited.at_least(current, LimitedBy.PAUSE)
-    return _bounded(limits, limited)
-
-
-def _bounded(limits: Limits, limited: Limited) -> Limited:
-    limited = limited.at_most(limits.max_replicas, LimitedBy.MAX_REPLICAS)
-    return limited.at_least(limits.min_replicas, LimitedBy.MIN_REPLICAS)
+    return limited.within(limits.min_replicas, limits.max_replicas)

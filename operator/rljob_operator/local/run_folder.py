@@ -96,6 +96,15 @@ def resume_command(run_dir: Path) -> str:
     return f"rljob run {shlex.quote(str(run_dir / JOB_FILE))} --run-dir {shlex.quote(str(run_dir))} --resume"
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in ``path``; empty where there is none that can be read."""
+    try:
+        document = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Replace ``path`` by ``document`` in one step, so that a reader sees the old or the new one, never a part.
 

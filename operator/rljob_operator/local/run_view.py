@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -19,7 +18,7 @@ from rljob.api.status import RLJobStatus
 from rljob_operator.local import lock
 from rljob_operator.local.learner_door import NoAnswer, fetch_status
 from rljob_operator.local.liveness import ProcessIdentity
-from rljob_operator.local.run_folder import JOB_FILE
+from rljob_operator.local.run_folder import JOB_FILE, read_json
 from rljob_operator.local.status_file import StatusFile
 
 UNATTENDED = "Unattended"
@@ -111,7 +110,7 @@ def _unwritten(run_dir: Path, status: RLJobStatus, controller: int | None) -> st
 
 def _figures(run_dir: Path, name: str) -> dict[str, Any]:
     """The status document of one member; empty while it has announced no address. Raises NoAnswer."""
-    url = _json(run_dir / "roles" / f"{name}.json").get("metrics_url")
+    url = read_json(run_dir / "roles" / f"{name}.json").get("metrics_url")
     return fetch_status(str(url), timeout_seconds=1.0, name=name) if url else {}
 
 
@@ -119,16 +118,8 @@ def running_members(run_dir: Path) -> dict[str, int]:
     """Process ids of the members of a run that run now, by name."""
     running = {}
     for path in sorted((run_dir / "roles").glob("*.process.json")):
-        record = _json(path)
+        record = read_json(path)
         pid, ticks = record.get("pid"), record.get("start_ticks")
         if isinstance(pid, int) and isinstance(ticks, int) and pid > 0 and ProcessIdentity(pid, ticks).alive:
             running[path.name.removesuffix(".process.json")] = pid
     return running
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,7 +59,8 @@ class LocalSubstrate:
         self._answer: Answer | None = None
         self._processes: dict[str, RoleProcess] = {}
         for name in _names_on_record(run_dir):
-            self._processes[name] = self._process(name, RoleProcess.adopt)
+            self._processes[name] = self._process(name)
+            self._processes[name].adopt()
         self.adopted = tuple(name for name, process in self._processes.items() if process.pid is not None)
         self._door = LearnerDoor(self._learner_url, now=clock.now)
         self._notice_leap()
@@ -92,7 +92,7 @@ class LocalSubstrate:
         """Start and drain what the decision names, and pass on a wish for a checkpoint; all of it is idempotent."""
         for name in decision.start:
             if name not in self._processes:
-                self._processes[name] = self._process(name, RoleProcess)
+                self._processes[name] = self._process(name)
             self._processes[name].start()
         grace = DRAIN_SECONDS | {Role.ACTOR: float(job.spec.actors.drain_seconds)}
         for name in decision.drain:
@@ -127,11 +127,12 @@ class LocalSubstrate:
         learner = self._processes.get("learner")
         return learner.metrics_url() if learner is not None else None
 
-    def _process(self, name: str, make: Callable[..., RoleProcess]) -> RoleProcess:
-        return make(name, role_of(name), self._command(name), self._run_dir, self._launcher.launch, self._clock.now)
+    def _process(self, name: str) -> RoleProcess:
+        launch, now = self._launcher.launch, self._clock.now
+        return RoleProcess(name, Role.of(name), self._command(name), self._run_dir, launch, now)
 
     def _command(self, name: str) -> list[str]:
-        command = [*PROGRAM, "worker", str(role_of(name)), "--job", str(self._manifest)]
+        command = [*PROGRAM, "worker", str(Role.of(name)), "--job", str(self._manifest)]
         command += [
             "--run-dir",
             str(self._run_dir),
@@ -148,7 +149,7 @@ class LocalSubstrate:
         ingest = [word for endpoint in meeting.replay_ingest for word in ("--replay-ingest", endpoint)]
         sample = [word for endpoint in meeting.replay_sample for word in ("--replay-sample", endpoint)]
         inference = [word for endpoint in meeting.inference for word in ("--inference", endpoint)]
-        role = role_of(name)
+        role = Role.of(name)
         if role is Role.REPLAY:
             shard = _number(name)
             return ["--replay-ingest", meeting.replay_ingest[shard], "--replay-sample", meeting.replay_sample[shard]]
@@ -162,11 +163,6 @@ class LocalSubstrate:
         if role is Role.ACTOR:
             return [*ingest, *weights, *inference]
         return weights
-
-
-def role_of(name: str) -> Role:
-    """The role of a member, from its name: ``actor-12`` is an actor. Raises ValueError."""
-    return Role(name.partition("-")[0])
 
 
 def machine_cores() -> int:
@@ -184,7 +180,7 @@ def _names_on_record(run_dir: Path) -> list[str]:
     known = []
     for name in names:
         with contextlib.suppress(ValueError):
-            known.append((list(Role).index(role_of(name)), _number(name), name))
+            known.append((list(Role).index(Role.of(name)), _number(name), name))
     return [name for _, _, name in sorted(known)]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rljob.api.status import CheckpointRequestMemory, CheckpointStatus
+from rljob.api.controller_memory import CheckpointRequestMemory
+from rljob.api.status import CheckpointStatus
 from rljob.api.timestamps import stamp
 
 from rljob_operator.look import Look, bounded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rljob.api.status import AdvanceMemory
+from rljob.api.controller_memory import AdvanceMemory
 from rljob.api.timestamps import stamp
 
 from rljob_operator.look import Look

@@ -6,7 +6,7 @@ Those that wait for something to happen begin anew where nobody watched whether 
 from __future__ import annotations
 
 from rljob.api.conditions import Reason
-from rljob.api.status import OutcomeMemory
+from rljob.api.controller_memory import OutcomeMemory
 
 from rljob_operator.look import Look, some
 from rljob_operator.model import Member, Phase, Role

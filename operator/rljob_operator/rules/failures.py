@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rljob.api.conditions import Reason
+from rljob.api.controller_memory import MAX_REMEMBERED_MEMBERS, MemberMemory, OutcomeMemory
 from rljob.api.lifecycle import FailureRule
-from rljob.api.status import MAX_FAILURES, MAX_REMEMBERED_MEMBERS, Failure, MemberMemory, OutcomeMemory
+from rljob.api.status import MAX_FAILURES, Failure
 from rljob.api.timestamps import rfc3339, stamp
 
 from rljob_operator.look import Look, bounded
@@ -164,11 +165,6 @@ def _failure(look: Look, member: Member, what: str) -> Failure:
     )
 
 
-def role_of(name: str) -> Role:
-    """The role that a member's name begins with."""
-    return Role(name.partition("-")[0])
-
-
 # ------------------------------------------------------------------------------------------------------- ends of the job
 
 
@@ -212,7 +208,7 @@ def actors_crash_looping(look: Look) -> OutcomeMemory | None:
     looping = [
         each
         for each in look.memory.members
-        if each.quick_ends >= QUICK_ENDS_OF_A_CRASH_LOOP and role_of(each.name) is Role.ACTOR
+        if each.quick_ends >= QUICK_ENDS_OF_A_CRASH_LOOP and Role.of(each.name) is Role.ACTOR
     ]
     if not looping:
         return None

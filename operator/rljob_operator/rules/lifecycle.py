@@ -3,7 +3,7 @@ in waves; and the same backwards."""
 
 from __future__ import annotations
 
-from rljob.api.status import MemberMemory
+from rljob.api.controller_memory import MemberMemory
 
 from rljob_operator.look import Look, Mode
 from rljob_operator.model import Member, Phase, Role

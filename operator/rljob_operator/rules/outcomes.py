@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rljob.api.conditions import Reason
-from rljob.api.status import OutcomeMemory
+from rljob.api.controller_memory import OutcomeMemory
 
 from rljob_operator.look import Look, bounded
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rljob.api.status import MAX_CURVE_POINTS, AdvanceMemory, CurvePoint, ProgressStatus
+from rljob.api.controller_memory import MAX_CURVE_POINTS, AdvanceMemory, CurvePoint
+from rljob.api.status import ProgressStatus
 from rljob.api.timestamps import stamp
 from rljob.telemetry.progress import Point, Target, progress
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rljob.api.conditions import Reason
-from rljob.api.status import OutcomeMemory, PlateauMemory
+from rljob.api.controller_memory import OutcomeMemory, PlateauMemory
 
 from rljob_operator.look import Look
 from rljob_operator.model import Role

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rljob.api.status import SuspensionMemory
+from rljob.api.controller_memory import SuspensionMemory
 
 from rljob_operator.look import Look
 from rljob_operator.model import CheckpointState, Role

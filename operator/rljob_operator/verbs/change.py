@@ -108,7 +108,7 @@ def checkpoint(run: RunArgument = None, wait: WaitOption = False, timeout: Timeo
     """
     with one_line_errors():
         folder = chosen_run(run)
-        seen = look(folder, figures=False)
+        seen = _changeable(folder)
         if seen.controller is None:
             raise Unusable(without_controller(seen))
         if seen.status.is_true("Suspended"):
@@ -143,10 +143,16 @@ def _answered(seen: RunView, asked: str) -> bool:
 
 def _edit(folder: Path, change: Callable[[dict[str, Any]], None]) -> int:
     """Store an edit of a run that can still act on it; answers the generation."""
+    _changeable(folder)
+    return SpecStore(folder).edit(change)
+
+
+def _changeable(folder: Path) -> RunView:
+    """A look at a run that has not ended for good. Raises Unusable."""
     seen = look(folder, figures=False)
     if seen.status.finished:
         raise Unusable(f"{folder} has ended, nothing can be changed any more: {ending(seen)}")
-    return SpecStore(folder).edit(change)
+    return seen
 
 
 def _set_spec(document: dict[str, Any], path: tuple[str, ...], value: Any) -> None:

@@ -64,8 +64,8 @@ def _figures(run: RunView) -> RenderableType:
     progress = status.progress
     cells = {
         "queue depth": f"{number(depth, '{:,.0f}')} of {number(bound, '{:,.0f}')} batches ({percent(share)})",
-        "starved": percent(figures.get("wait_fraction", figures.get("learner_wait_fraction"))),
-        "blocked": percent(figures.get("blocked_fraction", figures.get("actors_blocked_fraction"))),
+        "starved": percent(figures.get("learner_wait_fraction")),
+        "blocked": percent(figures.get("actors_blocked_fraction")),
         "lag": f"{lag(figures)} updates",
         "steps/s": number(figures.get("steps_per_second"), "{:,.0f}"),
         "updates/s": number(figures.get("updates_per_second"), "{:,.1f}"),

@@ -38,10 +38,6 @@ def make_job(*sets: str) -> RLJob:
     return load_manifest(EXAMPLES / "pong-apex.yaml", ["spec.actors.replicas=2", STORAGE, *sets])
 
 
-def role_of(name: str) -> Role:
-    return Role(name.partition("-")[0])
-
-
 def members(actors: int = 2, **phases: Phase) -> tuple[Member, ...]:
     """All members of a job, ready since long ago; names with underscores give another phase."""
     names = ["replay-0", "learner", *(f"actor-{k}" for k in range(actors)), "evaluator"]
@@ -51,7 +47,7 @@ def members(actors: int = 2, **phases: Phase) -> tuple[Member, ...]:
 def member(name: str, phase: Phase = Phase.READY, **fields: Any) -> Member:
     ready = LONG_AGO if phase in (Phase.READY, Phase.EXITED, Phase.DRAINING) else None
     given = {"since_seconds": LONG_AGO, "incarnation": f"{name}-life", "ready_seconds": ready} | fields
-    return Member(name, role_of(name), phase, **given)
+    return Member(name, Role.of(name), phase, **given)
 
 
 def exited(name: str, seen: tuple[Member, ...], **fields: Any) -> tuple[Member, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from rljob.api.conditions import CATALOGUE, MEANING_WHEN_TRUE, ConditionType, Reason
-from rljob.api.status import MAX_MESSAGE
+from rljob.api.status_model import MAX_MESSAGE
 from rljob_operator.model import Admission, CheckpointFacts, CheckpointState, Phase, Refusal, Session
 
 from .operator_builders import (
@@ -32,8 +32,8 @@ from .operator_builders import (
 DOCS = Path(__file__).parents[3] / "docs" / "lifecycle.md"
 INTERNAL = "spec.autoscaling={mode: Internal, minReplicas: 1, maxReplicas: 6}"
 FIGURES = {
-    "wait_fraction": 0.8,
-    "blocked_fraction": 0.0,
+    "learner_wait_fraction": 0.8,
+    "actors_blocked_fraction": 0.0,
     "consumption_per_second": 6400.0,
     "production_per_second": 100.0,
     "queue_depth_batches": 1.0,
@@ -205,7 +205,7 @@ def stale_checkpoint() -> Watched:
 
 def starved() -> Watched:
     controller = up()
-    controller.look(125.0, learner=sample(START + 126, 1000, wait_fraction=1.0))
+    controller.look(125.0, learner=sample(START + 126, 1000, learner_wait_fraction=1.0))
     return controller
 
 
@@ -224,7 +224,7 @@ def stale_metrics() -> Watched:
 
 def suddenly_more_wanted() -> Watched:
     """The two actors are enough for a while, then the learner becomes faster."""
-    controller = scaling(SLOW_UP, seconds=150, wait_fraction=0.0, queue_depth_batches=50.0)
+    controller = scaling(SLOW_UP, seconds=150, learner_wait_fraction=0.0, queue_depth_batches=50.0)
     for k in range(12):
         controller.look(5.0, learner=sample(controller.now + 5.0, 10_000 + k, **FIGURES))
     return controller
@@ -236,8 +236,8 @@ def few_wanted() -> Watched:
         "spec.autoscaling.minReplicas=2",
         "spec.actors.replicas=3",
         seconds=600,
-        wait_fraction=0.0,
-        blocked_fraction=0.9,
+        learner_wait_fraction=0.0,
+        actors_blocked_fraction=0.9,
         queue_depth_batches=100.0,
     )
 
@@ -308,7 +308,7 @@ def more_scaling_scenes() -> Reached:
         (
             400,
             ("spec.actors.replicas=6",),
-            {"wait_fraction": 0.0, "blocked_fraction": 0.9, "queue_depth_batches": 100.0},
+            {"learner_wait_fraction": 0.0, "actors_blocked_fraction": 0.9, "queue_depth_batches": 100.0},
         ),
         (
             400,
@@ -316,7 +316,7 @@ def more_scaling_scenes() -> Reached:
                 "spec.actors.replicas=6",
                 "spec.autoscaling.behavior.scaleDown={policies: [{type: Pods, value: 1, periodSeconds: 60}]}",
             ),
-            {"wait_fraction": 0.0, "blocked_fraction": 0.9, "queue_depth_batches": 100.0},
+            {"learner_wait_fraction": 0.0, "actors_blocked_fraction": 0.9, "queue_depth_batches": 100.0},
         ),
     ):
         reached |= scaling(*sets, seconds=seconds, **figures).reached
@@ -334,7 +334,7 @@ def diminishing() -> Reached:
     controller = Watched(make_job(INTERNAL, "spec.autoscaling.maxReplicas=60"))
     for k in range(200):
         now = START + 5.0 * (k + 1)
-        figures = FIGURES | {"wait_fraction": 0.5, "queue_depth_batches": 0.0, "production_per_second": 100.0}
+        figures = FIGURES | {"learner_wait_fraction": 0.5, "queue_depth_batches": 0.0, "production_per_second": 100.0}
         controller.look(5.0, learner=sample(now, 100 * (k + 1), **figures))
         started = [n for n in (controller.last.start if controller.last else ()) if n.startswith("actor")]
         controller.world["members"] += tuple(replace(member(n), since_seconds=now) for n in started)

@@ -125,7 +125,7 @@ def test_a_clock_that_is_set_back_ends_nothing(jump: float) -> None:
 
 def test_a_stall_is_starvation_where_the_learner_waits() -> None:
     controller = running("spec.progressDeadlineSeconds=100")
-    waiting = {"wait_fraction": 0.97}
+    waiting = {"learner_wait_fraction": 0.97}
     controller.look(30.0, learner=sample(START + 31, 1000, **waiting))
     assert controller.reason("Progressing") == ("False", "Starved")
     assert controller.reason("Ready") == ("True", "Degraded")

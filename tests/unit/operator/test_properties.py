@@ -149,8 +149,8 @@ class World:
         document: dict[str, Any] = {
             "updates": self.updates,
             "raw_frames_total": self.frames,
-            "wait_fraction": self.chance.random(),
-            "blocked_fraction": self.chance.random(),
+            "learner_wait_fraction": self.chance.random(),
+            "actors_blocked_fraction": self.chance.random(),
             "consumption_per_second": 1000.0 * self.chance.random(),
             "production_per_second": 100.0 * self.chance.random(),
             "queue_depth_batches": 64.0 * self.chance.random(),

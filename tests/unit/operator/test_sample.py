@@ -48,11 +48,6 @@ def test_a_good_document() -> None:
     assert sample.problems == ()
 
 
-def test_the_names_of_the_contract_win_over_the_older_ones() -> None:
-    sample = parse_sample(GOOD | {"wait_fraction": 0.1, "blocked_fraction": 0.2}, 0.0)
-    assert (sample.wait_fraction, sample.blocked_fraction) == (0.1, 0.2)
-
-
 @pytest.mark.parametrize("document", ["", "not json", "[]", "3", "null", b"\xff\xfe", "{", "[" * 100_000, {}])
 def test_what_is_no_status_at_all(document: Any) -> None:
     with pytest.raises(BadSample):

@@ -15,8 +15,8 @@ from .operator_builders import START, Controller, make_job, member, members, sam
 
 INTERNAL = "spec.autoscaling={mode: Internal, minReplicas: 1, maxReplicas: 8}"
 HUNGRY = {
-    "wait_fraction": 0.75,
-    "blocked_fraction": 0.0,
+    "learner_wait_fraction": 0.75,
+    "actors_blocked_fraction": 0.0,
     "consumption_per_second": 600.0,
     "production_per_second": 100.0,
     "queue_depth_batches": 50.0,
@@ -83,7 +83,7 @@ def hungry_fleet() -> Fleet:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"wait_fraction": -1}, {"production_per_second": float("nan")}, {"queue_depth_batches": None}]
+    "bad", [{"learner_wait_fraction": -1}, {"production_per_second": float("nan")}, {"queue_depth_batches": None}]
 )
 def test_a_figure_that_is_wrong_holds_the_number(bad: dict[str, Any]) -> None:
     fleet = hungry_fleet()

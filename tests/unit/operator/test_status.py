@@ -6,7 +6,8 @@ import json
 
 import pytest
 from pydantic import ValidationError
-from rljob.api.status import MAX_CURVE_POINTS, Condition, RLJobStatus
+from rljob.api.controller_memory import MAX_CURVE_POINTS
+from rljob.api.status import Condition, RLJobStatus
 from rljob.api.timestamps import parse_rfc3339, rfc3339, stamp
 
 from .operator_builders import START, evaluation, running, sample

@@ -23,7 +23,7 @@ FIGURES = {
     "steps_per_second": 1234.5,
     "mean_return": 198.25,
     "policy_lag_updates_p95": 80.0,
-    "wait_fraction": 0.25,
+    "learner_wait_fraction": 0.25,
     "updates": 900,
     "actors": [
         {"name": "actor-0", "state": "Running", "incarnation": "a", "stages": {"env": 3.0, "blocked": 1.0}},

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from rljob.api.queue import QueueSpec
+
 IMPALA_GUARD_PERCENT = 80
 """Default of the autoscaler's lag guard, in percent of queue.maxPolicyLagUpdates: it must act before unrolls are
 discarded, for their lag is then seen no more."""
-_QUEUE_LAG_UPDATES = 50
+_QUEUE_LAG_UPDATES: int = QueueSpec.model_fields["max_policy_lag_updates"].default
 
 
 def with_algorithm_defaults(document: dict[str, Any]) -> dict[str, Any]:

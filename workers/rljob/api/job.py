@@ -43,7 +43,7 @@ class Metadata(APIModel):
         dict[Annotated[str, Text(317, "an annotation's key")], Annotated[str, Text(65_536, "text", shortest=0)]],
         Field(max_length=64),
     ] = Field(default_factory=dict)
-    """Notes; nothing here reads them."""
+    """Notes; a new text in rljob.dev/checkpoint-requested-at asks for a checkpoint."""
 
 
 class SecretName(APIModel):

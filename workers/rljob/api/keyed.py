@@ -6,10 +6,11 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from rljob.api.algorithm import AlgorithmSpec
+from rljob.api.controller_memory import ControllerMemory
 from rljob.api.environment import EnvironmentSource
 from rljob.api.job import RLJobSpec
 from rljob.api.lifecycle import CheckpointSpec, FailurePolicy, FailureRule
-from rljob.api.status import ControllerMemory, RLJobStatus
+from rljob.api.status import RLJobStatus
 
 KEYED: dict[tuple[type[BaseModel], str], str] = {
     (RLJobSpec, "image_pull_secrets"): "name",

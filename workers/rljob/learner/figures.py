@@ -110,8 +110,9 @@ class Figures:
         acting = actors(shards)
         mean, games = mean_return(shards)
         inserted, sampled = total(shards, "inserted_total"), total(shards, "sampled_total")
-        rates = {"learner_wait_fraction": 0.0, "actors_blocked_fraction": 0.0, "updates_per_second": 0.0}
-        rates |= {"steps_per_second": 0.0, "raw_frames_per_second": 0.0}
+        # Before there is a window to measure them over, shares of time are unknown: 0 would say that nobody waits.
+        rates: dict[str, float | None] = {"learner_wait_fraction": None, "actors_blocked_fraction": None}
+        rates |= dict.fromkeys(("updates_per_second", "steps_per_second", "raw_frames_per_second"), 0.0)
         return {
             "episodes_total": int(total(shards, "episodes_total")),
             "mean_return": mean,
@@ -131,8 +132,6 @@ class Figures:
             **self._means,
             **rates,
             **self._rates,
-            "wait_fraction": self._rates.get("learner_wait_fraction"),
-            "blocked_fraction": self._rates.get("actors_blocked_fraction"),
             "actors": acting,
             "stages": {"learner": dict(stages), "replay": stage_totals(shards), "actor": stage_totals(acting)},
             "rss_bytes": rss_bytes(),

@@ -178,7 +178,7 @@ LEARNER: Final = (
     Metric(
         "mean_return",
         "gauge",
-        "Mean game score of the last 20 games played by the greedier half of the actors' environments.",
+        "Mean score of the last 20 training games; with Ape-X, of the greedier half of the environments.",
         "mean_return",
     ),
     Metric(

@@ -159,7 +159,7 @@ def learning_charts(run: RunFolder) -> list[Chart]:
             title,
             [
                 Series("target", bound, colour=7, dashed=True),
-                Series("training (greedier half of the actors)", training, colour=0),
+                Series("training, last 20 games", training, colour=0),
                 Series("evaluation given up early", early, colour=7, marks=True),
                 Series("evaluation ± standard error", marks, colour=1, marks=True, errors=errors),
             ],

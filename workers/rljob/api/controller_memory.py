@@ -1,0 +1,136 @@
+"""``status.controller`` of an RLJob: what the controller must remember of a job from one look to the next.
+
+For the controller alone; it may change between versions.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rljob.api.status_model import Count, Message, ShortText, StatusModel, Word
+from rljob.api.timestamps import Timestamp
+from rljob.api.types import DecimalText
+
+MAX_REMEMBERED_MEMBERS = 1000
+MAX_CURVE_POINTS = 24
+
+
+class PlateauMemory(StatusModel):
+    """The full evaluations so far, for earlyStopping.plateau."""
+
+    best: Annotated[float, DecimalText()] | None = None
+    """The best mean that counted as an improvement."""
+    without: Count = 0
+    """Evaluations since then that were none."""
+    version: Count = 0
+    """Policy version of the newest evaluation counted."""
+
+
+class OutcomeMemory(StatusModel):
+    """How the job ends, from the moment it is decided. It never changes again."""
+
+    state: Literal["Complete", "Failed"]
+    """Which end."""
+    reason: Word
+    """Reason of the final condition."""
+    message: Message = ""
+    """Message of the final condition."""
+    time: Timestamp
+    """When it was decided."""
+
+
+class MemberMemory(StatusModel):
+    """A member that has ended unasked lately."""
+
+    name: ShortText
+    """Which member."""
+    incarnation: ShortText = ""
+    """The life whose end has been dealt with."""
+    quick_ends: Count = 0
+    """Ends in a row before it had worked for ten seconds; disruptions do not count."""
+    time: Timestamp
+    """When the latest end was seen."""
+    abandoned: bool = False
+    """Not started again (actors.onEviction: Ignore) until the wanted number of actors changes."""
+
+
+class AdvanceMemory(StatusModel):
+    """The learner's advance."""
+
+    updates: Count = 0
+    """Updates as last seen."""
+    time: Timestamp
+    """When ``updates`` last grew."""
+    most_updates: Count = 0
+    """Most updates ever seen; a learner that goes back to a checkpoint has fewer for a while."""
+    most_time: Timestamp
+    """When ``mostUpdates`` last grew."""
+
+
+class SuspensionMemory(StatusModel):
+    """A suspension under way or in force."""
+
+    since: Timestamp
+    """When it was asked for."""
+    checkpoint_time: Timestamp | None = None
+    """When the learner was asked for a checkpoint: one from then on counts."""
+    checkpoint_step: Count = 0
+    """Learner updates when it was asked; a checkpoint with fewer does not count."""
+    saved: bool = False
+    """Whether learner and replay may go: the state is safe, or need not be."""
+
+
+class CheckpointRequestMemory(StatusModel):
+    """A user's request for a checkpoint."""
+
+    requested_at: ShortText
+    """The annotation's text."""
+    seen: Timestamp
+    """When the controller first saw it."""
+    done: bool = False
+    """Whether a verified checkpoint from after the request was seen."""
+
+
+class CurvePoint(StatusModel):
+    """One moment of the run, for the estimate of the time to go. Time is active time."""
+
+    active_seconds: Count
+    """Active seconds of the job."""
+    env_frames: Count = 0
+    """Raw frames so far."""
+    mean_return: Annotated[float, DecimalText()] | None = None
+    """Training return then."""
+
+
+class ControllerMemory(StatusModel):
+    """What the controller remembers of the job; for the controller alone, it may change between versions."""
+
+    active_since: Timestamp | None = None
+    """Since when the job is active without a break; unset while suspended. activeSeconds counts up to here."""
+    spent_active_seconds: Annotated[float, DecimalText(0)] = 0.0
+    """Active seconds before ``activeSince``."""
+    starting_since: Timestamp | None = None
+    """When the roles began to come up, at the job's start or on resuming; unset while suspended."""
+    started: Timestamp | None = None
+    """When the roles last were all ready after a start."""
+    watched_since: Timestamp | None = None
+    """Since when the job has been watched without a gap and without a leap of the clock; unset where there was none. What is
+    waited for is waited for from here at the earliest."""
+    advance: AdvanceMemory | None = None
+    """The learner's advance."""
+    members: list[MemberMemory] = Field(default_factory=list, max_length=MAX_REMEMBERED_MEMBERS)
+    """Members that ended unasked lately."""
+    last_counted_failure: Timestamp | None = None
+    """When restarts.counted last grew."""
+    suspension: SuspensionMemory | None = None
+    """A suspension under way or in force."""
+    checkpoint_request: CheckpointRequestMemory | None = None
+    """The user's last request for a checkpoint."""
+    plateau: PlateauMemory | None = None
+    """The evaluations so far, where the job stops on a plateau."""
+    curve: list[CurvePoint] = Field(default_factory=list, max_length=MAX_CURVE_POINTS)
+    """Moments of the run, thinned as they grow more."""
+    outcome: OutcomeMemory | None = None
+    """How the job ends."""
