@@ -117,8 +117,10 @@ def test_every_role_tells_how_it_is(local_run: Callable[..., LocalRun]) -> None:
         assert metric in run.page(name, "/metrics")
         assert run.page(name, "/healthz")
         assert run.page(name, "/readyz")
-    status = run.status("learner")
-    assert 0 <= status["learner_wait_fraction"] <= 1
+    # A share of time is not told before there is a window to take it over.
+    known = "learner_wait_fraction"
+    status = run.until(lambda: (s := run.status("learner")).get(known) is not None and s, 15, "figures of a window")
+    assert 0 <= status[known] <= 1
     assert status["queue_bound_batches"] > 0
     assert status["device"] == "cpu" or status["device"].startswith("cuda")
     assert run.interrupt() == 130
