@@ -101,7 +101,7 @@ class Updater(ABC):
         return self.evaluation or self.online
 
     def _gradient(self, loss: Callable[[nn.Module, Any], Any], part: Any) -> Any:
-        """``loss(network, part)``, detached, with its gradient set."""
+        """``loss(network, part)``, with its gradient by the network set."""
         network, parameters = self._working.current(), self._working.parameters
         if self._shares is None:
             result = loss(network, part)
