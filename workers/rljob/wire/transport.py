@@ -96,6 +96,10 @@ def bind(socket: Socket, endpoint: str, security: ServerSecurity | None) -> tupl
 def unbind(socket: Socket, domain: bytes | None) -> None:
     """Closes a bound socket and then its door, in this order, so that it never stands open without one."""
     context = socket.context
+    endpoint = "" if socket.closed else socket.get_string(zmq.LAST_ENDPOINT).rstrip("\0")
+    if endpoint.startswith("inproc://"):
+        # libzmq closes in the background; until it has, whoever starts anew under the same name is told it is taken.
+        socket.unbind(endpoint)
     socket.close()
     if domain is not None:
         zap.close_door(context, domain)
