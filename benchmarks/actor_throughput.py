@@ -27,7 +27,7 @@ import torch
 from ale_py import AtariVectorEnv
 from common import machine, report
 from gymnasium.vector import AutoresetMode
-from rljob.actor.compute import Compute, acting_copy, native_bf16
+from rljob.actor.compute import acting_copy
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
 from rljob.actor.policy import Decision, Policy
@@ -35,6 +35,7 @@ from rljob.actor.recorder import TransitionRecorder
 from rljob.actor.session import Identity, ReplaySession
 from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
+from rljob.algorithms.compute import native_bf16
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.envs import make_vector_environment
 from rljob.experience import ChunkLayout
@@ -242,10 +243,8 @@ def main() -> None:
     spec = make_vector_environment(GAME, EnvironmentParameters(), 1, 0).spec
     network = algorithm("ApeXDQN").build(spec, ApeXDQNParameters(), EnvironmentParameters())
     contenders = {}
-    for compute in [Compute(bf16, layout) for bf16 in (False, True) for layout in (False, True)]:
-        if native_bf16() or not compute.bf16:
-            copied = acting_copy(network, compute)
-            contenders[f"bare {compute}"] = environment_and_inference(options.envs, copied)
+    for compute in network.ways("Auto", native=native_bf16()):
+        contenders[f"bare {compute}"] = environment_and_inference(options.envs, acting_copy(network, compute))
     bare = list(contenders)
     ways = {}
     for precision in ("FP32", "Auto"):

@@ -78,7 +78,7 @@ def learning_alone(seconds: float) -> float:
     network = method.build(spec, params, environment_params)
     example = method.example(spec, params, device)
     plan = precision.choose(params.precision, network, lambda net, part: method.trial(net, part, params), example)
-    updater = make_updater(method, params, network.compute(bf16=plan.bf16, channels_last=plan.channels_last), device)
+    updater = make_updater(method, params, network.compute(plan), device)
     for _ in updater.updates_from(example.batch, 0):
         pass
     batches, started = 0, time.perf_counter()

@@ -14,16 +14,15 @@ from pathlib import Path
 import torch
 from rljob.algorithms import algorithm
 from rljob.algorithms.apex_dqn import Batch
+from rljob.algorithms.compute import Compute, native_bf16
 from rljob.algorithms.networks import NetworkConfig, QNetwork
 from rljob.api import ApeXDQNParameters
-from rljob.learner.precision import Plan
 from rljob.learner.shares import Shares
 from rljob.learner.update import TransitionUpdater
 
 sys.path.insert(0, str(Path(__file__).parent))
 from common import machine, report
 
-PLAIN, CHANNELS_LAST, BF16 = Plan(), Plan(channels_last=True), Plan(bf16=True, channels_last=True)
 ROUNDS = 5
 ROUND_SECONDS = 0.7
 
@@ -32,14 +31,14 @@ def main() -> None:
     report("machine", **machine())
     nature = NetworkConfig("Nature", (84, 84), 4, 6, dueling=False, scale=1 / 255)
     compact = NetworkConfig("Compact", (42, 42), 4, 3, layer_norm=True, scale=1 / 24, centred=True)
-    plans = (PLAIN, CHANNELS_LAST, BF16)
     torch.set_num_threads(1)
-    measure("compact_norm_42x42", compact, batch_size=128, cores=1, plans=plans)
-    measure("nature_84x84", nature, batch_size=32, cores=2, plans=plans)
+    measure("compact_norm_42x42", compact, batch_size=128, cores=1)
+    measure("nature_84x84", nature, batch_size=32, cores=2)
 
 
-def measure(name: str, config: NetworkConfig, *, batch_size: int, cores: int, plans: tuple[Plan, ...]) -> None:
-    """Report updates/s of every plan for one network and batch size."""
+def measure(name: str, config: NetworkConfig, *, batch_size: int, cores: int) -> None:
+    """Report updates/s of every way of computing for one network and batch size."""
+    plans = QNetwork(config).ways("Auto", native=native_bf16())
     batch = random_batch(config, batch_size)
     shares = Shares(cores) if cores > 1 else None
     updaters = {plan: updater(config, plan, batch_size, shares) for plan in plans}
@@ -68,10 +67,10 @@ def measure(name: str, config: NetworkConfig, *, batch_size: int, cores: int, pl
         )
 
 
-def updater(config: NetworkConfig, plan: Plan, batch_size: int, shares: Shares | None) -> TransitionUpdater:
+def updater(config: NetworkConfig, plan: Compute, batch_size: int, shares: Shares | None) -> TransitionUpdater:
     torch.manual_seed(0)
     params = ApeXDQNParameters.model_validate({"batch_size": batch_size})
-    network = QNetwork(config).compute(bf16=plan.bf16, channels_last=plan.channels_last)
+    network = QNetwork(config).compute(plan)
     return TransitionUpdater(algorithm("ApeXDQN"), params, network, torch.device("cpu"), shares)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
-from rljob.actor.compute import Compute, acting_copy, choose_compute, copy_weights, native_bf16
+from rljob.actor.compute import acting_copy, choose_compute, copy_weights
+from rljob.algorithms.compute import Compute
 from rljob.algorithms.networks import NetworkConfig, QNetwork
 
 OBSERVATION = torch.randint(0, 256, (5, 4, 42, 42), dtype=torch.uint8)
@@ -20,7 +19,7 @@ def a_network(seed: int = 0) -> QNetwork:
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_stored_halves_equal_converted_ones_bit_for_bit(channels_last: bool) -> None:
     network = a_network()
-    converted = a_network().compute(bf16=True, channels_last=channels_last)
+    converted = a_network().compute(Compute(True, channels_last))
     acting = acting_copy(network, Compute(True, channels_last))
     assert {p.dtype for p in acting.parameters()} == {torch.bfloat16, torch.float32}
     with torch.inference_mode():
@@ -44,15 +43,3 @@ def test_precision_is_obeyed(precision: str, allowed: set[bool]) -> None:
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     assert choose_compute(network, OBSERVATION, precision).bf16 in allowed
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
-
-
-def test_bf16_is_looked_up_in_the_processor_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cpuinfo = tmp_path / "cpuinfo"
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
-    assert not native_bf16(cpuinfo)
-    cpuinfo.write_text("processor: 0\nflags\t\t: fpu avx2 avx512f\n")
-    assert not native_bf16(cpuinfo)
-    cpuinfo.write_text("processor: 0\nflags\t\t: fpu avx512_bf16 avx2\n")
-    assert native_bf16(cpuinfo)
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
-    assert not native_bf16(cpuinfo), "torch was told to do without"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
-from rljob.algorithms.networks import NetworkConfig, QNetwork, dueling
-from rljob.algorithms.trunk import channels_last
+from rljob.algorithms.compute import Compute
+from rljob.algorithms.networks import NetworkConfig, QNetwork
+from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 
 
 def config(kind: str = "Auto", shape: tuple[int, ...] = (84, 84), **changes: object) -> NetworkConfig:
@@ -47,77 +50,51 @@ def test_compact_is_the_documented_small_network() -> None:
     assert parameters(network) == convolutions + (512 * 128 + 128) + norms + (128 * 4 + 4)
 
 
-@pytest.mark.parametrize(("kind", "shape"), [("Nature", (84, 84)), ("Compact", (42, 42)), ("MLP", (4,))])
-@pytest.mark.parametrize("duel", [False, True])
-@pytest.mark.parametrize("norm", [False, True])
-def test_shapes_and_dtypes(kind: str, shape: tuple[int, ...], duel: bool, norm: bool) -> None:
-    network = QNetwork(config(kind, shape, dueling=duel, layer_norm=norm))
-    observation = torch.randint(0, 255, (3, 4, *shape), dtype=torch.uint8)
-    values = network(observation)
-    assert values.shape == (3, 6)
-    assert values.dtype == torch.float32
-
-
-def test_norms_of_two_streams_do_not_mix() -> None:
-    network = QNetwork(config("Nature", layer_norm=True, hidden_units=8)).eval()
-    hidden = network.dense(torch.randn(2, 3136))
-    with torch.no_grad():
-        network.dense[0].weight[8:] *= 100  # the value stream
-    again = network.dense(torch.randn(2, 3136))
-    assert hidden.shape == again.shape == (2, 16)
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize(("kind", "shape"), [("Nature", (84, 84)), ("Nature", (87, 90)), ("Compact", (42, 42))])
+def test_how_it_is_computed_does_not_change_the_meaning(kind: str, shape: tuple[int, int], centred: bool) -> None:
     torch.manual_seed(0)
-    features = torch.randn(2, 3136)
-    plain = network.dense(features)[:, :8]
-    with torch.no_grad():
-        network.dense[0].weight[8:] *= 0.01
-    torch.testing.assert_close(network.dense(features)[:, :8], plain)
-
-
-def test_dueling_identity() -> None:
-    value, advantage = torch.randn(5, 1), torch.randn(5, 4)
-    q = dueling(value, advantage)
-    torch.testing.assert_close(q, dueling(value, advantage + 3.0))  # a constant on all advantages changes nothing
-    torch.testing.assert_close(q.mean(dim=1, keepdim=True), value)
-    torch.testing.assert_close(dueling(value, advantage[:, :1]), value)  # one action: no advantage at all
-
-
-def test_input_is_centred_and_scaled() -> None:
-    network = QNetwork(config("MLP", (5,), scale=0.5, centred=True, stack=2))
-    plain = QNetwork(config("MLP", (5,), scale=1.0, stack=2))
-    plain.load_state_dict({**network.state_dict(), "mean": torch.zeros(5)})
-    mean = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])
-    network.centre(mean)
-    observation = torch.randn(3, 2, 5)
-    torch.testing.assert_close(network(observation), plain((observation - mean) * 0.5))
-    assert "mean" in network.state_dict()
-    with pytest.raises(ValueError, match="centreInput"):
-        plain.centre(mean)
-
-
-@pytest.mark.parametrize(("kind", "shape"), [("Nature", (84, 84)), ("Compact", (42, 42))])
-def test_layout_and_precision_do_not_change_the_meaning(kind: str, shape: tuple[int, ...]) -> None:
-    torch.manual_seed(0)
-    network = QNetwork(config(kind, shape, scale=1 / 255, layer_norm=kind == "Compact"))
+    network = PolicyNetwork(PolicyConfig(kind, shape, 4, 6, scale=1 / 255, centred=centred))
+    if centred:
+        network.centre(255 * torch.rand(shape))
     observation = torch.randint(0, 255, (4, 4, *shape), dtype=torch.uint8)
-    plain = network(observation)
-    torch.testing.assert_close(
-        network.compute(bf16=False, channels_last=True)(observation), plain, rtol=1e-4, atol=1e-5
-    )
-    rounded = network.compute(bf16=True, channels_last=True)(observation)
-    assert rounded.dtype == torch.float32
-    torch.testing.assert_close(rounded, plain, rtol=0.1, atol=0.03)
+
+    def computed(way: Compute) -> list[torch.Tensor]:
+        output = network.compute(way)(observation)
+        assert output.logits.dtype == output.value.dtype == torch.float32
+        loss = output.logits.logsumexp(1).sum() + output.value.square().sum()
+        return [output.logits, output.value, *torch.autograd.grad(loss, list(network.parameters()))]
+
+    plain = computed(Compute())
+    for layout in (Compute(channels_last=True), Compute(channels_last=True, space_to_depth=True)):
+        for expected, exact, rounded in zip(
+            plain, computed(layout), computed(dataclasses.replace(layout, bf16=True)), strict=True
+        ):
+            torch.testing.assert_close(exact, expected, rtol=1e-3, atol=1e-5)
+            alike = torch.nn.functional.cosine_similarity(rounded.ravel(), expected.ravel(), dim=0)
+            assert alike > 0.98, layout
     assert all(parameter.dtype == torch.float32 for parameter in network.parameters())
 
 
-@pytest.mark.parametrize("stack", [1, 3, 4])
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
-def test_channels_last_is_the_same_tensor_in_another_order(stack: int, dtype: torch.dtype) -> None:
-    frames = torch.randint(0, 256, (6, stack, 7, 5)).to(dtype)
-    for part in (frames, frames[2:4], frames.flip(3).contiguous()[:, :, 1:]):
-        ordered = channels_last(part)
-        assert torch.equal(ordered, part)
-        assert ordered.is_contiguous(memory_format=torch.channels_last)
-        assert channels_last(ordered) is ordered
+def test_frames_are_laid_out_once() -> None:
+    network = QNetwork(config("Nature")).compute(Compute(channels_last=True, space_to_depth=True))
+    frames = torch.randint(0, 255, (4, 4, 84, 84), dtype=torch.uint8)
+    laid_out = network.laid_out(frames)
+    assert laid_out.shape == (4, 64, 21, 21)
+    assert network.laid_out(laid_out) is laid_out
+    assert torch.equal(network(laid_out), network(frames))
+
+
+def test_ways_that_a_network_does_not_have() -> None:
+    vectors, overlapping = QNetwork(config("MLP", (4,))), QNetwork(config("Compact", (42, 42)))
+    assert vectors.ways("Auto", native=True) == (Compute(), Compute(bf16=True))
+    assert overlapping.block == 1, "a kernel of 6 with stride 4 does not see whole blocks"
+    assert not any(way.space_to_depth for way in overlapping.ways("BF16", native=True))
+    assert any(way.space_to_depth for way in QNetwork(config("Nature")).ways("BF16", native=True))
+    with pytest.raises(ValueError, match="without convolutions"):
+        vectors.compute(Compute(channels_last=True))
+    with pytest.raises(ValueError, match="whole blocks"):
+        overlapping.compute(Compute(channels_last=True, space_to_depth=True))
 
 
 def test_what_cannot_be_built_is_refused() -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from rljob.actor.compute import Compute
 from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
 from rljob.actor.loop import ActorLoop, Loop
@@ -20,6 +19,7 @@ from rljob.actor.policy import Policy
 from rljob.actor.recorder import make_recorder
 from rljob.actor.session import Identity, Welcome
 from rljob.algorithms import Algorithm, algorithm
+from rljob.algorithms.compute import Compute
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.envs import EnvironmentSpec, describe_environment, make_vector_environment
 from rljob.envs.base import VectorEnvironment
@@ -155,7 +155,7 @@ class Player:
             )
         if address is None:
             policy = Policy(method, spec, parameters, environment_parameters, num_envs, generator)
-            policy._acting.compute(bf16=False, channels_last=False)  # type: ignore[operator]
+            policy._acting.compute(Compute())  # type: ignore[operator]
             self.loop = ActorLoop(self.environment, policy, recorder, sink, weights, self.figures)
         else:
             self.client = InferenceClient(Client(address), identity, GROUPS + 1, compress=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from rljob.algorithms import algorithm
 from rljob.algorithms.apex_dqn import Batch
+from rljob.algorithms.compute import Compute
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.envs import EnvironmentSpec
 from rljob.learner.policy import Identity
-from rljob.learner.precision import Plan
 from rljob.learner.shares import Shares
 from rljob.learner.update import Updater, make_updater
 
@@ -31,7 +31,7 @@ IMAGES = EnvironmentSpec(
     fingerprint="g",
 )
 ENV_PARAMS = EnvironmentParameters()
-PLAIN = Plan()
+PLAIN = Compute()
 
 
 def parameters(**changes: object) -> ApeXDQNParameters:
@@ -48,12 +48,12 @@ def updater(
     params: ApeXDQNParameters,
     spec: EnvironmentSpec = SPEC,
     seed: int = 0,
-    plan: Plan = PLAIN,
+    plan: Compute = PLAIN,
     shares: Shares | None = None,
 ) -> Updater:
     torch.manual_seed(seed)
     method = algorithm("ApeXDQN")
-    online = method.build(spec, params, ENV_PARAMS).compute(bf16=plan.bf16, channels_last=plan.channels_last)
+    online = method.build(spec, params, ENV_PARAMS).compute(plan)
     return make_updater(method, params, online, torch.device("cpu"), shares)
 
 

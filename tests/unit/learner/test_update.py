@@ -10,13 +10,15 @@ import pytest
 import torch
 from learner_builders import IMAGES, batches, parameters, updater
 from rljob.algorithms import apex_dqn
+from rljob.algorithms.compute import Compute
+from rljob.algorithms.trunk import FrameNetwork
 from rljob.learner import precision
-from rljob.learner.precision import Plan, candidates, choose
+from rljob.learner.precision import choose
 from rljob.learner.shares import Shares
 from rljob.learner.update import Readback, learning_rate
 
 CPU = torch.device("cpu")
-BF16 = Plan(bf16=True, channels_last=True)
+BF16 = Compute(bf16=True, channels_last=True)
 
 
 @pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
@@ -131,20 +133,16 @@ def test_readback_on_a_cpu_is_at_once() -> None:
     assert figures is not None
 
 
-def test_candidates_and_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert candidates("FP32", convolutional=False, native=True) == (Plan(),)
-    assert len(candidates("Auto", convolutional=True, native=True)) == 4
-    assert not any(plan.bf16 for plan in candidates("Auto", convolutional=True, native=False))
-    assert all(plan.bf16 for plan in candidates("BF16", convolutional=True, native=False))
+def test_the_choice_obeys_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = updater(parameters(), IMAGES)
     seen: list[bool] = []
 
-    def fast_in_bf16(network: torch.nn.Module, batch: apex_dqn.Batch) -> None:
-        seen.append(bool(network.bf16))
-        if not network.bf16:
+    def fast_in_bf16(network: FrameNetwork, batch: apex_dqn.Batch) -> None:
+        seen.append(network.way.bf16)
+        if not network.way.bf16:
             torch.randn(200, 200) @ torch.randn(200, 200) @ torch.randn(200, 2000)
 
-    def chosen(native: bool) -> Plan:
+    def chosen(native: bool) -> Compute:
         monkeypatch.setattr(precision, "native_bf16", lambda: native)
         return choose("Auto", learner.online, fast_in_bf16, batches(1, IMAGES)[0], budget_seconds=0.2)
 
@@ -152,7 +150,7 @@ def test_candidates_and_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(seen) == {False}, "bf16 was tried where it is emulated"
     assert chosen(native=True).bf16
     assert set(seen) == {False, True}
-    assert learner.online.bf16 is False  # the trial was on a copy
+    assert learner.online.way == Compute()  # the trial was on a copy
 
 
 @pytest.mark.parametrize(("count", "size"), [(2, 16), (3, 16), (4, 5)])
@@ -160,7 +158,7 @@ def test_candidates_and_choice(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_shares_of_a_batch_learn_what_the_whole_batch_does(count: int, size: int, bf16: bool) -> None:
     params = parameters(layer_norm=True, batch_size=size)
     threads, shares = torch.get_num_threads(), Shares(count)
-    plan = BF16 if bf16 else Plan(channels_last=True)
+    plan = BF16 if bf16 else Compute(channels_last=True)
     whole, shared, again = (updater(params, IMAGES, plan=plan, shares=each) for each in (None, shares, shares))
     tolerance = {"rtol": 5e-2, "atol": 5e-2} if bf16 else {"rtol": 1e-4, "atol": 1e-5}
     for index, batch in enumerate(batches(4, IMAGES, size)):

@@ -27,6 +27,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rljob.algorithms.decision import Decision, Game, Inference
+from rljob.algorithms.layout import select
 from rljob.algorithms.piece import Piece, slices
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 from rljob.algorithms.vtrace import Targets, gae, vtrace
@@ -279,7 +280,7 @@ def _step_parts(whole: Part, epochs: int, minibatches: int) -> Iterator[Part]:
             nothing = log_prob.new_zeros(0)
             yield Part(
                 Batch(
-                    observation=observation[unroll * (steps + 1) + time],
+                    observation=select(observation, unroll * (steps + 1) + time),
                     action=action,
                     reward=nothing,
                     discount=nothing,
@@ -326,7 +327,7 @@ def _unrolls(whole: Part, chosen: Tensor | slice) -> Part:
     batch = whole.batch
     return Part(
         Batch(
-            batch.observation[chosen],
+            batch.observation[chosen] if isinstance(chosen, slice) else select(batch.observation, chosen),
             batch.action[:, chosen],
             batch.reward[:, chosen],
             batch.discount[:, chosen],

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Sequence
 from math import prod
 from typing import Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+
+from rljob.algorithms.compute import Compute, candidates
+from rljob.algorithms.layout import channels_last, space_to_depth
 
 
 class FrameNetwork(nn.Module):
     """Base of every network: ``features`` of raw observations by ``convolutions`` and ``dense``, which the subclass builds.
 
-    The trunk runs in bf16 autocast when ``bf16`` is set and in channels-last layout when ``channels_last`` is set (both are
-    switches of the running process, see ``compute``; they are no part of the weights). Heads are always float32: a value
-    rounded to 8 bits would put a floor under the temporal-difference error.
+    ``way`` is how the trunk is computed in the running process, in bf16 under autocast (see ``compute``; it is no part of the
+    weights). Heads are always float32: a value rounded to 8 bits would put a floor under the temporal-difference error.
     """
 
     mean: Tensor
@@ -29,14 +31,32 @@ class FrameNetwork(nn.Module):
         self.register_buffer("mean", torch.zeros(tuple(frame_shape)))
         self.scale = scale
         self.centred = centred
-        self.bf16 = False
-        self.channels_last = False
+        self.way = Compute()
 
-    def compute(self, *, bf16: bool, channels_last: bool) -> Self:
-        """Choose how the trunk is computed from now on; returns self. Shapes and meaning of the result do not change."""
-        self.bf16 = bf16
-        self.channels_last = channels_last and len(self.convolutions) > 0
-        layout = torch.channels_last if self.channels_last else torch.contiguous_format
+    @property
+    def block(self) -> int:
+        """Side of the blocks of pixels that the first convolution can see as channels; 1 where it cannot."""
+        if not self.convolutions:
+            return 1
+        (stride, _), (kernel, _) = self._first.stride, self._first.kernel_size
+        return stride if kernel % stride == 0 and self._first.padding == (0, 0) else 1
+
+    def ways(self, precision: str, *, native: bool) -> tuple[Compute, ...]:
+        """How this network may be computed, plainest first; see ``candidates``."""
+        convolutional = len(self.convolutions) > 0
+        return candidates(precision, native=native, convolutional=convolutional, blocks=self.block > 1)
+
+    def compute(self, way: Compute) -> Self:
+        """Choose how the trunk is computed from now on; returns self. Shapes and meaning of the result do not change.
+
+        Raises ValueError for an order in memory that this network does not have.
+        """
+        if way.channels_last and not self.convolutions:
+            raise ValueError("a network without convolutions has no channels to put last")
+        if way.space_to_depth and self.block == 1:
+            raise ValueError("the first convolution of this network does not see whole blocks of pixels")
+        self.way = way
+        layout = torch.channels_last if way.channels_last else torch.contiguous_format
         self.convolutions.to(memory_format=layout)  # type: ignore[call-overload]
         return self
 
@@ -47,7 +67,7 @@ class FrameNetwork(nn.Module):
         Gradients of those weights are bf16, as they are under autocast before they are converted back.
         """
         copied = copy.deepcopy(self)
-        if self.bf16:
+        if self.way.bf16:
             for module in (*copied.convolutions.modules(), *copied.dense.modules()):
                 if isinstance(module, nn.Linear | nn.Conv2d):
                     module.to(torch.bfloat16)
@@ -65,35 +85,45 @@ class FrameNetwork(nn.Module):
 
         Reordering bytes is four times cheaper than reordering the floats made from them.
         """
-        return channels_last(observation) if self.channels_last else observation
+        if self.way.space_to_depth:
+            as_blocks = observation.shape[1] != self._first.in_channels
+            return observation if as_blocks else space_to_depth(observation, self.block)
+        return channels_last(observation) if self.way.channels_last else observation
 
     def features(self, observation: Tensor) -> Tensor:
-        """Dense features float32 [B, width] of raw observations [B, S, *F]."""
+        """Dense features float32 [B, width] of raw observations [B, S, *F], or of ``laid_out`` ones."""
         frames = self.laid_out(observation)
-        if self.bf16 and not self.centred and frames.dtype == torch.uint8:
+        if self.way.bf16 and not self.centred and frames.dtype == torch.uint8:
             x = frames.to(torch.bfloat16)  # exact for bytes, so that scaling rounds once, as autocast would
         else:
             x = frames.to(torch.float32, copy=True)
         if self.centred:
-            x.sub_(self.mean)
+            x.sub_(self._laid_out_mean())
         x.mul_(self.scale)
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.bf16):
-            return self.dense(self.convolutions(x).flatten(1)).float()  # type: ignore[no-any-return]
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.way.bf16):
+            return self.dense(self._convolved(x).flatten(1)).float()  # type: ignore[no-any-return]
 
+    def _laid_out_mean(self) -> Tensor:
+        """The mean frame, to be subtracted from frames that are laid out."""
+        if not self.way.space_to_depth:
+            return self.mean
+        return space_to_depth(self.mean.expand(1, self._first.in_channels, *self.mean.shape), self.block)
 
-def channels_last(frames: Tensor) -> Tensor:
-    """``frames`` [B, S, H, W] with the S values of a pixel beside each other in memory; the same tensor if they are.
+    def _convolved(self, x: Tensor) -> Tensor:
+        if not self.way.space_to_depth:
+            return self.convolutions(x)  # type: ignore[no-any-return]
+        weight = functional.pixel_unshuffle(self._first.weight, self.block)
+        x = functional.conv2d(x, weight.contiguous(memory_format=torch.channels_last), self._first.bias)
+        for layer in list(self.convolutions)[1:]:
+            x = layer(x)
+        return x
 
-    Stacks of four byte images, the usual ones, are put together as words on a CPU: torch copies single bytes at a third
-    of that speed.
-    """
-    if frames.is_contiguous(memory_format=torch.channels_last):
-        return frames
-    if frames.dtype != torch.uint8 or frames.shape[1] != 4 or not frames.is_cpu or sys.byteorder != "little":
-        return frames.contiguous(memory_format=torch.channels_last)
-    first, second, third, fourth = frames.to(torch.int32).unbind(1)
-    word = (fourth << 24).bitwise_or_(third << 16).bitwise_or_(second << 8).bitwise_or_(first)
-    return word.view(torch.uint8).view(*word.shape, 4).permute(0, 3, 1, 2)
+    @property
+    def _first(self) -> nn.Conv2d:
+        """The convolution that sees the frames."""
+        first = self.convolutions[0]
+        assert isinstance(first, nn.Conv2d)
+        return first
 
 
 def convolution_layers(

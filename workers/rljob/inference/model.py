@@ -9,8 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rljob.actor.compute import Compute, acting_copy
+from rljob.actor.compute import acting_copy
+from rljob.algorithms.compute import Compute
 from rljob.algorithms.decision import Inference
+from rljob.algorithms.trunk import FrameNetwork
 from rljob.envs.spec import EnvironmentSpec
 from rljob.inference.batching import Request, bucket_sizes
 from rljob.learner.flat import Weights
@@ -26,7 +28,7 @@ class ServedModel:
 
     def __init__(
         self,
-        network: nn.Module,
+        network: FrameNetwork,
         spec: EnvironmentSpec,
         infer: Callable[[nn.Module, Tensor, Tensor], Inference],
         memory: int,

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from rljob.actor.compute import Compute, choose_compute
+from rljob.actor.compute import choose_compute
 from rljob.algorithms import algorithm
+from rljob.algorithms.compute import Compute
 from rljob.api import RLJob, quantity
 from rljob.cli.announce import announce, write_final
 from rljob.cli.options import RoleOptions

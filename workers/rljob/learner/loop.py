@@ -167,7 +167,7 @@ class Learner:
     def _begin(self, mean: torch.Tensor | None) -> None:
         """Publish the first version, with its mean frame where the input is centred."""
         if mean is not None:
-            self._updater.online.centre(mean.float())  # type: ignore[operator]
+            self._updater.online.centre(mean.float())
         self._updater.copy_online()
         self._publish()
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from rljob.algorithms import Algorithm, Experience
 from rljob.algorithms.piece import Piece
+from rljob.algorithms.trunk import FrameNetwork
 from rljob.learner.shares import Shares
 from rljob.learner.working import Working
 
@@ -40,7 +41,12 @@ class Updater(ABC):
     """
 
     def __init__(
-        self, algorithm: Algorithm, params: Any, online: nn.Module, device: torch.device, shares: Shares | None = None
+        self,
+        algorithm: Algorithm,
+        params: Any,
+        online: FrameNetwork,
+        device: torch.device,
+        shares: Shares | None = None,
     ) -> None:
         self.params = params
         self.device = device
@@ -96,11 +102,11 @@ class Updater(ABC):
             if follower is not self.online:
                 follower.load_state_dict(self.online.state_dict())
 
-    def judged(self) -> nn.Module:
+    def judged(self) -> FrameNetwork:
         """The network whose policy is evaluated."""
         return self.evaluation or self.online
 
-    def _gradient(self, loss: Callable[[nn.Module, Any], Any], part: Any) -> Any:
+    def _gradient(self, loss: Callable[[FrameNetwork, Any], Any], part: Any) -> Any:
         """``loss(network, part)``, with its gradient by the network set."""
         network, parameters = self._working.current(), self._working.parameters
         if self._shares is None:
@@ -151,7 +157,12 @@ class TransitionUpdater(Updater):
     """Learns from sampled transitions: one update a batch, against a target network. ``target`` judges."""
 
     def __init__(
-        self, algorithm: Algorithm, params: Any, online: nn.Module, device: torch.device, shares: Shares | None = None
+        self,
+        algorithm: Algorithm,
+        params: Any,
+        online: FrameNetwork,
+        device: torch.device,
+        shares: Shares | None = None,
     ) -> None:
         super().__init__(algorithm, params, online, device, shares)
         self.target = copy.deepcopy(self.online).requires_grad_(False)
@@ -169,9 +180,8 @@ class TransitionUpdater(Updater):
         """The one update of a batch: (priorities float32[B], figures float32[3]), on the device."""
         target = self._working_target.current()
 
-        def loss(online: nn.Module, batch: Any) -> Any:
-            laid_out = getattr(online, "laid_out", lambda observation: observation)
-            batch = batch._replace(next_observation=laid_out(batch.next_observation))  # both networks see them
+        def loss(online: FrameNetwork, batch: Any) -> Any:
+            batch = batch._replace(next_observation=online.laid_out(batch.next_observation))  # both networks see them
             return self._loss(online, target, batch, double=self.params.double, kind=self.params.loss)
 
         loss_of_batch = self._gradient(loss, batch)
@@ -195,7 +205,12 @@ class UnrollUpdater(Updater):
     """Learns from unrolls: several updates a batch where the job asks for epochs and minibatches."""
 
     def __init__(
-        self, algorithm: Algorithm, params: Any, online: nn.Module, device: torch.device, shares: Shares | None = None
+        self,
+        algorithm: Algorithm,
+        params: Any,
+        online: FrameNetwork,
+        device: torch.device,
+        shares: Shares | None = None,
     ) -> None:
         super().__init__(algorithm, params, online, device, shares)
         assert algorithm.parts is not None, f"{algorithm.name} does not learn from unrolls"
@@ -203,6 +218,9 @@ class UnrollUpdater(Updater):
         self._no_priorities = torch.empty(0, device=device)
 
     def updates_from(self, batch: Any, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
+        if self.params.epochs > 1:  # so that not every pass lays them out anew
+            frames = self.online.laid_out(batch.observation.flatten(0, 1))
+            batch = batch._replace(observation=frames.view(*batch.observation.shape[:2], *frames.shape[1:]))
         for part in self._parts(batch, self.params):
             loss = self._gradient(lambda network, piece: self._loss(network, piece, self.params), part)
             norm = self._descend(steps)
@@ -212,7 +230,7 @@ class UnrollUpdater(Updater):
 
 
 def make_updater(
-    algorithm: Algorithm, params: Any, online: nn.Module, device: torch.device, shares: Shares | None = None
+    algorithm: Algorithm, params: Any, online: FrameNetwork, device: torch.device, shares: Shares | None = None
 ) -> Updater:
     """The updater for what the algorithm learns from."""
     kind = UnrollUpdater if algorithm.experience is Experience.UNROLLS else TransitionUpdater

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
-from rljob.actor.compute import Compute
 from rljob.algorithms import Algorithm, Experience, algorithm
+from rljob.algorithms.compute import Compute
+from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import RLJob, credits_per_actor, quantity
 from rljob.cli.announce import announce
 from rljob.cli.options import RoleOptions
@@ -61,9 +61,9 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     if device.type == "cpu":
         keep_freed_memory()
     torch.manual_seed(params.seed)
-    online: nn.Module = method.build(environment, params, env_params)
-    plan = _plan(method, params, environment, online.to(device), device)
-    online.compute(bf16=plan.bf16, channels_last=plan.channels_last)  # type: ignore[operator]
+    online: FrameNetwork = method.build(environment, params, env_params)
+    way = _way_to_compute(method, params, environment, online.to(device), device)
+    online.compute(way)
     updater = make_updater(method, params, online, device, shares)
     if params.compile:
         updater.compile()
@@ -80,7 +80,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         closing.callback(source.close)
         serving = None
         if spec.actors.inference == "Central" and spec.inference.replicas == 0:
-            compute = Compute(plan.bf16, plan.channels_last) if device.type == "cuda" else None
+            compute = way if device.type == "cuda" else None
             serving = InferenceThread(
                 InferenceServer(
                     options.inference[0],
@@ -113,7 +113,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         def record(status: dict[str, Any]) -> None:
             recorder.record_status(told(status))
 
-        surroundings = {"device": str(device), "precision": str(plan), "started_unix": time.time()}
+        surroundings = {"device": str(device), "precision": str(way), "started_unix": time.time()}
         config = LoopConfig(
             batch_size=_transitions(method, params),
             publish_interval=params.publish_interval,
@@ -231,9 +231,9 @@ def _device(job: RLJob) -> torch.device:
     return torch.device("cpu")
 
 
-def _plan(
-    method: Algorithm, params: Any, environment: EnvironmentSpec, online: nn.Module, device: torch.device
-) -> precision.Plan:
+def _way_to_compute(
+    method: Algorithm, params: Any, environment: EnvironmentSpec, online: FrameNetwork, device: torch.device
+) -> Compute:
     """Time one update of this job, without the optimiser, in each way that the job allows."""
     example = method.example(environment, params, device)
     return precision.choose(params.precision, online, lambda net, batch: method.trial(net, batch, params), example)

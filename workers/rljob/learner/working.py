@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
+
+from rljob.algorithms.trunk import FrameNetwork
 
 
 class Working:
@@ -15,9 +15,9 @@ class Working:
     that ``current`` gives may be computed with by several.
     """
 
-    def __init__(self, network: nn.Module) -> None:
-        self._copied = bool(getattr(network, "bf16", False))
-        self._module: Any = network.working_copy() if self._copied else network  # type: ignore[operator]
+    def __init__(self, network: FrameNetwork) -> None:
+        self._copied = network.way.bf16
+        self._module = network.working_copy() if self._copied else network
         self._masters, self._copies = _tensors(network), _tensors(self._module)
         self._versions: list[int] = []
 
@@ -27,12 +27,12 @@ class Working:
         return list(self._module.parameters())
 
     @torch.no_grad()
-    def current(self) -> nn.Module:
+    def current(self) -> FrameNetwork:
         """The module to compute with, brought up to date if the network has changed since the last call."""
         if self._copied and (versions := [tensor._version for tensor in self._masters]) != self._versions:
             torch._foreach_copy_(self._copies, self._masters)
             self._versions = versions
-        return self._module  # type: ignore[no-any-return]
+        return self._module
 
 
 def _tensors(module: nn.Module) -> list[Tensor]:

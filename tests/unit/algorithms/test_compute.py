@@ -1,0 +1,87 @@
+"""Ways of computing: which there are, and which one is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from rljob.algorithms.compute import Compute, candidates, fastest, native_bf16
+
+PLAIN, ORDERED, ROUNDED = Compute(), Compute(channels_last=True), Compute(bf16=True)
+
+
+class Track:
+    """Runs that take the time they are told to, on a clock of their own."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.run: list[Compute] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def taking(self, way: Compute, first: float, *others: float) -> Callable[[], None]:
+        times = iter((first, *others))
+
+        def run() -> None:
+            self.run.append(way)
+            self.now += next(times, others[-1] if others else first)
+
+        return run
+
+
+def test_candidates() -> None:
+    images = {"convolutional": True, "blocks": True}
+    assert candidates("FP32", convolutional=False, blocks=False, native=True) == (PLAIN,)
+    assert len(candidates("Auto", **images, native=True)) == 6
+    assert not any(way.bf16 for way in candidates("Auto", **images, native=False))
+    assert all(way.bf16 for way in candidates("BF16", **images, native=False))
+    assert not any(way.space_to_depth for way in candidates("BF16", convolutional=True, blocks=False, native=True))
+
+
+def test_the_fastest_is_taken_if_it_is_clearly_faster() -> None:
+    for ordered, expected in ((0.97, PLAIN), (0.90, ORDERED)):
+        track = Track()
+        runs = {PLAIN: track.taking(PLAIN, 1.0), ORDERED: track.taking(ORDERED, ordered)}
+        assert fastest(runs, track.clock, 4.0)[0] == expected
+
+
+def test_preparation_and_interruptions_do_not_count() -> None:
+    track = Track()
+    runs = {
+        PLAIN: track.taking(PLAIN, 0.05, 0.010),
+        ORDERED: track.taking(ORDERED, 0.09, 0.009, 0.2, 0.008),
+        ROUNDED: track.taking(ROUNDED, 0.01, 0.009),
+    }
+    way, timings = fastest(runs, track.clock, 1.0)
+    assert way == ORDERED
+    assert timings == "fp32 10.00 ms, fp32 channels-last 8.00 ms, bf16 9.00 ms"
+
+
+def test_what_is_far_behind_is_not_run_again() -> None:
+    track = Track()
+    runs = {PLAIN: track.taking(PLAIN, 3.0), ORDERED: track.taking(ORDERED, 1.0), ROUNDED: track.taking(ROUNDED, 1.2)}
+    assert fastest(runs, track.clock, 10.0)[0] == ORDERED
+    assert track.run.count(PLAIN) == 1
+    assert track.run.count(ORDERED) == track.run.count(ROUNDED) > 2
+    assert track.now < 10.0 + 3.0
+
+
+def test_a_single_way_is_not_run_at_all() -> None:
+    track = Track()
+    assert fastest({PLAIN: track.taking(PLAIN, 1.0)}, track.clock, 1.0) == (PLAIN, "")
+    assert track.run == []
+
+
+def test_bf16_is_looked_up_in_the_processor_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    assert not native_bf16(cpuinfo)
+    cpuinfo.write_text("processor: 0\nflags\t\t: fpu avx2 avx512f\n")
+    assert not native_bf16(cpuinfo)
+    cpuinfo.write_text("processor: 0\nflags\t\t: fpu avx512_bf16 avx2\n")
+    assert native_bf16(cpuinfo)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    assert not native_bf16(cpuinfo), "torch was told to do without"

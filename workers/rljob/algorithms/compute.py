@@ -1,0 +1,89 @@
+"""How a network is computed on one machine: precision and order in memory. No part of its weights, nor of their meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+_CLEAR_GAIN = 0.95  # of the plainest way's time: noise must not decide about rounding
+_FAR_BEHIND = 1.5
+_LONG_SECONDS = 0.1
+_MOST_ROUNDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Switches of ``FrameNetwork.compute``. ``bf16``: precision of the trunk. ``channels_last``: order in memory of what its
+    convolutions see. ``space_to_depth``: the first of them sees blocks of pixels as channels, in channels-last order."""
+
+    bf16: bool = False
+    channels_last: bool = False
+    space_to_depth: bool = False
+
+    def __str__(self) -> str:
+        order = " space-to-depth" if self.space_to_depth else " channels-last" if self.channels_last else ""
+        return ("bf16" if self.bf16 else "fp32") + order
+
+
+def candidates(precision: str, *, native: bool, convolutional: bool, blocks: bool) -> tuple[Compute, ...]:
+    """The ways of computing that ``precision`` (Auto, FP32, BF16) allows and that may be the fastest, plainest first.
+
+    ``native``: the device multiplies bf16 numbers itself; Auto tries bf16 only there. ``convolutional``: the network has
+    convolutions. ``blocks``: its first one may see blocks of pixels as channels.
+    """
+    precisions = {"Auto": (False, True) if native else (False,), "FP32": (False,), "BF16": (True,)}[precision]
+    ways: list[Compute] = []
+    for bf16 in precisions:
+        ways.append(Compute(bf16))
+        if convolutional:
+            ways.append(Compute(bf16, channels_last=True))
+        if blocks:
+            ways.append(Compute(bf16, channels_last=True, space_to_depth=True))
+    return tuple(ways)
+
+
+def fastest(
+    runs: Mapping[Compute, Callable[[], object]], clock: Callable[[], float], budget_seconds: float
+) -> tuple[Compute, str]:
+    """The fastest of some ways of computing, and what was measured, for a log. ``runs``: one run of each, plainest first.
+
+    They take turns for about ``budget_seconds`` of ``clock`` and at least two rounds; one that is far behind drops out. The
+    best time of each counts: what else happens on a machine only ever makes a run slower. A way other than the plainest must be
+    clearly faster to be taken.
+    """
+    plainest = next(iter(runs))
+    best = dict.fromkeys(runs, float("inf"))
+    racing, spent, rounds = list(runs), 0.0, 0
+    while len(racing) > 1 and (rounds < 2 or (spent < budget_seconds and rounds < _MOST_ROUNDS)):
+        for way in racing:
+            start = clock()
+            runs[way]()
+            elapsed = clock() - start
+            spent += elapsed
+            if rounds > 0 or elapsed > _LONG_SECONDS:  # a short first run is mostly preparation
+                best[way] = min(best[way], elapsed)
+        leader = min(best.values())
+        racing = [way for way in racing if best[way] < _FAR_BEHIND * leader or best[way] == float("inf")]
+        rounds += 1
+    way = min(best, key=best.__getitem__)
+    if best[way] > _CLEAR_GAIN * best[plainest]:
+        way = plainest
+    return way, ", ".join(f"{each} {1e3 * seconds:.2f} ms" for each, seconds in best.items() if len(runs) > 1)
+
+
+def native_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether this processor multiplies bf16 numbers in hardware (AVX-512 BF16 or AMX) and torch may let it.
+
+    False where nobody can tell, and where ``ATEN_CPU_CAPABILITY`` holds torch to older instructions.
+    """
+    if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2"):
+        return False
+    try:
+        lines = cpuinfo.read_text().splitlines()
+    except OSError:
+        return False
+    flags = next((line.split(":", 1)[1].split() for line in lines if line.startswith("flags")), [])
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)
