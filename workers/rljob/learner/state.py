@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from rljob.learner.checkpoint import Checkpoint, CheckpointProblem
-from rljob.learner.update import Updater
+from rljob.learner.update import Updater, in_order_of
 
 
 def capture(updater: Updater) -> dict[str, Tensor]:
@@ -44,8 +44,10 @@ def restore(updater: Updater, checkpoint: Checkpoint, updates: int) -> None:
     for index, parameter in enumerate(parameters):
         saved = checkpoint.section(f"optimizer.{index}")
         if saved:
+            placed = {name: value.to(_place(name, parameter, updater)) for name, value in saved.items()}
             updater.optimizer.state[parameter] = {
-                name: value.to(_place(name, parameter, updater)) for name, value in saved.items()
+                name: in_order_of(parameter, value) if value.shape == parameter.shape else value
+                for name, value in placed.items()
             }
     updater.updates = updates
     if "random.torch" in checkpoint.tensors:

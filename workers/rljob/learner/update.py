@@ -122,7 +122,7 @@ class Updater(ABC):
             losses, gradients = self._shares.gradient(learn, pieces, parameters)
             result = self._algorithm.joined(losses, pieces)
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
-            parameter.grad = gradient
+            parameter.grad = in_order_of(parameter, gradient)
         return result
 
     def _descend(self, steps: int) -> Tensor:
@@ -227,6 +227,15 @@ class UnrollUpdater(Updater):
             self._average()
             self._note_compiled()
             yield self._no_priorities, torch.stack([loss.value.detach(), norm, *loss.metrics])
+
+
+def in_order_of(parameter: Tensor, value: Tensor) -> Tensor:
+    """``value``, which has the shape of ``parameter``, with its order in memory.
+
+    A fused optimiser goes through a parameter, its gradient and its moments side by side in memory, and takes for granted that
+    the same places belong together: those of channels-last weights must be channels-last too.
+    """
+    return value if value.stride() == parameter.stride() else torch.empty_like(parameter).copy_(value)
 
 
 def make_updater(

@@ -1,0 +1,107 @@
+"""However frames and weights lie in memory: the same is learned, and a resumed run goes on exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from learner_builders import ENV_PARAMS, IMAGES
+from rljob.algorithms import algorithm
+from rljob.algorithms.compute import Compute
+from rljob.algorithms.impala import Batch
+from rljob.api import ImpalaParameters
+from rljob.learner import checkpoint, state
+from rljob.learner.shares import Shares
+from rljob.learner.update import Updater, make_updater
+
+ORDERED = Compute(channels_last=True)
+BLOCKS = Compute(channels_last=True, space_to_depth=True)
+LOSSES = [
+    {"loss": "VTrace", "minibatches": 2},
+    {"loss": "VTrace", "epochs": 2, "recurrent": "LSTM", "lstm_units": 6},
+    {"loss": "ClippedSurrogate", "epochs": 2, "minibatches": 4},
+]
+
+
+def parameters(**changes: Any) -> ImpalaParameters:
+    values = {
+        "network": "Compact", "hidden_units": 8, "unroll_length": 4, "batch_size": 4, "precision": "FP32",
+        "optimizer_epsilon": 1e-3, "learning_rate": 1e-3, "loss_reduction": "Mean", "optimizer": "Adam",
+    }  # fmt: skip
+    return ImpalaParameters.model_validate({**values, **changes})
+
+
+def updater(params: ImpalaParameters, way: Compute, shares: Shares | None = None, seed: int = 0) -> Updater:
+    torch.manual_seed(seed)
+    method = algorithm("IMPALA")
+    network = method.build(IMAGES, params, ENV_PARAMS).compute(way)
+    return make_updater(method, params, network, torch.device("cpu"), shares)
+
+
+def batches(params: ImpalaParameters, count: int) -> list[Batch]:
+    random = torch.Generator().manual_seed(1)
+    steps, unrolls = params.unroll_length, params.batch_size
+    shape = (unrolls, steps + 1, *IMAGES.observation_shape)
+    units = params.lstm_units if params.recurrent == "LSTM" else 0
+    return [
+        Batch(
+            observation=torch.randint(0, 256, shape, generator=random, dtype=torch.uint8),
+            action=torch.randint(0, IMAGES.num_actions, (steps, unrolls), generator=random),
+            reward=torch.randn(steps, unrolls, generator=random),
+            discount=torch.full((steps, unrolls), 0.9),
+            log_prob=torch.full((steps, unrolls), -1.1),
+            final_value=torch.zeros(steps, unrolls),
+            value=torch.randn(steps + 1, unrolls, generator=random),
+            state=torch.zeros(unrolls, 2, units),
+        )
+        for _ in range(count)
+    ]
+
+
+def learn(each: Updater, data: list[Batch]) -> None:
+    for index, batch in enumerate(data):
+        torch.manual_seed(index)  # all shuffle alike
+        list(each.updates_from(batch, 0))
+
+
+def change(each: Updater, start: dict[str, torch.Tensor]) -> torch.Tensor:
+    """What was learned, as one vector in the order of the weights' meaning."""
+    return torch.cat([(tensor - start[name]).ravel() for name, tensor in each.online.state_dict().items()])
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
+@pytest.mark.parametrize("changes", LOSSES)
+def test_every_way_learns_the_same(optimizer: str, changes: dict[str, Any]) -> None:
+    params = parameters(**changes, optimizer=optimizer)
+    data = batches(params, 3)
+    start = {name: tensor.clone() for name, tensor in updater(params, Compute()).online.state_dict().items()}
+
+    def learned(way: Compute, shares: Shares | None = None) -> torch.Tensor:
+        each = updater(params, way, shares)
+        learn(each, data)
+        return change(each, start)
+
+    plain = learned(Compute())
+    for way in (ORDERED, BLOCKS):
+        torch.testing.assert_close(learned(way), plain, rtol=1e-2, atol=2e-5)
+        torch.testing.assert_close(learned(way, Shares(2)), plain, rtol=1e-2, atol=2e-5)
+        rounded = learned(Compute(bf16=True, channels_last=True, space_to_depth=way.space_to_depth))
+        assert torch.nn.functional.cosine_similarity(rounded, plain, dim=0) > 0.5
+
+
+@pytest.mark.parametrize("way", [ORDERED, BLOCKS])
+@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
+def test_resume_is_exact(tmp_path: Path, optimizer: str, way: Compute) -> None:
+    params = parameters(optimizer=optimizer, rmsprop_momentum=0.5, evaluation_weights_decay=0.9)
+    data = batches(params, 6)
+    straight = updater(params, way)
+    learn(straight, data[:3])
+    path, _ = checkpoint.write(tmp_path, "step-3", state.capture(straight), {})
+    resumed = updater(params, way, seed=99)
+    state.restore(resumed, checkpoint.read(path), straight.updates)
+    for each in (straight, resumed):
+        learn(each, data[3:])
+    first, second = state.capture(straight), state.capture(resumed)
+    assert all(torch.equal(first[name], second[name]) for name in first)  # bit for bit
