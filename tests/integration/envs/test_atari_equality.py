@@ -100,6 +100,20 @@ def test_backends_agree_with_every_switch(settings: dict[str, Any]) -> None:
     sync.close()
 
 
+def test_threads_do_not_change_what_happens() -> None:
+    parameters, actions = EnvironmentParameters(), np.random.default_rng(0)
+    vectors = [make_vector_environment("ALE/Pong-v5", parameters, 5, 3, threads=threads) for threads in (1, 3, 9)]
+    observations = [vector.reset() for vector in vectors]
+    for _ in range(300):
+        assert all(np.array_equal(observation, observations[0]) for observation in observations)
+        chosen = actions.integers(0, 6, 5)
+        results = [vector.step(chosen) for vector in vectors]
+        assert all(np.array_equal(result.reward, results[0].reward) for result in results)
+        observations = [result.observation for result in results]
+    for vector in vectors:
+        vector.close()
+
+
 @pytest.mark.parametrize("backend", ["Native", "Sync"])
 def test_raw_frames_are_the_emulators_own_count(backend: str) -> None:
     """With no-operation starts and games cut short, the sum over steps is ALE's frame number, not steps times 4."""

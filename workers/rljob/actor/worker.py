@@ -52,7 +52,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     central = options.job.spec.actors.inference == "Central"
     if not options.replay_ingest or not (options.inference if central else options.weights and options.notice):
         raise ValueError(f"an actor needs --replay-ingest and {'--inference' if central else '--weights and --notice'}")
-    # One actor owns one core: several threads an actor were never faster in sum than several actors.
+    # Several threads were never faster at a network of this size than several actors; the emulator may use more.
     torch.set_num_threads(1)
     spec_of_job = options.job.spec
     parameters = spec_of_job.algorithm.resolved()
@@ -97,7 +97,12 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
             if isinstance(actions, WeightClient):
                 policy = Policy(chosen, spec, parameters, environment_parameters, num_envs, generator)
                 environment = make_restarting_environment(
-                    environment_id, environment_parameters, num_envs, seed, failures
+                    environment_id,
+                    environment_parameters,
+                    num_envs,
+                    seed,
+                    failures,
+                    spec_of_job.actors.resources.cores(),
                 )
                 refresh_steps = chosen.refresh_steps(parameters)
                 loop = ActorLoop(environment, policy, recorder, sink, actions, figures, refresh_steps)
@@ -179,10 +184,10 @@ def _in_groups(job: RLJob, seed: int, failures: RestartLimit) -> GroupedEnvironm
     count = spec.actors.envs_per_actor
     groups = GROUPS if count % GROUPS == 0 else 1
     size = count // groups
-    parameters = spec.environment.resolved()
+    parameters, threads = spec.environment.resolved(), spec.actors.resources.cores()
     return GroupedEnvironment(
         [
-            make_restarting_environment(spec.environment.id, parameters, size, seed + size * group, failures)
+            make_restarting_environment(spec.environment.id, parameters, size, seed + size * group, failures, threads)
             for group in range(groups)
         ]
     )

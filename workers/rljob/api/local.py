@@ -28,6 +28,7 @@ _CLUSTER_ONLY = (
     "spec.monitoring",
 )
 _LEARNER = "spec.learner.resources"
+_ACTORS = "spec.actors.resources"
 _QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
@@ -41,6 +42,12 @@ def not_applied_locally(job: RLJob) -> list[str]:
         at, resources = found.index(_LEARNER), job.spec.learner.resources
         requests = [f"{_LEARNER}.requests.{name}" for name in resources.requests if name != "cpu"]
         found[at : at + 1] = [*requests, *([f"{_LEARNER}.limits"] if resources.limits else [])]
+    if _ACTORS in found:  # the cpu of either is the number of threads that games are stepped with
+        at, resources = found.index(_ACTORS), job.spec.actors.resources
+        asked = {"requests": resources.requests, "limits": resources.limits}
+        found[at : at + 1] = [
+            f"{_ACTORS}.{kind}.{name}" for kind, names in asked.items() for name in names if name != "cpu"
+        ]
     if _QUEUE_LABEL in job.metadata.labels:
         found.insert(0, f"metadata.labels.{_QUEUE_LABEL}")
     return found

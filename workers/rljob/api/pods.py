@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from rljob.api.types import APIModel, Integer, Quantity, Text
+from rljob.api.types import APIModel, Integer, Quantity, Text, quantity
 
 LabelText = Annotated[str, Text(253, "a label or annotation", shortest=0)]
 ResourceName = Annotated[
@@ -27,6 +27,10 @@ class Resources(APIModel):
     """What the scheduler reserves."""
     limits: dict[ResourceName, Quantity] = Field(default_factory=dict, max_length=16)
     """What the container may not exceed."""
+
+    def cores(self) -> int:
+        """Whole processor cores that the container may use: its limit, or else its request; at least 1."""
+        return max(1, int(quantity(self.limits.get("cpu") or self.requests.get("cpu", "1"))))
 
 
 class Toleration(APIModel):

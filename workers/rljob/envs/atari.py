@@ -44,6 +44,7 @@ class NativeAtari:
         full_action_space: bool,
         max_episode_raw_frames: int,
         reward_clipping: bool,
+        threads: int = 1,
     ) -> None:
         self.spec = spec
         self.num_envs = num_envs
@@ -56,7 +57,7 @@ class NativeAtari:
         self._env: AtariVectorEnv | None = AtariVectorEnv(
             rom,
             num_envs,
-            num_threads=1,
+            num_threads=min(threads, num_envs),
             max_num_frames_per_episode=max_episode_raw_frames,
             repeat_action_probability=sticky_action_probability,
             full_action_space=full_action_space,

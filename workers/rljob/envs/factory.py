@@ -58,21 +58,33 @@ def make_single_environment(
 
 
 def make_restarting_environment(
-    environment_id: str, parameters: EnvironmentParameters, num_envs: int, seed: int, limit: RestartLimit
+    environment_id: str,
+    parameters: EnvironmentParameters,
+    num_envs: int,
+    seed: int,
+    limit: RestartLimit,
+    threads: int = 1,
 ) -> VectorEnvironment:
     """As ``make_vector_environment``; what fails while it is stepped is made anew, as far as ``limit`` allows."""
 
     def make(seed: int) -> VectorEnvironment:
-        return make_vector_environment(environment_id, parameters, num_envs, seed, restarting=True)
+        return make_vector_environment(environment_id, parameters, num_envs, seed, threads=threads, restarting=True)
 
     return RestartingVector(make, seed, limit)
 
 
 def make_vector_environment(
-    environment_id: str, parameters: EnvironmentParameters, num_envs: int, seed: int, *, restarting: bool = False
+    environment_id: str,
+    parameters: EnvironmentParameters,
+    num_envs: int,
+    seed: int,
+    *,
+    threads: int = 1,
+    restarting: bool = False,
 ) -> VectorEnvironment:
     """``num_envs`` copies behind the backend that the parameters choose (Auto: see above). Raises EnvironmentProblem.
 
+    ``threads``: how many ALE's vector environment steps its games with; what happens in them is the same with any number.
     ``restarting``: environments that are stepped one by one are made anew when they fail (``StepResult.cut``).
     """
     if num_envs < 1:
@@ -86,7 +98,7 @@ def make_vector_environment(
             )
     elif parameters.backend in ("Auto", "Native"):
         try:
-            return _native(target, spec, parameters, num_envs, seed)
+            return _native(target, spec, parameters, num_envs, seed, threads)
         except EnvironmentProblem:
             must_be_native = isinstance(target, UserFactory) and target.vector_only
             if parameters.backend == "Native" or must_be_native or isinstance(target, AtariGame):
@@ -135,7 +147,7 @@ def _why_not_native(target: Target, spec: EnvironmentSpec, parameters: Environme
 
 
 def _native(
-    target: Target, spec: EnvironmentSpec, parameters: EnvironmentParameters, num_envs: int, seed: int
+    target: Target, spec: EnvironmentSpec, parameters: EnvironmentParameters, num_envs: int, seed: int, threads: int
 ) -> VectorEnvironment:
     if isinstance(target, AtariGame):
         return NativeAtari(
@@ -152,6 +164,7 @@ def _native(
             full_action_space=parameters.full_action_space,
             max_episode_raw_frames=parameters.max_episode_raw_frames,
             reward_clipping=parameters.reward_clipping,
+            threads=threads,
         )
     if isinstance(target, UserFactory):
         vector = _user_vector(target, num_envs)
