@@ -98,13 +98,14 @@ def test_it_judges_new_weights_and_reports_them_with_the_weights_if_best(run: An
         assert second.version == 2
 
 
-def test_a_hopeless_policy_is_given_up_early(run: Any) -> None:
-    job = _job(target="475", episodes=20)
+@pytest.mark.parametrize("cpu", ["1", "3"])
+def test_a_hopeless_policy_is_given_up_early(run: Any, cpu: str) -> None:
+    job = _job(target="475", episodes=20, resources={"limits": {"cpu": cpu}})
     module = _module(job)
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.zero_()  # always pushes left: about ten steps a game, so 475 is soon out of reach
-    with closing(WeightServer("inproc://eval-weights-2", "inproc://eval-notice-2")) as server:
+    with closing(WeightServer(f"inproc://eval-weights-2-{cpu}", f"inproc://eval-notice-2-{cpu}")) as server:
         run(job, server.weights, server.notice)
         server.publish(module, 1, 1, meta={"mean_return": 9.0})
         (verdict,) = _serve_until(server, lambda seen: len(seen) >= 1)

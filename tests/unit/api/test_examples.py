@@ -65,12 +65,15 @@ def test_what_one_machine_does_not_apply() -> None:
     )
 
 
-def test_the_threads_of_an_actor_are_applied_locally() -> None:
-    """limits.cpu, or else requests.cpu, is the number of threads games are stepped with."""
+@pytest.mark.parametrize("role", ["actors", "evaluator"])
+def test_the_cores_of_those_who_play_are_applied_locally(role: str) -> None:
+    """limits.cpu, or else requests.cpu, is the number of an actor's threads and of an evaluator's processes."""
     file = EXAMPLES / "cartpole-apex.yaml"
-    job = load_manifest(file, ["spec.actors.resources={requests: {cpu: '1', memory: 1Gi}, limits: {cpu: '2500m'}}"])
-    assert not_applied_locally(job) == ["spec.actors.resources.requests.memory"]
-    assert job.spec.actors.resources.cores() == 2
+    job = load_manifest(
+        file, [f"spec.{role}.resources={{requests: {{cpu: '1', memory: 1Gi}}, limits: {{cpu: '2500m'}}}}"]
+    )
+    assert not_applied_locally(job) == [f"spec.{role}.resources.requests.memory"]
+    assert getattr(job.spec, role).resources.cores() == 2
     for text, cores in (("{}", 1), ("{requests: {cpu: '3'}}", 3), ("{requests: {cpu: '500m'}}", 1)):
         assert load_manifest(file, [f"spec.actors.resources={text}"]).spec.actors.resources.cores() == cores
 

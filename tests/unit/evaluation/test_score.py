@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rljob.evaluation.best_possible import best_possible_return
-from rljob.evaluation.score import could_still_reach, score
+from rljob.evaluation.score import could_still_reach, play, score, tally
 
 
 class Dice(gymnasium.Env[Any, Any]):
@@ -71,7 +71,9 @@ def test_one_game_has_no_standard_error_and_none_is_refused() -> None:
 
 
 def test_giving_up_keeps_what_was_finished() -> None:
-    result = score(_one, Dice(), 10, seed=0, give_up=lambda returns: len(returns) >= 3)
+    games = play(_one, [Dice()], range(10), seed=0)
+    result = tally(games, 10, give_up=lambda returns: len(returns) >= 3)
+    assert next(games).index == 3, "no further game was begun"
     assert not result.finished
     assert len(result.returns) == 3
 

@@ -28,7 +28,6 @@ _CLUSTER_ONLY = (
     "spec.monitoring",
 )
 _LEARNER = "spec.learner.resources"
-_ACTORS = "spec.actors.resources"
 _QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
@@ -42,12 +41,14 @@ def not_applied_locally(job: RLJob) -> list[str]:
         at, resources = found.index(_LEARNER), job.spec.learner.resources
         requests = [f"{_LEARNER}.requests.{name}" for name in resources.requests if name != "cpu"]
         found[at : at + 1] = [*requests, *([f"{_LEARNER}.limits"] if resources.limits else [])]
-    if _ACTORS in found:  # the cpu of either is the number of threads that games are stepped with
-        at, resources = found.index(_ACTORS), job.spec.actors.resources
-        asked = {"requests": resources.requests, "limits": resources.limits}
-        found[at : at + 1] = [
-            f"{_ACTORS}.{kind}.{name}" for kind, names in asked.items() for name in names if name != "cpu"
-        ]
+    players = {
+        "spec.actors.resources": job.spec.actors.resources,
+        "spec.evaluator.resources": job.spec.evaluator.resources,
+    }
+    for role, resources in players.items():
+        if role in found:  # the cpu of either is how many emulators run at once
+            at, asked = found.index(role), {"requests": resources.requests, "limits": resources.limits}
+            found[at : at + 1] = [f"{role}.{kind}.{name}" for kind in asked for name in asked[kind] if name != "cpu"]
     if _QUEUE_LABEL in job.metadata.labels:
         found.insert(0, f"metadata.labels.{_QUEUE_LABEL}")
     return found

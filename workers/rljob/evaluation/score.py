@@ -8,7 +8,7 @@ games are played side by side, and a score can be repeated.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,30 +39,61 @@ class Score:
     finished: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A game that was played to its end: its number in the evaluation, the points of its player, its steps."""
+
+    index: int
+    points: float
+    length: int
+
+
 def score(
     policy: JudgedPolicy,
     env: Env | Sequence[Env],
     episodes: int,
     seed: int,
     epsilon: float = 0.0,
-    give_up: Callable[[Sequence[float]], bool] | None = None,
     each_step: Callable[[], None] | None = None,
     failures: RestartLimit | None = None,
 ) -> Score:
-    """Play ``episodes`` whole games, choosing a uniformly random action with probability ``epsilon``.
+    """What ``policy`` reaches in ``episodes`` whole games; see ``play``."""
+    envs = [env] if isinstance(env, gymnasium.Env) else list(env)
+    return tally(play(policy, envs, range(episodes), seed, epsilon, each_step, failures), episodes)
 
-    env: one plain environment, or several equal ones that share the policy's forward passes (faster, same result up to the
-    rounding of a batched product). The caller closes them. give_up: asked whenever a game ends, with the returns so far;
-    True ends the evaluation. each_step: called before every step; may raise to leave. failures: counts games in which a
-    restarting environment failed; such a game is no score and is played again from its start. Raises ``KeepsFailing``.
-    """
+
+def tally(games: Iterable[Played], episodes: int, give_up: Callable[[Sequence[float]], bool] | None = None) -> Score:
+    """The score of ``episodes`` games, which come in any order. give_up: asked whenever a game ends, with the returns so far;
+    True ends the evaluation, and no further game is asked for."""
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, got {episodes}: a mean over no game is no score")
+    ended: list[Played] = []
+    for game in games:
+        ended.append(game)
+        if len(ended) < episodes and give_up is not None and give_up([g.points for g in ended]):
+            return _summary(ended, finished=False)
+    return _summary(ended, finished=True)
+
+
+def play(
+    policy: JudgedPolicy,
+    envs: Sequence[Env],
+    games: Sequence[int],
+    seed: int,
+    epsilon: float = 0.0,
+    each_step: Callable[[], None] | None = None,
+    failures: RestartLimit | None = None,
+) -> Iterator[Played]:
+    """Play ``games`` (their numbers), choosing a uniformly random action with probability ``epsilon``; yields each as it ends.
+
+    envs: equal plain environments, as many games as there are of them share the policy's forward passes (faster, same result up
+    to the rounding of a batched product). The caller closes them. each_step: called before every step; may raise to leave.
+    failures: counts games in which a restarting environment failed; such a game is no score and is played again from its start.
+    Raises ``KeepsFailing``.
+    """
     failures = failures or RestartLimit(0)
-    envs = [env] if isinstance(env, gymnasium.Env) else list(env)[:episodes]
-    playing = [_Game(e, index, seed) for index, e in enumerate(envs)]
-    begun = len(playing)
-    ended: list[_Game] = []
+    to_come = iter(games)
+    playing = [_Game(env, index, seed) for env, index in zip(envs, to_come, strict=False)]
     while playing:
         if each_step is not None:
             each_step()
@@ -77,14 +108,10 @@ def score(
                 failures.note(game.failure)
                 going_on.append(_Game(game.env, game.index, seed))
                 continue
-            ended.append(game)
-            if len(ended) < episodes and give_up is not None and give_up([g.points for g in ended]):
-                return _summary(ended, finished=False)
-            if begun < episodes:
-                going_on.append(_Game(game.env, begun, seed))
-                begun += 1
+            yield Played(game.index, game.points, game.length)
+            if (following := next(to_come, None)) is not None:
+                going_on.append(_Game(game.env, following, seed))
         playing = going_on
-    return _summary(ended, finished=True)
 
 
 def could_still_reach(target: float, returns: Sequence[float], episodes: int, best_possible: float | None) -> bool:
@@ -126,7 +153,7 @@ class _Game:
         return not (terminated or truncated)
 
 
-def _summary(games: list[_Game], finished: bool) -> Score:
+def _summary(games: list[Played], finished: bool) -> Score:
     games = sorted(games, key=lambda game: game.index)
     returns = np.array([game.points for game in games])
     error = float(returns.std(ddof=1) / math.sqrt(len(returns))) if len(returns) > 1 else math.nan

@@ -1,4 +1,4 @@
-"""The evaluator role: plays whole games with the newest weights, beside the training and at lower priority.
+"""The evaluator role: plays whole games with the newest weights, beside the training.
 
 It is the judge of ``targetReturn``, so it shares with training only the network: the environments are plain Gymnasium ones
 and the weights are what the learner hands out for evaluation.
@@ -16,13 +16,11 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from rljob.algorithms import algorithm
 from rljob.cli.announce import announce
 from rljob.cli.options import RoleOptions
-from rljob.envs import RestartLimit, describe_environment, make_single_environment
 from rljob.evaluation.best_possible import best_possible_return
-from rljob.evaluation.policy import judged_policy
-from rljob.evaluation.score import Score, could_still_reach, score
+from rljob.evaluation.players import Players
+from rljob.evaluation.score import Score, could_still_reach, tally
 from rljob.evaluation.verdicts import Verdicts
 from rljob.learner.flat import Weights
 from rljob.learner.weights import Evaluation, WeightClient
@@ -32,9 +30,6 @@ from rljob.telemetry.server import TelemetryServer
 from rljob.wire.keyfile import load_keys
 
 log = logging.getLogger(__name__)
-
-SIDE_BY_SIDE: Final = 10
-"""Games played at once, to share a forward pass."""
 
 _PAUSE_SECONDS: Final = 0.2
 
@@ -47,8 +42,11 @@ def run_evaluator(options: RoleOptions, stop: threading.Event) -> None:
     """Evaluate until ``stop`` is set. Raises EnvironmentProblem when the job's environment cannot be made, KeepsFailing when it
     fails more often than the job allows."""
     torch.set_num_threads(1)
+    job = options.job.spec
+    players = Players(job, job.evaluator.resources.cores())
     security = load_keys(options.keys, "evaluator").client("learner") if options.keys else None
-    evaluator = Evaluator(options, WeightClient(options.weights, options.notice, security, evaluation=True), stop)
+    client = WeightClient(options.weights, options.notice, security, evaluation=True)
+    evaluator = Evaluator(options, players, client, stop)
     try:
         evaluator.run()
     finally:
@@ -56,23 +54,13 @@ def run_evaluator(options: RoleOptions, stop: threading.Event) -> None:
 
 
 class Evaluator:
-    """The loop, and what its status page shows. Owns ``client``. ``run`` returns once ``stop`` is set."""
+    """The loop, and what its status page shows. Owns ``players`` and ``client``. ``run`` returns once ``stop`` is set."""
 
-    def __init__(self, options: RoleOptions, client: WeightClient, stop: threading.Event) -> None:
+    def __init__(self, options: RoleOptions, players: Players, client: WeightClient, stop: threading.Event) -> None:
         job = options.job.spec
-        self._name, self._stop, self._client = options.name, stop, client
+        self._name, self._stop, self._players, self._client = options.name, stop, players, client
         self._settings = job.evaluator
-        parameters, environment = job.algorithm.resolved(), job.environment.resolved()
-        chosen = algorithm(job.algorithm.name)
-        self._epsilon, self._seed = chosen.evaluation_epsilon(parameters), parameters.seed
-        spec = describe_environment(job.environment.id, environment)
-        self._module = chosen.build(spec, parameters, environment).eval()
-        self._policy = judged_policy(chosen, self._module, parameters)
-        self._envs = [
-            make_single_environment(job.environment.id, environment, for_scoring=True, restarting=True)
-            for _ in range(min(SIDE_BY_SIDE, self._settings.episodes))
-        ]
-        self._failures = RestartLimit(environment.max_failures_per_10000_steps)
+        self._seed = job.algorithm.resolved().seed
         target = job.success_policy.target_return
         # A mean over several evaluations can be saved by a later one, so then every evaluation is played to its end.
         self._target = target.value if target is not None and target.window_evaluations == 1 else None
@@ -109,8 +97,7 @@ class Evaluator:
         """Give up environments, sockets and the status page."""
         self._server.close()
         self._client.close()
-        for env in self._envs:
-            env.close()
+        self._players.close()
 
     def ready(self) -> bool:
         """Whether weights have been judged or are being judged."""
@@ -125,7 +112,7 @@ class Evaluator:
             "state": self._state,
             "evaluations_total": self._verdicts.total,
             "episodes_total": self._episodes_total,
-            "environment_failures": self._failures.total,
+            "environment_failures": self._players.failures_total,
             "last": None
             if last is None
             else {
@@ -150,19 +137,11 @@ class Evaluator:
         self._state = "Playing"
         self._clock.enter("play")
         began = time.monotonic()
-        weights.load_into(self._module)
         episodes = self._settings.episodes
-        result = score(
-            self._policy,
-            self._envs,
-            episodes,
-            # Other games each time: a policy must not be chosen for its luck with one set of starts.
-            seed=self._seed + 1_000_003 + self._verdicts.total * episodes,
-            epsilon=self._epsilon,
-            give_up=self._out_of_reach,
-            each_step=self._between_steps,
-            failures=self._failures,
-        )
+        # Other games each time: a policy must not be chosen for its luck with one set of starts.
+        seed = self._seed + 1_000_003 + self._verdicts.total * episodes
+        with contextlib.closing(self._players.play(weights, episodes, seed, self._between_steps)) as games:
+            result = tally(games, episodes, give_up=self._out_of_reach)
         self._episodes_total += len(result.returns)
         self._clock.enter("report")
         seconds = time.monotonic() - began
