@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 from rljob.algorithms import algorithm, impala
-from rljob.algorithms.impala import Batch, Part
 from rljob.algorithms.policy_network import PolicyNetwork
+from rljob.algorithms.unroll_parts import Batch, Part
 from rljob.api import EnvironmentParameters, ImpalaParameters
 from rljob.envs.spec import EnvironmentSpec
 

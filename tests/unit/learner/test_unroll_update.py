@@ -15,7 +15,7 @@ import pytest
 import torch
 from learner_builders import ENV_PARAMS, SPEC
 from rljob.algorithms import algorithm, impala
-from rljob.algorithms.impala import Batch
+from rljob.algorithms.unroll_parts import Batch, Part
 from rljob.api import ImpalaParameters
 from rljob.experience import UnrollLayout
 from rljob.learner import checkpoint, state
@@ -77,7 +77,7 @@ def test_updates_equal_a_plain_loop(optimizer: str) -> None:
     else:
         reference = torch.optim.RMSprop(parameters_of, lr=1e-3, alpha=0.99, eps=1e-5, momentum=0.3, foreach=False)
     for batch in batches(params, 10):
-        expected = impala.loss(plain, impala.Part(batch), params)
+        expected = impala.loss(plain, Part(batch), params)
         reference.zero_grad()
         expected.value.backward()
         norm = torch.stack([p.grad.square().sum() for p in parameters_of if p.grad is not None]).sum().sqrt()

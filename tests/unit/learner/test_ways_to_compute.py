@@ -10,7 +10,7 @@ import torch
 from learner_builders import ENV_PARAMS, IMAGES
 from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Compute
-from rljob.algorithms.impala import Batch
+from rljob.algorithms.unroll_parts import Batch
 from rljob.api import ImpalaParameters
 from rljob.learner import checkpoint, state
 from rljob.learner.shares import Shares

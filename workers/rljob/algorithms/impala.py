@@ -27,9 +27,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from rljob.algorithms.decision import Decision, Game, Inference
-from rljob.algorithms.layout import select
-from rljob.algorithms.piece import Piece, slices
+from rljob.algorithms.piece import Piece
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
+from rljob.algorithms.unroll_parts import Batch, Part, parts_of_steps, parts_of_unrolls, split
 from rljob.algorithms.vtrace import Targets, gae, vtrace
 
 if TYPE_CHECKING:
@@ -43,37 +43,11 @@ FIGURES = ("loss", "gradient_norm", "policy_loss", "value_loss", "entropy", "pol
 one that acted. ``clip_share``: share of steps whose ratio was clipped (by rho_clip, or by the surrogate)."""
 
 
-class Batch(NamedTuple):
-    """Unrolls to learn from, on one device. Per-step tensors have time first.
-
-    observation: uint8|float32 [B, T + 1, S, *F], the last one behind the last step. action: int64 [T, B].
-    reward, discount, log_prob (log mu(a|s) of the policy that acted), final_value: float32 [T, B].
-    value: float32 [T + 1, B], what the acting policy expected. state: float32 [B, 2, H] before the first step.
-    """
-
-    observation: Tensor
-    action: Tensor
-    reward: Tensor
-    discount: Tensor
-    log_prob: Tensor
-    final_value: Tensor
-    value: Tensor
-    state: Tensor
-
-
 class Loss(NamedTuple):
     """``value``: float32 scalar to differentiate. ``metrics``: detached scalars for the last five of ``FIGURES``."""
 
     value: Tensor
     metrics: tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
-
-
-class Part(NamedTuple):
-    """What one update learns from: unrolls, with targets where these do not follow from the network (``ClippedSurrogate``)."""
-
-    batch: Batch
-    advantage: Tensor | None = None
-    target: Tensor | None = None
 
 
 def build(spec: EnvironmentSpec, params: ImpalaParameters, env_params: EnvironmentParameters) -> PolicyNetwork:
@@ -180,23 +154,14 @@ def parts(batch: Batch, params: ImpalaParameters) -> Iterator[Part]:
     Without a memory ``ClippedSurrogate`` shuffles single steps; in every other case a part is made of whole unrolls, so that
     time stays together. Shuffles come from torch's global generator.
     """
-    unrolls = batch.action.shape[1]
     whole = Part(batch)
     if params.loss == "ClippedSurrogate":
         found = surrogate_targets(batch, params)
         whole = Part(batch, found.advantage, found.value)
         if params.recurrent == "None":
-            yield from _step_parts(whole, params.epochs, params.minibatches)
+            yield from parts_of_steps(whole, params.epochs, params.minibatches)
             return
-    if params.minibatches == 1:
-        for _ in range(params.epochs):
-            yield whole
-        return
-    size = unrolls // params.minibatches
-    for _ in range(params.epochs):
-        order = torch.randperm(unrolls).to(batch.action.device)
-        for part in range(params.minibatches):
-            yield _unrolls(whole, order[part * size : (part + 1) * size])
+    yield from parts_of_unrolls(whole, params.epochs, params.minibatches)
 
 
 def surrogate_targets(batch: Batch, params: ImpalaParameters) -> Targets:
@@ -262,47 +227,10 @@ def _forward(net: PolicyNetwork, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     return logits, values[:-1], values[-1]
 
 
-def _step_parts(whole: Part, epochs: int, minibatches: int) -> Iterator[Part]:
-    batch = whole.batch
-    steps, unrolls = batch.action.shape
-    observation = batch.observation.flatten(0, 1)
-    assert whole.advantage is not None, "single steps need their advantages"
-    assert whole.target is not None, "single steps need their targets"
-    flat = [each.flatten() for each in (batch.action, batch.log_prob, whole.advantage, whole.target)]
-    count = steps * unrolls
-    size = count // minibatches
-    for _ in range(epochs):
-        order = torch.randperm(count).to(batch.action.device)
-        for part in range(minibatches):
-            index = order[part * size : (part + 1) * size]  # t * B + b
-            time, unroll = index.div(unrolls, rounding_mode="floor"), index.remainder(unrolls)
-            action, log_prob, advantage, target = (each[index] for each in flat)
-            nothing = log_prob.new_zeros(0)
-            yield Part(
-                Batch(
-                    observation=select(observation, unroll * (steps + 1) + time),
-                    action=action,
-                    reward=nothing,
-                    discount=nothing,
-                    log_prob=log_prob,
-                    final_value=nothing,
-                    value=nothing,
-                    state=nothing,
-                ),
-                advantage,
-                target,
-            )
-
-
 def pieces(part: Part, count: int, params: ImpalaParameters) -> list[Piece]:
     """What one update learns from in at most ``count`` pieces of about equal size: of its unrolls, or of its single steps."""
-    single = part.batch.action.dim() == 1
-    found = slices(part.batch.action.shape[-1], count)
     summed = params.loss_reduction == "Sum"
-    return [
-        Piece(_steps(part, which) if single else _unrolls(part, which), share, 1.0 if summed else share)
-        for which, share in found
-    ]
+    return [Piece(some, share, 1.0 if summed else share) for some, share in split(part, count)]
 
 
 def joined(losses: Sequence[Loss], pieces: Sequence[Piece]) -> Loss:
@@ -311,34 +239,6 @@ def joined(losses: Sequence[Loss], pieces: Sequence[Piece]) -> Loss:
     shares = torch.tensor([piece.share for piece in pieces], device=losses[0].value.device)
     a, b, c, d, e = (torch.stack(each) @ shares for each in zip(*(loss.metrics for loss in losses), strict=True))
     return Loss(value, (a, b, c, d, e))  # type: ignore[arg-type]
-
-
-def _steps(part: Part, chosen: slice) -> Part:
-    batch = part.batch
-    assert part.advantage is not None, "single steps need their advantages"
-    assert part.target is not None, "single steps need their targets"
-    of_steps = batch._replace(
-        observation=batch.observation[chosen], action=batch.action[chosen], log_prob=batch.log_prob[chosen]
-    )
-    return Part(of_steps, part.advantage[chosen], part.target[chosen])
-
-
-def _unrolls(whole: Part, chosen: Tensor | slice) -> Part:
-    batch = whole.batch
-    return Part(
-        Batch(
-            batch.observation[chosen] if isinstance(chosen, slice) else select(batch.observation, chosen),
-            batch.action[:, chosen],
-            batch.reward[:, chosen],
-            batch.discount[:, chosen],
-            batch.log_prob[:, chosen],
-            batch.final_value[:, chosen],
-            batch.value[:, chosen],
-            batch.state[chosen],
-        ),
-        None if whole.advantage is None else whole.advantage[:, chosen],
-        None if whole.target is None else whole.target[:, chosen],
-    )
 
 
 def example(spec: EnvironmentSpec, params: ImpalaParameters, device: torch.device) -> Part:

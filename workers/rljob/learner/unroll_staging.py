@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rljob.algorithms.impala import Batch
+from rljob.algorithms.unroll_parts import Batch
 from rljob.experience import Unroll, UnrollLayout
 from rljob.learner.staging import BufferRing, on_current_stream
 
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 @dataclass(slots=True, eq=False)
 class UnrollStaging:
-    """One batch of host memory; ``arrays`` are numpy views of ``tensors``, in the shapes of ``impala.Batch``.
+    """One batch of host memory; ``arrays`` are numpy views of ``tensors``, in the shapes of ``Batch``.
 
     ``policy_version`` int64 [T, B] stays on the host.
     """
