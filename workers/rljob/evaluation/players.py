@@ -15,6 +15,8 @@ from collections.abc import Callable, Generator
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+import torch
+
 from rljob.api import RLJobSpec
 from rljob.evaluation.player import Player
 from rljob.evaluation.score import Played
@@ -143,6 +145,7 @@ def _help(job: RLJobSpec, share: int, connection: Connection[Any, Any], foreign:
     """Play what is asked for until the other end is closed."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the evaluator decides what Ctrl-C means
+    torch.set_num_threads(1)  # a player's share, and a fork has no other threads that could compute
     for other in foreign:
         other.close()  # or they would never be closed at this end
 
