@@ -22,6 +22,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
+from rljob_operator.local.priority import give_way
+
 LARGEST_BYTES: Final = 1 << 17
 """Of a message: a command line and an environment, which have this bound of the kernel's on each of their words."""
 
@@ -81,10 +83,12 @@ def _serve(controller: socket.socket) -> list[str] | None:
 
 
 def _become(asked: dict[str, Any], log: int) -> None:
-    """Make this fork what a process started with ``asked`` would be: session, output, environment, name, random numbers."""
+    """Make this fork what a process started with ``asked`` would be: session, priority, output, environment, name, random
+    numbers."""
     import numpy as np
 
     os.setsid()
+    give_way(os.getpid(), asked["niceness"])
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from rljob_operator.local.fork_server import LARGEST_BYTES
+from rljob_operator.local.priority import give_way
 
 PROGRAM: Final = (sys.executable, "-m", "rljob.cli")
 """What the command line of a role begins with."""
@@ -31,8 +32,8 @@ class Launched(Protocol):
         """How it ended, -n for signal n; None where its parent can't tell any more. Waits for its end."""
 
 
-Launch = Callable[[str, Sequence[str], Mapping[str, str], int], Launched]
-"""Starts (name, command, environment, file descriptor of its log), in a session of its own. Raises OSError."""
+Launch = Callable[[str, Sequence[str], Mapping[str, str], int, int], Launched]
+"""Starts (name, command, environment, file descriptor of its log, niceness), in a session of its own. Raises OSError."""
 
 
 class _Executed:
@@ -44,13 +45,13 @@ class _Executed:
         return self._process.wait()
 
 
-def execute(name: str, command: Sequence[str], environment: Mapping[str, str], log: int) -> Launched:
+def execute(name: str, command: Sequence[str], environment: Mapping[str, str], log: int, niceness: int) -> Launched:
     """A `Launch` of any command, as a shell would start it."""
-    return _Executed(
-        subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
-        )
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
     )
+    give_way(process.pid, niceness)
+    return _Executed(process)
 
 
 class _Forked:
@@ -96,9 +97,11 @@ class ForkServer:
             self._ready = self._receive(seconds) is not None
         return self._ready
 
-    def fork(self, name: str, words: Sequence[str], environment: Mapping[str, str], log: int) -> Launched:
+    def fork(
+        self, name: str, words: Sequence[str], environment: Mapping[str, str], log: int, niceness: int
+    ) -> Launched:
         """Start ``rljob WORDS`` from a server that is ready. Raises ServerGone, and OSError where the machine is full."""
-        message = {"name": name, "words": list(words), "environment": dict(environment)}
+        message = {"name": name, "words": list(words), "environment": dict(environment), "niceness": niceness}
         answer = self._ask(message, [log])
         if "pid" not in answer:
             raise OSError(0, str(answer.get("error")))
@@ -166,18 +169,20 @@ class Launcher:
             with contextlib.suppress(OSError):
                 self._server = ForkServer()
 
-    def launch(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: int) -> Launched:
+    def launch(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], log: int, niceness: int
+    ) -> Launched:
         """A `Launch` of a command that begins with PROGRAM."""
         self.prepare()
         if self._server is not None:
             try:
                 # A process of its own would load the same things, and for as long.
                 if self._server.await_ready(_LOADING_SECONDS):
-                    return self._server.fork(name, command[len(PROGRAM) :], environment, log)
+                    return self._server.fork(name, command[len(PROGRAM) :], environment, log, niceness)
             except ServerGone:
                 self.close()
                 self.prepare()
-        return execute(name, command, environment, log)
+        return execute(name, command, environment, log, niceness)
 
     def close(self) -> None:
         """End the server; what it started goes on."""

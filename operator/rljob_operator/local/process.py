@@ -19,14 +19,12 @@ from rljob.cli.announce import exit_path
 
 from rljob_operator.local.launch import Launch, Launched, execute
 from rljob_operator.local.liveness import ProcessIdentity, find_by_output
+from rljob_operator.local.priority import niceness
 from rljob_operator.local.run_folder import read_json, write_json
 from rljob_operator.model import Member, Phase, Role
 
 _EXIT_NOT_STARTED = 127
 """The exit code of what could not even be started, as a shell answers it."""
-NICENESS = {Role.LEARNER: 10, Role.ACTOR: 15}
-"""Added to the controller's own. Where the cores are too few for all, whoever is waited for goes first: a verdict may end the
-run, and a learner that has data is not to be held up by actors that make more. On a cluster each pod has cores of its own."""
 _KILLED_WITHOUT_A_WORD = "ended without a word, as by kill -9 or for lack of memory"
 
 
@@ -96,7 +94,7 @@ class RoleProcess:
         try:
             with self._log.open("ab") as log:
                 offset = log.tell()
-                self._child = self._launch(self.name, self._command, environment, log.fileno())
+                self._child = self._launch(self.name, self._command, environment, log.fileno(), niceness(self.role))
         except OSError as error:  # no memory, no more processes, no room for a log: an end like any other, tried again
             words = f"can't be started: {error.strerror}"
             self._record = _Record(
@@ -107,8 +105,6 @@ class RoleProcess:
         # A child that is not waited for keeps its id, so this is our child even if it has ended already.
         pid = self._child.pid
         self._identity = ProcessIdentity.of(pid) or ProcessIdentity(pid, 0)
-        with contextlib.suppress(OSError):  # it has ended already
-            os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS.get(self.role, 0))
         now, ticks = self._now(), self._identity.start_ticks
         self._record = _Record(Phase.STARTING, now, now, pid=pid, start_ticks=ticks, log_offset=offset)
         self._note()

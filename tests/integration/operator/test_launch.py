@@ -41,7 +41,7 @@ def start(launcher: Launcher, tmp_path: Path) -> Iterator[Callable[..., Launched
     def begin(*words: str, environment: dict[str, str] | None = None) -> Launched:
         with (tmp_path / "log").open("ab") as log:
             launched = launcher.launch(
-                "some-role", [*PROGRAM, *words], {**os.environ, **(environment or {})}, log.fileno()
+                "some-role", [*PROGRAM, *words], {**os.environ, **(environment or {})}, log.fileno(), 7
             )
         started.append(ProcessIdentity.of(launched.pid) or ProcessIdentity(launched.pid, 0))
         return launched
@@ -80,6 +80,7 @@ def test_it_has_a_session_an_environment_and_a_name_of_its_own(
     process = psutil.Process(launched.pid)
     assert os.getsid(launched.pid) == launched.pid
     assert process.name() == "some-role"
+    assert process.nice() == 7
     assert {file.path for file in process.open_files()} >= {str(tmp_path / "log")}
     assert find_by_output(tmp_path / "log") == ProcessIdentity.of(launched.pid)
     process.terminate()
@@ -116,7 +117,7 @@ import os, sys, time
 from rljob_operator.local.launch import PROGRAM, Launcher
 launcher = Launcher()
 with open({str(tmp_path / "log")!r}, "ab") as log:
-    role = launcher.launch("role", [*PROGRAM, *{evaluator(tmp_path)!r}], os.environ, log.fileno())
+    role = launcher.launch("role", [*PROGRAM, *{evaluator(tmp_path)!r}], os.environ, log.fileno(), 0)
 print(launcher.server_pid, role.pid, flush=True)
 time.sleep(60)
 """

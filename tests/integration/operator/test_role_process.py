@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from rljob_operator.local.liveness import ProcessIdentity, find_by_output
-from rljob_operator.local.process import NICENESS, RoleProcess, announce_path
+from rljob_operator.local.priority import niceness
+from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.model import Member, Phase, Role
 
 READY = (
@@ -56,9 +57,7 @@ def until(process: RoleProcess, phase: Phase, seconds: float = 10.0) -> Member:
 def test_an_actor_leaves_the_cores_to_those_who_are_waited_for(start: Callable[[str], RoleProcess]) -> None:
     process = start("time.sleep(60)")
     assert process.pid is not None
-    own = os.getpriority(os.PRIO_PROCESS, 0)
-    assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(19, own + NICENESS[Role.ACTOR])
-    assert NICENESS[Role.ACTOR] > NICENESS[Role.LEARNER] > NICENESS.get(Role.EVALUATOR, 0)
+    assert os.getpriority(os.PRIO_PROCESS, process.pid) == niceness(Role.ACTOR)
 
 
 def test_it_is_ready_once_it_has_announced_itself(start: Callable[[str], RoleProcess]) -> None:
