@@ -14,29 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms import algorithm
-from rljob.api import parse_job
+from evaluation_builders import manifest, network
+from rljob.api import RLJob, parse_job
 from rljob.cli.options import RoleOptions
-from rljob.envs import describe_environment
 from rljob.evaluation.worker import run_evaluator
 from rljob.learner.weights import Evaluation, WeightServer
 
 
-def _job(target: str | None = None, **evaluator: Any) -> Any:
-    return parse_job(
-        {
-            "apiVersion": "rljob.dev/v1alpha1",
-            "kind": "RLJob",
-            "metadata": {"name": "test"},
-            "spec": {
-                "environment": {"id": "CartPole-v1"},
-                "algorithm": {"name": "ApeXDQN", "parameters": [{"name": "network", "value": "MLP"}]},
-                "replay": {},
-                "evaluator": {"episodes": 5, "intervalSeconds": 1, **evaluator},
-                "successPolicy": {"targetReturn": {"value": target}} if target else {"envFrames": 1_000_000},
-            },
-        }
-    )
+def _job(target: str | None = None, **evaluator: Any) -> RLJob:
+    return parse_job(manifest(target, **{"episodes": 5, "intervalSeconds": 1, **evaluator}))
 
 
 @pytest.fixture
@@ -69,18 +55,11 @@ def _serve_until(server: WeightServer, done: Any, seconds: float = 30) -> list[E
     return evaluations
 
 
-def _module(job: Any) -> torch.nn.Module:
-    torch.manual_seed(0)
-    environment = job.spec.environment.resolved()
-    spec = describe_environment(job.spec.environment.id, environment)
-    return algorithm("ApeXDQN").build(spec, job.spec.algorithm.resolved(), environment)
-
-
 def test_it_judges_new_weights_and_reports_them_with_the_weights_if_best(run: Any) -> None:
     job = _job()
     with closing(WeightServer("inproc://eval-weights-1", "inproc://eval-notice-1")) as server:
         announce = run(job, server.weights, server.notice)
-        server.publish(_module(job), 1, 1, meta={"mean_return": None})
+        server.publish(network(job), 1, 1, meta={"mean_return": None})
         (first,) = _serve_until(server, lambda seen: len(seen) >= 1)
         assert first.version == 1
         assert first.weights is not None
@@ -93,7 +72,7 @@ def test_it_judges_new_weights_and_reports_them_with_the_weights_if_best(run: An
         assert status["last"]["version"] == 1
         # The same version is not judged twice; a new one is.
         assert _serve_until(server, lambda seen: len(seen) >= 1, seconds=2) == []
-        server.publish(_module(job), 2, 1, meta={"mean_return": None})
+        server.publish(network(job), 2, 1, meta={"mean_return": None})
         (second,) = _serve_until(server, lambda seen: len(seen) >= 1)
         assert second.version == 2
 
@@ -101,7 +80,7 @@ def test_it_judges_new_weights_and_reports_them_with_the_weights_if_best(run: An
 @pytest.mark.parametrize("cpu", ["1", "3"])
 def test_a_hopeless_policy_is_given_up_early(run: Any, cpu: str) -> None:
     job = _job(target="475", episodes=20, resources={"limits": {"cpu": cpu}})
-    module = _module(job)
+    module = network(job)
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.zero_()  # always pushes left: about ten steps a game, so 475 is soon out of reach
@@ -120,8 +99,8 @@ def test_the_trigger_keeps_it_idle_until_training_looks_good(run: Any) -> None:
     with closing(WeightServer("inproc://eval-weights-3", "inproc://eval-notice-3")) as server:
         run(job, server.weights, server.notice)
         for version, mean in enumerate((None, 99.0), start=1):
-            server.publish(_module(job), version, 1, meta={"mean_return": mean})
+            server.publish(network(job), version, 1, meta={"mean_return": mean})
             assert _serve_until(server, lambda seen: len(seen) >= 1, seconds=1.5) == []
-        server.publish(_module(job), 3, 1, meta={"mean_return": 100.0})
+        server.publish(network(job), 3, 1, meta={"mean_return": 100.0})
         (verdict,) = _serve_until(server, lambda seen: len(seen) >= 1)
         assert verdict.version == 3

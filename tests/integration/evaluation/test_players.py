@@ -13,10 +13,9 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
-import torch
-from rljob.algorithms import algorithm
+from evaluation_builders import manifest, network
 from rljob.api import RLJobSpec, parse_job
-from rljob.envs import KeepsFailing, describe_environment
+from rljob.envs import KeepsFailing
 from rljob.evaluation import players as room
 from rljob.evaluation.player import Player
 from rljob.evaluation.players import PlayerLost, Players
@@ -24,18 +23,7 @@ from rljob.evaluation.score import Played
 from rljob.learner.flat import Weights, snapshot
 
 EPISODES = 7
-JOB: dict[str, Any] = {
-    "apiVersion": "rljob.dev/v1alpha1",
-    "kind": "RLJob",
-    "metadata": {"name": "test"},
-    "spec": {
-        "environment": {"id": "CartPole-v1"},
-        "algorithm": {"name": "ApeXDQN", "parameters": [{"name": "network", "value": "MLP"}]},
-        "replay": {},
-        "evaluator": {"episodes": EPISODES},
-        "successPolicy": {"envFrames": 1_000_000},
-    },
-}
+JOB = manifest(episodes=EPISODES)
 
 
 def spec() -> RLJobSpec:
@@ -43,11 +31,7 @@ def spec() -> RLJobSpec:
 
 
 def weights(seed: int) -> Weights:
-    job = spec()
-    environment = job.environment.resolved()
-    torch.manual_seed(seed)
-    described = describe_environment(job.environment.id, environment)
-    return snapshot(algorithm("ApeXDQN").build(described, job.algorithm.resolved(), environment), seed, 1, {})
+    return snapshot(network(parse_job(JOB), seed), seed, 1, {})
 
 
 def nothing() -> None:

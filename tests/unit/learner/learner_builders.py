@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from rljob.algorithms import algorithm
 from rljob.algorithms.apex_dqn import Batch
 from rljob.algorithms.compute import Compute
-from rljob.api import ApeXDQNParameters, EnvironmentParameters
+from rljob.algorithms.unroll_parts import Batch as UnrollBatch
+from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.envs import EnvironmentSpec
 from rljob.learner.policy import Identity
 from rljob.learner.shares import Shares
@@ -55,6 +58,29 @@ def updater(
     method = algorithm("ApeXDQN")
     online = method.build(spec, params, ENV_PARAMS).compute(plan)
     return make_updater(method, params, online, torch.device("cpu"), shares)
+
+
+def unroll_batches(params: ImpalaParameters, count: int, spec: EnvironmentSpec = SPEC) -> list[UnrollBatch]:
+    """Batches of the job's shape: random numbers or bytes as observations, a uniform policy that acted, no episode's end."""
+    random = torch.Generator().manual_seed(1)
+    steps, unrolls = params.unroll_length, params.batch_size
+    shape = (unrolls, steps + 1, *spec.observation_shape)
+    units = params.lstm_units if params.recurrent == "LSTM" else 0
+    return [
+        UnrollBatch(
+            observation=torch.randint(0, 256, shape, generator=random, dtype=torch.uint8)
+            if spec.frame_dtype == "uint8"
+            else torch.randn(shape, generator=random),
+            action=torch.randint(0, spec.num_actions, (steps, unrolls), generator=random),
+            reward=torch.randn(steps, unrolls, generator=random),
+            discount=torch.full((steps, unrolls), 0.9),
+            log_prob=torch.full((steps, unrolls), -math.log(spec.num_actions)),
+            final_value=torch.zeros(steps, unrolls),
+            value=torch.randn(steps + 1, unrolls, generator=random),
+            state=torch.zeros(unrolls, 2, units),
+        )
+        for _ in range(count)
+    ]
 
 
 def identity(params: ApeXDQNParameters, spec: EnvironmentSpec = SPEC) -> Identity:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from learner_builders import ENV_PARAMS, SPEC
+from learner_builders import ENV_PARAMS, SPEC, unroll_batches
 from rljob.algorithms import algorithm, impala
-from rljob.algorithms.unroll_parts import Batch, Part
+from rljob.algorithms.unroll_parts import Part
 from rljob.api import ImpalaParameters
 from rljob.experience import UnrollLayout
 from rljob.learner import checkpoint, state
@@ -47,25 +47,6 @@ def updater(params: ImpalaParameters, seed: int = 0, shares: Shares | None = Non
     return make_updater(method, params, method.build(SPEC, params, ENV_PARAMS), CPU, shares)
 
 
-def batches(params: ImpalaParameters, count: int) -> list[Batch]:
-    random = torch.Generator().manual_seed(1)
-    steps, unrolls = params.unroll_length, params.batch_size
-    units = params.lstm_units if params.recurrent == "LSTM" else 0
-    return [
-        Batch(
-            observation=torch.randn(unrolls, steps + 1, 1, 4, generator=random),
-            action=torch.randint(0, 2, (steps, unrolls), generator=random),
-            reward=torch.randn(steps, unrolls, generator=random),
-            discount=torch.full((steps, unrolls), 0.9),
-            log_prob=torch.full((steps, unrolls), -0.7),
-            final_value=torch.zeros(steps, unrolls),
-            value=torch.randn(steps + 1, unrolls, generator=random),
-            state=torch.zeros(unrolls, 2, units),
-        )
-        for _ in range(count)
-    ]
-
-
 @pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
 def test_updates_equal_a_plain_loop(optimizer: str) -> None:
     params = parameters(optimizer=optimizer, gradient_clip_norm=0.5, evaluation_weights_decay=0.9, rmsprop_momentum=0.3)
@@ -76,7 +57,7 @@ def test_updates_equal_a_plain_loop(optimizer: str) -> None:
         reference: torch.optim.Optimizer = torch.optim.Adam(parameters_of, lr=1e-3, eps=1e-5, foreach=False)
     else:
         reference = torch.optim.RMSprop(parameters_of, lr=1e-3, alpha=0.99, eps=1e-5, momentum=0.3, foreach=False)
-    for batch in batches(params, 10):
+    for batch in unroll_batches(params, 10):
         expected = impala.loss(plain, Part(batch), params)
         reference.zero_grad()
         expected.value.backward()
@@ -113,7 +94,7 @@ def test_pieces_of_an_update_teach_what_the_whole_does(changes: dict[str, Any], 
     params = parameters(loss_reduction=reduction, optimizer="RMSProp", optimizer_epsilon=0.1, **changes)
     threads = torch.get_num_threads()
     whole, shared = updater(params), updater(params, shares=Shares(count))
-    for batch in batches(params, 3):
+    for batch in unroll_batches(params, 3):
         figures = []
         for each in (whole, shared):
             torch.manual_seed(2)  # both shuffle alike
@@ -134,7 +115,7 @@ def test_compiled_updates_equal_eager_ones_and_compile_once(changes: dict[str, A
     params = parameters(unroll_length=3, **changes)
     eager, compiled = updater(params), updater(params)
     compiled.compile()
-    for batch in batches(params, 4):
+    for batch in unroll_batches(params, 4):
         figures = []
         for each in (eager, compiled):
             torch.manual_seed(2)  # both shuffle alike
@@ -154,7 +135,7 @@ def test_compiled_updates_equal_eager_ones_and_compile_once(changes: dict[str, A
 )
 def test_resume_is_exact(tmp_path: Path, changes: dict[str, Any]) -> None:
     params = parameters(**changes, optimizer="Adam", learning_rate_final=1e-4, learning_rate_decay_steps=100)
-    data = batches(params, 6)
+    data = unroll_batches(params, 6)
     straight = updater(params)
     for index, batch in enumerate(data):
         if index == 3:
@@ -191,7 +172,7 @@ def ready(params: ImpalaParameters, reward: float) -> ReadyUnrolls:
     layout = UnrollLayout(params.unroll_length, (4,), np.dtype(np.float32), 1)
     staging = UnrollStagingRing(layout, params.batch_size, 1, CPU).take()
     assert staging is not None
-    (batch,) = batches(params, 1)
+    (batch,) = unroll_batches(params, 1)
     return ReadyUnrolls(batch._replace(reward=batch.reward + reward), np.ones((5, 4), np.int64), 1, staging)
 
 

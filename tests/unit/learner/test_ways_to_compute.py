@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from learner_builders import ENV_PARAMS, IMAGES
+from learner_builders import ENV_PARAMS, IMAGES, UnrollBatch, unroll_batches
 from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Compute
-from rljob.algorithms.unroll_parts import Batch
 from rljob.api import ImpalaParameters
 from rljob.learner import checkpoint, state
 from rljob.learner.shares import Shares
@@ -40,27 +39,7 @@ def updater(params: ImpalaParameters, way: Compute, shares: Shares | None = None
     return make_updater(method, params, network, torch.device("cpu"), shares)
 
 
-def batches(params: ImpalaParameters, count: int) -> list[Batch]:
-    random = torch.Generator().manual_seed(1)
-    steps, unrolls = params.unroll_length, params.batch_size
-    shape = (unrolls, steps + 1, *IMAGES.observation_shape)
-    units = params.lstm_units if params.recurrent == "LSTM" else 0
-    return [
-        Batch(
-            observation=torch.randint(0, 256, shape, generator=random, dtype=torch.uint8),
-            action=torch.randint(0, IMAGES.num_actions, (steps, unrolls), generator=random),
-            reward=torch.randn(steps, unrolls, generator=random),
-            discount=torch.full((steps, unrolls), 0.9),
-            log_prob=torch.full((steps, unrolls), -1.1),
-            final_value=torch.zeros(steps, unrolls),
-            value=torch.randn(steps + 1, unrolls, generator=random),
-            state=torch.zeros(unrolls, 2, units),
-        )
-        for _ in range(count)
-    ]
-
-
-def learn(each: Updater, data: list[Batch]) -> None:
+def learn(each: Updater, data: list[UnrollBatch]) -> None:
     for index, batch in enumerate(data):
         torch.manual_seed(index)  # all shuffle alike
         list(each.updates_from(batch, 0))
@@ -75,7 +54,7 @@ def change(each: Updater, start: dict[str, torch.Tensor]) -> torch.Tensor:
 @pytest.mark.parametrize("changes", LOSSES)
 def test_every_way_learns_the_same(optimizer: str, changes: dict[str, Any]) -> None:
     params = parameters(**changes, optimizer=optimizer)
-    data = batches(params, 3)
+    data = unroll_batches(params, 3, IMAGES)
     start = {name: tensor.clone() for name, tensor in updater(params, Compute()).online.state_dict().items()}
 
     def learned(way: Compute, shares: Shares | None = None) -> torch.Tensor:
@@ -95,7 +74,7 @@ def test_every_way_learns_the_same(optimizer: str, changes: dict[str, Any]) -> N
 @pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
 def test_resume_is_exact(tmp_path: Path, optimizer: str, way: Compute) -> None:
     params = parameters(optimizer=optimizer, rmsprop_momentum=0.5, evaluation_weights_decay=0.9)
-    data = batches(params, 6)
+    data = unroll_batches(params, 6, IMAGES)
     straight = updater(params, way)
     learn(straight, data[:3])
     path, _ = checkpoint.write(tmp_path, "step-3", state.capture(straight), {})

@@ -218,6 +218,7 @@ LEARNER: Final = (
     Metric(
         "amp_skipped_steps_total", "counter", "Updates skipped because a gradient was not finite.", "skipped_updates"
     ),
+    Metric("learning_rate", "gauge", "Step size of the optimiser.", "learning_rate"),
     Metric("gradient_norm", "gauge", "Recent mean norm of the gradient before clipping.", "gradient_norm"),
     Metric("queue_unrolls_received_total", "counter", "Unrolls accepted from actors.", "queue/received"),
     Metric("queue_unrolls_learned_total", "counter", "Unrolls learned from, each counted once.", "queue/learned"),

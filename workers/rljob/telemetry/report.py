@@ -220,6 +220,7 @@ def run_charts(points: Points) -> list[Chart]:
             "",
             [line("KL divergence", "policy_kl", 3), line("share clipped", "clip_share", 5)],
         ),
+        ("Learning rate", "", [line("of the last update", "learning_rate", 4)]),
         ("Samples per insert", "samples", [line("so far", "samples_per_insert", 4)]),
         (
             "Answers of the inference server in the learner",

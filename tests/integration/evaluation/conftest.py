@@ -1,0 +1,8 @@
+"""Makes ``evaluation_builders`` importable for the tests of this folder, under importlib import mode."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
