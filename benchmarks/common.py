@@ -28,7 +28,8 @@ def report(name: str, **figures: Any) -> None:
     """
     global _before
     before, _before = _before, psutil.cpu_times()
-    passed = [now - then for now, then in zip(_before[:8], before[:8], strict=True)]  # guest time is in user time already
+    # Guest time, which comes after the eighth, is in user time already.
+    passed = [now - then for now, then in zip(_before[:8], before[:8], strict=True)]
     stolen = passed[7] / sum(passed) if len(passed) == 8 and sum(passed) > 0 else None
     rounded = {key: _rounded(value) for key, value in {**figures, "stolen_share": stolen}.items()}
     print(json.dumps({"benchmark": name, **rounded}), flush=True)
