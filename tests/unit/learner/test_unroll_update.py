@@ -131,6 +131,7 @@ def test_compiled_updates_equal_eager_ones_and_compile_once(changes: dict[str, A
     [
         {"loss": "ClippedSurrogate", "epochs": 2, "minibatches": 4},
         {"recurrent": "LSTM", "lstm_units": 6, "minibatches": 2},
+        {"loss": "ClippedSurrogate", "epochs": 2, "target_policy_kl": 1e-4},
     ],
 )
 def test_resume_is_exact(tmp_path: Path, changes: dict[str, Any]) -> None:
@@ -150,6 +151,21 @@ def test_resume_is_exact(tmp_path: Path, changes: dict[str, Any]) -> None:
     first, second = state.capture(straight), state.capture(resumed)
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)  # bit for bit, the random state included
+
+
+def test_the_step_size_follows_what_batches_do_to_the_policy() -> None:
+    """Only with a target; and with the divergence that the figures of the batch's own updates report."""
+    changes = {"loss": "ClippedSurrogate", "epochs": 2, "minibatches": 2, "optimizer": "Adam"}
+    (batch,) = unroll_batches(parameters(**changes), 1)
+    free = updater(parameters(**changes))
+    reported = [float(figures[impala.FIGURES.index("policy_kl")]) for _, figures in free.updates_from(batch, 0)]
+    assert free.step_size.share == 1.0
+    target = float(np.mean(reported)) / 1.21
+    bound = updater(parameters(**changes, target_policy_kl=target))
+    list(bound.updates_from(batch, 0))
+    assert bound.step_size.share == pytest.approx(1 / 1.1, rel=1e-3)
+    list(bound.updates_from(batch, 0))
+    assert bound.optimizer.param_groups[0]["lr"] == pytest.approx(1e-3 / 1.1, rel=1e-3)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from rljob.algorithms.trunk import FrameNetwork
 from rljob.learner import precision
 from rljob.learner.precision import choose
 from rljob.learner.shares import Shares
-from rljob.learner.update import Readback, learning_rate
+from rljob.learner.update import Readback
 
 CPU = torch.device("cpu")
 BF16 = Compute(bf16=True, channels_last=True)
@@ -80,12 +80,6 @@ def test_an_update_that_is_not_finite_changes_nothing(optimizer: str) -> None:
         assert all(torch.equal(was[key], now[key]) for key in was if isinstance(was[key], torch.Tensor))
     learner.update(second, 0)
     assert all(torch.isfinite(p).all() for p in learner.online.parameters())
-
-
-def test_learning_rate_decays_over_agent_steps() -> None:
-    params = parameters(learning_rate=1e-3, learning_rate_final=1e-4, learning_rate_decay_steps=1000)
-    assert [learning_rate(params, s) for s in (0, 500, 1000, 5000)] == pytest.approx([1e-3, 5.5e-4, 1e-4, 1e-4])
-    assert learning_rate(parameters(), 10**9) == 1e-3
 
 
 def test_weights_kept_in_bf16_are_refused() -> None:

@@ -79,6 +79,9 @@ class ImpalaParameters(ParameterSet):
     """Step size at the end of the linear decay; the same as learningRate unless given."""
     learning_rate_decay_steps: Annotated[int, Integer(0)] = 0
     """Steps (of all environments together) over which the learning rate falls; 0 keeps it constant."""
+    target_policy_kl: Annotated[float, Real(0)] = 0.0
+    """Where above 0: the learning rate is lowered below its schedule, batch for batch, while the mean policy_kl of a batch's
+    updates is above this, and raised back up to it when below; 0 follows the schedule alone."""
     rmsprop_decay: Annotated[float, Real(0, 1, below=True)] = 0.99
     """Decay of RMSProp's running mean of squares; Adam does not use it."""
     rmsprop_momentum: Annotated[float, Real(0, 1, below=True)] = 0.0

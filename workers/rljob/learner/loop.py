@@ -25,7 +25,7 @@ from rljob.learner.policy import Identity
 from rljob.learner.saver import Saver
 from rljob.learner.source import BatchSource, Ready
 from rljob.learner.status import mean_return, steps_and_raw_frames
-from rljob.learner.update import Readback, Updater, learning_rate
+from rljob.learner.update import Readback, Updater
 from rljob.learner.verdicts import Verdicts
 from rljob.learner.versions import VersionLog
 from rljob.learner.weights import WeightServer
@@ -301,7 +301,7 @@ class Learner:
             "skipped_updates": self.skipped_updates,
             "recompiles": self._updater.recompiles,
             "resubscriptions": self._source.resubscriptions,
-            "learning_rate": learning_rate(self._updater.params, self.steps),
+            "learning_rate": self._updater.step_size.at(self.steps),
             **self.figures.document(shards, self.clock.seconds()),
             **self._source.section(),
             "evaluations": self.verdicts.documents(),

@@ -1,4 +1,5 @@
-"""Everything a learner needs to go on as if it had never stopped, as named tensors: networks, optimiser, random state."""
+"""Everything a learner needs to go on as if it had never stopped, as named tensors: networks, optimiser, step
+size, random state."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ def capture(updater: Updater) -> dict[str, Tensor]:
         tensors |= {f"optimizer.{index}.{name}": value for name, value in state.items() if isinstance(value, Tensor)}
     copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     copies["random.torch"] = torch.get_rng_state()
+    copies["step_size.share"] = torch.tensor(updater.step_size.share, dtype=torch.float64)
     return copies
 
 
@@ -52,6 +54,8 @@ def restore(updater: Updater, checkpoint: Checkpoint, updates: int) -> None:
     updater.updates = updates
     if "random.torch" in checkpoint.tensors:
         torch.set_rng_state(checkpoint.tensors["random.torch"])
+    if "step_size.share" in checkpoint.tensors:
+        updater.step_size.share = float(checkpoint.tensors["step_size.share"])
 
 
 def _optimizer_states(updater: Updater) -> list[dict[str, object]]:

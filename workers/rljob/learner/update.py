@@ -1,8 +1,8 @@
 """Learner updates: loss, gradient, clipped optimiser step, target network, evaluation average. Static shapes, no host sync.
 
 Parameters, optimiser state, targets and losses are float32 whatever the trunk computes in. Nothing here reads a number back
-from the device: an update whose gradient is not finite is skipped on the device itself where the optimiser can do that, and
-what the loop wants to know travels back one update late (``Readback``).
+from the device, but for a batch's divergence where the step size follows it: an update whose gradient is not finite is skipped
+on the device itself where the optimiser can do that, and what the loop wants to know travels back one update late (``Readback``).
 """
 
 from __future__ import annotations
@@ -20,16 +20,9 @@ from torch import Tensor, nn
 from rljob.algorithms import Algorithm, Experience
 from rljob.algorithms.piece import Piece
 from rljob.algorithms.trunk import FrameNetwork
+from rljob.learner.rate import StepSize
 from rljob.learner.shares import Shares
 from rljob.learner.working import Working
-
-
-def learning_rate(params: Any, steps: int) -> float:
-    """The step size after ``steps`` agent steps of all environments: linear from the first value to the final one."""
-    if params.learning_rate_decay_steps == 0:
-        return float(params.learning_rate)
-    done = min(1.0, steps / params.learning_rate_decay_steps)
-    return float(params.learning_rate + (params.learning_rate_final - params.learning_rate) * done)
 
 
 class Updater(ABC):
@@ -55,6 +48,7 @@ class Updater(ABC):
             copy.deepcopy(self.online).requires_grad_(False) if params.evaluation_weights_decay > 0 else None
         )
         self.updates = 0
+        self.step_size = StepSize(params)
         self._working = Working(self.online)
         self._shares = shares
         self._parameters: list[Tensor] = list(self.online.parameters())
@@ -128,7 +122,7 @@ class Updater(ABC):
     def _descend(self, steps: int) -> Tensor:
         """One clipped optimiser step along the gradient that is set; the gradient's norm before clipping."""
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, self.params.gradient_clip_norm or float("inf"))
-        self._step(norm, learning_rate(self.params, steps))
+        self._step(norm, self.step_size.at(steps))
         self.updates += 1
         return norm
 
@@ -215,18 +209,23 @@ class UnrollUpdater(Updater):
         super().__init__(algorithm, params, online, device, shares)
         assert algorithm.parts is not None, f"{algorithm.name} does not learn from unrolls"
         self._parts = algorithm.parts
+        self._policy_kl = algorithm.figures[2:].index("policy_kl")  # among a loss's metrics
         self._no_priorities = torch.empty(0, device=device)
 
     def updates_from(self, batch: Any, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
         if self.params.epochs > 1:  # so that not every pass lays them out anew
             frames = self.online.laid_out(batch.observation.flatten(0, 1))
             batch = batch._replace(observation=frames.view(*batch.observation.shape[:2], *frames.shape[1:]))
+        divergence = torch.zeros((), device=self.device)
         for part in self._parts(batch, self.params):
             loss = self._gradient(lambda network, piece: self._loss(network, piece, self.params), part)
             norm = self._descend(steps)
             self._average()
             self._note_compiled()
+            divergence += loss.metrics[self._policy_kl]
             yield self._no_priorities, torch.stack([loss.value.detach(), norm, *loss.metrics])
+        if self.step_size.target > 0.0:  # the one number that is waited for, once a batch
+            self.step_size.note(float(divergence) / self.params.updates_per_batch)
 
 
 def in_order_of(parameter: Tensor, value: Tensor) -> Tensor:
