@@ -46,6 +46,10 @@ NOTABLE: Final = 0.15
 DOMINANT: Final = 0.7
 """A stage that takes this share of its role's working time is what the role does."""
 
+LOPSIDED: Final = 3.0
+"""Where both sides wait and one of them so many times longer, the other one is what holds the run up: its own waiting is what
+taking turns costs, and without it the first would wait hardly less."""
+
 _DELIVERABLE_BATCHES = 1.0
 """From this queue depth on, the limiter would hand out a batch at once: what is missing is its delivery."""
 
@@ -80,9 +84,10 @@ def _judge(known: Mapping[str, float], state: str, limiter: str) -> Verdict:
     wait, held = wait or 0.0, held or 0.0
     if held >= NOTABLE and _answers_hold_up(known, wait):
         return _inference_is_slow(known, held)
-    if wait >= NOTABLE and held >= NOTABLE:
+    lopsided = max(wait, held) >= LOPSIDED * min(wait, held) and _busy(known, "replay") < DOMINANT
+    if min(wait, held) >= NOTABLE and not lopsided:
         return _both_wait(known, wait, held)
-    if wait >= NOTABLE:
+    if wait >= NOTABLE and wait > held:
         if _has_queue(known):  # the queue is in the learner itself: what it waits for is not there yet
             return _actors_are_slow(known, wait)
         limits = known.get("queue_bound_batches", 1.0) > 0  # without a rate limiter there is no depth to speak of
