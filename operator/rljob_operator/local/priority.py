@@ -18,7 +18,7 @@ time: where all three want the same cores, the evaluator has 60 %, the learner 2
 has cores of its own."""
 
 _LOWEST: Final = 19
-_TRIES: Final = 5
+_TRIES: Final = 10
 _BUSY_SECONDS: Final = 0.12
 """The kernel lets those without privileges change the priority of one session in a tenth of a second."""
 
