@@ -125,7 +125,7 @@ IMPALA_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "optimizer": "Adam",
             "learning_rate": 1.5e-3,
             "learning_rate_final": 2e-4,
-            "learning_rate_decay_steps": 600_000,
+            "learning_rate_decay_steps": 400_000,
             "optimizer_epsilon": 1e-5,
             "gradient_clip_norm": 0.5,
             "network": "Compact",
