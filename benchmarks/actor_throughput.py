@@ -11,22 +11,16 @@ Usage: ``python benchmarks/actor_throughput.py [--seconds 30] [--envs 16] [--cor
 from __future__ import annotations
 
 import argparse
-import logging
-import multiprocessing
-import os
 import statistics
-import tempfile
 import threading
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import torch
 from ale_py import AtariVectorEnv
 from common import machine, report
 from gymnasium.vector import AutoresetMode
+from one_core import compare, on_one_core, options_of, rounds
 from rljob.actor.compute import acting_copy
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
@@ -40,10 +34,9 @@ from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.envs import make_vector_environment
 from rljob.experience import ChunkLayout
 from rljob.learner.flat import snapshot
-from rljob.wire import Client, CreditLedger, Message, Server
+from rljob.wire import Client
 
 GAME = "ALE/Pong-v5"
-STEPS_A_ROUND = 25
 
 
 class RandomPolicy:
@@ -78,33 +71,6 @@ class NoWeights:
 
     def poll(self) -> None:
         return None
-
-
-def drain(endpoint: str, core: int) -> None:
-    """The other end: accept every chunk, acknowledge it, keep nothing."""
-    os.sched_setaffinity(0, {core})
-    server, ledger = Server(endpoint), CreditLedger(64)
-    while True:
-        if not server.wait(1.0):
-            continue
-        while (arrived := server.receive_raw()) is not None:
-            peer, raw = arrived
-            if raw.kind == "hello":
-                fields = {"service": "drain", "slot": 0, "slots": 1, "epoch": 0}
-                fields["session"] = raw.fields["session"]
-                fields["seq"] = ledger.hello(peer, raw.fields["actor"], raw.fields["inc"])
-                kind = "welcome"
-            elif raw.kind == "chunk":
-                ledger.receive(peer, raw.fields["seq"])
-                fields, kind = {"seq": raw.fields["seq"], "durable": False}, "ack"
-            elif raw.kind == "heartbeat":
-                server.send(peer, Message("pulse", {"service": "drain", "known": True}, {}))
-                continue
-            else:
-                continue
-            credits = ledger.grantable(peer)
-            server.send(peer, Message(kind, {**fields, "credits": credits}, {}))
-            ledger.granted(peer, credits)
 
 
 def bare_environment(num_envs: int) -> AtariVectorEnv:
@@ -170,63 +136,11 @@ def actor(
     return step, figures, computed
 
 
-@dataclass
-class Rates:
-    """One contender's rounds: steps per second, and steps per CPU second of all threads of this process."""
-
-    wall: list[float] = field(default_factory=list)
-    cpu: list[float] = field(default_factory=list)
-
-
-def rounds(contenders: dict[str, Callable[[], None]], seconds: float, num_envs: int) -> dict[str, Rates]:
-    """Every contender's rates; the order alternates from round to round."""
-    rates = {name: Rates() for name in contenders}
-    for step in contenders.values():
-        step()
-    end, forwards = time.monotonic() + seconds, True
-    while time.monotonic() < end:
-        for name in list(contenders) if forwards else reversed(contenders):
-            wall, cpu = time.perf_counter(), time.process_time()
-            for _ in range(STEPS_A_ROUND):
-                contenders[name]()
-            rates[name].cpu.append(STEPS_A_ROUND * num_envs / (time.process_time() - cpu))
-            rates[name].wall.append(STEPS_A_ROUND * num_envs / (time.perf_counter() - wall))
-        forwards = not forwards
-    return rates
-
-
-def compare(rates: dict[str, Rates], name: str, to: str) -> dict[str, float | int]:
-    """Medians over the rounds. The ratio of CPU times is what a busy machine leaves undisturbed."""
-    mine, other = rates[name], rates[to]
-    return {
-        "rounds": len(mine.wall),
-        "steps_per_second": statistics.median(mine.wall),
-        "steps_per_cpu_second": statistics.median(mine.cpu),
-        "ratio": statistics.median(a / b for a, b in zip(mine.wall, other.wall, strict=True)),
-        "ratio_cpu": statistics.median(a / b for a, b in zip(mine.cpu, other.cpu, strict=True)),
-    }
-
-
 def stage_shares(figures: ActorFigures) -> dict[str, float]:
     return {stage: float(f"{share:.3g}") for stage, share in figures.clock.fractions().items()}
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--seconds", type=float, default=30.0, help="for each of the two comparisons")
-    arguments.add_argument("--envs", type=int, default=16)
-    arguments.add_argument("--core", type=int, default=min(os.sched_getaffinity(0)))
-    options = arguments.parse_args()
-    logging.basicConfig(level=logging.WARNING)
-    cores = sorted(os.sched_getaffinity(0))
-    other = next((core for core in cores if core != options.core), options.core)
-    endpoint = f"ipc://{Path(tempfile.mkdtemp()) / 'drain'}"
-    receiver = multiprocessing.get_context("spawn").Process(target=drain, args=(endpoint, other), daemon=True)
-    receiver.start()
-    os.sched_setaffinity(0, {options.core})
-    torch.set_num_threads(1)
-    report("machine", **machine())
-
+def without_policy(endpoint: str, options: argparse.Namespace) -> None:
     step, figures, _ = actor(endpoint, "actor-random", options.envs, None)
     alone, whole = "AtariVectorEnv", "env+nstep+lz4+send"
     rates = rounds({alone: environment_alone(options.envs), whole: step}, options.seconds, options.envs)
@@ -240,6 +154,8 @@ def main() -> None:
         bytes_per_transition=figures.status()["bytes_encoded"] / figures.produced,
     )
 
+
+def with_nature_network(endpoint: str, options: argparse.Namespace) -> None:
     spec = make_vector_environment(GAME, EnvironmentParameters(), 1, 0).spec
     network = algorithm("ApeXDQN").build(spec, ApeXDQNParameters(), EnvironmentParameters())
     contenders = {}
@@ -263,7 +179,14 @@ def main() -> None:
             **({"goal": "1900 steps/s or 0.9 of the best bare loop"} if name == "actor Auto" else {}),
         )
     report("actor_stages", contender="actor Auto", stages=stage_shares(figures))
-    receiver.terminate()
+
+
+def main() -> None:
+    options = options_of(__doc__, seconds=30.0)
+    with on_one_core(options.core) as (endpoint, _):
+        report("machine", **machine())
+        without_policy(endpoint, options)
+        with_nature_network(endpoint, options)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ Usage: ``python benchmarks/central_inference.py [--seconds 20] [--envs 16] [--co
 from __future__ import annotations
 
 import argparse
-import logging
 import multiprocessing
 import os
 import statistics
@@ -27,8 +26,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from actor_throughput import GAME, NoWeights, compare, drain, rounds
+from actor_throughput import GAME, NoWeights
 from common import machine, report
+from one_core import compare, on_one_core, options_of, rounds
 from rljob.actor.compute import choose_compute
 from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
@@ -259,25 +259,13 @@ def many_actors(name: str, count: int, options: argparse.Namespace, other: int) 
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--seconds", type=float, default=20.0, help="for each comparison")
-    arguments.add_argument("--envs", type=int, default=16)
-    arguments.add_argument("--core", type=int, default=min(os.sched_getaffinity(0)))
-    options = arguments.parse_args()
-    logging.basicConfig(level=logging.WARNING)
-    cores = sorted(os.sched_getaffinity(0))
-    other = next((core for core in cores if core != options.core), options.core)
-    replay = f"ipc://{Path(tempfile.mkdtemp()) / 'drain'}"
-    receiver = multiprocessing.get_context("spawn").Process(target=drain, args=(replay, other), daemon=True)
-    receiver.start()
-    os.sched_setaffinity(0, {options.core})
-    torch.set_num_threads(1)
-    report("machine", **machine(), load_average=os.getloadavg()[0])
-    for name in NETWORKS:
-        one_actor(name, options, replay, other)
-    for count in (1, 2, 4, 8):
-        many_actors("Ape-X Nature auto", count, options, other)
-    receiver.terminate()
+    options = options_of(__doc__, seconds=20.0)
+    with on_one_core(options.core) as (replay, other):
+        report("machine", **machine(), load_average=os.getloadavg()[0])
+        for name in NETWORKS:
+            one_actor(name, options, replay, other)
+        for count in (1, 2, 4, 8):
+            many_actors("Ape-X Nature auto", count, options, other)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """rljob's whole Ape-X job beside Stable-Baselines3 DQN on Pong, at the same samples per insert, batch and network.
 
 Both train on every step 8 samples in batches of 32 with the Nature network on 84x84 frames; rljob computes double-DQN
-targets and prioritized sampling on top. Rounds alternate, so that the machine's drift meets both. One JSON line a round and
-one with the ratio of the medians.
+targets and prioritized sampling on top. Rounds alternate, so that the machine's drift meets both; one that the host of a
+virtual machine disturbs is measured again. One JSON line a round and one with the ratio of the medians.
 
     python benchmarks/end_to_end.py --sb3-python /path/to/sb3-venv/bin/python --rounds 3
 
@@ -17,10 +17,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import limit_to_avx2, machine, report
+from common import limit_to_avx2, machine, report, undisturbed
 from rljob.telemetry.recorder import read_records
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,14 +88,13 @@ def main() -> None:
     if arguments.avx2:
         limit_to_avx2()
     ours, theirs = [], []
+    measured = [partial(rljob_round, arguments.seconds, arguments.warm_up_seconds, arguments.overrides)]
+    if arguments.sb3_python:
+        measured.append(partial(sb3_round, arguments.sb3_python, arguments.seconds, arguments.warm_up_seconds))
     for number in range(arguments.rounds):
-        result = rljob_round(arguments.seconds, arguments.warm_up_seconds, arguments.overrides)
-        ours.append(result["updates_per_second"])
-        report("end_to_end", round=number, **result)
-        if arguments.sb3_python:
-            result = sb3_round(arguments.sb3_python, arguments.seconds, arguments.warm_up_seconds)
-            theirs.append(result["updates_per_second"])
-            report("end_to_end", round=number, **result)
+        for rates, measure in zip((ours, theirs), measured, strict=False):
+            result = undisturbed("end_to_end", measure, round=number)
+            rates.append(result["updates_per_second"])
     summary: dict[str, Any] = {"rljob_updates_per_second": statistics.median(ours)}
     if theirs:
         summary["sb3_updates_per_second"] = statistics.median(theirs)

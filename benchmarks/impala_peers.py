@@ -2,8 +2,9 @@
 
 All train on 84x84 frames, four of them stacked, four skipped, with the same network, batches of 32 x 20 steps and one pass over
 each. First every peer's settings are tried for a moment and its fastest chosen; then rounds alternate between the systems, so
-that the machine's drift meets all of them. Sample Factory takes part twice: with its own Atari environment, and on the one that
-rljob plays on. One JSON line a run, one with the medians and ratios.
+that the machine's drift meets all of them; a run that the host of a virtual machine disturbs is repeated. Sample Factory takes
+part twice: with its own Atari environment, and on the one that rljob plays on. One JSON line a run, one with the medians and
+ratios.
 
     python benchmarks/impala_peers.py --sample-factory-python SF/bin/python --rllib-python RLLIB/bin/python --rounds 2
 
@@ -28,10 +29,11 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import limit_to_avx2, machine, report
+from common import limit_to_avx2, machine, report, undisturbed
 from impala_throughput import alone, whole_job
 
 PEERS = Path(__file__).resolve().parent / "peers"
@@ -190,12 +192,18 @@ def main() -> int:
         nonlocal failed
         bound = 2 * arguments.start_seconds + 2 * (warm_up_seconds + seconds)
         try:
-            result = peer_run(str(pythons[peer.module]), peer, settings, warm_up_seconds, seconds, bound)
+            result = undisturbed(
+                "impala_peers",
+                lambda: (
+                    peer_run(str(pythons[peer.module]), peer, settings, warm_up_seconds, seconds, bound)
+                    | {"system": peer.name, "options": settings}
+                ),
+                **about,
+            )
         except RunFailed as problem:
             failed = True
             report("impala_peers", **about, system=peer.name, options=settings, error=str(problem))
             return 0.0
-        report("impala_peers", **about, **(result | {"system": peer.name, "options": settings}))
         return float(result["steps_per_second"])
 
     chosen = {}
@@ -209,14 +217,21 @@ def main() -> int:
     theirs: dict[str, list[float]] = {peer.name: [] for peer in peers}
     for number in range(arguments.rounds):
         try:
-            result = our_run(arguments.warm_up_seconds, arguments.seconds, arguments.start_seconds, arguments.overrides)
+            result = undisturbed(
+                "impala_peers",
+                partial(
+                    our_run, arguments.warm_up_seconds, arguments.seconds, arguments.start_seconds, arguments.overrides
+                ),
+                phase="round",
+                round=number,
+                system="rljob IMPALA",
+            )
         except SystemExit as problem:
             failed = True
             report("impala_peers", phase="round", round=number, system="rljob IMPALA", error=str(problem))
         else:
             ours.append(result["steps_per_second"])
             shares.append(result["share_of_ceiling"])
-            report("impala_peers", phase="round", round=number, system="rljob IMPALA", **result)
         for peer in peers:
             settings = chosen[peer.name]
             rate = run(peer, settings, arguments.warm_up_seconds, arguments.seconds, phase="round", round=number)
