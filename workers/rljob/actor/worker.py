@@ -18,6 +18,7 @@ from rljob.actor.recorder import make_recorder
 from rljob.actor.session import Identity, ReplaySession, Welcome
 from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
+from rljob.algorithms.compute import flush_denormals
 from rljob.api import RLJob
 from rljob.cli.announce import announce, write_final
 from rljob.cli.options import RoleOptions
@@ -54,6 +55,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
         raise ValueError(f"an actor needs --replay-ingest and {'--inference' if central else '--weights and --notice'}")
     # Several threads were never faster at a network of this size than several actors; the emulator may use more.
     torch.set_num_threads(1)
+    flush_denormals()
     spec_of_job = options.job.spec
     parameters = spec_of_job.algorithm.resolved()
     environment_parameters = spec_of_job.environment.resolved()

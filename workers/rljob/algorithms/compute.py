@@ -14,6 +14,17 @@ _LONG_SECONDS = 0.1
 _MOST_ROUNDS = 30
 
 
+def flush_denormals() -> None:
+    """Let float32 numbers below 1.2e-38 count as zero in this thread and those that it starts, where the processor can do that.
+
+    Adam's mean of a gradient that has become zero (a unit that no longer fires) falls to the smallest such number and stays
+    there, for 0.9 of it rounds to itself, and arithmetic with one takes a hundred times as long: after 1,200 updates of a Nature
+    network on Pong a tenth of its means were such, and a step of the optimiser took three times its time. Every role
+    that computes for training does it, so that they go on agreeing to the last bit.
+    """
+    torch.set_flush_denormal(True)
+
+
 @dataclass(frozen=True, slots=True)
 class Compute:
     """Switches of ``FrameNetwork.compute``. ``bf16``: precision of the trunk. ``channels_last``: order in memory of what its

@@ -11,7 +11,7 @@ import torch
 
 from rljob.actor.compute import choose_compute
 from rljob.algorithms import algorithm
-from rljob.algorithms.compute import Compute
+from rljob.algorithms.compute import Compute, flush_denormals
 from rljob.api import RLJob, quantity
 from rljob.cli.announce import announce, write_final
 from rljob.cli.options import RoleOptions
@@ -36,6 +36,7 @@ def run_inference(options: RoleOptions, stop: threading.Event) -> None:
     """
     spec = options.job.spec
     torch.set_num_threads(max(1, round(quantity(spec.inference.resources.requests.get("cpu", "1")))))
+    flush_denormals()
     keys = load_keys(options.keys, "inference") if options.keys is not None else None
     model = served_model(options.job, torch.device("cpu"))
     weights = WeightClient(options.weights, options.notice, keys.client("learner") if keys else None)

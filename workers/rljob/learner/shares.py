@@ -38,16 +38,16 @@ class Shares:
         summation is always the same. Raises what ``loss`` raises.
         """
 
-        def learn(piece: Piece) -> tuple[Loss, tuple[Tensor, ...]]:
+        def learn(piece: Piece) -> tuple[Loss, list[Tensor]]:
             # The cache of cast weights is one for all threads: a cast made by one without a gradient must not reach another.
             torch.set_autocast_cache_enabled(False)
             result, value = loss(piece)
-            return result, torch.autograd.grad(value, parameters)
+            return result, [gradient.float() for gradient in torch.autograd.grad(value, parameters)]
 
         first, *rest = pieces
         others = [self._pool.submit(learn, piece) for piece in rest]
-        losses, gradients = zip(learn(first), *(other.result() for other in others), strict=True)
-        total = [gradient.float() for gradient in gradients[0]]
-        for more in gradients[1:]:
-            torch._foreach_add_(total, more)
-        return list(losses), total
+        results = [learn(first), *(other.result() for other in others)]
+        total = results[0][1]
+        for _, gradients in results[1:]:
+            torch._foreach_add_(total, gradients)
+        return [result for result, _ in results], total

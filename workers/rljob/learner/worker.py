@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from rljob.algorithms import Algorithm, Experience, algorithm
-from rljob.algorithms.compute import Compute
+from rljob.algorithms.compute import Compute, flush_denormals
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import RLJob, credits_per_actor, quantity
 from rljob.cli.announce import announce
@@ -57,6 +57,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     device = _device(options.job)
     environment = describe_environment(spec.environment.id, env_params)
     method = algorithm(spec.algorithm.name)
+    flush_denormals()
     shares = _shares(options.job, params, device)
     if device.type == "cpu":
         keep_freed_memory()

@@ -1,0 +1,37 @@
+"""Moments of an optimiser that have nothing left to remember become zero."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# In a process of its own: how a thread computes would stay with the tests after this one. One gradient, then none, as of a unit
+# that no longer fires; the share's thread is started afterwards, as in the learner.
+_REMEMBERED = """
+import sys
+import torch
+from rljob.algorithms.compute import flush_denormals
+from rljob.learner.shares import Shares
+if sys.argv[1] == "flushed":
+    flush_denormals()
+weight = torch.ones(64, requires_grad=True)
+optimizer = torch.optim.Adam([weight], fused=True)
+for update in range(1500):
+    weight.grad = torch.full((64,), float(update == 0))
+    optimizer.step()
+in_share = Shares(2)._pool.submit(lambda: torch.full((64,), 2e-38) * 0.1).result()
+print(float(optimizer.state[weight]["exp_avg"].max()), float(in_share.max()))
+"""
+
+
+def remembered(how: str) -> list[float]:
+    answer = subprocess.run([sys.executable, "-c", _REMEMBERED, how], check=True, capture_output=True, text=True)
+    return [float(number) for number in answer.stdout.split()]
+
+
+def test_a_mean_of_zeros_becomes_zero_in_every_thread_of_a_learner() -> None:
+    if min(remembered("kept")) == 0.0:
+        pytest.skip("this processor has no such numbers")
+    assert remembered("flushed") == [0.0, 0.0]
