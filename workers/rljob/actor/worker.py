@@ -18,7 +18,7 @@ from rljob.actor.recorder import make_recorder
 from rljob.actor.session import Identity, ReplaySession, Welcome
 from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
-from rljob.algorithms.compute import flush_denormals
+from rljob.algorithms.compute import denormals_as_zero
 from rljob.api import RLJob
 from rljob.cli.announce import announce, write_final
 from rljob.cli.options import RoleOptions
@@ -41,6 +41,7 @@ _DRAIN_SECONDS = 2.0
 _LONGEST_TURN_SECONDS = 60.0
 
 
+@denormals_as_zero()
 def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     """Play for the job in ``options`` until ``stop`` is set, then send what is complete and return.
 
@@ -55,7 +56,6 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
         raise ValueError(f"an actor needs --replay-ingest and {'--inference' if central else '--weights and --notice'}")
     # Several threads were never faster at a network of this size than several actors; the emulator may use more.
     torch.set_num_threads(1)
-    flush_denormals()
     spec_of_job = options.job.spec
     parameters = spec_of_job.algorithm.resolved()
     environment_parameters = spec_of_job.environment.resolved()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +15,9 @@ _LONG_SECONDS = 0.1
 _MOST_ROUNDS = 30
 
 
-def flush_denormals() -> None:
-    """Let float32 numbers below 1.2e-38 count as zero in this thread and those that it starts, where the processor can do that.
+@contextmanager
+def denormals_as_zero() -> Iterator[None]:
+    """Float32 numbers below 1.2e-38 count as zero in this thread meanwhile, and in those that it starts, where the processor can.
 
     Adam's mean of a gradient that has become zero (a unit that no longer fires) falls to the smallest such number and stays
     there, for 0.9 of it rounds to itself, and arithmetic with one takes a hundred times as long: after 1,200 updates of a Nature
@@ -23,6 +25,10 @@ def flush_denormals() -> None:
     that computes for training does it, so that they go on agreeing to the last bit.
     """
     torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import torch
 
 from rljob.actor.compute import choose_compute
 from rljob.algorithms import algorithm
-from rljob.algorithms.compute import Compute, flush_denormals
+from rljob.algorithms.compute import Compute, denormals_as_zero
 from rljob.api import RLJob, quantity
 from rljob.cli.announce import announce, write_final
 from rljob.cli.options import RoleOptions
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 _LONGEST_TURN_SECONDS = 60.0
 
 
+@denormals_as_zero()
 def run_inference(options: RoleOptions, stop: threading.Event) -> None:
     """Answer actors until ``stop`` is set. Holds nothing that is lost with it: actors ask again.
 
@@ -36,7 +37,6 @@ def run_inference(options: RoleOptions, stop: threading.Event) -> None:
     """
     spec = options.job.spec
     torch.set_num_threads(max(1, round(quantity(spec.inference.resources.requests.get("cpu", "1")))))
-    flush_denormals()
     keys = load_keys(options.keys, "inference") if options.keys is not None else None
     model = served_model(options.job, torch.device("cpu"))
     weights = WeightClient(options.weights, options.notice, keys.client("learner") if keys else None)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from rljob.algorithms import Algorithm, Experience, algorithm
-from rljob.algorithms.compute import Compute, flush_denormals
+from rljob.algorithms.compute import Compute, denormals_as_zero
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import RLJob, credits_per_actor, quantity
 from rljob.cli.announce import announce
@@ -46,6 +46,7 @@ from rljob.wire import load_keys
 log = logging.getLogger(__name__)
 
 
+@denormals_as_zero()
 def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     """Train until ``stop`` is set, then write a final checkpoint and return.
 
@@ -57,7 +58,6 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     device = _device(options.job)
     environment = describe_environment(spec.environment.id, env_params)
     method = algorithm(spec.algorithm.name)
-    flush_denormals()
     shares = _shares(options.job, params, device)
     if device.type == "cpu":
         keep_freed_memory()
