@@ -40,7 +40,7 @@ def measure(name: str, config: NetworkConfig, *, batch_size: int, cores: int) ->
     """Report updates/s of every way of computing for one network and batch size."""
     plans = QNetwork(config).ways("Auto", native=native_bf16())
     batch = random_batch(config, batch_size)
-    shares = Shares(cores) if cores > 1 else None
+    shares = Shares(cores)
     updaters = {plan: updater(config, plan, batch_size, shares) for plan in plans}
     best = dict.fromkeys(plans, float("inf"))
     best_cpu = dict.fromkeys(plans, float("inf"))
@@ -67,7 +67,7 @@ def measure(name: str, config: NetworkConfig, *, batch_size: int, cores: int) ->
         )
 
 
-def updater(config: NetworkConfig, plan: Compute, batch_size: int, shares: Shares | None) -> TransitionUpdater:
+def updater(config: NetworkConfig, plan: Compute, batch_size: int, shares: Shares) -> TransitionUpdater:
     torch.manual_seed(0)
     params = ApeXDQNParameters.model_validate({"batch_size": batch_size})
     network = QNetwork(config).compute(plan)

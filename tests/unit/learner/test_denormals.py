@@ -22,7 +22,7 @@ with denormals_as_zero() if sys.argv[1] == "flushed" else contextlib.nullcontext
     for update in range(1500):
         weight.grad = torch.full((64,), float(update == 0))
         optimizer.step()
-    print(float(optimizer.state[weight]["exp_avg"].max()), Shares(2)._pool.submit(tenth).result())
+    print(float(optimizer.state[weight]["exp_avg"].max()), Shares(2).each(lambda _: tenth(), [0, 1])[1])
 print(tenth())
 """
 

@@ -165,7 +165,7 @@ def test_the_step_size_follows_what_batches_do_to_the_policy() -> None:
     list(bound.updates_from(batch, 0))
     assert bound.step_size.share == pytest.approx(1 / 1.1, rel=1e-3)
     list(bound.updates_from(batch, 0))
-    assert bound.optimizer.param_groups[0]["lr"] == pytest.approx(1e-3 / 1.1, rel=1e-3)
+    assert bound.descent.rate == pytest.approx(1e-3 / 1.1, rel=1e-3)
 
 
 @contextmanager

@@ -70,14 +70,15 @@ def test_an_update_that_is_not_finite_changes_nothing(optimizer: str) -> None:
     first, second = batches(2)
     learner.update(first, 0)
     before = copy.deepcopy(learner.online.state_dict())
-    moments = copy.deepcopy([learner.optimizer.state[p] for p in learner.online.parameters()])
+    moments = [copy.deepcopy(learner.descent.state(index)) for index, _ in enumerate(learner.online.parameters())]
     _, figures = learner.update(second._replace(n_step_return=torch.full((16,), float("nan"))), 0)
     assert not np.isfinite(figures[0].item())
     for name, tensor in learner.online.state_dict().items():
         assert torch.equal(tensor, before[name])
-    for was, parameter in zip(moments, learner.online.parameters(), strict=True):
-        now = learner.optimizer.state[parameter]
-        assert all(torch.equal(was[key], now[key]) for key in was if isinstance(was[key], torch.Tensor))
+    for index, was in enumerate(moments):
+        now = learner.descent.state(index)
+        assert "step" in was
+        assert all(torch.equal(was[name], now[name]) for name in was)
     learner.update(second, 0)
     assert all(torch.isfinite(p).all() for p in learner.online.parameters())
 
@@ -109,9 +110,9 @@ def test_weights_stored_in_bf16_learn_bit_for_bit_as_autocast_does(optimizer: st
             for network in (online, target, stored.online, stored.target):
                 network.load_state_dict(updater(params, IMAGES, seed=5).online.state_dict())
         result = apex_dqn.loss(online, target, batch)
-        plain.optimizer.zero_grad()
-        result.value.backward()
-        plain._descend(0)
+        gradients = torch.autograd.grad(result.value, list(online.parameters()))
+        plain.descent.step([gradients], plain.step_size.at(0), lambda part: None)
+        plain.updates += 1
         plain._follow()
         priorities, _ = stored.update(batch, 0)
         assert torch.equal(priorities, result.td_abs + 1e-3)
@@ -162,8 +163,10 @@ def test_shares_of_a_batch_learn_what_the_whole_batch_does(count: int, size: int
             if index == 0 or not bf16:  # later, differences of rounding have moved the weights apart
                 torch.testing.assert_close(got, expected, **tolerance)
         if index == 0:
-            gradients = ([p.grad for p in each.online.parameters()] for each in (whole, shared))
-            for expected, got in zip(*gradients, strict=True):
+            for number, _ in enumerate(whole.online.parameters()):
+                expected, got = (
+                    each.descent.state(number)["exp_avg"] for each in (whole, shared)
+                )  # a tenth of the gradient
                 alike = torch.nn.functional.cosine_similarity(got.ravel(), expected.ravel(), dim=0)
                 assert alike > (0.95 if bf16 else 0.9999)
     torch.set_num_threads(threads)

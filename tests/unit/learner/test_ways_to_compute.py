@@ -11,7 +11,7 @@ from learner_builders import ENV_PARAMS, IMAGES, UnrollBatch, unroll_batches
 from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Compute
 from rljob.api import ImpalaParameters
-from rljob.learner import checkpoint, state
+from rljob.learner import checkpoint, descent, state
 from rljob.learner.shares import Shares
 from rljob.learner.update import Updater, make_updater
 
@@ -72,13 +72,18 @@ def test_every_way_learns_the_same(optimizer: str, changes: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("way", [ORDERED, BLOCKS])
 @pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
-def test_resume_is_exact(tmp_path: Path, optimizer: str, way: Compute) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_resume_is_exact(
+    tmp_path: Path, optimizer: str, way: Compute, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(descent, "FEW_NUMBERS", 0)
+    shares = Shares(count)
     params = parameters(optimizer=optimizer, rmsprop_momentum=0.5, evaluation_weights_decay=0.9)
     data = unroll_batches(params, 6, IMAGES)
-    straight = updater(params, way)
+    straight = updater(params, way, shares)
     learn(straight, data[:3])
     path, _ = checkpoint.write(tmp_path, "step-3", state.capture(straight), {})
-    resumed = updater(params, way, seed=99)
+    resumed = updater(params, way, shares, seed=99)
     state.restore(resumed, checkpoint.read(path), straight.updates)
     for each in (straight, resumed):
         learn(each, data[3:])

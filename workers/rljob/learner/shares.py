@@ -1,8 +1,8 @@
-"""The gradient of one update on several cores of a CPU: each thread learns from one piece of it, from end to end.
+"""The work of one update on several cores of a CPU: each thread does an equal part of it.
 
 Torch's own threads share out every single operation and meet after each, some two hundred times an update, spinning until the
 last arrives. Beside actors and a replay service on the same cores, one that is not running at that moment holds up all
-others each time. Threads with a piece each meet once an update, and sleep until then.
+others each time. Threads with a part each meet three times an update, and sleep until then.
 """
 
 from __future__ import annotations
@@ -12,42 +12,27 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import torch
-from torch import Tensor
 
-from rljob.algorithms.piece import Piece
-
-Loss = TypeVar("Loss")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Shares:
-    """``count`` >= 2 threads for the pieces of an update. From then on torch itself computes in one thread in this process."""
+    """``count`` threads for the parts of an update, the caller's among them.
 
-    def __init__(self, count: int) -> None:
-        if count < 2:
-            raise ValueError(f"an update in {count} pieces needs no threads; 2 or more do")
-        torch.set_num_threads(1)
+    With more than one, torch itself computes in one thread in this process from then on.
+    """
+
+    def __init__(self, count: int = 1) -> None:
+        if count < 1:
+            raise ValueError(f"{count} threads cannot compute; 1 or more can")
         self.count = count
-        self._pool = ThreadPoolExecutor(count - 1, thread_name_prefix="share")
+        self._pool = ThreadPoolExecutor(count - 1, thread_name_prefix="share") if count > 1 else None
+        if count > 1:
+            torch.set_num_threads(1)
 
-    def gradient(
-        self, loss: Callable[[Piece], tuple[Loss, Tensor]], pieces: Sequence[Piece], parameters: Sequence[Tensor]
-    ) -> tuple[list[Loss], list[Tensor]]:
-        """The losses of all pieces, and the sum of their gradients by every parameter, in float32.
-
-        ``loss`` answers a piece's loss and the number to differentiate, in which all parameters must take part. The order of
-        summation is always the same. Raises what ``loss`` raises.
-        """
-
-        def learn(piece: Piece) -> tuple[Loss, list[Tensor]]:
-            # The cache of cast weights is one for all threads: a cast made by one without a gradient must not reach another.
-            torch.set_autocast_cache_enabled(False)
-            result, value = loss(piece)
-            return result, [gradient.float() for gradient in torch.autograd.grad(value, parameters)]
-
-        first, *rest = pieces
-        others = [self._pool.submit(learn, piece) for piece in rest]
-        results = [learn(first), *(other.result() for other in others)]
-        total = results[0][1]
-        for _, gradients in results[1:]:
-            torch._foreach_add_(total, gradients)
-        return [result for result, _ in results], total
+    def each(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """``work`` of each of at most ``count`` items, at the same time; the results in their order. Raises what it raises."""
+        first, *rest = items
+        others = [self._pool.submit(work, item) for item in rest] if self._pool else []
+        return [work(first), *(other.result() for other in others)]

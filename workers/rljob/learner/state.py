@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rljob.learner.checkpoint import Checkpoint, CheckpointProblem
-from rljob.learner.update import Updater, in_order_of
+from rljob.learner.update import Updater
 
 
 def capture(updater: Updater) -> dict[str, Tensor]:
@@ -15,8 +15,8 @@ def capture(updater: Updater) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for section, module in updater.networks().items():
         tensors |= {f"{section}.{name}": tensor for name, tensor in module.state_dict().items()}
-    for index, state in enumerate(_optimizer_states(updater)):
-        tensors |= {f"optimizer.{index}.{name}": value for name, value in state.items() if isinstance(value, Tensor)}
+    for index, _ in enumerate(updater.online.parameters()):
+        tensors |= {f"optimizer.{index}.{name}": value for name, value in updater.descent.state(index).items()}
     copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     copies["random.torch"] = torch.get_rng_state()
     copies["step_size.share"] = torch.tensor(updater.step_size.share, dtype=torch.float64)
@@ -42,27 +42,11 @@ def restore(updater: Updater, checkpoint: Checkpoint, updates: int) -> None:
         loads.append((module, state))
     for module, state in loads:
         module.load_state_dict(state)
-    parameters = list(updater.online.parameters())
-    for index, parameter in enumerate(parameters):
-        saved = checkpoint.section(f"optimizer.{index}")
-        if saved:
-            placed = {name: value.to(_place(name, parameter, updater)) for name, value in saved.items()}
-            updater.optimizer.state[parameter] = {
-                name: in_order_of(parameter, value) if value.shape == parameter.shape else value
-                for name, value in placed.items()
-            }
+    for index, _ in enumerate(updater.online.parameters()):
+        if saved := checkpoint.section(f"optimizer.{index}"):
+            updater.descent.load(index, saved)
     updater.updates = updates
     if "random.torch" in checkpoint.tensors:
         torch.set_rng_state(checkpoint.tensors["random.torch"])
     if "step_size.share" in checkpoint.tensors:
         updater.step_size.share = float(checkpoint.tensors["step_size.share"])
-
-
-def _optimizer_states(updater: Updater) -> list[dict[str, object]]:
-    return [updater.optimizer.state.get(parameter, {}) for parameter in updater.online.parameters()]
-
-
-def _place(name: str, parameter: Tensor, updater: Updater) -> torch.device:
-    """Where the optimiser keeps this part of its state: the step counter on the CPU, unless the optimiser is fused."""
-    counts_on_cpu = name == "step" and not updater.optimizer.defaults.get("fused")
-    return torch.device("cpu") if counts_on_cpu else parameter.device

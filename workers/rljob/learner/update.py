@@ -1,4 +1,4 @@
-"""Learner updates: loss, gradient, clipped optimiser step, target network, evaluation average. Static shapes, no host sync.
+"""Learner updates: loss and gradient, a step of the optimiser, target network, evaluation average. Static shapes, no host sync.
 
 Parameters, optimiser state, targets and losses are float32 whatever the trunk computes in. Nothing here reads a number back
 from the device, but for a batch's divergence where the step size follows it: an update whose gradient is not finite is skipped
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from rljob.algorithms import Algorithm, Experience
 from rljob.algorithms.piece import Piece
 from rljob.algorithms.trunk import FrameNetwork
+from rljob.learner.descent import Descent
 from rljob.learner.rate import StepSize
 from rljob.learner.shares import Shares
 from rljob.learner.working import Working
@@ -50,12 +51,11 @@ class Updater(ABC):
         self.updates = 0
         self.step_size = StepSize(params)
         self._working = Working(self.online)
-        self._shares = shares
+        self._shares = shares or Shares()
         self._parameters: list[Tensor] = list(self.online.parameters())
         if any(parameter.dtype != torch.float32 for parameter in self._parameters):
             raise ValueError("the online network must be float32: an update rounded to bf16 would not move its weights")
-        self.optimizer = _optimizer(params, self._parameters)
-        self._skips_on_device = params.optimizer == "Adam"
+        self.descent = Descent(params, self._parameters, self._shares)
         self._algorithm = algorithm
         self._loss: Callable[..., Any] = algorithm.loss
         self._graphs_compiled: int | None = None
@@ -100,41 +100,28 @@ class Updater(ABC):
         """The network whose policy is evaluated."""
         return self.evaluation or self.online
 
-    def _gradient(self, loss: Callable[[FrameNetwork, Any], Any], part: Any) -> Any:
-        """``loss(network, part)``, with its gradient by the network set."""
+    def _learn(self, loss: Callable[[FrameNetwork, Any], Any], part: Any, steps: int) -> tuple[Any, Tensor]:
+        """One update by ``loss(network, part)``: what that is, and the gradient's norm before clipping."""
         network, parameters = self._working.current(), self._working.parameters
-        if self._shares is None:
+
+        def learn(piece: Piece) -> tuple[Any, Sequence[Tensor]]:
+            # The cache of cast weights is one for all threads: a cast made by one without a gradient must not reach another.
+            torch.set_autocast_cache_enabled(False)
+            result = loss(network, piece.part)
+            return result, torch.autograd.grad(result.value * piece.weight, parameters)
+
+        gradients: Sequence[Sequence[Tensor]]
+        if self._shares.count == 1:
             result = loss(network, part)
-            gradients = [gradient.float() for gradient in torch.autograd.grad(result.value, parameters)]
+            gradients = [torch.autograd.grad(result.value, parameters)]
         else:
-
-            def learn(piece: Piece) -> tuple[Any, Tensor]:
-                result = loss(network, piece.part)
-                return result, result.value * piece.weight
-
             pieces = self._algorithm.pieces(part, self._shares.count, self.params)
-            losses, gradients = self._shares.gradient(learn, pieces, parameters)
-            result = self._algorithm.joined(losses, pieces)
-        for parameter, gradient in zip(self._parameters, gradients, strict=True):
-            parameter.grad = in_order_of(parameter, gradient)
-        return result
-
-    def _descend(self, steps: int) -> Tensor:
-        """One clipped optimiser step along the gradient that is set; the gradient's norm before clipping."""
-        norm = torch.nn.utils.clip_grad_norm_(self._parameters, self.params.gradient_clip_norm or float("inf"))
-        self._step(norm, self.step_size.at(steps))
+            results, gradients = zip(*self._shares.each(learn, pieces), strict=True)
+            result = self._algorithm.joined(results, pieces)
+        norm = self.descent.step(gradients, self.step_size.at(steps), self._working.follow)
+        self._working.followed()
         self.updates += 1
-        return norm
-
-    def _step(self, norm: Tensor, rate: float) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        if self._skips_on_device:
-            self.optimizer.found_inf = (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
-            self.optimizer.step()
-            torch.autograd.graph.increment_version(self._parameters)  # a fused step changes them without saying so
-        elif torch.isfinite(norm):
-            self.optimizer.step()
+        return result, norm
 
     @torch.no_grad()
     def _average(self) -> None:
@@ -178,8 +165,7 @@ class TransitionUpdater(Updater):
             batch = batch._replace(next_observation=online.laid_out(batch.next_observation))  # both networks see them
             return self._loss(online, target, batch, double=self.params.double, kind=self.params.loss)
 
-        loss_of_batch = self._gradient(loss, batch)
-        norm = self._descend(steps)
+        loss_of_batch, norm = self._learn(loss, batch, steps)
         self._follow()
         self._note_compiled()
         figures = torch.stack([loss_of_batch.value.detach(), norm, loss_of_batch.metrics["q_taken"]])
@@ -218,23 +204,13 @@ class UnrollUpdater(Updater):
             batch = batch._replace(observation=frames.view(*batch.observation.shape[:2], *frames.shape[1:]))
         divergence = torch.zeros((), device=self.device)
         for part in self._parts(batch, self.params):
-            loss = self._gradient(lambda network, piece: self._loss(network, piece, self.params), part)
-            norm = self._descend(steps)
+            loss, norm = self._learn(lambda network, piece: self._loss(network, piece, self.params), part, steps)
             self._average()
             self._note_compiled()
             divergence += loss.metrics[self._policy_kl]
             yield self._no_priorities, torch.stack([loss.value.detach(), norm, *loss.metrics])
         if self.step_size.target > 0.0:  # the one number that is waited for, once a batch
             self.step_size.note(float(divergence) / self.params.updates_per_batch)
-
-
-def in_order_of(parameter: Tensor, value: Tensor) -> Tensor:
-    """``value``, which has the shape of ``parameter``, with its order in memory.
-
-    A fused optimiser goes through a parameter, its gradient and its moments side by side in memory, and takes for granted that
-    the same places belong together: those of channels-last weights must be channels-last too.
-    """
-    return value if value.stride() == parameter.stride() else torch.empty_like(parameter).copy_(value)
 
 
 def make_updater(
@@ -280,16 +256,6 @@ def _arrived(
     event.synchronize()
     numbers = host.numpy()
     return item, numbers[:priorities], numbers[priorities:]
-
-
-def _optimizer(params: Any, parameters: list[Tensor]) -> torch.optim.Optimizer:
-    epsilon = params.adam_epsilon if hasattr(params, "adam_epsilon") else params.optimizer_epsilon
-    if params.optimizer == "Adam":  # fused: one pass over all parameters, four times faster than a loop on a CPU
-        return torch.optim.Adam(parameters, lr=params.learning_rate, eps=epsilon, fused=True)
-    momentum = getattr(params, "rmsprop_momentum", 0.0)
-    return torch.optim.RMSprop(
-        parameters, lr=params.learning_rate, alpha=params.rmsprop_decay, eps=epsilon, momentum=momentum
-    )
 
 
 def _tensors(module: nn.Module) -> list[Tensor]:

@@ -210,16 +210,14 @@ def _transitions(method: Algorithm, params: Any) -> int:
     return int(params.batch_size)
 
 
-def _shares(job: RLJob, params: Any, device: torch.device) -> Shares | None:
-    """How the processors that the manifest asks for (rounded, at least one) are used: each for a piece of every update.
+def _shares(job: RLJob, params: Any, device: torch.device) -> Shares:
+    """How the processors that the manifest asks for (rounded, at least one) are used: each for a part of every update.
 
     A compiled update is left to torch's own threads; on a GPU there is nothing to share out.
     """
     processors = max(1, round(quantity(job.spec.learner.resources.requests.get("cpu", "1"))))
     torch.set_num_threads(processors)
-    if device.type != "cpu" or params.compile or processors == 1:
-        return None
-    return Shares(processors)
+    return Shares(1 if device.type != "cpu" or params.compile else processors)
 
 
 def _device(job: RLJob) -> torch.device:

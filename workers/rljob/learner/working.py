@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from rljob.algorithms.trunk import FrameNetwork
+from rljob.learner.cut import Cut
 
 
 class Working:
     """Stands in for ``network`` where it computes in bf16: a copy whose trunk is stored so, converted once an update.
 
-    ``network`` keeps the float32 weights that learn, are published and are saved. Used by one thread at a time; the module
-    that ``current`` gives may be computed with by several.
+    ``network`` keeps the float32 weights that learn, are published and are saved. Used by one thread at a time, but for
+    ``follow``; the module that ``current`` gives may be computed with by several.
     """
 
     def __init__(self, network: FrameNetwork) -> None:
@@ -27,12 +30,26 @@ class Working:
         return list(self._module.parameters())
 
     @torch.no_grad()
+    def follow(self, part: Sequence[Cut]) -> None:
+        """Bring a part of the parameters up to date. Several threads may, each with another part; then call ``followed``."""
+        if self._copied:
+            copies, masters = ([cut.among(tensors) for cut in part] for tensors in (self._copies, self._masters))
+            torch._foreach_copy_(copies, masters)
+
+    def followed(self) -> None:
+        """All parts have been brought up to date: ``current`` need not do it."""
+        self._versions = self._present()
+
+    @torch.no_grad()
     def current(self) -> FrameNetwork:
         """The module to compute with, brought up to date if the network has changed since the last call."""
-        if self._copied and (versions := [tensor._version for tensor in self._masters]) != self._versions:
+        if self._copied and (versions := self._present()) != self._versions:
             torch._foreach_copy_(self._copies, self._masters)
             self._versions = versions
         return self._module
+
+    def _present(self) -> list[int]:
+        return [tensor._version for tensor in self._masters]
 
 
 def _tensors(module: nn.Module) -> list[Tensor]:
