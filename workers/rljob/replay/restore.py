@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import lz4.block
 import numpy as np
 
+from rljob.experience import Chunk
 from rljob.replay.arrival import InvalidChunk, MalformedMessage, read_chunk
 from rljob.replay.chunk_log import ChunkLog
 from rljob.replay.table import ReplayTable
+from rljob.wire import RawMessage
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +22,7 @@ GENERATION_JUMP = 1 << 20
 """Added to the generation counter at each restart, so that no update meant for a chunk that was lost with the previous
 process can meet a new chunk of the same generation."""
 
-_CHUNKS_PER_SLICE = 256
+_CHUNKS_PER_SLICE = 64
 _HEADER = struct.Struct("<dIQ")
 _MAX_SNAPSHOT_BYTES = 1 << 32
 
@@ -32,24 +35,36 @@ def restore_chunks(table: ReplayTable, chunk_log: ChunkLog) -> Iterator[list[int
     """
     entries = chunk_log.index()
     snapshot = chunk_log.weights()
-    length = table.layout.length
-    for start in range(0, len(entries), _CHUNKS_PER_SLICE):
-        some = entries[start : start + _CHUNKS_PER_SLICE]
-        dropped: list[int] = []
-        arrivals, generations = [], []
-        for entry, raw in zip(some, chunk_log.chunks(some), strict=True):
-            try:
-                if raw is None:
-                    raise InvalidChunk("missing or damaged")
-                arrivals.append((read_chunk(raw, table.layout, with_frames=table.ring.keep_frames), raw))
-                generations.append(entry.generation)
-            except (InvalidChunk, MalformedMessage) as error:
-                log.warning("replay log: chunk %d is left out: %s", entry.generation, error)
-                dropped.append(entry.generation)
-        evicted = table.insert(arrivals, restored=generations)
-        yield dropped + [chunk.generation for chunk in evicted]
+    slices = [entries[start : start + _CHUNKS_PER_SLICE] for start in range(0, len(entries), _CHUNKS_PER_SLICE)]
+
+    def decode(raw: RawMessage | None) -> tuple[Chunk, RawMessage] | InvalidChunk | MalformedMessage:
+        try:
+            if raw is None:
+                raise InvalidChunk("missing or damaged")
+            return read_chunk(raw, table.layout, with_frames=table.ring.keep_frames), raw
+        except (InvalidChunk, MalformedMessage) as problem:
+            return problem
+
+    # Frames are decompressed without the interpreter's lock, so another thread does that for the next slice meanwhile.
+    with ThreadPoolExecutor(1, thread_name_prefix="restore") as decoder:
+        ahead = decoder.map(decode, chunk_log.chunks(slices[0])) if slices else iter(())
+        for number, some in enumerate(slices):
+            decoded = list(ahead)
+            if number + 1 < len(slices):
+                ahead = decoder.map(decode, chunk_log.chunks(slices[number + 1]))
+            dropped: list[int] = []
+            arrivals, generations = [], []
+            for entry, result in zip(some, decoded, strict=True):
+                if isinstance(result, tuple):
+                    arrivals.append(result)
+                    generations.append(entry.generation)
+                else:
+                    log.warning("replay log: chunk %d is left out: %s", entry.generation, result)
+                    dropped.append(entry.generation)
+            evicted = table.insert(arrivals, restored=generations)
+            yield dropped + [chunk.generation for chunk in evicted]
     if snapshot is not None:
-        _apply_weights(table, snapshot, length)
+        _apply_weights(table, snapshot, table.layout.length)
 
 
 def pack_weights(table: ReplayTable) -> bytes:
