@@ -126,7 +126,7 @@ def test_revival_does_not_wait_for_a_folder_in_use(tmp_path: Path) -> None:
         try:
             started = time.monotonic()
             server.revive()
-            assert time.monotonic() - started < 1.0
+            assert time.monotonic() - started < 5.0, "it waits for no lock"
             assert not server.alive
         finally:
             os.close(lock)

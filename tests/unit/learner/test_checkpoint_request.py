@@ -72,10 +72,10 @@ def test_the_slowdown_is_inert_unless_asked_for(tmp_path: Path, monkeypatch: pyt
     slow = slowed_down(LEARNER_DELAY_FILE, lambda: updates, turn)
     started = time.monotonic()
     slow()
-    assert time.monotonic() - started < 0.05, "no file, no delay"
-    delay.write_text("0.2")
+    assert time.monotonic() - started < 0.5, "no file, no delay"
+    delay.write_text("1.0")
     slow = slowed_down(LEARNER_DELAY_FILE, lambda: updates, turn)
     slow()
-    assert time.monotonic() - started >= 0.2
+    assert time.monotonic() - started >= 1.0
     slow()
-    assert time.monotonic() - started < 0.4, "a turn without an update is not delayed"
+    assert time.monotonic() - started < 2.0, "a turn without an update is not delayed"

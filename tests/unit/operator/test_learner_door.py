@@ -104,7 +104,7 @@ def test_the_controller_never_waits_and_knows_why_there_is_nothing(learner: Lear
         started = time.monotonic()
         for _ in range(100):
             assert door.answer is not None
-        assert time.monotonic() - started < 0.1
+        assert time.monotonic() - started < 0.5, "no look waited for an answer that takes a second"
     finally:
         door.close()
 
