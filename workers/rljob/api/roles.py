@@ -55,4 +55,4 @@ class EvaluatorSpec(RoleSpec):
     interval_seconds: Seconds = 300
     """Time between the starts of two evaluations."""
     trigger_return: Annotated[float, DecimalText()] | None = None
-    """Evaluate only once the mean training return has reached this; unset evaluates from the start."""
+    """Evaluate only once the mean training return of ten games or more has reached this; unset evaluates from the start."""

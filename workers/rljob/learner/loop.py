@@ -24,7 +24,7 @@ from rljob.learner.gpu import gpu_figures
 from rljob.learner.policy import Identity
 from rljob.learner.saver import Saver
 from rljob.learner.source import BatchSource, Ready
-from rljob.learner.status import mean_return, steps_and_raw_frames
+from rljob.learner.status import return_to_go_by, steps_and_raw_frames
 from rljob.learner.update import Readback, Updater
 from rljob.learner.verdicts import Verdicts
 from rljob.learner.versions import VersionLog
@@ -256,7 +256,7 @@ class Learner:
         if shards:  # counted by the replay service over the whole run; never less than what a checkpoint knew
             steps, raw_frames = steps_and_raw_frames(shards)
             self.steps, self.raw_frames = max(self.steps, steps), max(self.raw_frames, raw_frames)
-            self._mean_return, _ = mean_return(shards)
+            self._mean_return = return_to_go_by(shards)
         for evaluation in self._server.evaluations():
             if self.verdicts.add(evaluation, self._updater.updates, self.raw_frames) and evaluation.weights is not None:
                 self._save_best(evaluation.weights.state())

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 GAMES_IN_MEAN = 20
+GAMES_TO_GO_BY = 10
 _STATES = ("warming", "filling", "serving")
 
 
@@ -77,3 +78,10 @@ def mean_return(shards: Sequence[Mapping[str, Any]], games: int = GAMES_IN_MEAN)
     finished = (episode for shard in shards for episode in shard.get("episodes") or () if episode.get("greedy_half"))
     newest = [float(episode["return"]) for episode in finished][-games:]
     return (sum(newest) / len(newest), len(newest)) if newest else (None, 0)
+
+
+def return_to_go_by(shards: Sequence[Mapping[str, Any]]) -> float | None:
+    """``mean_return`` once it is of ``GAMES_TO_GO_BY`` games, None before: the first games to end after a start are the
+    shortest ones, which says something about their score."""
+    mean, games = mean_return(shards)
+    return mean if games >= GAMES_TO_GO_BY else None
