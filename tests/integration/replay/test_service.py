@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import redis
 import zmq
 from rljob.experience import Chunk
+from rljob.replay.chunk_log import ChunkLog
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.ring import ChunkRing
 from rljob.replay.table import Capacity
@@ -226,3 +228,28 @@ def test_episodes_and_roster(kit: Any, server: Any) -> None:
         assert stats["episodes_total"] == 2
         assert stats["steps_total"] == 20
         assert stats["episodes"][1]["return"] == -3.0
+
+
+@pytest.mark.parametrize("keep_frames", [False, True])
+def test_what_was_read_before_redis_failed_is_kept(
+    kit: Any, server: Any, monkeypatch: pytest.MonkeyPatch, keep_frames: bool
+) -> None:
+    """The third slice of a warm restart cannot be read (the one failure that a real server will not make on command)."""
+    settings = {"redis": str(server.socket), "capacity": Capacity(3000), "keep_frames": keep_frames}
+    with kit.running(kit.config(**settings)) as service:
+        kit.Actor(service.ingest_endpoint).send_all(150)
+    calls, real = [], ChunkLog.chunks
+
+    def chunks(log: ChunkLog, entries: Any) -> Any:
+        calls.append(len(entries))
+        if len(calls) == 3:
+            raise redis.ConnectionError("gone")
+        return real(log, entries)
+
+    monkeypatch.setattr(ChunkLog, "chunks", chunks)
+    with kit.running(kit.config(**settings)) as service:
+        learner = kit.Learner(service.sample_endpoint)
+        deadline = time.monotonic() + 10
+        while (stats := learner.stats())["state"] == "warming":
+            assert time.monotonic() < deadline
+        assert stats["items"] == 10 * sum(calls[:2]) == 1280

@@ -64,9 +64,10 @@ class Descent:
     def _ordered(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         """The gradients in their parameters' order, no two in the same memory: of two biases that are added they may be."""
         ordered: list[Tensor] = []
+        taken: set[int] = set()
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
-            taken = any(gradient.data_ptr() == other.data_ptr() for other in ordered)
-            ordered.append(in_order_of(parameter, gradient.clone() if taken else gradient))
+            ordered.append(in_order_of(parameter, gradient.clone() if gradient.data_ptr() in taken else gradient))
+            taken.add(gradient.data_ptr())
         return ordered
 
     @torch.no_grad()

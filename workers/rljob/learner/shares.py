@@ -33,6 +33,8 @@ class Shares:
 
     def each(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """``work`` of each of at most ``count`` items, at the same time; the results in their order. Raises what it raises."""
+        if self._pool is None:
+            return [work(item) for item in items]
         first, *rest = items
-        others = [self._pool.submit(work, item) for item in rest] if self._pool else []
+        others = [self._pool.submit(work, item) for item in rest]
         return [work(first), *(other.result() for other in others)]

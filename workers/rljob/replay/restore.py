@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import lz4.block
@@ -12,7 +13,7 @@ import numpy as np
 
 from rljob.experience import Chunk
 from rljob.replay.arrival import InvalidChunk, MalformedMessage, read_chunk
-from rljob.replay.chunk_log import ChunkLog
+from rljob.replay.chunk_log import ChunkLog, LogEntry
 from rljob.replay.table import ReplayTable
 from rljob.wire import RawMessage
 
@@ -45,16 +46,19 @@ def restore_chunks(table: ReplayTable, chunk_log: ChunkLog) -> Iterator[list[int
         except (InvalidChunk, MalformedMessage) as problem:
             return problem
 
-    # Frames are decompressed without the interpreter's lock, so another thread does that for the next slice meanwhile.
-    with ThreadPoolExecutor(1, thread_name_prefix="restore") as decoder:
-        ahead = decoder.map(decode, chunk_log.chunks(slices[0])) if slices else iter(())
+    def read(some: Sequence[LogEntry]) -> list[tuple[Chunk, RawMessage] | InvalidChunk | MalformedMessage]:
+        return [decode(raw) for raw in chunk_log.chunks(some)]
+
+    # Frames are decompressed without the interpreter's lock, so another thread reads one slice ahead. Where that fails, it is
+    # heard of when the slice is wanted, with all before it stored.
+    with ThreadPoolExecutor(1, thread_name_prefix="restore") as reader:
+        ahead = deque(reader.submit(read, some) for some in slices[:1])
         for number, some in enumerate(slices):
-            decoded = list(ahead)
-            if number + 1 < len(slices):
-                ahead = decoder.map(decode, chunk_log.chunks(slices[number + 1]))
+            results = ahead.popleft().result()
+            ahead.extend(reader.submit(read, following) for following in slices[number + 1 : number + 2])
             dropped: list[int] = []
             arrivals, generations = [], []
-            for entry, result in zip(some, decoded, strict=True):
+            for entry, result in zip(some, results, strict=True):
                 if isinstance(result, tuple):
                     arrivals.append(result)
                     generations.append(entry.generation)
