@@ -110,7 +110,7 @@ IMPALA_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         # 42x42 centred Pong on two cores: 2,048 steps a batch, six epochs of eight minibatches, newer weights inside an
         # unroll.
         "PongClippedSurrogate": {
-            "gamma": 0.99,
+            "gamma": 0.995,
             "unroll_length": 128,
             "batch_size": 16,
             "loss": "ClippedSurrogate",
@@ -119,7 +119,7 @@ IMPALA_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "normalize_advantages": True,
             "epochs": 6,
             "minibatches": 8,
-            "value_cost": 1.0,
+            "value_cost": 0.5,
             "entropy_cost": 0.01,
             "loss_reduction": "Mean",
             "optimizer": "Adam",
