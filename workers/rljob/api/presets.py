@@ -110,7 +110,7 @@ IMPALA_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         # 42x42 centred Pong on two cores: 2,048 steps a batch, six epochs of eight minibatches, newer weights inside an
         # unroll.
         "PongClippedSurrogate": {
-            "gamma": 0.995,
+            "gamma": 0.99,
             "unroll_length": 128,
             "batch_size": 16,
             "loss": "ClippedSurrogate",
@@ -119,12 +119,12 @@ IMPALA_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "normalize_advantages": True,
             "epochs": 6,
             "minibatches": 8,
-            "value_cost": 0.5,
+            "value_cost": 1.0,
             "entropy_cost": 0.01,
             "loss_reduction": "Mean",
             "optimizer": "Adam",
-            "learning_rate": 8e-4,
-            "learning_rate_final": 2.5e-4,
+            "learning_rate": 1e-3,
+            "learning_rate_final": 2e-4,
             "learning_rate_decay_steps": 500_000,
             "target_policy_kl": 0.02,
             "optimizer_epsilon": 1e-5,
