@@ -169,7 +169,7 @@ IMPALA_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "weights_refresh_steps": 2,
             "publish_interval": 2,
             "evaluation_temperature": 0.5,
-            "evaluation_weights_decay": 0.995,
+            "evaluation_weights_decay": 0.998,
             "precision": "FP32",
             "prefetch_batches": 1,
         },
