@@ -6,7 +6,9 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 from harness import LocalRun, assert_nothing_was_lost
 from rljob.cli.slowdown import LEARNER_DELAY_FILE
@@ -24,7 +26,9 @@ FAST, SLOW = 0.06, 0.15
 """Seconds that are added to each update, far more than an update takes."""
 
 ROUNDS = 3
-"""A machine that is taken away for seconds delays a decision; a law that is slow is slow every time."""
+"""At most. A late round is repeated only where the machine itself was away, as the host's own count says."""
+STOLEN_SHARE = 0.1
+"""Of the processors' time in a round: what the host may give to others before a late decision says nothing about the law."""
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -37,6 +41,12 @@ def follow(run: LocalRun, seconds: float) -> list[tuple[float, int]]:
         assert run.process.poll() is None, run.output
         time.sleep(0.25)
     return seen
+
+
+def stolen_share(before: Any) -> float:
+    """What a virtual machine's host gave to others since ``before`` (of psutil.cpu_times), as a share of the processors' time."""
+    now = psutil.cpu_times()
+    return (now.steal - before.steal) / max(sum(now) - sum(before), 1e-9)
 
 
 def settled_after(seen: list[tuple[float, int]]) -> tuple[int, float]:
@@ -56,20 +66,22 @@ def test_actors_follow_the_learner_both_ways(local_run: Callable[..., LocalRun],
     run = local_run("--max-actors", "6", job=HERE / "slow_game.yaml", environment=environment)
     run.until(lambda: run.reason("ScalingActive") == "ValidMetricFound", 120, "a first decision")
     fast, _ = settled_after(follow(run, WATCHED_SECONDS))
-    for _ in range(ROUNDS):
+    for number in range(1, ROUNDS + 1):
+        before = psutil.cpu_times()
         delay.write_text(str(SLOW))
         slow, down_seconds = settled_after(follow(run, WATCHED_SECONDS))
         delay.write_text(str(FAST))
         again, up_seconds = settled_after(follow(run, WATCHED_SECONDS))
+        stolen = stolen_share(before)
         print(f"{fast} actors, throttled {slow} after {down_seconds:.1f} s, released {again} after {up_seconds:.1f} s")
-        print(run.job_status.autoscaling.last_decision)
+        print(run.job_status.autoscaling.last_decision, f"{stolen:.0%} taken by the host")
         assert slow < fast
         assert again > slow
         assert abs(again - fast) <= 1
-        if max(down_seconds, up_seconds) <= SETTLED_SECONDS:
+        if number == ROUNDS or stolen <= STOLEN_SHARE or max(down_seconds, up_seconds) <= SETTLED_SECONDS:
             break
-    else:
-        pytest.fail(f"in none of {ROUNDS} rounds had the actors settled within {SETTLED_SECONDS:g} s, both ways")
+    assert down_seconds <= SETTLED_SECONDS
+    assert up_seconds <= SETTLED_SECONDS
     assert run.interrupt() == 130
     left = [path.name.removesuffix(".final.json") for path in (run.run_dir / "roles").glob("actor-*.final.json")]
     assert_nothing_was_lost(run, *left)
