@@ -117,7 +117,9 @@ def test_an_unroll_with_memory_is_its_steps_with_the_memory_cleared_between_epis
 @pytest.mark.parametrize("reduction", ["Sum", "Mean"])
 @pytest.mark.parametrize("corrected", [True, False])
 def test_the_vtrace_loss_is_written_out_step_by_step(reduction: str, corrected: bool) -> None:
-    params = parameters(loss_reduction=reduction, correct_off_policy=corrected, entropy_cost=0.02, value_cost=0.7)
+    params = parameters(
+        loss_reduction=reduction, correct_off_policy=corrected, entropy_cost=0.02, value_cost=0.7, policy_kl_cost=0.3
+    )
     net, given = network(params), batch(params)
     found = impala.loss(net, Part(given), params)
     steps, unrolls = given.action.shape
@@ -140,6 +142,7 @@ def test_the_vtrace_loss_is_written_out_step_by_step(reduction: str, corrected: 
             entropy = -(policies[t].exp() * policies[t]).sum()
             total = total - policies[t][given.action[t, b]] * advantages[t] - 0.02 * entropy
             total = total + 0.7 * 0.5 * (targets[t] - values[t]) ** 2
+            total = total + 0.3 * 0.5 * (policies[t][given.action[t, b]] - given.log_prob[t, b]) ** 2
     expected = total if reduction == "Sum" else total / (steps * unrolls)
     assert found.value.item() == pytest.approx(expected.item(), rel=1e-4)
     gradient = torch.autograd.grad(found.value, list(net.parameters()))
@@ -151,7 +154,12 @@ def test_the_vtrace_loss_is_written_out_step_by_step(reduction: str, corrected: 
 @pytest.mark.parametrize("recurrent", ["None", "LSTM"])
 def test_the_clipped_surrogate_is_written_out_step_by_step(recurrent: str) -> None:
     params = parameters(
-        loss="ClippedSurrogate", loss_reduction="Mean", recurrent=recurrent, lstm_units=6, normalize_advantages=False
+        loss="ClippedSurrogate",
+        loss_reduction="Mean",
+        recurrent=recurrent,
+        lstm_units=6,
+        normalize_advantages=False,
+        policy_kl_cost=0.2,
     )
     net, given = network(params), batch(params)
     (part,) = impala.parts(given, params)
@@ -167,7 +175,7 @@ def test_the_clipped_surrogate_is_written_out_step_by_step(recurrent: str) -> No
             advantage = targets.advantage[t, b].item()
             total -= min(ratio * advantage, min(max(ratio, 0.8), 1.2) * advantage)
             total += 0.5 * 0.5 * (targets.value[t, b] - values[t, b]).item() ** 2
-            total += 0.01 * (policy.exp() * policy).sum().item()
+            total += 0.01 * (policy.exp() * policy).sum().item() + 0.2 * 0.5 * math.log(ratio) ** 2
             clipped += abs(ratio - 1.0) > 0.2
     assert found.value.item() == pytest.approx(total / (steps * unrolls), rel=1e-4)
     assert found.metrics[4].item() == pytest.approx(clipped / (steps * unrolls))

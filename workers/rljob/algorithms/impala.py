@@ -180,8 +180,12 @@ def surrogate_targets(batch: Batch, params: ImpalaParameters) -> Targets:
 
 
 def loss(net: PolicyNetwork, part: Part, params: ImpalaParameters) -> Loss:
-    """The loss of one part, by ``params.loss``: policy + value_cost * half the squared error - entropy_cost * entropy, summed
-    over its steps or their mean, as ``params.loss_reduction`` says."""
+    """The loss of one part, by ``params.loss``: policy + value_cost * half the squared error - entropy_cost * entropy
+    + policy_kl_cost * half the squared log-ratio, summed over its steps or their mean, as ``params.loss_reduction`` says.
+
+    Half the squared log-ratio is, in the mean over what the acting policy did, the two policies' divergence to second order. It
+    grows with the logarithm of a ratio; ``policy_kl`` grows with the ratio, and a few rare actions would be most of it.
+    """
     batch = part.batch
     logits, values, following = _forward(net, batch)
     log_policy = functional.log_softmax(logits, dim=-1)
@@ -211,6 +215,8 @@ def loss(net: PolicyNetwork, part: Part, params: ImpalaParameters) -> Loss:
         clipped = (ratio.detach() - 1.0).abs() > params.clip_range
     critic = 0.5 * error.square()
     total = policy + params.value_cost * critic - params.entropy_cost * entropy
+    if params.policy_kl_cost > 0.0:
+        total = total + params.policy_kl_cost * 0.5 * log_ratio.square()
     reduced = total.sum() if params.loss_reduction == "Sum" else total.mean()
     gap = log_ratio.detach()
     metrics = (policy, critic, entropy, gap.exp() - 1.0 - gap, clipped.float())

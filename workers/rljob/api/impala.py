@@ -66,6 +66,9 @@ class ImpalaParameters(ParameterSet):
     """Weight of the value loss."""
     entropy_cost: Annotated[float, Real(0, 1000)] = 0.01
     """Weight of the entropy bonus."""
+    policy_kl_cost: Annotated[float, Real(0, 1000)] = 0.0
+    """Weight of a penalty on leaving the policy that acted: half the squared log-ratio of a step, whose mean is their divergence
+    to second order. It lets VTrace make several passes."""
     loss_reduction: Literal["Sum", "Mean"] = "Sum"
     """Whether the losses of a minibatch's steps are added, as published for IMPALA, or averaged; the learning rate
     depends on it."""
