@@ -1,7 +1,7 @@
 # Two commands: `make train` trains an agent on this machine, `make test` runs the tests. Both set up .venv first.
 
 PYTHON ?= python3
-JOB ?= manifests/examples/pong-impala.yaml
+JOB ?= manifests/examples/pong-vtrace.yaml
 ARGS ?=
 TESTS ?= tests
 VENV := .venv

@@ -114,7 +114,7 @@ IMPALA_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "unroll_length": 128,
             "batch_size": 16,
             "loss": "ClippedSurrogate",
-            "gae_lambda": 0.98,
+            "gae_lambda": 0.95,
             "clip_range": 0.2,
             "normalize_advantages": True,
             "epochs": 6,
