@@ -3,6 +3,7 @@
 ``VTrace`` is the published one: policy gradient, value and entropy terms on V-trace targets, summed over time and batch.
 ``ClippedSurrogate`` learns from the same unrolls with several passes of minibatches, generalised advantages from the values that
 the actors saw, and a clipped ratio (PPO's objective on asynchronous data; others call it APPO).
+Either can carry a penalty on leaving the policy that acted (``policy_kl_cost``), which V-trace needs to make several passes.
 
 Read from top to bottom, this is the whole algorithm: the network, how an actor acts, and how unrolls become a loss. Pure
 functions on tensors of static shape; no sockets, no files, no clock.
