@@ -28,7 +28,7 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="PATH=VALUE", help="Override a field, e.g. spec.actors.replicas=2. Repeatable."),
     ] = None,
-    run_dir: Annotated[Path | None, typer.Option(help="Folder of this run. [default: runs/<name>-<time>]")] = None,
+    run_dir: Annotated[Path | None, typer.Option(help="Folder of this run.", show_default="runs/<name>-<time>")] = None,
     max_seconds: Annotated[
         float | None, typer.Option(min=1, help="Stop in good order after so many seconds; the run can be resumed.")
     ] = None,
@@ -37,9 +37,8 @@ def run(
         typer.Option(
             min=1,
             max=10_000,
-            help="Most actors on this machine. [default: one for each core where autoscaling decides, "
-            "else as many as actors.replicas says]",
-            show_default=False,
+            help="Most actors on this machine.",
+            show_default="one for each core where autoscaling decides, else as many as actors.replicas says",
         ),
     ] = None,
     resume_: Annotated[
@@ -63,9 +62,9 @@ def run(
 
     Examples:
 
-      rljob run manifests/examples/pong-apex.yaml
+      rljob run manifests/examples/pong-vtrace.yaml
 
-      rljob run manifests/examples/cartpole-apex.yaml --set spec.algorithm.parameters.seed=2 --run-dir runs/seed-2
+      rljob run manifests/examples/cartpole-impala.yaml --set spec.algorithm.parameters.seed=2 --run-dir runs/seed-2
     """
     with one_line_errors():
         if resume_ and run_dir is None:

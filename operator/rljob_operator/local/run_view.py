@@ -70,6 +70,16 @@ class RunView:
                 return LOST
         return self.status.state or "Starting"
 
+    def active_seconds(self, now: float) -> float:
+        """How long the run has been at work until ``now`` (seconds since 1970): without suspensions, and without the time
+        after its end or after whatever ended it unseen."""
+        memory = self.status.controller
+        if memory.active_since is None:
+            return memory.spent_active_seconds
+        if self.controller is None and not self.running:
+            return float(self.status.active_seconds)
+        return memory.spent_active_seconds + max(0.0, now - memory.active_since)
+
 
 def look(run_dir: Path, *, figures: bool = True) -> RunView:
     """Look at the run in ``run_dir`` now; ``figures`` also asks its learner and inference servers. Never raises for a damaged

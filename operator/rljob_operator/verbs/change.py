@@ -3,8 +3,9 @@ acts."""
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,10 +22,10 @@ from rljob_operator.verbs.options import (
     RunArgument,
     TimeoutOption,
     WaitOption,
-    ending,
     wait_for,
     without_controller,
 )
+from rljob_operator.view.reasons import ending
 
 
 def suspend(run: RunArgument = None, wait: WaitOption = False, timeout: TimeoutOption = 120.0) -> None:
@@ -71,12 +72,14 @@ def resume(run: RunArgument = None, wait: WaitOption = False, timeout: TimeoutOp
 
 
 def scale(
-    run: Annotated[
-        str, typer.Argument(metavar="[RUN]", help="The run's folder; leave it out for the newest.", show_default=False)
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[RUN] N",
+            help="The run's folder (left out: the newest under runs/), and the number of actors.",
+            show_default=False,
+        ),
     ],
-    number: Annotated[
-        int | None, typer.Argument(metavar="N", min=0, max=100_000, help="Actors.", show_default=False)
-    ] = None,
     wait: WaitOption = False,
     timeout: TimeoutOption = 120.0,
 ) -> None:
@@ -91,7 +94,7 @@ def scale(
       rljob scale runs/pong-apex-20260101-120000 4 --wait
     """
     with one_line_errors():
-        folder, actors = _run_and_number(run, number)
+        folder, actors = _run_and_number(words)
         generation = _edit(folder, lambda document: _set_spec(document, ("actors", "replicas"), actors))
         _tell(folder, f"{actors} actors asked for")
         if wait:
@@ -167,10 +170,14 @@ def _tell(folder: Path, what: str) -> None:
     typer.echo(f"{folder}: {what}" if seen.controller is not None else f"{folder}: {what}; {without_controller(seen)}")
 
 
-def _run_and_number(run: str, number: int | None) -> tuple[Path, int]:
-    """``scale RUN N`` or ``scale N``."""
-    if number is not None:
-        return chosen_run(Path(run)), number
-    if run.isascii() and run.isdecimal():
-        return chosen_run(None), int(run)
-    raise Unusable(f"scale {run}: a number of actors is missing, such as `rljob scale {run} 2`")
+def _run_and_number(words: Sequence[str]) -> tuple[Path, int]:
+    """``scale RUN N`` or ``scale N``. Raises Unusable."""
+    *runs, number = words
+    if len(runs) > 1:
+        raise Unusable(
+            f"scale {' '.join(words)}: allowed: a run and a number of actors, such as `rljob scale {words[0]} 2`"
+        )
+    if not (number.isascii() and number.isdecimal()):
+        example = shlex.join(["rljob", "scale", *(runs or [number]), "2"])
+        raise Unusable(f"scale {' '.join(words)}: the number of actors is missing at the end; such as `{example}`")
+    return chosen_run(Path(runs[0]) if runs else None), int(number)

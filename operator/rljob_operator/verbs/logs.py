@@ -21,9 +21,9 @@ def logs(
     who: Annotated[
         str | None,
         typer.Argument(
-            metavar="[ROLE|NAME]",
-            help="actor, learner, replay, evaluator, or one such as actor-1. [default: all]",
-            show_default=False,
+            metavar="ROLE|NAME",
+            help="actor, learner, inference, replay, evaluator, or one such as actor-1.",
+            show_default="all",
         ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines are written, until Ctrl-C.")] = False,

@@ -12,10 +12,11 @@ from rljob.cli.errors import Unusable
 
 from rljob_operator.local.run_folder import resume_command
 from rljob_operator.local.run_view import RunView, look
+from rljob_operator.view.reasons import ending
 
 RunArgument = Annotated[
     Path | None,
-    typer.Argument(metavar="[RUN]", help="The run's folder. [default: the newest under runs/]", show_default=False),
+    typer.Argument(metavar="RUN", help="The run's folder.", show_default="the newest under runs/"),
 ]
 WaitOption = Annotated[bool, typer.Option("--wait", help="Return when it has happened, or say why it can't.")]
 TimeoutOption = Annotated[float, typer.Option("--timeout", min=1, help="Longest wait in seconds.")]
@@ -54,12 +55,3 @@ def without_controller(seen: RunView) -> str:
     """A sentence for a run that no controller has: what goes on, and what would bring one."""
     left = f"{len(seen.running)} of its processes run on" if seen.running else "nothing of it runs"
     return f"no controller has {seen.run_dir} ({left}); start one with `{resume_command(seen.run_dir)}`"
-
-
-def ending(seen: RunView) -> str:
-    """How a finished run ended, in a line."""
-    for type in ("Complete", "Failed"):
-        condition = seen.status.condition(type)
-        if condition is not None and condition.status == "True":
-            return f"{type} ({condition.reason}): {condition.message}"
-    return seen.state

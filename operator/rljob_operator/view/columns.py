@@ -55,6 +55,10 @@ def _age(run: RunView) -> str:
     return "-" if started is None else age(time.time() - started)
 
 
+def _duration(run: RunView) -> str:
+    return "-" if run.status.start_time is None else age(run.active_seconds(time.time()))
+
+
 def _checkpoint(run: RunView) -> str:
     found = run.status.checkpoint
     return "-" if found is None or found.time is None else f"{found.step:,} ({age(time.time() - found.time)})"
@@ -73,6 +77,7 @@ COLUMNS: tuple[Column, ...] = (
     ("RETURN", _return),
     ("LAG", lambda run: lag(run.figures)),
     ("PROGRESS", _progress),
+    ("DURATION", _duration),
     ("AGE", _age),
 )
 WIDE_COLUMNS: tuple[Column, ...] = (

@@ -5,25 +5,25 @@ from __future__ import annotations
 import time
 
 from rljob.api.conditions import CATALOGUE
+from rljob.api.status import Condition
 
 from rljob_operator.local.run_view import LOST, UNATTENDED, RunView
 from rljob_operator.view.words import age
 
-_FINE = {
-    "ScalingLimited": "False",
-    "Suspended": "False",
-    "FailureTarget": "False",
-    "Failed": "False",
-    "Complete": "False",
-}
+_FINE = {"ScalingLimited": "False", "Suspended": "False", "FailureTarget": "False", "Failed": "False"}
+_AS_WANTED = ("PodsStopped", "Suspended", "SessionEnded", "Finishing", "Complete")
+"""Reasons of conditions that are False because somebody wanted that, or because the job has done its work."""
 
 
 def why(run: RunView) -> list[str]:
     """The whole answer, a line each."""
     lines = [f"{run.name} is {run.state}{_meaning('Ready', run.status.state)}"]
     lines += _attendance(run)
-    lines += _scaling(run)
-    odd = [c for c in run.status.conditions if c.status != _FINE.get(c.type, "True") and c.type != "ScalingActive"]
+    if run.status.is_true("Complete"):
+        lines += ["", ending(run)]
+    else:
+        lines += _scaling(run)
+    odd = [condition for condition in run.status.conditions if _is_odd(condition)]
     if odd:
         lines += ["", "Conditions that are not as in a healthy run:"]
         for condition in odd:
@@ -40,6 +40,22 @@ def why(run: RunView) -> list[str]:
     if run.problem:
         lines += ["", run.problem]
     return lines
+
+
+def ending(run: RunView) -> str:
+    """How a finished run ended, in a line."""
+    for type in ("Complete", "Failed"):
+        condition = run.status.condition(type)
+        if condition is not None and condition.status == "True":
+            return f"{type} ({condition.reason}){_tail(condition.message)}"
+    return run.state
+
+
+def _is_odd(condition: Condition) -> bool:
+    """Whether the condition is worth a reader's thought. Complete never is, and scaling has lines of its own."""
+    if condition.type in ("Complete", "ScalingActive") or condition.status == _FINE.get(condition.type, "True"):
+        return False
+    return condition.status == "True" or condition.reason not in _AS_WANTED
 
 
 def _attendance(run: RunView) -> list[str]:

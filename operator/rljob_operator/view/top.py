@@ -27,8 +27,8 @@ _WELL = {"ScalingLimited": "False", "FailureTarget": "False", "Failed": "False"}
 def screen(run: RunView, before: RunView | None = None) -> RenderableType:
     """The whole screen. With the look ``before``, an actor's share of blocked time is that since then, else that of its life."""
     status = run.status
-    started = status.start_time
-    title = f"{run.name}  {run.state}  {age(time.time() - started) if started else ''}".rstrip()
+    at_work = age(run.active_seconds(time.time())) if status.start_time is not None else ""
+    title = f"{run.name}  {run.state}  {at_work}".rstrip()
     parts: list[RenderableType] = [_figures(run)]
     if status.inference.desired or run.servers:
         parts.append(_servers(run, before))

@@ -84,7 +84,8 @@ def assert_the_screens_tell_the_truth(run: LocalRun) -> None:
     folder = str(run.run_dir)
     code, printed = run.verb("get", folder)
     heading, row = printed.splitlines()
-    assert heading.split() == ["NAME", "STATE", "ACTORS", "DEPTH", "STEPS/S", "RETURN", "LAG", "PROGRESS", "AGE"]
+    columns = ["NAME", "STATE", "ACTORS", "DEPTH", "STEPS/S", "RETURN", "LAG", "PROGRESS", "DURATION", "AGE"]
+    assert heading.split() == columns
     assert row.split()[:3] == ["cartpole-apex", "Running", "1/1"]
     code, printed = run.verb("get", folder, "-o", "json")
     stored = json.loads(printed)

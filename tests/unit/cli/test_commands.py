@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from rljob.cli.app import app
+import typer
+from rljob_operator.cli import app
 from typer.testing import CliRunner, Result
 
 EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
@@ -74,9 +75,24 @@ def test_help_teaches_by_example(command: str) -> None:
     assert f"rljob {command} " in text
 
 
+def test_help_shows_what_is_taken_where_nothing_is_given() -> None:
+    """Rich takes brackets in a help text for markup and drops them, so none may stand there: a default is given to typer."""
+    shown = []
+    for command in typer.main.get_command(app).commands.values():  # type: ignore[attr-defined]
+        for parameter in command.params:
+            assert "[" not in (getattr(parameter, "help", None) or ""), (command.name, parameter.name)
+            if isinstance(parameter.show_default, str):
+                shown.append((command.name, parameter.show_default))
+    assert ("top", "the newest under runs/") in shown
+    assert ("run", "runs/<name>-<time>") in shown
+    for name, default in shown:
+        text = invoke(name, "--help", env={"COLUMNS": "300", "NO_COLOR": "1"}).output
+        assert f"[default: ({default})]" in re.sub(r"\x1b\[[0-9;]*m", "", text), name
+
+
 def test_top_help_starts_with_what_to_type() -> None:
     result = invoke("--help", env={"COLUMNS": "200", "NO_COLOR": "1"})
-    assert "rljob run manifests/examples/pong-apex.yaml" in re.sub(r"\x1b\[[0-9;]*m", "", result.output)
+    assert "rljob run manifests/examples/pong-vtrace.yaml" in re.sub(r"\x1b\[[0-9;]*m", "", result.output)
 
 
 def test_commands_that_need_no_torch_do_not_load_it() -> None:

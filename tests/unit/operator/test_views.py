@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rljob.api.controller_memory import ControllerMemory
 from rljob.api.status import AutoscalingStatus, Condition, Failure, InferenceStatus, RLJobStatus
 from rljob_operator.local.run_view import LOST, UNATTENDED, RunView
 from rljob_operator.view.actors import blocked_fraction
@@ -53,10 +54,27 @@ def run(status: RLJobStatus, **fields: object) -> RunView:
 def test_columns_are_aligned_and_say_what_is_unknown() -> None:
     status = RLJobStatus(conditions=[ready("True", "Running")], start_time=time.time() - 3630)
     lines = table([run(status), run(RLJobStatus(), figures={})], wide=False)
-    assert lines[1].split() == ["pong", "Running", "0/0", "12/125", "1,234", "198.2", "80", "-", "60m"]
-    assert lines[2].split() == ["pong", "Starting", "0/0", "-", "-", "-", "-", "-", "-"]
+    assert lines[1].split() == ["pong", "Running", "0/0", "12/125", "1,234", "198.2", "80", "-", "0s", "60m"]
+    assert lines[2].split() == ["pong", "Starting", "0/0", "-", "-", "-", "-", "-", "-", "-"]
     assert lines[0].index("STATE") == lines[1].index("Running") == lines[2].index("Starting")
     assert "runs/x" in table([run(status)], wide=True)[1]
+
+
+@pytest.mark.parametrize(
+    ("memory", "who", "seconds"),
+    [
+        ({"spent_active_seconds": 240.0}, {"controller": None, "running": {}}, 240),
+        ({"spent_active_seconds": 240.0, "active_since": 9_900.0}, {}, 340),
+        ({"spent_active_seconds": 240.0, "active_since": 9_900.0}, {"controller": None}, 340),
+        ({"spent_active_seconds": 240.0, "active_since": 9_900.0}, {"controller": None, "running": {}}, 301),
+    ],
+    ids=["ended", "running", "unattended", "lost"],
+)
+def test_the_duration_stands_still_when_nothing_runs(
+    memory: dict[str, float], who: dict[str, object], seconds: int
+) -> None:
+    status = RLJobStatus(active_seconds=301, start_time=1.0, controller=ControllerMemory.model_validate(memory))
+    assert run(status, **who).active_seconds(10_000.0) == seconds
 
 
 @pytest.mark.parametrize(
@@ -92,6 +110,36 @@ def test_why_shows_the_decision_its_limit_and_what_failed() -> None:
     assert "Limited by TooManyReplicas: at 2" in text
     assert "actor-3, exit code 137, Killed, RestartRole: out of memory" in text
     assert "Ready=False Failed, for " in text
+
+
+def condition(type: str, status: str, reason: str, message: str = "") -> Condition:
+    stamped = {"type": type, "status": status, "reason": reason, "message": message, "last_transition_time": 1.0}
+    return Condition.model_validate(stamped)
+
+
+STOPPED = [condition(f"{role}Ready", "False", "PodsStopped") for role in ("Replay", "Learner", "Actors")]
+
+
+def test_nothing_is_odd_about_a_run_that_succeeded() -> None:
+    done = condition("Complete", "True", "TargetReturnReached", "mean 18.4 over 100 games")
+    ended = [condition("Ready", "False", "Complete"), condition("Progressing", "False", "Finishing"), done, *STOPPED]
+    text = "\n".join(why(run(RLJobStatus(conditions=ended))))
+    assert "Complete (TargetReturnReached): mean 18.4 over 100 games" in text
+    assert "not as in a healthy run" not in text
+    assert "Actors:" not in text
+
+    bad = condition("CheckpointValid", "False", "Corrupt", "digest differs")
+    text = "\n".join(why(run(RLJobStatus(conditions=[*ended, bad]))))
+    assert "CheckpointValid=False Corrupt" in text
+    assert "Complete=True" not in text
+
+
+def test_a_suspended_run_tells_who_suspended_it_and_no_more() -> None:
+    suspended = condition("Suspended", "True", "UserRequested", "spec.suspend is true")
+    lines = why(run(RLJobStatus(conditions=[condition("Ready", "False", "Suspended"), suspended, *STOPPED])))
+    assert [line for line in lines if line.startswith("  ")] == [
+        next(line for line in lines if "Suspended=True UserRequested" in line)
+    ]
 
 
 def test_the_screen_stands_whatever_the_learner_says() -> None:

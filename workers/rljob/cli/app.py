@@ -18,9 +18,9 @@ app = typer.Typer(
     help=(
         "Train reinforcement-learning agents from one manifest, on a laptop or a cluster.\n\n"
         "Start here:\n\n"
-        "    rljob validate manifests/examples/pong-apex.yaml\n\n"
-        "    rljob run manifests/examples/pong-apex.yaml\n\n"
-        "    rljob eval runs/pong-apex-<time>"
+        "    rljob validate manifests/examples/pong-vtrace.yaml\n\n"
+        "    rljob run manifests/examples/pong-vtrace.yaml\n\n"
+        "    rljob eval runs/pong-vtrace-<time>"
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,

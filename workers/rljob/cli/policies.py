@@ -15,10 +15,10 @@ _SIDE_BY_SIDE = 10
 """Games played together, so that they share the forward passes."""
 _CHECKPOINT_HELP = "A checkpoint folder, or a run folder, whose best (else newest) checkpoint is taken."
 
-_TEMPERATURE_HELP = (
-    "Of a sampled policy (IMPALA): logits are divided by it, 0 takes the best action. [default: the job's "
-    "evaluationTemperature]"
-)
+_TEMPERATURE_HELP = "Of a sampled policy (IMPALA): logits are divided by it, 0 takes the best action."
+_TemperatureOption = Annotated[
+    float | None, typer.Option(min=0.0, help=_TEMPERATURE_HELP, show_default="the job's evaluationTemperature")
+]
 
 
 def evaluate(
@@ -27,11 +27,9 @@ def evaluate(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first game; the others follow from it.")] = 1,
     epsilon: Annotated[
         float | None,
-        typer.Option(
-            min=0.0, max=1.0, help="Share of random actions. [default: the job's evaluationEpsilon]", show_default=False
-        ),
+        typer.Option(min=0.0, max=1.0, help="Share of random actions.", show_default="the job's evaluationEpsilon"),
     ] = None,
-    temperature: Annotated[float | None, typer.Option(min=0.0, help=_TEMPERATURE_HELP, show_default=False)] = None,
+    temperature: _TemperatureOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Score a policy with whole, unclipped games in plain Gymnasium: mean, standard error, episodes.
@@ -99,11 +97,9 @@ def play(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the game.")] = 1,
     epsilon: Annotated[
         float | None,
-        typer.Option(
-            min=0.0, max=1.0, help="Share of random actions. [default: as when it is judged]", show_default=False
-        ),
+        typer.Option(min=0.0, max=1.0, help="Share of random actions.", show_default="the job's evaluationEpsilon"),
     ] = None,
-    temperature: Annotated[float | None, typer.Option(min=0.0, help=_TEMPERATURE_HELP, show_default=False)] = None,
+    temperature: _TemperatureOption = None,
 ) -> None:
     """Play one game and write it as a video.
 

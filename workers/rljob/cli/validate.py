@@ -28,7 +28,7 @@ def validate(
 
     Examples:
 
-        rljob validate manifests/examples/pong-apex.yaml
+        rljob validate manifests/examples/pong-vtrace.yaml
 
         rljob validate my.yaml --set spec.actors.replicas=4 --set spec.algorithm.parameters.batchSize=256
     """

@@ -1,8 +1,8 @@
 """How far a run has come towards its success policy, and how long the rest may take. Pure.
 
 Raw frames are counted, so their progress is a ratio and their end a matter of the recent rate. A return is not: its
-progress is the way covered from where the curve began, and its end the recent slope continued, which knows nothing of
-plateaus. Where there is no honest estimate there is none (None), never a guess.
+progress is the way covered from where the curve began, and when it will be reached nobody knows: a slope continued knows
+nothing of plateaus and leaps, and was wrong by a factor of forty in the last minute of a run. So there is no estimate.
 """
 
 from __future__ import annotations
@@ -12,13 +12,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-RECENT_FRACTION: Final = 1 / 3
-"""The last third of the history stands for "now": long enough against noise, short enough to follow a change."""
-
 RECENT_SECONDS: Final = 120.0
 """The recent part of a long history is no longer than this for rates."""
-
-_MAX_SLOPE_POINTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +48,8 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Percent of the way (0..100) and seconds to go; None where unknowable. ``criterion`` names the one that leads."""
+    """Percent of the way (0..100) and seconds to go; None where unknowable. ``criterion`` names the one that leads; seconds
+    are only ever those to the end of the raw frames."""
 
     percent: float | None
     eta_seconds: float | None
@@ -68,7 +64,7 @@ def progress(target: Target, history: Sequence[Point], evaluations: Sequence[flo
         evaluations: evaluation means, oldest first.
 
     Returns:
-        Of the two criteria the one that will be met first (the smaller ETA; without ETAs, the larger percentage).
+        Of the two criteria the one that is further on its way (the larger percentage; of equals the raw frames).
     """
     candidates = []
     if target.raw_frames is not None:
@@ -77,11 +73,7 @@ def progress(target: Target, history: Sequence[Point], evaluations: Sequence[flo
         candidates.append(_return(target.mean_return, target.window_evaluations, history, evaluations))
     if not candidates:
         return Progress(None, None, "")
-    never = float("inf")
-    return min(
-        candidates,
-        key=lambda one: (never if one.eta_seconds is None else one.eta_seconds, -(one.percent or 0.0)),
-    )
+    return max(candidates, key=lambda one: -1.0 if one.percent is None else one.percent)
 
 
 def _frames(wanted: int, history: Sequence[Point]) -> Progress:
@@ -113,10 +105,8 @@ def _return(wanted: float, window: int, history: Sequence[Point], evaluations: S
         return Progress(99.0 if now >= wanted else None, None, name)
     percent = min(99.0, max(0.0, 100.0 * (now - start) / (wanted - start)))
     if now >= wanted:
-        return Progress(99.0, None, name)  # only an evaluation is missing, and when it comes is not in the curve
-    slope = _slope(curve[-max(8, int(len(curve) * RECENT_FRACTION)) :])
-    eta = (wanted - now) / slope if slope is not None and slope > 0 else None
-    return Progress(percent, eta if eta is not None and eta < 1e9 else None, name)
+        return Progress(99.0, None, name)  # only an evaluation is missing
+    return Progress(percent, None, name)
 
 
 def _recent(history: Sequence[Point]) -> Sequence[Point]:
@@ -124,18 +114,3 @@ def _recent(history: Sequence[Point]) -> Sequence[Point]:
     span = min(RECENT_SECONDS, max(0.0, end - history[0].elapsed_seconds))
     recent = [point for point in history if point.elapsed_seconds >= end - span]
     return recent if len(recent) > 1 else history[-2:]
-
-
-def _slope(curve: Sequence[tuple[float, float]]) -> float | None:
-    """Return a second: the median of the slopes between pairs of points (Theil-Sen), deaf to single lucky games."""
-    if len(curve) < 4:
-        return None
-    step = max(1, len(curve) // _MAX_SLOPE_POINTS)
-    points = curve[::step]
-    slopes = [
-        (later[1] - earlier[1]) / (later[0] - earlier[0])
-        for position, earlier in enumerate(points)
-        for later in points[position + 1 :]
-        if later[0] > earlier[0]
-    ]
-    return median(slopes) if slopes else None
