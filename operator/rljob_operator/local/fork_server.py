@@ -22,6 +22,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
+from setproctitle import setproctitle
+
 from rljob_operator.local.priority import give_way
 
 LARGEST_BYTES: Final = 1 << 17
@@ -43,6 +45,7 @@ _LOADED: Final = (
 
 def main(words: Sequence[str]) -> None:
     """Serve the controller; a fork comes out of here as the role it is to be."""
+    setproctitle("rljob fork server")
     controller = socket.socket(fileno=int(words[0]))
     for module in _LOADED:
         with contextlib.suppress(ImportError):  # the role that needs it says so better
@@ -83,7 +86,7 @@ def _serve(controller: socket.socket) -> list[str] | None:
 
 
 def _become(asked: dict[str, Any], log: int) -> None:
-    """Make this fork what a process started with ``asked`` would be: session, priority, output, environment, name, random
+    """Make this fork what a process started with ``asked`` would be: session, priority, output, environment, random
     numbers."""
     import numpy as np
 
@@ -96,9 +99,6 @@ def _become(asked: dict[str, Any], log: int) -> None:
     os.environ.update(asked["environment"])
     sys.argv = ["rljob", *asked["words"]]
     np.random.seed()
-    # What `ps -e` and `top` call it; its command line stays the fork server's.
-    with contextlib.suppress(OSError), open("/proc/self/comm", "w") as name:
-        name.write(asked["name"])
 
 
 def _exit_code(pid: int) -> dict[str, Any]:

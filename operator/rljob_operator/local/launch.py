@@ -32,8 +32,8 @@ class Launched(Protocol):
         """How it ended, -n for signal n; None where its parent can't tell any more. Waits for its end."""
 
 
-Launch = Callable[[str, Sequence[str], Mapping[str, str], int, int], Launched]
-"""Starts (name, command, environment, file descriptor of its log, niceness), in a session of its own. Raises OSError."""
+Launch = Callable[[Sequence[str], Mapping[str, str], int, int], Launched]
+"""Starts (command, environment, file descriptor of its log, niceness), in a session of its own. Raises OSError."""
 
 
 class _Executed:
@@ -45,7 +45,7 @@ class _Executed:
         return self._process.wait()
 
 
-def execute(name: str, command: Sequence[str], environment: Mapping[str, str], log: int, niceness: int) -> Launched:
+def execute(command: Sequence[str], environment: Mapping[str, str], log: int, niceness: int) -> Launched:
     """A `Launch` of any command, as a shell would start it."""
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
@@ -97,11 +97,9 @@ class ForkServer:
             self._ready = self._receive(seconds) is not None
         return self._ready
 
-    def fork(
-        self, name: str, words: Sequence[str], environment: Mapping[str, str], log: int, niceness: int
-    ) -> Launched:
+    def fork(self, words: Sequence[str], environment: Mapping[str, str], log: int, niceness: int) -> Launched:
         """Start ``rljob WORDS`` from a server that is ready. Raises ServerGone, and OSError where the machine is full."""
-        message = {"name": name, "words": list(words), "environment": dict(environment), "niceness": niceness}
+        message = {"words": list(words), "environment": dict(environment), "niceness": niceness}
         answer = self._ask(message, [log])
         if "pid" not in answer:
             raise OSError(0, str(answer.get("error")))
@@ -169,20 +167,18 @@ class Launcher:
             with contextlib.suppress(OSError):
                 self._server = ForkServer()
 
-    def launch(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str], log: int, niceness: int
-    ) -> Launched:
+    def launch(self, command: Sequence[str], environment: Mapping[str, str], log: int, niceness: int) -> Launched:
         """A `Launch` of a command that begins with PROGRAM."""
         self.prepare()
         if self._server is not None:
             try:
                 # A process of its own would load the same things, and for as long.
                 if self._server.await_ready(_LOADING_SECONDS):
-                    return self._server.fork(name, command[len(PROGRAM) :], environment, log, niceness)
+                    return self._server.fork(command[len(PROGRAM) :], environment, log, niceness)
             except ServerGone:
                 self.close()
                 self.prepare()
-        return execute(name, command, environment, log, niceness)
+        return execute(command, environment, log, niceness)
 
     def close(self) -> None:
         """End the server; what it started goes on."""

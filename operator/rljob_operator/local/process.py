@@ -94,7 +94,7 @@ class RoleProcess:
         try:
             with self._log.open("ab") as log:
                 offset = log.tell()
-                self._child = self._launch(self.name, self._command, environment, log.fileno(), niceness(self.role))
+                self._child = self._launch(self._command, environment, log.fileno(), niceness(self.role))
         except OSError as error:  # no memory, no more processes, no room for a log: an end like any other, tried again
             words = f"can't be started: {error.strerror}"
             self._record = _Record(

@@ -35,14 +35,12 @@ def launcher() -> Iterator[Launcher]:
 
 @pytest.fixture
 def start(launcher: Launcher, tmp_path: Path) -> Iterator[Callable[..., Launched]]:
-    """Launches ``rljob WORDS`` as "some-role", with tmp_path/log as its log."""
+    """Launches ``rljob WORDS`` with tmp_path/log as its log."""
     started: list[ProcessIdentity] = []
 
     def begin(*words: str, environment: dict[str, str] | None = None) -> Launched:
         with (tmp_path / "log").open("ab") as log:
-            launched = launcher.launch(
-                "some-role", [*PROGRAM, *words], {**os.environ, **(environment or {})}, log.fileno(), 7
-            )
+            launched = launcher.launch([*PROGRAM, *words], {**os.environ, **(environment or {})}, log.fileno(), 7)
         started.append(ProcessIdentity.of(launched.pid) or ProcessIdentity(launched.pid, 0))
         return launched
 
@@ -79,7 +77,8 @@ def test_it_has_a_session_an_environment_and_a_name_of_its_own(
     until((tmp_path / "announced.json").exists, (tmp_path / "log").read_text())
     process = psutil.Process(launched.pid)
     assert os.getsid(launched.pid) == launched.pid
-    assert process.name() == "some-role"
+    assert process.name() == "evaluator", "what `ps -e` and `top` show"
+    assert process.cmdline()[0].startswith("rljob cartpole-apex: evaluator"), "what `ps aux` and `top -c` show"
     assert process.nice() == 7
     assert {file.path for file in process.open_files()} >= {str(tmp_path / "log")}
     assert find_by_output(tmp_path / "log") == ProcessIdentity.of(launched.pid)
@@ -117,7 +116,7 @@ import os, sys, time
 from rljob_operator.local.launch import PROGRAM, Launcher
 launcher = Launcher()
 with open({str(tmp_path / "log")!r}, "ab") as log:
-    role = launcher.launch("role", [*PROGRAM, *{evaluator(tmp_path)!r}], os.environ, log.fileno(), 0)
+    role = launcher.launch([*PROGRAM, *{evaluator(tmp_path)!r}], os.environ, log.fileno(), 0)
 print(launcher.server_pid, role.pid, flush=True)
 time.sleep(60)
 """

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from setproctitle import setproctitle, setthreadtitle
 from typer.core import TyperCommand
 
 from rljob.api import RLJob, load_manifest
@@ -230,5 +231,8 @@ def worker(
             keys=keys,
             profile=role in (profile or ()),
         )
+        # What `ps aux` and `top -c` show, and what `ps -e` and `top` do; a fork would have the fork server's.
+        setproctitle(f"rljob {options.job.metadata.name}: {name}")
+        setthreadtitle(name)
         check_options(role, options)
         role_function(role)(options, stop)
