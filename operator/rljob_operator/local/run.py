@@ -169,7 +169,7 @@ def _finish(run_dir: Path, decision: Decision, seconds: float, console: Console)
         "seconds": round(seconds, 1),
         "started_unix": finished - seconds,
         "finished_unix": finished,
-        "resume": resume,
+        **({} if outcome.end is End.COMPLETE else {"resume": resume}),
     }
     try:
         run_folder.write_json(run_dir / OUTCOME_FILE, document)

@@ -83,6 +83,25 @@ def test_a_starved_learner_never_blames_itself(wait: float, actor: dict[str, flo
     assert verdict.share == wait
 
 
+@pytest.mark.parametrize("actor", [MIXED_ACTOR, ENV_ACTOR, INFER_ACTOR], ids=["mixed", "env", "infer"])
+def test_no_further_core_is_advised_where_there_is_none(actor: dict[str, float]) -> None:
+    figures = flow(0.6, 0.0, 0.0) | actor | {"actors_running": 0.97}
+    for cores in (None, 8):
+        assert "actors.replicas, 1 now" in bottleneck(figures, cores=cores).sentence
+    full = bottleneck(figures, cores=2).sentence
+    assert "no core beyond the 2" in full
+    assert "actors.replicas" not in full
+
+
+def test_a_slow_learner_is_advised_what_the_machine_has() -> None:
+    held = flow(0.0, 0.6)
+    assert "or more cores" in bottleneck(held | {"actors_running": 1.0}, cores=8).sentence
+    assert "fewer actors" in bottleneck(held | {"actors_running": 3.0}, cores=4).sentence
+    alone = bottleneck(held | {"actors_running": 1.0}, cores=2).sentence
+    assert "more cores" not in alone
+    assert "fewer actors" not in alone
+
+
 NAMES = [
     "learner_wait_fraction", "actors_blocked_fraction", "queue_depth_batches", "actors_running", "replay/items",
     "stage/learner/wait", "stage/learner/update", "stage/replay/idle", "stage/replay/insert", "stage/actor/env",

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.telemetry.charts import Series, compact, line_chart, nice_ticks, stacked_bars, thinned
 from rljob.telemetry.recorder import Recorder
-from rljob.telemetry.report import duration, instant, mean_figures, size, write_report
+from rljob.telemetry.report import duration, instant, learning_charts, mean_figures, run_charts, size, write_report
+from rljob.telemetry.run_folder import read_run_folder
 
 SVG = "{http://www.w3.org/2000/svg}"
 VOID = {"meta", "link", "br", "hr", "img", "line", "path", "circle", "rect"}
@@ -124,6 +125,23 @@ def test_a_complete_run_is_told_in_full(tmp_path: Path) -> None:
     assert "What this report lacks" not in text
     assert page.tags.count("svg") == len(page.labels) >= 11
     assert all(len(label) > 20 for label in page.labels)
+
+
+def test_evaluations_are_marked_where_the_machine_was_theirs(tmp_path: Path) -> None:
+    """One that took 3 s and ended at 10 s, on a run of 20 s: the band covers x from 7 to 10 of the charts over wall time."""
+    points = [{"elapsed_seconds": float(t), "steps_per_second": 900.0, "mean_return": 1.0} for t in range(21)]
+    judged = {"kind": "evaluation", "elapsed_seconds": 10.0, "seconds": 3.0, "mean": 2.0, "raw_frames": 5}
+    (tmp_path / "metrics.jsonl").write_text("\n".join(json.dumps(line) for line in [*points, judged]))
+    run = read_run_folder(tmp_path)
+    speed = run_charts(run.points, run.evaluations)[0]
+    assert speed.legend[-1] == ("evaluation under way", 7, "band")
+    (band,) = ElementTree.fromstring(speed.svg).iter(f"{SVG}rect")
+    across = 640 - 56 - 14
+    assert float(band.attrib["x"]) == pytest.approx(56 + across * 7 / 20, abs=0.1)
+    assert float(band.attrib["width"]) == pytest.approx(across * 3 / 20, abs=0.1)
+    over_frames, over_time = learning_charts(run)
+    assert "band" not in [kind for _, _, kind in over_frames.legend]
+    assert over_time.legend[-1][2] == "band"
 
 
 def test_an_empty_folder_says_what_is_missing(tmp_path: Path) -> None:

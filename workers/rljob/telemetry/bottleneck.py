@@ -58,7 +58,9 @@ _IDLE_STAGES = frozenset({"idle", "poll", "wait", "blocked"})
 _MOVING_STAGES = frozenset({"encode", "send", "receive", "decode"})
 
 
-def bottleneck(figures: Mapping[str, float], *, state: str = "", limiter: str = "") -> Verdict:
+def bottleneck(
+    figures: Mapping[str, float], *, state: str = "", limiter: str = "", cores: int | None = None
+) -> Verdict:
     """Judges one interval of a run.
 
     Args:
@@ -68,13 +70,20 @@ def bottleneck(figures: Mapping[str, float], *, state: str = "", limiter: str = 
             ``replay/items``, ``actors_running``, ``stage/<role>/<stage>``; ``queue/...`` in a job of unrolls.
         state: the learner's state, if known.
         limiter: the side that the rate limiter blocks: ``samples``, ``inserts``, ``none``, or empty if unknown.
+        cores: of the one machine that all roles share, None where they have machines of their own: what needs a further core
+            is not advised where learner and actors have taken all.
     """
     known = {name: finite for name, value in figures.items() if (finite := number(value)) is not None}
-    verdict = _judge(known, state, limiter)
+    verdict = _judge(known, state, limiter, _taken(known, cores))
     return replace(verdict, sentence=verdict.sentence + _given_up(known))
 
 
-def _judge(known: Mapping[str, float], state: str, limiter: str) -> Verdict:
+def _taken(known: Mapping[str, float], cores: int | None) -> int | None:
+    """The number of cores where the learner and an actor each have taken them all; None where one may be free."""
+    return cores if cores is not None and round(known.get("actors_running", 0.0)) + 1 >= cores else None
+
+
+def _judge(known: Mapping[str, float], state: str, limiter: str, taken: int | None) -> Verdict:
     if state in _STARTING:
         return _warming_up(known)
     wait = _share(known, "learner_wait_fraction", "stage/learner/wait")
@@ -89,16 +98,16 @@ def _judge(known: Mapping[str, float], state: str, limiter: str) -> Verdict:
         return _both_wait(known, wait, held)
     if wait >= NOTABLE and wait > held:
         if _has_queue(known):  # the queue is in the learner itself: what it waits for is not there yet
-            return _actors_are_slow(known, wait)
+            return _actors_are_slow(known, wait, taken)
         limits = known.get("queue_bound_batches", 1.0) > 0  # without a rate limiter there is no depth to speak of
         depth = known.get("queue_depth_batches") if limits else None
         starved = limiter == "samples" or (depth is not None and depth < _DELIVERABLE_BATCHES)
         deliverable = limiter != "samples" and depth is not None and depth >= _DELIVERABLE_BATCHES
         if not starved and (deliverable or _busy(known, "replay") >= DOMINANT):
             return _delivery_is_slow(known, wait)
-        return _actors_are_slow(known, wait)
+        return _actors_are_slow(known, wait, taken)
     if held >= NOTABLE:
-        return _learner_is_slow(known, held)
+        return _learner_is_slow(known, held, taken)
     return _balanced(known, wait, held)
 
 
@@ -156,10 +165,11 @@ def _delivery_is_slow(known: Mapping[str, float], wait: float) -> Verdict:
     )
 
 
-def _actors_are_slow(known: Mapping[str, float], wait: float) -> Verdict:
+def _actors_are_slow(known: Mapping[str, float], wait: float, taken: int | None) -> Verdict:
     lead = f"The learner waited {_percent(wait)} of the time for experience: "
     running = known.get("actors_running")
     now = f", {running:.0f} now" if running is not None else ""
+    more = f"add actors (actors.replicas{now}) on further cores" if taken is None else _a_larger_machine(taken)
     work = {stage: share for stage, share in _stages(known, "actor").items() if stage not in _IDLE_STAGES}
     whole = sum(work.values())
     shares = {stage: share / whole for stage, share in work.items()} if whole > 0 else {}
@@ -168,7 +178,7 @@ def _actors_are_slow(known: Mapping[str, float], wait: float) -> Verdict:
         return Verdict(
             Kind.EnvironmentTooSlow,
             f"{lead}the actors spend {_percent(shares['env'])} of their work in the environment, which is the "
-            f"bottleneck; add actors (actors.replicas{now}) on further cores, or make the environment cheaper.",
+            f"bottleneck; {more}, or make the environment cheaper.",
             wait,
         )
     if shares.get("infer", 0.0) >= DOMINANT:
@@ -176,7 +186,7 @@ def _actors_are_slow(known: Mapping[str, float], wait: float) -> Verdict:
             Kind.InferenceTooSlow,
             f"{lead}the actors spend {_percent(shares['infer'])} of their work choosing actions, so inference is the "
             "bottleneck; more environments an actor share one pass (actors.envsPerActor), a smaller network costs less "
-            f"(network), more actors add cores (actors.replicas{now}).",
+            "(network)" + (f", more actors add cores (actors.replicas{now})." if taken is None else f"; {more}."),
             wait,
         )
     if moving >= 0.5:
@@ -189,7 +199,7 @@ def _actors_are_slow(known: Mapping[str, float], wait: float) -> Verdict:
         )
     return Verdict(
         Kind.ActorsTooSlow,
-        f"{lead}the actors are the bottleneck; add actors (actors.replicas{now}) on further cores, or use each "
+        f"{lead}the actors are the bottleneck; {more}, or use each "
         + (
             "unroll more often (epochs)."
             if _has_queue(known)
@@ -199,20 +209,29 @@ def _actors_are_slow(known: Mapping[str, float], wait: float) -> Verdict:
     )
 
 
-def _learner_is_slow(known: Mapping[str, float], held: float) -> Verdict:
+def _a_larger_machine(cores: int) -> str:
+    """The advice where actors would need cores that the machine has not."""
+    return f"this machine has no core beyond the {cores} that learner and actors share, so take a larger one"
+
+
+def _learner_is_slow(known: Mapping[str, float], held: float, taken: int | None) -> Verdict:
     work = {stage: share for stage, share in _stages(known, "learner").items() if stage not in _IDLE_STAGES}
     longest = max(work, key=lambda stage: work[stage]) if work else ""
     where = f", whose longest stage is {longest!r} ({_percent(work[longest])})," if longest else ""
+    advice = [
+        "give it an accelerator" + (" or more cores" if taken is None else ""),
+        "learn from each unroll less often (epochs)"
+        if _has_queue(known)
+        else "lower replay.rateLimiter.samplesPerInsert",
+    ]
+    if taken is None:
+        advice.append("run fewer actors for the same speed")
+    elif known.get("actors_running", 0.0) > 1:
+        advice.append("run fewer actors, which leaves it more of the cores")
     return Verdict(
         Kind.LearnerTooSlow,
-        f"The actors were held back {_percent(held)} of the time: the learner{where} is the bottleneck; give it an "
-        "accelerator or more cores, "
-        + (
-            "learn from each unroll less often (epochs)"
-            if _has_queue(known)
-            else "lower replay.rateLimiter.samplesPerInsert"
-        )
-        + ", or run fewer actors for the same speed.",
+        f"The actors were held back {_percent(held)} of the time: the learner{where} is the bottleneck; "
+        f"{', '.join(advice[:-1])}, or {advice[-1]}.",
         held,
     )
 

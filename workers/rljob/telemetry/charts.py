@@ -52,11 +52,30 @@ class Chart:
 
     title: str
     svg: Markup
-    legend: tuple[tuple[str, int, str], ...] = ()  # (name, colour, "line" | "dash" | "mark")
+    legend: tuple[tuple[str, int, str], ...] = ()  # (name, colour, "line" | "dash" | "mark" | "band")
+
+
+@dataclass(frozen=True, slots=True)
+class Bands:
+    """Spans of the x axis that are shaded behind the lines, ``(from, to)`` each: times in which something else went on."""
+
+    name: str
+    spans: Sequence[tuple[float, float]]
+    colour: int = 7
+
+
+NO_BANDS: Final = Bands("", ())
 
 
 def line_chart(
-    title: str, series: Sequence[Series], *, x_label: str, y_label: str, from_zero: bool = False, whole: bool = False
+    title: str,
+    series: Sequence[Series],
+    *,
+    x_label: str,
+    y_label: str,
+    from_zero: bool = False,
+    whole: bool = False,
+    bands: Bands = NO_BANDS,
 ) -> Chart:
     """Lines over a common x axis.
 
@@ -65,6 +84,7 @@ def line_chart(
         x_label, y_label: names with units.
         from_zero: let the y axis begin at 0 (rates, counts), so that small changes do not look large.
         whole: label whole numbers only (counts of things).
+        bands: shaded as far as they lie within the lines' reach.
     """
     drawn = [one for one in series if any(_is_finite(point) for point in one.points)]
     if not drawn:
@@ -83,6 +103,13 @@ def line_chart(
         return _LEFT + across * (WIDTH - _LEFT - _RIGHT), HEIGHT - _BOTTOM - up * (HEIGHT - _TOP - _BOTTOM)
 
     parts = [_opening(title, _summary(drawn, y_label), WIDTH, HEIGHT)]
+    shaded = _within(bands.spans, x_low, x_high)
+    for start, end in shaded:
+        (left, _), (right, _) = at(start, y_low), at(end, y_low)
+        parts.append(
+            f'<rect class="band f{bands.colour}" x="{left:.1f}" y="{_TOP}" width="{right - left:.1f}" '
+            f'height="{HEIGHT - _TOP - _BOTTOM}"/>'
+        )
     for tick in labelled:
         _, y = at(x_low, tick)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
@@ -103,7 +130,7 @@ def line_chart(
     parts += [_marks(one, at) if one.marks else _line(one, at) for one in drawn]
     parts.append("</svg>")
     kinds = tuple((one.name, one.colour, "mark" if one.marks else "dash" if one.dashed else "line") for one in drawn)
-    return Chart(title, Markup("".join(parts)), kinds)
+    return Chart(title, Markup("".join(parts)), kinds + (((bands.name, bands.colour, "band"),) if shaded else ()))
 
 
 def stacked_bars(title: str, rows: Mapping[str, Mapping[str, float]]) -> Chart:
@@ -168,6 +195,12 @@ def compact(value: float) -> str:
     if size >= 1000:
         return f"{value:,.0f}"
     return "0" if value == 0 else f"{value:.3g}"
+
+
+def _within(spans: Sequence[tuple[float, float]], low: float, high: float) -> list[tuple[float, float]]:
+    """The parts of ``spans`` between ``low`` and ``high`` that have a width."""
+    cut = [(max(low, start), min(high, end)) for start, end in spans if _is_finite((start, end))]
+    return [(start, end) for start, end in cut if end > start]
 
 
 def _is_finite(point: tuple[float, float]) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from rljob.telemetry.bottleneck import Kind, Verdict, bottleneck
-from rljob.telemetry.charts import COLOURS, Chart, Series, compact, line_chart, stacked_bars
+from rljob.telemetry.charts import COLOURS, NO_BANDS, Bands, Chart, Series, compact, line_chart, stacked_bars
 from rljob.telemetry.figures import number
 from rljob.telemetry.fill_trend import fill_trend
 from rljob.telemetry.run_folder import RunFolder, read_run_folder
@@ -55,11 +55,11 @@ def render(run: RunFolder) -> str:
     shares = mean_stages(run.points)
     return environment.get_template("report.html.jinja").render(
         run=run,
-        verdict=judge(run.points),
+        verdict=judge(run.points, cores=shared_cores(run)),
         trend=fill_trend(run.points),
         tiles=tiles(run),
         learning=learning_charts(run),
-        charts=[chart for chart in run_charts(run.points) if chart.svg],
+        charts=[chart for chart in run_charts(run.points, run.evaluations) if chart.svg],
         stages=shares,
         stage_chart=stacked_bars("Time per stage of each role", shares),
         colours=COLOURS,
@@ -67,14 +67,22 @@ def render(run: RunFolder) -> str:
     )
 
 
-def judge(points: Points) -> Verdict:
-    """The bottleneck of the whole run: its mean figures while it trained; before that, that it is warming up."""
+def shared_cores(run: RunFolder) -> int | None:
+    """Cores of the machine that all roles of the run share; None where they had machines of their own."""
+    machine = run.facts.get("machine")
+    cores = number(machine.get("cores")) if isinstance(machine, Mapping) else None
+    return int(cores) if cores is not None and run.roles else None
+
+
+def judge(points: Points, *, cores: int | None = None) -> Verdict:
+    """The bottleneck of the whole run: its mean figures while it trained; before that, that it is warming up. ``cores`` as
+    `bottleneck` takes it."""
     if not points:
         return Verdict(Kind.WarmingUp, "No figures were recorded, so there is nothing to judge yet.", 0.0)
     training = [point for point in points if point.get("state", TRAINING) == TRAINING]
     if not training:
-        return bottleneck(_numbers(points[-1]), state=str(points[-1].get("state", "")))
-    return bottleneck(mean_figures(training))
+        return bottleneck(_numbers(points[-1]), state=str(points[-1].get("state", "")), cores=cores)
+    return bottleneck(mean_figures(training), cores=cores)
 
 
 def mean_figures(points: Points) -> dict[str, float]:
@@ -165,15 +173,23 @@ def learning_charts(run: RunFolder) -> list[Chart]:
             ],
             x_label=label,
             y_label="return a game",
+            bands=evaluation_bands(run.evaluations, factor) if key == "elapsed_seconds" else NO_BANDS,
         )
         charts.append(chart)
     return [chart for chart in charts if chart.svg]
 
 
-def run_charts(points: Points) -> list[Chart]:
+def evaluation_bands(evaluations: Points, scale: float) -> Bands:
+    """When the evaluator played: on a machine that all roles share, training gets what it leaves."""
+    ends = [(number(one.get("elapsed_seconds")), number(one.get("seconds"))) for one in evaluations]
+    spans = [((end - took) / scale, end / scale) for end, took in ends if end is not None and took is not None]
+    return Bands("evaluation under way", spans)
+
+
+def run_charts(points: Points, evaluations: Points = ()) -> list[Chart]:
     """Throughput, queue, actors, replay and lag over wall time, drawn where the figures exist."""
     unit, scale = time_unit(max((number(point.get("elapsed_seconds")) or 0.0 for point in points), default=0.0))
-    x_label = f"wall time ({unit})"
+    x_label, bands = f"wall time ({unit})", evaluation_bands(evaluations, scale)
 
     def line(name: str, key: str, colour: int = 0, dashed: bool = False) -> Series:
         return Series(name, _line(points, key, "elapsed_seconds", scale), colour=colour, dashed=dashed)
@@ -234,7 +250,9 @@ def run_charts(points: Points) -> list[Chart]:
         ("Memory of the learner", "MiB", [_scaled(line("resident", "rss_bytes", 5), 1 / 2**20)]),
     ]
     return [
-        line_chart(title, series, x_label=x_label, y_label=y_label, from_zero=True, whole=y_label == "actors")
+        line_chart(
+            title, series, x_label=x_label, y_label=y_label, from_zero=True, whole=y_label == "actors", bands=bands
+        )
         for title, y_label, series in plans
     ]
 
