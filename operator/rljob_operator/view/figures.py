@@ -10,7 +10,7 @@ from rljob.telemetry.progress import Point, Progress, Target, progress
 
 from rljob_operator.controller import Tick
 from rljob_operator.model import Phase, Role
-from rljob_operator.view.words import number, percent
+from rljob_operator.view.words import duration, number, percent
 
 _TOLD: dict[str, tuple[str, ...]] = {
     "Accepted": (),
@@ -72,6 +72,14 @@ def figures(tick: Tick) -> dict[str, str]:
         "steps": number(status.get("steps_total"), "{:,}"),
         "updates": number(status.get("updates"), "{:,}"),
     }
+
+
+def way_covered(done: Progress) -> str:
+    """Percent, and the time to go where it can be known; empty where neither is."""
+    if done.percent is None:
+        return ""
+    to_go = "" if done.eta_seconds is None else f" eta {duration(done.eta_seconds)}"
+    return f"{done.percent:.0f} %{to_go}"
 
 
 def states_line(tick: Tick) -> str:

@@ -6,7 +6,7 @@ from rich.console import Console
 from rljob.api import RLJob
 
 from rljob_operator.controller import Tick
-from rljob_operator.view.figures import ProgressTracker, figures, states_line, warnings
+from rljob_operator.view.figures import ProgressTracker, figures, states_line, warnings, way_covered
 from rljob_operator.view.words import duration
 
 INTERVAL_SECONDS = 5.0
@@ -45,9 +45,11 @@ class LineView:
         if sample is not None and sample.taken_seconds != self._shown and tick.elapsed_seconds >= self._next:
             self._shown = sample.taken_seconds
             self._next = tick.elapsed_seconds + INTERVAL_SECONDS
-            done = self._progress.at(tick)
-            share = "" if done.percent is None else f"{done.percent:.0f} % eta {duration(done.eta_seconds)}  "
-            self._print(tick, share + "  ".join(f"{label} {value}" for label, value in figures(tick).items()))
+            words = [
+                way_covered(self._progress.at(tick)),
+                *(f"{label} {value}" for label, value in figures(tick).items()),
+            ]
+            self._print(tick, "  ".join(word for word in words if word))
 
     def _print(self, tick: Tick, text: str) -> None:
         self._console.print(

@@ -13,7 +13,7 @@ from rljob.api import RLJob
 from rljob_operator.controller import Tick
 from rljob_operator.model import Phase
 from rljob_operator.view.actors import blocked_fraction, by_name
-from rljob_operator.view.figures import ProgressTracker, figures, warnings
+from rljob_operator.view.figures import ProgressTracker, figures, warnings, way_covered
 from rljob_operator.view.words import duration, number, percent
 
 _COLOURS = {
@@ -57,11 +57,10 @@ class LiveView:
     def _progress(self, tick: Tick) -> RenderableType:
         done = self._tracker.at(tick)
         row = Table.grid(padding=(0, 1))
-        percent = 0.0 if done.percent is None else done.percent
         row.add_row(
             Text(self._tracker.rule, style="bold"),
-            ProgressBar(total=100, completed=percent, width=30),
-            Text(f"{percent:.0f} %  eta {duration(done.eta_seconds)}"),
+            ProgressBar(total=100, completed=done.percent or 0.0, width=30),
+            Text(way_covered(done)),
         )
         return row
 
