@@ -54,6 +54,8 @@ def _heads(document: dict[str, Any]) -> Iterator[str]:
 
 
 def fill(value: Any, schema: Schema) -> None:
+    """Drop the nulls of known fields and of maps, and fill in defaults: `PruneNonNullableNullsWithoutDefaults` and `Default` of
+    Kubernetes' ``apiextensions-apiserver``. Nulls under unknown names, in lists and below what has no schema stay."""
     if isinstance(value, dict):
         for name, field in schema.get("properties", {}).items():
             if name in value and value[name] is None:
@@ -62,6 +64,9 @@ def fill(value: Any, schema: Schema) -> None:
                 value[name] = copy.deepcopy(field["default"])
             if name in value:
                 fill(value[name], field)
+        if "additionalProperties" in schema:
+            for name in [name for name, item in value.items() if item is None]:
+                del value[name]
     elif isinstance(value, list) and "items" in schema:
         for item in value:
             fill(item, schema["items"])

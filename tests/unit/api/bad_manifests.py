@@ -19,6 +19,21 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.algoritm.name=x"], "spec.algoritm", ["unknown field", "'algorithm'"]),
     (["spec.replay.capcity=5"], "spec.replay.capcity", ["unknown field", "'capacity'"]),
     (["spec.replay.rate_limiter.minSize=5"], "spec.replay.rate_limiter", ["'rateLimiter'"]),
+    # nothing under a name that is none: a null, and a removal by --set
+    (["spec.actors={replcas: }"], "spec.actors.replcas", ["got null", "unknown field", "'replicas'"]),
+    (["spec.actors.replcas="], "spec.actors.replcas", ["unknown field", "'replicas'"]),
+    (["spec.suspended=null"], "spec.suspended", ["unknown field", "'suspend'"]),
+    (["metadata.lables=null"], "metadata.lables", ["unknown field", "'labels'"]),
+    (["spec.learner.resources.limit=null"], "spec.learner.resources.limit", ["unknown field", "'limits'"]),
+    (["spec.failurePolicy.rules[0].roels="], "spec.failurePolicy.rules[0].roels", ["unknown field", "'roles'"]),
+    (
+        ["spec.actors.placement.tolerations=[{key: a, efect: }]"],
+        "spec.actors.placement.tolerations[0].efect",
+        ["'effect'"],
+    ),
+    (["spec.imagePullSecrets=[null]"], "spec.imagePullSecrets[0]", ["got null", "mapping of fields"]),
+    (["spec.algorithm.parameters=[{name: gamma, value: }]"], f"{PARAMETER}.gamma.value", ["required"]),
+    (["spec.algorithm.parameters=[{name: gamma, vlaue: , value: '0.9'}]"], f"{PARAMETER}.gamma.vlaue", ["'value'"]),
     (["spec.replay="], "spec.replay", ["required with algorithm ApeXDQN"]),
     (["spec.queue.capacity=64"], "spec.queue", ["not allowed with algorithm ApeXDQN", "spec.replay"]),
     (["spec.algorithm.name=ApexDQN"], "spec.algorithm.name", ["'ApexDQN'", "ApeXDQN, IMPALA"]),
@@ -224,6 +239,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.actors.replicas=[1"], "--set", ["not valid YAML"]),
     (["spec.failurePolicy.rules[7].action=Ignore"], "--set", ["an index below 1", "bad-config"]),
     (["spec.environment.id.x=1"], "--set", ["field of an object"]),
+    ([f"{PARAMETER}.gama="], "--set", ["nothing to remove", "gamma, batchSize"]),
 ]
 
 BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [

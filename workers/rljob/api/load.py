@@ -14,6 +14,7 @@ from rljob.api.defaults import with_algorithm_defaults
 from rljob.api.document import parse_document
 from rljob.api.explain import Location, structural_problems
 from rljob.api.job import API_VERSION, KIND, RLJob
+from rljob.api.nulls import without_nulls
 from rljob.api.overrides import apply_overrides
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.rules import cross_field_problems
@@ -61,11 +62,11 @@ def load_manifest(path: Path, overrides: Sequence[str] = (), *, on_cluster: bool
 def parse_job(document: Mapping[str, Any], *, on_cluster: bool = True) -> RLJob:
     """Check a document that has been parsed already (one from an API server, for instance). Raises ManifestError.
 
-    Fields that are null count as not given; the status and the metadata that a stored object has are passed over. Rules
-    between fields are tried even when single fields are wrong: a wrong field is replaced by its default for that purpose,
-    and what a rule then says about it is dropped. ``on_cluster``: as `load_manifest`.
+    Known fields that are null count as not given (`rljob.api.nulls`); the status and the metadata that a stored object has
+    are passed over. Rules between fields are tried even when single fields are wrong: a wrong field is replaced by its
+    default for that purpose, and what a rule then says about it is dropped. ``on_cluster``: as `load_manifest`.
     """
-    given = with_algorithm_defaults(_without_nulls(_as_written(document)))
+    given = with_algorithm_defaults(without_nulls(_as_written(document), RLJob))
     try:
         job = RLJob.model_validate(given, by_alias=True, by_name=False)
     except ValidationError as error:
@@ -139,14 +140,6 @@ def _fill(node: dict[str, Any], skeleton: Mapping[str, Any]) -> None:
             _fill(node[key], value)
         else:
             node.setdefault(key, value)
-
-
-def _without_nulls(node: Any) -> Any:
-    if isinstance(node, dict):
-        return {key: _without_nulls(item) for key, item in node.items() if item is not None}
-    if isinstance(node, list):
-        return [_without_nulls(item) for item in node]
-    return node
 
 
 def _overlap(path: str, other: str) -> bool:

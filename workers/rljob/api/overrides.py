@@ -35,7 +35,9 @@ def apply_overrides(document: dict[str, Any], overrides: Sequence[str]) -> dict[
 
     Lists of named things are addressed by name, and a parameter that is not in the list yet is added; other lists by
     index.
-    An empty value (``spec.image=``) removes the field, so that its default counts.
+    An empty value (``spec.image=``) removes the field, so that its default counts. A field that is not there is left as a
+    null, which the validation passes over where the field exists and refuses where it is misspelt; what has no such check,
+    an entry of a list, must be there.
     Whether the resulting fields exist and their values are allowed is for the validation that follows.
     """
     result: dict[str, Any] = _copy(document)
@@ -78,6 +80,9 @@ def _set_leaf(node: Any, segment: str, value: Any, *, remove: bool, parameter: b
         at = next(
             (i for i, item in enumerate(node) if isinstance(item, dict) and item.get("name") == segment), len(kept)
         )
+        if remove and len(kept) == len(node):
+            names = [str(item.get("name")) for item in node if isinstance(item, dict)]
+            raise ValueError(f"nothing to remove: the manifest's parameters are {', '.join(names) or 'none'}")
         node[:] = kept if remove else [*kept[:at], {"name": segment, "value": value}, *kept[at:]]
     elif isinstance(node, list):
         at = _index(node, segment, f"{path}.{segment}")
@@ -86,10 +91,10 @@ def _set_leaf(node: Any, segment: str, value: Any, *, remove: bool, parameter: b
         else:
             node[at] = value
     elif isinstance(node, dict):
-        if remove:
-            node.pop(segment, None)
+        if remove and segment in node:
+            del node[segment]
         else:
-            node[segment] = value
+            node[segment] = None if remove else value
     else:
         raise ValueError(f"allowed: a field of an object, but {path} is {node!r} in the manifest")
 
