@@ -1,14 +1,19 @@
-# Two commands: `make train` trains an agent on this machine, `make test` runs the tests. Both set up .venv first.
+# Two commands: `make train` trains an agent on this machine, `make test` runs the tests. Both set up .venv first, each with what
+# it needs: .ready marks what rljob runs on, .ready-test what its tests, checks and development need beside.
 
 PYTHON ?= python3
 JOB ?= manifests/examples/pong-vtrace.yaml
 ARGS ?=
 TESTS ?= tests
+SECONDS ?= 300
+SEED ?=
 VENV := .venv
 READY := $(VENV)/.ready
+READY_TEST := $(VENV)/.ready-test
+PIP_INSTALL := $(VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt
 RLJOB := $(VENV)/bin/rljob
 
-.PHONY: train test test-cluster lint generate clean help
+.PHONY: train test fuzz test-cluster lint generate clean help
 
 help: ## Show the commands.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -16,15 +21,18 @@ help: ## Show the commands.
 train: $(READY) ## Train JOB (default: the Pong quickstart). ARGS="--set spec.path=value ..." is passed on.
 	$(RLJOB) run $(JOB) $(ARGS)
 
-test: $(READY) ## Run the tests. TESTS=tests/unit narrows them down.
+test: $(READY_TEST) ## Run the tests. TESTS=tests/unit narrows them down.
 	$(VENV)/bin/python -m pytest $(TESTS)
 
-test-cluster: $(READY) ## Run the tests against a real API server, from the programs in the folder KUBEBUILDER_ASSETS.
+fuzz: $(READY_TEST) ## Look for what fixed draws miss: every randomised test with fresh ones for SECONDS=300; TESTS narrows, SEED repeats.
+	$(VENV)/bin/python tests/fuzz.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(TESTS)
+
+test-cluster: $(READY_TEST) ## Run the tests against a real API server, from the programs in the folder KUBEBUILDER_ASSETS.
 	@test -n "$$KUBEBUILDER_ASSETS" || \
 	  { echo "KUBEBUILDER_ASSETS is not set; docs/testing-on-kubernetes.md says where its programs come from"; exit 1; }
 	$(VENV)/bin/python -m pytest tests/cluster
 
-lint: $(READY) ## Check style and types.
+lint: $(READY_TEST) ## Check style and types.
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
@@ -41,5 +49,9 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "this Python lacks its venv module; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	$(PIP_INSTALL) -e .
+	@touch $@
+
+$(READY_TEST): $(READY)
+	$(PIP_INSTALL) -e '.[test]'
 	@touch $@

@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import zmq
 from rljob.api import RLJob, dump_manifest, parse_job
@@ -157,7 +158,10 @@ def test_an_actor_gives_up_on_a_server_that_never_comes_back(tmp_path: Path) -> 
 
 
 @pytest.mark.timeout(120)
-def test_random_bytes_at_the_socket_are_counted_and_the_actor_plays_on(tmp_path: Path) -> None:
+def test_random_bytes_at_the_socket_are_counted_and_the_actor_plays_on(
+    tmp_path: Path, any_seed: Callable[[int], int]
+) -> None:
+    noise = np.random.default_rng(any_seed(1))
     with central_surroundings(central(), tmp_path) as around, processes(around) as start:
         around.publish(1)
         server = start("inference", "inference-0")
@@ -167,7 +171,7 @@ def test_random_bytes_at_the_socket_are_counted_and_the_actor_plays_on(tmp_path:
             stranger.linger = 0
             stranger.connect(around.options.inference[0])
             for size in range(40):
-                stranger.send_multipart([os.urandom(size * 37) for _ in range(1 + size % 5)])
+                stranger.send_multipart([noise.bytes(size * 37) for _ in range(1 + size % 5)])
             until(lambda: sum(server.status()["malformed"].values()) == 40)
             inserted = around.inserted
             until(lambda: around.inserted > inserted + 300)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -43,10 +43,10 @@ def test_chunks_arrive_once_and_are_sampled(kit: Any, server: Any) -> None:
         assert stats["refused_handshakes_total"] == 0
 
 
-def test_duplicates_and_reconnects_insert_nothing_twice(kit: Any, server: Any) -> None:
+def test_duplicates_and_reconnects_insert_nothing_twice(kit: Any, server: Any, any_seed: Callable[[int], int]) -> None:
     with kit.running(kit.config(redis=str(server.socket))) as service:
         actor, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint)
-        rng = np.random.default_rng(3)
+        rng = np.random.default_rng(any_seed(3))
         for _ in range(40):
             actor.produce(int(rng.integers(1, 4)))
             for _ in range(int(rng.integers(0, 4))):
@@ -168,8 +168,8 @@ def test_stale_priorities_are_dropped_and_counted(kit: Any) -> None:
         assert stats["priority_total"] == total
 
 
-def test_random_bytes_disturb_nobody(kit: Any) -> None:
-    rng = np.random.default_rng(11)
+def test_random_bytes_disturb_nobody(kit: Any, any_seed: Callable[[int], int]) -> None:
+    rng = np.random.default_rng(any_seed(11))
     good = encode(kit.make_chunk(0).to_message(), compress=["frames"])
     with kit.running(kit.config(ingest="tcp://127.0.0.1:*", sample="tcp://127.0.0.1:*")) as service:
         actor, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint)

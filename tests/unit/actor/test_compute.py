@@ -8,7 +8,7 @@ from rljob.actor.compute import acting_copy, choose_compute, copy_weights
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.networks import NetworkConfig, QNetwork
 
-OBSERVATION = torch.randint(0, 256, (5, 4, 42, 42), dtype=torch.uint8)
+OBSERVATION = torch.randint(0, 256, (5, 4, 42, 42), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 
 
 def a_network(seed: int = 0) -> QNetwork:

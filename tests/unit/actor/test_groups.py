@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from rljob.actor.draws import GroupedDraws
@@ -41,13 +43,13 @@ def test_actors_spread_over_servers(actor: str, servers: int, asked: int) -> Non
     assert server_of(actor, servers) == asked
 
 
-def test_grouped_environments_play_as_one_vector() -> None:
+def test_grouped_environments_play_as_one_vector(any_seed: Callable[[int], int]) -> None:
     parameters = EnvironmentParameters(frame_size=42, max_episode_raw_frames=60)
     whole = make_vector_environment("ALE/Pong-v5", parameters, 4, 9)
     groups = [make_vector_environment("ALE/Pong-v5", parameters, 2, 9 + 2 * group) for group in range(2)]
     grouped = GroupedEnvironment(groups)
     np.testing.assert_array_equal(whole.reset(), grouped.reset())
-    random, ended = np.random.default_rng(0), 0
+    random, ended = np.random.default_rng(any_seed(0)), 0
     for _ in range(40):
         actions = random.integers(0, whole.spec.num_actions, 4)
         one, other = whole.step(actions), grouped.step(actions)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import uuid
@@ -217,14 +216,17 @@ def test_a_memory_goes_with_the_request_and_comes_back(server: InferenceServer) 
         client.close()
 
 
-def test_random_bytes_are_counted_and_disturb_nobody(weights: Given, tmp_path: Path) -> None:
+def test_random_bytes_are_counted_and_disturb_nobody(
+    weights: Given, tmp_path: Path, any_seed: Callable[[int], int]
+) -> None:
+    noise = np.random.default_rng(any_seed(1))
     server = InferenceServer(f"ipc://{tmp_path}/inference", SETUP.model(), weights, 0.002)
     with serving(server):
         stranger = zmq.Context.instance().socket(zmq.DEALER)
         stranger.linger = 0
         stranger.connect(server.endpoint)
         for size in (0, 1, 17, 600, 5000) * 4:
-            stranger.send_multipart([os.urandom(size) for _ in range(1 + size % 4)])
+            stranger.send_multipart([noise.bytes(size) for _ in range(1 + size % 4)])
         client = a_client(server)
         for turn in range(5):
             client.submit(0, observations(turn), NO_MEMORY)

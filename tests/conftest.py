@@ -1,0 +1,75 @@
+"""Randomised tests draw the same in every `make test`, so that a verdict is no matter of luck, and afresh in every round of
+`make fuzz`, which looks for what the fixed draws miss.
+
+Those of hypothesis follow its profile. Those that draw for themselves take their seeds from the fixture `any_seed`. What a
+round finds is mended and pinned beside its test, as an `@example` or a row of a table.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from zlib import crc32
+
+import pytest
+from hypothesis import HealthCheck, is_hypothesis_test, settings
+
+FUZZ_SEED = os.environ.get("RLJOB_FUZZ_SEED")
+"""Set by `tests/fuzz.py`: the seed of its round."""
+FUZZ_UNTIL = float(os.environ.get("RLJOB_FUZZ_UNTIL", "inf"))
+"""Set by `tests/fuzz.py`: the monotonic second after which no further test begins."""
+
+# How long an example takes says more about the machine than about the code.
+for profile, fixed in (("fixed", True), ("fuzz", False)):
+    settings.register_profile(
+        profile, derandomize=fixed, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    )
+settings.load_profile("fuzz" if FUZZ_SEED else "fixed")
+
+
+class AnySeed:
+    """Seeds for tests that must hold whatever is drawn."""
+
+    fresh = FUZZ_SEED is not None
+    """Whether the draws are fresh. A test may claim of the fixed ones alone that they reach every branch."""
+
+    def __call__(self, number: int) -> int:
+        """``number`` in `make test`; in `make fuzz` one that is another in each round."""
+        return crc32(f"{FUZZ_SEED} {number}".encode()) if self.fresh else number
+
+
+@pytest.fixture(scope="session")
+def any_seed() -> AnySeed:
+    return AnySeed()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In `make fuzz`: the randomised tests alone, folder by folder in an order of the round's own, so that short rounds reach
+    all of them in time."""
+    if FUZZ_SEED is None:
+        return
+    others = [item for item in items if not _randomised(item)]
+    config.hook.pytest_deselected(items=others)
+    rank = random.Random(FUZZ_SEED)
+    order = {path: rank.random() for path in sorted({item.path for item in items})}
+    items[:] = sorted((item for item in items if _randomised(item)), key=lambda item: order[item.path])
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if time.monotonic() > FUZZ_UNTIL:
+        pytest.skip("the time of this round is over")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if FUZZ_SEED is None:
+        return
+    found = [
+        report.nodeid.split("[")[0] for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])
+    ]
+    for name in dict.fromkeys(found):
+        terminalreporter.write_line(f"To see it again: make fuzz SEED={FUZZ_SEED} TESTS={name}")
+
+
+def _randomised(item: pytest.Item) -> bool:
+    return is_hypothesis_test(getattr(item, "obj", None)) or "any_seed" in getattr(item, "fixturenames", ())
