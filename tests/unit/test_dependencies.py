@@ -1,0 +1,48 @@
+"""What rljob depends on: each with a lower bound, each pinned within it, and nothing of the tests' among what a run needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PINS = {
+    canonicalize_name(pin.name): pin for pin in map(Requirement, (ROOT / "constraints.txt").read_text().splitlines())
+}
+EXTRAS = {name: [Requirement(text) for text in texts] for name, texts in PROJECT["optional-dependencies"].items()}
+NEEDED = [Requirement(text) for text in PROJECT["dependencies"]]
+
+
+def test_each_has_a_lower_bound_and_a_pin_within_it() -> None:
+    others = [wanted for extra in EXTRAS.values() for wanted in extra if wanted.name != "rljob"]
+    for wanted in [*NEEDED, *others]:
+        assert [bound.operator for bound in wanted.specifier] == [">="], wanted
+        (pin,) = PINS[canonicalize_name(wanted.name)].specifier
+        assert pin.operator == "=="
+        assert wanted.specifier.contains(pin.version), wanted
+
+
+def test_the_tests_bring_what_videos_need() -> None:
+    assert any(wanted.name == "rljob" and wanted.extras == {"video"} for wanted in EXTRAS["test"])
+
+
+def test_the_command_line_and_the_roles_load_without_any_extra() -> None:
+    """With what the extras install out of reach, everything under both packages is still imported, videos apart."""
+    absent = ["imageio", "imageio_ffmpeg", "cel", "hypothesis", "jsonschema", "mypy", "packaging", "pytest", "trustme"]
+    code = f"""
+import importlib, pkgutil, sys
+sys.modules.update(dict.fromkeys({absent!r}))
+import rljob, rljob_operator
+for package in (rljob, rljob_operator):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if module.name.rpartition(".")[2] not in ("__main__", "video"):
+            importlib.import_module(module.name)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr
