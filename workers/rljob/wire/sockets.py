@@ -88,10 +88,11 @@ class _Endpoint(Closing):
 class Server(_Endpoint):
     """A bound ROUTER that answers many clients.
 
-    Peers are known by the random identity of their connection, which changes when they reconnect: who they are in the
-    job's terms stands in their messages. `unreachable_total` counts sends to peers that are gone, `eagain_total` those
-    to peers that do not read; `refused_total` the malformed messages whose sender was told, `unanswered_total` those
-    whose sender was not, to keep the rate down.
+    Peers are known by the id of their connection, which changes when they reconnect: who they are in the job's terms
+    stands in their messages. An id is a number that libzmq counts up from a random start (`scatter_routing_ids`) unless
+    the client chose it itself, so it proves nothing; and it is never told to anyone. `unreachable_total` counts sends to
+    peers that are gone, `eagain_total` those to peers that do not read; `refused_total` the malformed messages whose
+    sender was told, `unanswered_total` those whose sender was not, to keep the rate down.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Server(_Endpoint):
         socket = transport.make_socket(context or zmq.Context.instance(), zmq.ROUTER, high_water_mark)
         # Without this ROUTER discards what it cannot deliver and calls it sent.
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        # A second connection under a taken identity gets nothing; identities are random, so only an attacker tries.
+        # A second connection under a taken id gets nothing: only a client that chooses its id can bring one.
         socket.setsockopt(zmq.ROUTER_HANDOVER, 0)
         self.endpoint, self._domain = transport.bind(socket, endpoint, security)
         super().__init__(socket, limits)

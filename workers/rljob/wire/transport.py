@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, Final, Self
@@ -21,6 +23,9 @@ of parts, and gathers a message before anyone sees it: whoever holds an allowed 
 LINGER_MILLISECONDS: Final = 500
 
 _MAX_IPC_PATH: Final = 103  # sun_path, less what libzmq needs
+
+_libc = ctypes.CDLL(None)
+_libc.srand.argtypes, _libc.srand.restype = [ctypes.c_uint], None
 
 
 class Closing(ABC):
@@ -44,6 +49,7 @@ def make_socket(context: Context, kind: int, high_water_mark: int) -> Socket:
 
     High-water marks are in messages and small: flow control is by credits, and what a socket holds is lost with it.
     """
+    scatter_routing_ids()
     socket: Socket = context.socket(kind)
     socket.setsockopt(zmq.SNDHWM, high_water_mark)
     socket.setsockopt(zmq.RCVHWM, high_water_mark)
@@ -63,6 +69,18 @@ def make_socket(context: Context, kind: int, high_water_mark: int) -> Socket:
     socket.setsockopt(zmq.RECONNECT_IVL, 100)
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2_000)
     return socket
+
+
+def scatter_routing_ids() -> None:
+    """Makes the ids that the next ROUTER gives its peers unguessable.
+
+    libzmq 4.3.5 numbers the peers of a ROUTER from a start that it draws with the C library's `rand`, once, when the socket is
+    made, and never seeds: without this every process begins at 6b8b4567, and so does every fork of one. A client may choose
+    its own id (ZMQ_ROUTING_ID), no option refuses that, and if it holds the number that comes next, libzmq ends the process
+    at the next connection (`Assertion failed: ok`, socket_base.cpp). So the start is drawn anew before each socket, which
+    holds in forks as well, and no id is ever told to a peer: neither in a message nor in one of its fields.
+    """
+    _libc.srand(int.from_bytes(os.urandom(4), "little"))
 
 
 def bind(socket: Socket, endpoint: str, security: ServerSecurity | None) -> tuple[str, bytes | None]:
