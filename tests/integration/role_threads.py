@@ -55,8 +55,7 @@ class RoleThreads:
             weights=self.endpoints["weights"],
             notice=self.endpoints["notice"],
             inference=(self.endpoints["inference"],),
-            redis="none",
-            **changes,
+            **{"redis": "none", **changes},
         )
         stop = threading.Event()
 

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from rljob.threads import SupervisedThread
+
 _PERIOD_SECONDS = 0.5
 _TIMEOUT_SECONDS = 2.0
 _LARGEST_BYTES = 8 << 20
@@ -50,12 +52,13 @@ class LearnerDoor:
         self._wanted: float | None = None
         self._asked: tuple[str, float] | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="learner-door", daemon=True)
+        self._thread = SupervisedThread("learner-door", self._run, until=self._stop)
         self._thread.start()
 
     @property
     def answer(self) -> Answer:
-        """What the newest attempt brought."""
+        """What the newest attempt brought. Raises ``ThreadEnded`` where nobody asks any more, by a defect."""
+        self._thread.check()
         return self._answer
 
     def want_checkpoint(self, since_seconds: float | None) -> None:
@@ -65,7 +68,7 @@ class LearnerDoor:
     def close(self) -> None:
         """Stop asking."""
         self._stop.set()
-        self._thread.join(timeout=_TIMEOUT_SECONDS + 1.0)
+        self._thread.close(timeout_seconds=_TIMEOUT_SECONDS + 1.0)
 
     def _run(self) -> None:
         while not self._stop.wait(self._period_seconds):

@@ -8,8 +8,8 @@ import uuid
 import pytest
 from rljob.inference.in_learner import InferenceThread, LatestWeights
 from rljob.inference.server import InferenceServer
-from rljob.learner.flat import WeightsProblem
 from rljob.learner.weights import WeightServer
+from rljob.threads import ThreadEnded, check_threads
 
 from .inference_parts import apex, impala
 
@@ -38,14 +38,14 @@ def test_what_ends_the_server_ends_the_learner() -> None:
     server = InferenceServer(base + "i", apex().model(), LatestWeights(published), 0.0)
     try:
         with InferenceThread(server) as serving:
-            serving.check()
+            check_threads()
             published.publish(impala().network(), 1, 1, {})  # another network
             deadline = time.monotonic() + 10
             while serving.status()["state"] != "Stopped":
                 assert time.monotonic() < deadline, "it went on with weights of another network"
                 time.sleep(0.01)
             time.sleep(0.1)
-            with pytest.raises(WeightsProblem, match="another network"):
-                serving.check()
+            with pytest.raises(ThreadEnded, match=r"thread inference has ended: WeightsProblem: .* another network"):
+                check_threads()
     finally:
         published.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from types import TracebackType
 from typing import Any
@@ -12,8 +11,7 @@ import torch
 from rljob.inference.server import InferenceServer
 from rljob.learner.flat import Weights
 from rljob.learner.weights import WeightServer
-
-log = logging.getLogger(__name__)
+from rljob.threads import SupervisedThread
 
 
 class LatestWeights:
@@ -35,7 +33,7 @@ class LatestWeights:
 
 
 class InferenceThread:
-    """Runs ``server`` beside the training loop, as a context manager.
+    """Runs ``server`` beside the training loop, as a context manager; where it ends, so does the loop (`rljob.threads`).
 
     torch computes outside the interpreter's lock, so the two meet only between their operations; they do share the cores. The
     server computes in its own thread alone, as an actor would.
@@ -44,13 +42,7 @@ class InferenceThread:
     def __init__(self, server: InferenceServer) -> None:
         self._server = server
         self._stop = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="inference", daemon=True)
-
-    def check(self) -> None:
-        """Raise what ended the server, if it ended: a learner whose actors get no answers must not go on as if they did."""
-        if self._failure is not None:
-            raise self._failure
+        self._thread = SupervisedThread("inference", self._run, until=self._stop)
 
     def status(self) -> dict[str, Any]:
         """The server's part of the status document."""
@@ -64,14 +56,10 @@ class InferenceThread:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        self._thread.join(timeout=5.0)
+        self._thread.close(timeout_seconds=5.0)
 
     def _run(self) -> None:
         # For this thread only. With a second one a few rows of a small network take as long as the scheduler lets that one
         # wait: 56 ms instead of 0.3 on a busy machine.
         torch.set_num_threads(1)
-        try:
-            self._server.run(self._stop)
-        except BaseException as failure:
-            log.exception("the inference server ended")
-            self._failure = failure
+        self._server.run(self._stop)

@@ -26,6 +26,7 @@ from rljob.learner.shard import ShardSession
 from rljob.learner.staging import ReadyBatch, StagingRing
 from rljob.learner.status import replay_summary, total
 from rljob.learner.waker import Waker
+from rljob.threads import SupervisedThread
 from rljob.wire import Client, ClientSecurity, Message
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class ReplayClient:
     """Ready batches of all shards, in the order they became ready.
 
     ``weights(probability, N, beta)`` is the algorithm's importance weighting. Methods are for the training loop's thread.
-    An error in the prefetch thread is raised by the next call of ``next``.
+    What ends the prefetch thread is raised by the next call of ``next``, as ``ThreadEnded``.
     """
 
     needs_weights_first = False
@@ -81,19 +82,17 @@ class ReplayClient:
         self._ready: deque[ReadyBatch] = deque()
         self._changed = threading.Condition()
         self._learned: deque[tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]] = deque()
-        self._failure: BaseException | None = None
         self._batches_learned = 0
         self._stop = threading.Event()
         self._waker = Waker()
-        self._thread = threading.Thread(target=self._run, name="replay-client", daemon=True)
+        self._thread = SupervisedThread("replay-client", self._run, until=self._stop, ended=self._wake_loop)
         self._thread.start()
 
     def next(self, timeout_seconds: float) -> ReadyBatch | None:
         """The oldest ready batch, or None after ``timeout_seconds`` without one. Give its buffer back after the update."""
         with self._changed:
-            self._changed.wait_for(lambda: self._ready or self._failure or self._stop.is_set(), timeout_seconds)
-            if self._failure is not None:
-                raise self._failure
+            self._changed.wait_for(lambda: self._ready or self._thread.failed or self._stop.is_set(), timeout_seconds)
+            self._thread.check()
             if not self._ready:
                 return None
             batch = self._ready.popleft()
@@ -157,10 +156,13 @@ class ReplayClient:
         """Stop the thread and release the sockets."""
         self._stop.set()
         self._waker.wake()
+        self._wake_loop()
+        self._thread.close(timeout_seconds=5.0)
+        self._waker.close()
+
+    def _wake_loop(self) -> None:
         with self._changed:
             self._changed.notify_all()
-        self._thread.join(timeout=5.0)
-        self._waker.close()
 
     def _run(self) -> None:
         poller = zmq.Poller()
@@ -172,10 +174,6 @@ class ReplayClient:
                 busy = self._turn(time.monotonic())
                 poller.poll(0 if busy else POLL_MILLISECONDS)
                 self._waker.clear()
-        except BaseException as failure:  # noqa: BLE001 - whatever it is, the loop must hear of it
-            with self._changed:
-                self._failure = failure
-                self._changed.notify_all()
         finally:
             for session in self._sessions:
                 session.connection.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rljob.learner import checkpoint
 from rljob.learner.checkpoint_files import CheckpointProblem, verify
+from rljob.threads import SupervisedThread
 
 log = logging.getLogger(__name__)
 
@@ -20,13 +21,13 @@ log = logging.getLogger(__name__)
 class Saver:
     """Checkpoints of one run in ``directory``, the newest ``keep`` of them, written one at a time by a thread of its own.
 
-    A checkpoint that cannot be written is reported in ``status`` and in the log; the one before stays and training goes on.
+    A checkpoint that cannot be written, for whatever reason, is reported in ``status`` and in the log; the one before stays and
+    training goes on.
     """
 
     def __init__(self, directory: Path, keep: int) -> None:
         self._directory, self._keep = directory, keep
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
-        self._pending: Future[None] | None = None
+        self._writer: SupervisedThread | None = None
         self._status: dict[str, Any] = {
             "step": 0,
             "path": "",
@@ -44,7 +45,7 @@ class Saver:
     @property
     def busy(self) -> bool:
         """Whether a checkpoint is being written: asking for another now would make the caller wait."""
-        return self._pending is not None and not self._pending.done()
+        return self._writer is not None and self._writer.alive
 
     @property
     def status(self) -> dict[str, Any]:
@@ -58,25 +59,31 @@ class Saver:
         self, updates: int, tensors: Mapping[str, Tensor], manifest: Mapping[str, Any], *, wait: bool = False
     ) -> None:
         """Write the checkpoint after ``updates`` updates. The caller must not change the tensors afterwards."""
-        self.finish()
-        self._pending = self._pool.submit(self._save, checkpoint.step_name(updates), updates, tensors, manifest)
+        self._begin(checkpoint.step_name(updates), updates, tensors, manifest)
         if wait:
             self.finish()
 
     def save_best(self, tensors: Mapping[str, Tensor], manifest: Mapping[str, Any]) -> None:
         """Write ``best/``: weights that an evaluator has judged better than any before."""
-        self.finish()
-        self._pending = self._pool.submit(self._save, checkpoint.BEST, None, tensors, manifest)
+        self._begin(checkpoint.BEST, None, tensors, manifest)
 
     def finish(self) -> None:
-        """Wait for the checkpoint under way."""
-        if self._pending is not None:
-            self._pending.result()
-            self._pending = None
+        """Wait for the checkpoint under way. Raises ``ThreadEnded`` where its thread did not live to say what became of it."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+            writer.check()
 
     def close(self) -> None:
+        """Wait for the checkpoint under way, as ``finish``."""
         self.finish()
-        self._pool.shutdown()
+
+    def _begin(
+        self, name: str, updates: int | None, tensors: Mapping[str, Tensor], manifest: Mapping[str, Any]
+    ) -> None:
+        self.finish()
+        self._writer = SupervisedThread("checkpoint", partial(self._save, name, updates, tensors, manifest))
+        self._writer.start()
 
     def _save(self, name: str, updates: int | None, tensors: Mapping[str, Tensor], manifest: Mapping[str, Any]) -> None:
         started = time.monotonic()
@@ -84,13 +91,22 @@ class Saver:
             path, _ = checkpoint.write(self._directory, name, tensors, manifest)
             whole = verify(path)
         except CheckpointProblem as problem:
-            self._status = {**self._status, "state": "Failed", "message": str(problem)}
-            log.error("%s", problem)
+            self._failed(str(problem))
+            return
+        except Exception as error:
+            log.warning("checkpoint %s", name, exc_info=True)
+            self._failed(
+                f"the checkpoint {name} could not be written: {type(error).__name__}: {error}; the one before stays"
+            )
             return
         if updates is not None:
             self._status = _valid(updates, path, whole.digest, float(manifest.get("written_unix") or 0.0))
             checkpoint.retain(self._directory, self._keep)
         log.info("checkpoint %s written and verified in %.1f s", path.name, time.monotonic() - started)
+
+    def _failed(self, message: str) -> None:
+        self._status = {**self._status, "state": "Failed", "message": message}
+        log.error("%s", message)
 
 
 def _valid(updates: int, path: Path, digest: str, written_unix: float) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from rljob.replay.fifo import FifoTable
 from rljob.replay.ingest import Ingest
 from rljob.replay.leases import SlotLeases
 from rljob.replay.roster import Roster
+from rljob.threads import SupervisedThread
 from rljob.wire import Server, ServerSecurity
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class UnrollQueue:
     """Ready batches of unrolls, oldest first. Methods are for the training loop's thread, but for ``statuses``.
 
     Conservation: ``received = learned + dropped(reason) + in flight``, where in flight is waiting, assembled or being learned.
-    An error in the thread is raised by the next call of ``next``.
+    What ends the thread is raised by the next call of ``next``, as ``ThreadEnded``.
     """
 
     needs_weights_first = True
@@ -112,20 +113,18 @@ class UnrollQueue:
         self._learned = 0
         self._passed_over = 0
         self._outdated = 0
-        self._failure: BaseException | None = None
         self._stop = threading.Event()
         self._status: dict[str, Any] = {}
         self._waker = Waker()
         self._publish(time.monotonic())
-        self._thread = threading.Thread(target=self._run, name="unroll-queue", daemon=True)
+        self._thread = SupervisedThread("unroll-queue", self._run, until=self._stop, ended=self._wake_loop)
         self._thread.start()
 
     def next(self, timeout_seconds: float) -> ReadyUnrolls | None:
         """The oldest ready batch, or None after ``timeout_seconds`` without one. Give its buffer back after its last update."""
         with self._changed:
-            self._changed.wait_for(lambda: self._ready or self._failure or self._stop.is_set(), timeout_seconds)
-            if self._failure is not None:
-                raise self._failure
+            self._changed.wait_for(lambda: self._ready or self._thread.failed or self._stop.is_set(), timeout_seconds)
+            self._thread.check()
             batch = self._ready.popleft() if self._ready else None
         self._waker.wake()
         if batch is not None and batch.epoch != self._epoch:
@@ -180,10 +179,13 @@ class UnrollQueue:
         """Stop the thread and release the socket."""
         self._stop.set()
         self._waker.wake()
+        self._wake_loop()
+        self._thread.close(timeout_seconds=5.0)
+        self._waker.close()
+
+    def _wake_loop(self) -> None:
         with self._changed:
             self._changed.notify_all()
-        self._thread.join(timeout=5.0)
-        self._waker.close()
 
     def _run(self) -> None:
         poller = zmq.Poller()
@@ -205,10 +207,6 @@ class UnrollQueue:
                 if now >= next_housekeeping:
                     next_housekeeping = now + _HOUSEKEEPING_SECONDS
                     self._ingest.expire(now)
-        except BaseException as failure:  # noqa: BLE001 - whatever it is, the loop must hear of it
-            with self._changed:
-                self._failure = failure
-                self._changed.notify_all()
         finally:
             self._publish(time.monotonic())
             self._server.close()

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from rljob.learner.flat import Weights, WeightsProblem, snapshot
+from rljob.threads import SupervisedThread
 from rljob.wire import Client, ClientSecurity, Message, Publisher, Server, ServerSecurity, Subscriber
 
 log = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ class WeightServer:
         self._evaluations: deque[Evaluation] = deque(maxlen=64)
         self._stop = threading.Event()
         self.fetches = 0
-        self._thread = threading.Thread(target=self._serve, name="weight-server", daemon=True)
+        self._thread = SupervisedThread("weight-server", self._serve, until=self._stop)
         self._thread.start()
 
     def publish(
@@ -148,7 +149,7 @@ class WeightServer:
     def close(self) -> None:
         """Stop serving and release the endpoints. Called by the thread that publishes."""
         self._stop.set()
-        self._thread.join(timeout=5.0)
+        self._thread.close(timeout_seconds=5.0)
         self._publisher.close()
 
     def _serve(self) -> None:

@@ -106,8 +106,6 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
 
         def on_turn() -> None:
             telemetry.beat()
-            if serving is not None:
-                serving.check()
             if options.profile:
                 profile()
 

@@ -15,6 +15,7 @@ from typing import Literal
 import redis
 
 from rljob.replay.chunk_log import ChunkLog, Commit, OwnerLost
+from rljob.threads import SupervisedThread
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ _MEMORY_INTERVAL_SECONDS = 5.0
 class WriterEvent:
     """``done``: the commit with this ``token`` is in Redis. ``down``: it and all after it are not. ``up``: Redis answers.
 
-    ``lost``: another service owns the log; there will be no further event.
+    ``lost``: another service owns the log, or the writer has failed; there will be no further event.
     """
 
     kind: Literal["done", "down", "up", "lost"]
@@ -53,12 +54,21 @@ class LogWriter:
         self.used_memory_bytes: int | None = None
         self._next_memory = 0.0
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="replay-log", daemon=True)
+        self._thread = SupervisedThread("replay-log", self._run, ended=lambda: self._tell(WriterEvent("lost")))
         self._thread.start()
 
     def fileno(self) -> int:
         """A file descriptor to poll for events."""
         return self._wake_read
+
+    def check(self) -> None:
+        """Raise ``ThreadEnded`` if the thread has ended by a defect; its last event is ``lost``."""
+        self._thread.check()
+
+    @property
+    def failed(self) -> bool:
+        """Whether the thread has ended by a defect: nothing more will be written."""
+        return self._thread.failed
 
     @property
     def has_room(self) -> bool:
@@ -80,13 +90,13 @@ class LogWriter:
 
     def close(self, timeout_seconds: float = 5.0) -> None:
         """Write what is queued, then stop."""
-        try:
-            self._commits.put(None, timeout=timeout_seconds)
-        except queue.Full:
-            log.warning("replay log: not written before the end, Redis is too slow")
+        if self._thread.alive:
+            try:
+                self._commits.put(None, timeout=timeout_seconds)
+            except queue.Full:
+                log.warning("replay log: not written before the end, Redis is too slow")
         self._stop.set()
-        self._thread.join(timeout_seconds)
-        if not self._thread.is_alive():
+        if self._thread.close(timeout_seconds):
             os.close(self._wake_read)
             os.close(self._wake_write)
 

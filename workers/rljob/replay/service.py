@@ -139,6 +139,8 @@ class ReplayService:
                 handled = self.ingest.receive(now)
                 self.clock.enter("log")
                 self.durability.pump()
+                if self._writer is not None:
+                    self._writer.check()  # before anything is acknowledged that it has not written
                 self.clock.enter("ingest")
                 self.ingest.reply()
             self.clock.enter("sample")
@@ -242,7 +244,7 @@ class ReplayService:
 
     def _end(self) -> None:
         if self._writer is not None:
-            if self.state != "warming":
+            if self.state != "warming" and not self._writer.failed:
                 self.durability.snapshot(lambda: pack_weights(self.table))
                 self.durability.flush(3.0)
                 self.ingest.reply()

@@ -10,8 +10,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from rljob.threads import start_contained
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +81,7 @@ class Profile:
         if profiler is not None:
             profiler.stop()
             # Tens of megabytes: on a thread of its own, so that the loop goes on meanwhile.
-            self._writer = threading.Thread(target=self._write, args=(profiler,), name="profile")
-            self._writer.start()
+            self._writer = start_contained("profile", partial(self._write, profiler))
 
     def _write(self, profiler: Any) -> None:
         try:

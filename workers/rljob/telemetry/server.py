@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import TracebackType
 from typing import Any, Final
@@ -22,6 +23,8 @@ from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+
+from rljob.threads import SupervisedThread, check_threads, start_contained
 
 log = logging.getLogger(__name__)
 
@@ -80,8 +83,9 @@ class TelemetryServer:
             ) from error
         self.host: str = address
         self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.2}, name=f"{role}-telemetry", daemon=True
+        self._closing = threading.Event()
+        self._thread = SupervisedThread(
+            f"{role}-telemetry", partial(self._server.serve_forever, poll_interval=0.2), until=self._closing
         )
         self._thread.start()
 
@@ -95,15 +99,19 @@ class TelemetryServer:
         """The role's loop has made progress, and promises the next beat ``within_seconds`` seconds from now.
 
         ``/healthz`` answers 503 once a promise is broken. Before the first beat the role counts as alive: how long a
-        start may take is for whoever started it to say. Costs one clock reading; call it every turn of the loop.
+        start may take is for whoever started it to say. Costs one clock reading; call it every turn of the loop, in the
+        thread that started the role's other threads: a role is as alive as they are. Raises ``ThreadEnded`` where one of
+        them has ended, which the loop must not catch.
         """
+        check_threads()
         self._due = (time.monotonic() + within_seconds, within_seconds)
 
     def close(self) -> None:
         """Stops listening; answers under way are finished or cut off after their time limit. May be called twice."""
-        if self._thread.is_alive():
+        self._closing.set()
+        if self._thread.alive:
             self._server.shutdown()
-            self._thread.join(timeout=2.0)
+        self._thread.close(timeout_seconds=2.0)
         self._server.server_close()
 
     def __enter__(self) -> TelemetryServer:
@@ -194,7 +202,11 @@ class _BoundedServer(HTTPServer):
                 pass  # the caller is told when it can be told; it is turned away either way
             self.shutdown_request(request)
             return
-        threading.Thread(target=self._serve_one, args=(request, client_address), daemon=True).start()
+        try:
+            start_contained(f"{self.telemetry.role}-answer", partial(self._serve_one, request, client_address))
+        except RuntimeError:  # no more threads: `handle_error` hears of it, and the place is free again
+            self._places.release()
+            raise
 
     def _serve_one(self, request: Any, client_address: Any) -> None:
         try:

@@ -7,6 +7,7 @@ the keys that it allows; a domain that nobody registered lets nobody in.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -16,6 +17,8 @@ from collections.abc import Collection
 
 import zmq
 from zmq.utils import z85
+
+from rljob.threads import SupervisedThread
 
 _log = logging.getLogger(__name__)
 _ENDPOINT = "inproc://zeromq.zap.01"
@@ -46,7 +49,8 @@ class ZapDoor:
             for socket in (self._answers, self._stop, self._stopped):
                 socket.close()
             raise
-        self._thread = threading.Thread(target=self._run, name="rljob-zap", daemon=True)
+        self._over = threading.Event()
+        self._thread = SupervisedThread("zap", self._run, until=self._over)
         self._thread.start()
 
     def allow(self, domain: bytes, clients: Collection[bytes]) -> None:
@@ -60,8 +64,10 @@ class ZapDoor:
 
     def stop(self) -> None:
         """Ends the thread and frees the endpoint; returns when both have happened."""
-        self._stop.send(b"")
-        self._thread.join()
+        self._over.set()
+        with contextlib.suppress(zmq.Again):  # nobody takes it any more: the thread has failed
+            self._stop.send(b"", zmq.NOBLOCK)
+        self._thread.close()
         self._stop.close()
 
     def _run(self) -> None:
@@ -73,6 +79,7 @@ class ZapDoor:
                 if self._answers in ready:
                     self._answers.send_multipart(self._answer(self._answers.recv_multipart()))
         except zmq.ContextTerminated:
+            self._over.set()
             _log.debug("the context ended before its servers were closed")
         else:
             # close() alone frees the name only later, on another thread; the next door may open at once.

@@ -1,0 +1,310 @@
+"""A fault in any thread of any role: the role ends, and says which thread and why. The threads are found in the code."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import functools
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+from rljob.actor.worker import run_actor
+from rljob.api import RLJob, dump_manifest, load_manifest
+from rljob.cli.options import RoleOptions
+from rljob.evaluation.worker import run_evaluator
+from rljob.inference.worker import run_inference
+from rljob.learner import checkpoint
+from rljob.learner.shares import Shares
+from rljob.learner.worker import run_learner
+from rljob.replay.worker import run_replay
+from rljob.threads import SupervisedThread, ThreadEnded
+from rljob.wire import keyfile, load_keys
+from rljob_operator.local.learner_door import LearnerDoor
+from role_threads import ENDPOINTS, RoleThreads, cartpole
+
+ROOT = Path(__file__).parents[3]
+IMPALA = ROOT / "manifests" / "examples" / "cartpole-impala.yaml"
+SECONDS = 60.0
+
+pytestmark = pytest.mark.timeout(240)
+
+Role = Callable[[RoleOptions, threading.Event], None]
+
+
+class Fault(BaseException):
+    """Raised into a thread from outside; nothing catches it by mistake."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """``thread`` of ``role``, started as ``name`` in ``job`` without any peer."""
+
+    thread: str
+    role: Role
+    name: str
+    job: Callable[[], RLJob] = cartpole
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def central() -> RLJob:
+    return cartpole(actors={"inference": "Central"})
+
+
+def impala() -> RLJob:
+    return load_manifest(IMPALA)
+
+
+CASES = [
+    Case("replay-telemetry", run_replay, "replay-0"),
+    Case("replay-log", run_replay, "replay-0", options={"redis": None}),
+    Case("zap", run_replay, "replay-0", options={"keys": "replay"}),
+    Case("learner-telemetry", run_learner, "learner"),
+    Case("weight-server", run_learner, "learner"),
+    Case("replay-client", run_learner, "learner"),
+    Case("inference", run_learner, "learner", job=central),
+    Case("zap", run_learner, "learner", options={"keys": "learner"}),
+    Case("learner-telemetry", run_learner, "learner", job=impala),
+    Case("weight-server", run_learner, "learner", job=impala),
+    Case("unroll-queue", run_learner, "learner", job=impala),
+    Case("actor-telemetry", run_actor, "actor-0"),
+    Case("actor-telemetry", run_actor, "actor-0", job=central),
+    Case("evaluator-telemetry", run_evaluator, "evaluator"),
+    Case("inference-telemetry", run_inference, "inference-0", job=central),
+    Case("zap", run_inference, "inference-0", job=central, options={"keys": "inference"}),
+]
+
+ELSEWHERE = {
+    "checkpoint": "test_a_checkpoint_thread_that_dies_ends_the_learner",
+    "learner-door": "test_a_controller_hears_that_nobody_asks_the_learner",
+}
+CONTAINED = {
+    "profile": "unit/telemetry/test_profile.py",
+    "*-answer": "unit/telemetry/test_server.py",
+}
+WAITED_FOR = {
+    "learner/shares.py": "test_what_a_share_of_an_update_raises_is_raised_in_the_loop",
+    "replay/restore.py": "unit/replay and integration/replay: a restore raises where its results are wanted",
+}
+
+
+@functools.cache
+def all_calls() -> list[tuple[str, Path, ast.Call]]:
+    """Every call in the source, with the last word of what is called."""
+    found = []
+    for path in sorted([*(ROOT / "workers").rglob("*.py"), *(ROOT / "operator").rglob("*.py")]):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                called = node.func
+                word = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+                found.append((word, path, node))
+    return found
+
+
+def calls(name: str) -> list[tuple[Path, ast.Call]]:
+    return [(path, node) for word, path, node in all_calls() if word == name]
+
+
+def names_of(starter: str) -> set[str]:
+    """The names of the threads that ``starter`` is called for; what is filled in later is a star."""
+    return {
+        "".join(str(part.value) if isinstance(part, ast.Constant) else "*" for part in getattr(word, "values", [word]))
+        for word in (call.args[0] for _, call in calls(starter))
+    }
+
+
+def test_every_thread_of_the_code_is_tested_here() -> None:
+    roles = {"replay", "learner", "actor", "evaluator", "inference"}
+    tested = {case.thread for case in CASES} | set(ELSEWHERE)
+    assert {f"{role}-telemetry" for role in roles} <= tested
+    assert names_of("SupervisedThread") == {n for n in tested if not n.endswith("-telemetry")} | {"*-telemetry"}
+    assert names_of("start_contained") == set(CONTAINED)
+
+
+def test_nobody_starts_a_thread_in_another_way() -> None:
+    assert {path.name for path, _ in calls("Thread")} == {"threads.py"}
+    pools = {path for path, _ in calls("ThreadPoolExecutor")}
+    assert {f"{path.parent.name}/{path.name}" for path in pools} == set(WAITED_FOR)
+    others = ("Timer", "ThreadPool", "start_new_thread", "to_thread", "run_in_executor")
+    assert not [path for name in others for path, _ in calls(name)]
+
+
+@contextmanager
+def started(case: Case, folder: Path) -> Iterator[RoleThreads]:
+    endpoints = {name: f"ipc://{folder}/{name}" for name in ENDPOINTS}
+    roles = RoleThreads(case.job(), folder, endpoints)
+    options = dict(case.options)
+    if "keys" in options:
+        keyfile.write_keys(folder / "keys.json")
+        keyfile.write_role_keys(folder / "keys.json", folder / "role.json", options["keys"])
+        options["keys"] = folder / "role.json"
+    roles.start(case.role, case.name, **options)
+    try:
+        yield roles
+    finally:
+        roles.stop(case.name)
+
+
+def until(condition: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+    return found
+
+
+def alive(name: str) -> threading.Thread | None:
+    return next((thread for thread in threading.enumerate() if thread.name == name), None)
+
+
+def at_work(name: str) -> threading.Thread | None:
+    """The thread of that name once it is in its body: what is raised before that is no fault of it."""
+    thread = alive(name)
+    frame = sys._current_frames().get(thread.ident or 0) if thread is not None else None
+    depth = 0
+    while frame is not None and frame.f_code is not SupervisedThread._run.__code__:
+        frame, depth = frame.f_back, depth + 1
+    return thread if frame is not None and depth > 0 else None
+
+
+def inject(thread: threading.Thread) -> None:
+    """Raise Fault in ``thread``, where it is now or where it returns to when what it waits for has come."""
+    identity = ctypes.c_ulong(thread.ident or 0)
+    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(identity, ctypes.py_object(Fault)) == 1
+
+
+def knock(roles: RoleThreads, case: Case) -> None:
+    """Wake the thread at the door, which sleeps until somebody comes."""
+    role = {run_replay: "ingest", run_learner: "weights", run_inference: "inference"}[case.role]
+    server_key = load_keys(roles.run_dir / "keys.json", case.options["keys"]).server().keys.public
+    with zmq.Context.instance().socket(zmq.DEALER) as stranger:
+        stranger.linger = 0
+        stranger.curve_serverkey = server_key
+        stranger.curve_publickey, stranger.curve_secretkey = zmq.curve_keypair()
+        stranger.connect(roles.endpoints[role])
+        until(lambda: alive(case.thread) is None, "the fault has not reached the thread at the door")
+
+
+def named(case: Case) -> str:
+    return f"{case.thread}-of-{case.name}-{case.job.__name__}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=map(named, CASES))
+def test_a_fault_in_a_thread_ends_its_role_with_the_reason(case: Case, tmp_path: Path) -> None:
+    with started(case, tmp_path) as roles:
+        thread = until(lambda: at_work(case.thread) or roles.failures, f"no thread {case.thread}")
+        assert isinstance(thread, threading.Thread), roles.failures
+        inject(thread)
+        if case.thread == "zap":
+            knock(roles, case)
+        until(lambda: roles.failures, f"{case.name} goes on without {case.thread}")
+    (failure,) = roles.failures
+    assert isinstance(failure, ThreadEnded)
+    assert str(failure) == f"thread {case.thread} has ended: Fault"
+    assert isinstance(failure.__cause__, Fault)
+    assert alive(case.thread) is None
+
+
+def test_a_checkpoint_thread_that_dies_ends_the_learner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrote: list[str] = []
+    real = checkpoint.write
+
+    def write(directory: Path, name: str, *rest: Any) -> Any:
+        wrote.append(name)
+        if len(wrote) == 1:
+            raise RuntimeError("the library does not like these tensors")
+        if len(wrote) == 3:
+            raise Fault
+        return real(directory, name, *rest)
+
+    monkeypatch.setattr(checkpoint, "write", write)
+    roles = RoleThreads(cartpole(), tmp_path, {name: f"ipc://{tmp_path}/{name}" for name in ENDPOINTS})
+    roles.start(run_replay, "replay-0")
+    roles.start(run_learner, "learner", announce=tmp_path / "learner.json")
+    roles.start(run_actor, "actor-0")
+    roles.until(lambda figures: figures.get("updates", 0) > 20, "updates")
+    url = json.loads((tmp_path / "learner.json").read_text())["metrics_url"]
+
+    def state() -> dict[str, Any]:
+        with urllib.request.urlopen(f"{url}/status", timeout=SECONDS) as answer:
+            return dict(json.load(answer)["checkpoint"])
+
+    def ask(number: int) -> None:
+        body = json.dumps({"sinceUnix": number}).encode()
+        urllib.request.urlopen(f"{url}/checkpoint", data=body, timeout=SECONDS).close()
+        until(lambda: len(wrote) == number, "no checkpoint is tried")
+
+    ask(1)  # an error costs that checkpoint, and says so
+    until(lambda: state()["state"] == "Failed", "the failure is not told")
+    assert "RuntimeError: the library does not like these tensors" in state()["message"]
+    ask(2)
+    until(lambda: state()["state"] == "Valid", "the next checkpoint is not written")
+    assert not roles.failures
+    ask(3)
+    until(lambda: roles.failures, "the learner goes on without its thread")
+    assert str(roles.failures[0]) == "thread checkpoint has ended: Fault"
+    for name in ("actor-0", "learner", "replay-0"):
+        roles.stop(name)
+
+
+def test_a_controller_hears_that_nobody_asks_the_learner() -> None:
+    door = LearnerDoor(lambda: None, period_seconds=0.01)
+    try:
+        assert door.answer.document is None
+        inject(until(lambda: at_work("learner-door"), "no thread"))
+        until(lambda: alive("learner-door") is None, "it does not end")
+        with pytest.raises(ThreadEnded, match=r"^thread learner-door has ended: Fault$"):
+            door.answer  # noqa: B018 - the controller reads it in every tick
+    finally:
+        door.close()
+
+
+def test_what_a_share_of_an_update_raises_is_raised_in_the_loop() -> None:
+    def work(item: int) -> int:
+        if item == 1:
+            raise Fault
+        return item
+
+    shares = Shares(2)
+    assert shares.each(str, [0, 2]) == ["0", "2"]
+    with pytest.raises(Fault):
+        shares.each(work, [0, 1])
+    assert shares.each(work, [2, 3]) == [2, 3], "its threads are still there"
+
+
+PROCESS = """
+import sys
+from rljob.cli.app import app
+from rljob.learner.weights import WeightServer
+
+def answer(self, *_):
+    raise KeyError("evaluation")
+
+WeightServer._serve = answer
+app(sys.argv[1:], prog_name="rljob")
+"""
+
+
+def test_a_process_says_in_its_last_line_which_thread_ended_it(tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text(dump_manifest(cartpole()))
+    command = [sys.executable, "-c", PROCESS, "worker", "learner", "--job", str(job), "--name", "learner"]
+    command += ["--run-dir", str(tmp_path), "--replay-sample", f"ipc://{tmp_path}/sample"]
+    command += ["--weights", f"ipc://{tmp_path}/weights", "--notice", f"ipc://{tmp_path}/notice"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=dict(os.environ))
+    lines = ended.stderr.splitlines()
+    assert ended.returncode == 1
+    assert lines[-1] == "rljob: thread weight-server has ended: KeyError: 'evaluation'  (--debug shows where)"
+    assert any("in answer" in line for line in lines), "the log has the thread's own traceback"
+    assert json.loads((tmp_path / "roles" / "learner.exit.json").read_text())["exit_code"] == 1
