@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rljob.learner.figures import LAG_BATCHES, Figures
 from rljob.learner.status import (
     actors,
@@ -91,8 +95,10 @@ def test_policy_lag_is_in_updates_and_leaves_out_random_actors() -> None:
     versions.note(12, updates=120)
     nobody, everybody = np.array([0, 0]), np.array([0, 11, 9, 12, 13])
     figures.lag(versions.ages(nobody), nobody)
+    figures.window(0.0, {}, 0, 0, 0, [])
     assert figures.document([], {})["policy_lag_updates"] is None
     figures.lag(versions.ages(everybody), everybody)  # lags 10, 30, 0 and, from a learner that went back, 0
+    figures.window(1.0, {}, 0, 0, 0, [])
     document = figures.document([], {})
     assert document["policy_lag_updates"] == pytest.approx(10.0)
     histogram = document["policy_lag_histogram"]
@@ -147,3 +153,43 @@ def test_the_95th_percentile_of_lag_is_over_the_newest_batches() -> None:
         figures.lag(np.arange(100, 0, -1), np.arange(1, 101))
     figures.window(0.0, {}, 0, 0, 0, [])
     assert figures.document([], {})["policy_lag_updates_p95"] == pytest.approx(95.05)
+
+
+def test_mean_and_median_of_lag_are_over_the_same_batches() -> None:
+    """A mean that forgets slowly would climb for minutes from the small lags of a start to where the median is at once."""
+    figures = Figures(NAMES)
+    figures.lag(np.array([2]), np.array([1]))
+    for _ in range(LAG_BATCHES):
+        figures.lag(np.array([16, 20, 24]), np.array([1, 2, 3]))
+    figures.window(0.0, {}, 0, 0, 0, [])
+    document = figures.document([], {})
+    assert (document["policy_lag_updates"], document["policy_lag_updates_p50"]) == (20.0, 20.0)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.integers(1, 40).map(lambda count: ("learn", count)), st.integers(0, 100).map(lambda by: ("back", by))
+        ),
+        max_size=25,
+    )
+)
+def test_lag_is_the_way_from_the_weights_that_acted_to_the_present_ones(events: list[tuple[str, int]]) -> None:
+    """Against the tree of all updates ever made, in which going back to a checkpoint starts a new branch."""
+    versions, here = VersionLog(interval=1), [0]  # the updates from the root to the present weights
+    published: dict[int, list[int]] = {}
+    made = itertools.count(1)
+    for version, (what, number) in enumerate(events, start=1):
+        if what == "learn":
+            here = here + [next(made) for _ in range(number)]
+            versions.updates = len(here) - 1
+        else:
+            here = here[: max(1, len(here) - number)]
+            versions.begin(len(here) - 1)
+        versions.note(version, len(here) - 1)
+        published[version] = here
+        for known, there in published.items():
+            common = sum(
+                1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(here, there, strict=False))
+            )
+            assert versions.age(known) == len(here) + len(there) - 2 * common

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -82,3 +83,19 @@ def test_restore_goes_back_to_the_newest_checkpoint_or_fails_without_one(tmp_pat
         assert one.version >= version
         one._learn(ready(1.0))
         assert one.status()["updates"] == 3
+
+
+def test_experience_of_weights_given_up_has_the_lag_of_both_ways(tmp_path: Path) -> None:
+    with learner(tmp_path, "RestoreAndContinue") as one:
+        one._learn(ready(1.0))
+        one._save(wait=True)
+        for _ in range(19):
+            one._learn(ready(1.0))
+        given_up = one.version  # published after update 20, nineteen beyond the checkpoint
+        one._learn(ready(float("nan")))
+        one._learn(ready(1.0))
+        one._learn(replace(ready(1.0), policy_version=np.full(16, given_up)))
+        one._next_record = 0.0
+        one._housekeeping()
+        assert one.status()["updates"] == 3
+        assert one.status()["policy_lag_updates"] == 20.0

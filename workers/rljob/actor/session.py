@@ -40,7 +40,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """What a shard granted: ``slot`` of ``slots`` on the exploration ladder, and the run's ``epoch``."""
+    """What a shard granted: ``slot`` of ``slots`` on the exploration ladder, and its ``epoch``: how many learners it has had.
+
+    Experience bears it until weights arrive, which say of which life of the learner they are.
+    """
 
     slot: int
     slots: int

@@ -16,7 +16,7 @@ LAG_BOUNDS = (10, 20, 50, 100, 200, 400, 1000, 4000)
 """Upper bounds of the policy-lag histogram, in updates."""
 
 LAG_BATCHES = 32
-"""Quantiles of the policy lag are taken over so many batches."""
+"""Mean and quantiles of the policy lag are taken over so many batches, the newest."""
 
 
 class Figures:
@@ -30,9 +30,8 @@ class Figures:
         self._bounds = np.asarray(LAG_BOUNDS)
         self._lag_counts = np.zeros(len(LAG_BOUNDS) + 1, np.int64)
         self._lag_sum = 0.0
-        self._lag_mean: float | None = None
         self._lags: deque[NDArray[np.int64]] = deque(maxlen=LAG_BATCHES)
-        self._lag_quantiles: tuple[float | None, float | None] = (None, None)
+        self._recent_lag: tuple[float | None, float | None, float | None] = (None, None, None)
         self._sums = np.zeros(len(self._names))
         self._count = 0
         self._means: dict[str, float] = {}
@@ -45,10 +44,8 @@ class Figures:
         if not len(updates):
             return
         self._lags.append(updates)
-        mean = float(updates.mean())
-        self._lag_sum += mean * len(updates)
+        self._lag_sum += float(updates.sum())
         self._lag_counts += np.bincount(np.searchsorted(self._bounds, updates), minlength=len(self._lag_counts))
-        self._lag_mean = mean if self._lag_mean is None else 0.98 * self._lag_mean + 0.02 * mean
 
     def learned(self, numbers: NDArray[np.float32]) -> None:
         """Note what one update reports, in the order of the names."""
@@ -75,8 +72,9 @@ class Figures:
             self._means = dict(zip(self._names, (self._sums / self._count).tolist(), strict=True))
             self._sums[:], self._count = 0.0, 0
         if self._lags:
-            median, high = np.percentile(np.concatenate(self._lags), (50, 95))
-            self._lag_quantiles = float(median), float(high)
+            recent = np.concatenate(self._lags)
+            median, high = np.percentile(recent, (50, 95))
+            self._recent_lag = float(recent.mean()), float(median), float(high)
         acting = stage_totals(actors(shards))
         totals = {
             "wait": stages.get("wait", 0.0),
@@ -109,6 +107,7 @@ class Figures:
         """The part of the status document that these figures and the shards' documents make up."""
         acting = actors(shards)
         mean, games = mean_return(shards)
+        lag, median_lag, high_lag = self._recent_lag
         inserted, sampled = total(shards, "inserted_total"), total(shards, "sampled_total")
         # Before there is a window to measure them over, shares of time are unknown: 0 would say that nobody waits.
         rates: dict[str, float | None] = {"learner_wait_fraction": None, "actors_blocked_fraction": None}
@@ -120,9 +119,9 @@ class Figures:
             "queue_depth_batches": limited(shards, "queue_depth_batches"),
             "queue_bound_batches": limited(shards, "queue_bound_batches"),
             "samples_per_insert": sampled / inserted if inserted else None,
-            "policy_lag_updates": self._lag_mean,
-            "policy_lag_updates_p50": self._lag_quantiles[0],
-            "policy_lag_updates_p95": self._lag_quantiles[1],
+            "policy_lag_updates": lag,
+            "policy_lag_updates_p50": median_lag,
+            "policy_lag_updates_p95": high_lag,
             "policy_lag_histogram": {
                 "bounds": list(LAG_BOUNDS),
                 "counts": self._lag_counts.tolist(),

@@ -97,7 +97,6 @@ class Ingest:
         self.duplicates_total = 0
         self.chunks_total = 0
         self.lost_before_total = 0
-        self.other_epoch_total = 0
         self.seen: dict[str, Accepted] = {}
         self.everybody_known_until = 0.0
         """Monotonic seconds up to which an actor that says hello counts as one that was here before this life."""
@@ -207,7 +206,6 @@ class Ingest:
         if verdict is Verdict.NEW:
             session.accepted_any = True
             session.waiting += 1
-            self.other_epoch_total += fields["epoch"] != self._epoch()
             self._note(session, sequence, 0)
             try:
                 chunk = self._read(raw)

@@ -67,7 +67,6 @@ def describe(service: ReplayService, now: float, blocked: StatusClock) -> dict[s
         },
         "duplicates_total": ingest.duplicates_total,
         "lost_before_total": ingest.lost_before_total,
-        "other_epoch_total": ingest.other_epoch_total,
         "rejected_total": dict(rejected),
         "refused_handshakes_total": refused_handshakes_total(),
         "stale_priority_updates_total": table.stale_priorities,

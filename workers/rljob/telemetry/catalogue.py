@@ -202,7 +202,7 @@ LEARNER: Final = (
     Metric(
         "policy_lag_updates",
         "gauge",
-        "Mean updates between the weights that acted and the weights that learn.",
+        "Recent mean of the updates between the weights that acted and the weights that learn.",
         "policy_lag_updates",
     ),
     Metric("policy_lag_bucket_updates", "histogram", "The same lag, a histogram of samples.", "policy_lag_histogram"),
