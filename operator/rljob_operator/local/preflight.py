@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import psutil
 from rljob.api import RLJob, memory_estimate
+from rljob.api.networks import resolved_network
 from rljob.cli.errors import Unusable
 from rljob.envs import describe_environment
 
@@ -13,11 +14,13 @@ class PreflightProblem(Unusable):
 
 
 def check(job: RLJob) -> None:
-    """Build the environment once and compare the memory that the run needs with what is free.
+    """Build the environment once, ask for a network that sees its frames, and compare the memory that the run needs with what
+    is free.
 
-    Raises EnvironmentProblem (from the environment room) or PreflightProblem.
+    Raises EnvironmentProblem (from the environment room), NetworkProblem or PreflightProblem.
     """
     spec = describe_environment(job.spec.environment.id, job.spec.environment.resolved())
+    resolved_network(job.spec.algorithm.name, job.spec.algorithm.resolved().network, spec.frame_shape)
     estimate = memory_estimate(job, frame_bytes=spec.frame_bytes)
     available = available_memory_bytes()
     if estimate.total_bytes > available:

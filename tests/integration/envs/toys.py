@@ -78,3 +78,14 @@ class Pictures(Countdown):
 
     def _observation(self) -> Any:
         return np.full((6, 5), (10 * self._episode + self._step + 1) % 251, np.uint8)
+
+
+class Colours(Countdown):
+    """As Countdown, with pictures in three colours, 64 x 64 unless told otherwise."""
+
+    def __init__(self, height: int = 64, width: int = 64, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.observation_space = gymnasium.spaces.Box(0, 255, (height, width, 3), np.uint8)
+
+    def _observation(self) -> Any:
+        return np.full(self.observation_space.shape or (), 10 * self._step, np.uint8)

@@ -9,6 +9,7 @@ import torch
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.networks import NetworkConfig, QNetwork
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
+from rljob.api.networks import Image, NetworkProblem, resolved_network
 
 
 def config(kind: str = "Auto", shape: tuple[int, ...] = (84, 84), **changes: object) -> NetworkConfig:
@@ -27,12 +28,98 @@ def parameters(network: QNetwork) -> int:
         ((64, 64), "Nature"),
         ((63, 84), "Compact"),
         ((42, 42), "Compact"),
+        ((13, 14), "Small"),
         ((4,), "MLP"),
-        ((3, 8, 8), "MLP"),
+        ((12_288,), "MLP"),
+        ((64, 64, 3), "Nature"),
+        ((3, 64, 64), "Nature"),
+        ((210, 160, 3), "Nature"),
+        ((256, 256, 1), "Nature"),
+        ((48, 64, 3), "Compact"),
+        ((32, 32, 3), "Compact"),
+        ((10, 10, 4), "Small"),
+        ((7, 7, 3), "Small"),
+        ((3, 8, 8), "Small"),
+        ((3, 3), "Small"),
     ],
 )
 def test_auto_chooses_by_shape(shape: tuple[int, ...], kind: str) -> None:
     assert config(shape=shape).resolved_kind() == kind
+    assert resolved_network("IMPALA", "Auto", shape) == kind
+
+
+@pytest.mark.parametrize("shape", [(2, 64, 64, 3), (257, 257), (64, 257, 3), (512, 512, 3), (2, 90), (2, 2, 3)])
+@pytest.mark.parametrize("algorithm", ["ApeXDQN", "IMPALA"])
+def test_an_image_is_never_made_a_vector_unasked(algorithm: str, shape: tuple[int, ...]) -> None:
+    with pytest.raises(NetworkProblem, match=r"sides from 3 to 256 .* has shape .*network: MLP"):
+        resolved_network(algorithm, "Auto", shape)
+    assert resolved_network(algorithm, "MLP", shape) == "MLP"
+
+
+@pytest.mark.parametrize(
+    ("shape", "image"),
+    [
+        ((84, 84), Image(84, 84)),
+        ((64, 64, 3), Image(64, 64, 3)),
+        ((3, 64, 64), Image(64, 64, 3, channels_first=True)),
+        ((210, 160, 3), Image(210, 160, 3)),
+        ((3, 210, 160), Image(210, 160, 3, channels_first=True)),
+        ((17, 8, 8), Image(8, 8, 17, channels_first=True)),  # planes of a board: more than it has rows
+        ((8, 8, 17), Image(8, 8, 17)),
+        ((5, 5, 5), Image(5, 5, 5)),
+        ((4,), None),
+        ((2, 8, 8, 3), None),
+    ],
+)
+def test_which_side_of_a_frame_is_its_channels(shape: tuple[int, ...], image: Image | None) -> None:
+    assert Image.of(shape) == image
+
+
+def by_hand(observation: torch.Tensor, image: Image) -> torch.Tensor:
+    """[B, S, H, W, C] or [B, S, C, H, W] as grey frames [B, S * C, H, W], one value after the other's plane."""
+    batch, stack = observation.shape[:2]
+    grey = torch.empty(batch, stack * image.channels, image.height, image.width, dtype=observation.dtype)
+    for s in range(stack):
+        for c in range(image.channels):
+            grey[:, s * image.channels + c] = (
+                observation[:, s, c] if image.channels_first else observation[:, s, ..., c]
+            )
+    return grey
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("stack", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize("shape", [(64, 72, 3), (3, 64, 72), (32, 32, 1), (7, 7, 3), (10, 10, 4)])
+def test_colours_are_seen_as_so_many_grey_frames(
+    shape: tuple[int, int, int], dtype: torch.dtype, stack: int, centred: bool
+) -> None:
+    torch.manual_seed(0)
+    image = Image.of(shape)
+    assert image is not None
+    colour = PolicyNetwork(PolicyConfig("Auto", shape, stack, 6, scale=1 / 255, centred=centred))
+    grey_config = PolicyConfig(colour.kind, (image.height, image.width), stack * image.channels, 6, scale=1 / 255)
+    grey = PolicyNetwork(grey_config)
+    weights = {name: value for name, value in colour.state_dict().items() if name != "mean"}
+    assert not grey.load_state_dict(weights, strict=False).unexpected_keys
+    observation = torch.randint(0, 255, (5, stack, *shape)).to(dtype)
+    seen = by_hand(observation, image).float()
+    if centred:
+        mean = 255 * torch.rand(shape)
+        colour.centre(mean)
+        seen = seen - by_hand(mean.expand(1, stack, *shape), image)
+    expected = grey(seen)
+    for way in colour.ways("FP32", native=False):
+        for arrived in (observation, colour.compute(way).laid_out(observation)):
+            output = colour.compute(way)(arrived)
+            torch.testing.assert_close(output.logits, expected.logits, rtol=1e-3, atol=1e-5)
+            torch.testing.assert_close(output.value, expected.value, rtol=1e-3, atol=1e-5)
+
+
+def test_a_deep_network_sees_colours() -> None:
+    network = PolicyNetwork(PolicyConfig("Deep", (16, 16, 3), 2, 6))
+    assert network._first.in_channels == 6
+    assert network(torch.rand(5, 2, 16, 16, 3)).logits.shape == (5, 6)
 
 
 def test_nature_has_the_published_number_of_parameters() -> None:
@@ -98,9 +185,9 @@ def test_ways_that_a_network_does_not_have() -> None:
 
 
 def test_what_cannot_be_built_is_refused() -> None:
-    with pytest.raises(ValueError, match="Auto, Nature, Compact or MLP"):
-        config("ResNet")
+    with pytest.raises(NetworkProblem, match="Auto, Nature, Compact, Small, MLP"):
+        QNetwork(config("ResNet"))
     with pytest.raises(ValueError, match="at least 36x36"):
         QNetwork(config("Nature", (20, 20)))
-    with pytest.raises(ValueError, match="MLP or Auto"):
+    with pytest.raises(NetworkProblem, match=r"shape \(4,\); network Auto finds"):
         QNetwork(config("Compact", (4,)))

@@ -19,6 +19,12 @@ _PIXELS_AT_ONCE = 1 << 17  # as words they stay in a core's cache
 _WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
 
 
+def planes(frames: Tensor, *, channels_first: bool) -> Tensor:
+    """Colour frames [B, S, H, W, C] (or, ``channels_first``, [B, S, C, H, W]) as [B, S * C, H, W]: the oldest frame's channels
+    first. A view wherever one can be had, as of a stack of one."""
+    return (frames if channels_first else frames.movedim(-1, -3)).flatten(-4, -3)
+
+
 def channels_last(frames: Tensor) -> Tensor:
     """``frames`` [B, S, H, W] with the S values of a pixel beside each other in memory; the same tensor if they are."""
     if frames.is_contiguous(memory_format=torch.channels_last):

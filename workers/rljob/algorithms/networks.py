@@ -1,4 +1,4 @@
-"""Q-networks: Nature, Compact and MLP, with one rule that chooses between them.
+"""Q-networks: Nature, Compact, Small and MLP. Which of them sees frames of which shape is in ``rljob.api.networks``.
 
 A network maps stacked observations to action values, ``[B, S, *F] -> float32[B, A]``. It owns what must be identical wherever
 the policy runs (actor, learner, evaluator, checkpoint): the normalisation of raw frames, the dueling combination, and the
@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers
-
-NATURE_MIN_PIXELS = 64  # the Nature strides leave nothing of a smaller image
+from rljob.api.networks import resolved_network
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkConfig:
     """What a Q-network is built from.
 
-    ``kind``: ``Auto`` takes Nature for images whose sides are at least 64 pixels, Compact for smaller images, MLP for vectors.
-    ``hidden_units``: width of the dense layers, 0 for the kind's own (Nature 512, Compact 128, MLP 128).
+    ``kind``: Nature, Compact, Small or MLP, or Auto, which chooses by ``frame_shape``.
+    ``hidden_units``: width of the dense layers, 0 for the kind's own (Nature 512, all others 128).
     ``layer_norm``: normalise before every ReLU (GroupNorm with one group after convolutions, LayerNorm after dense layers).
     ``scale``: network input is ``(frame - mean) * scale``. ``centred``: a mean frame will be set; without it, nothing is
     subtracted.
@@ -38,29 +37,12 @@ class NetworkConfig:
     centred: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind not in ("Auto", "Nature", "Compact", "MLP"):
-            raise ValueError(f"network is {self.kind!r}; it can be Auto, Nature, Compact or MLP")
         if min((self.stack, self.num_actions, *self.frame_shape), default=0) < 1:
             raise ValueError(f"a network needs a frame shape, a stack and actions of at least 1, not {self}")
 
     def resolved_kind(self) -> str:
-        """``kind`` with ``Auto`` decided by the frame shape.
-
-        Raises ValueError when a convolutional network is asked for frames that are not images, or too small for it.
-        """
-        is_image = len(self.frame_shape) == 2
-        kind = self.kind
-        if kind == "Auto":
-            if not is_image:
-                return "MLP"
-            kind = "Nature" if min(self.frame_shape) >= NATURE_MIN_PIXELS else "Compact"
-        smallest = {"Nature": 36, "Compact": 14, "MLP": 1}[kind]
-        if kind != "MLP" and not (is_image and min(self.frame_shape) >= smallest):
-            raise ValueError(
-                f"network {kind} needs image frames of at least {smallest}x{smallest} pixels, but a frame of this "
-                f"environment has shape {self.frame_shape}; network MLP or Auto accepts it"
-            )
-        return kind
+        """``kind`` with ``Auto`` decided by the frame shape. Raises NetworkProblem where no such network sees these frames."""
+        return resolved_network("ApeXDQN", self.kind, self.frame_shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +57,11 @@ class _Geometry:
 
 # Nature: Mnih et al. 2015; dueling gives value and advantage a dense layer each, as in Wang et al. 2016.
 # Compact: for frames of about 42x42; value and advantage share the dense layer.
+# Small: for grids of a few cells; the network of Young and Tian 2019 ("MinAtar").
 _GEOMETRY = {
     "Nature": _Geometry(((32, 8, 4), (64, 4, 2), (64, 3, 1)), dense=1, hidden=512, own_streams=True),
     "Compact": _Geometry(((16, 6, 4), (32, 3, 2)), dense=1, hidden=128, own_streams=False),
+    "Small": _Geometry(((16, 3, 1),), dense=1, hidden=128, own_streams=False),
     "MLP": _Geometry((), dense=2, hidden=128, own_streams=False),
 }
 

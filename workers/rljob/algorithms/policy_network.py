@@ -1,4 +1,6 @@
-"""Policy-and-value networks for actor-critic learning: Nature, Deep (residual), Compact and MLP, with an optional LSTM.
+"""Policy-and-value networks for actor-critic learning: Nature, Deep (residual), Compact, Small and MLP, with an optional LSTM.
+
+Which of them sees frames of which shape is in ``rljob.api.networks``.
 
 One pass gives what an actor needs (logits and the value of a state), another what a learner needs of whole unrolls. A recurrent
 state is one tensor, float32 [N, 2, H] (hidden and cell), so that it travels as one column.
@@ -13,13 +15,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers
+from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers, seen_by_convolutions
+from rljob.api.networks import resolved_network
 
-_SMALLEST_SIDE = {"Nature": 36, "Deep": 8, "Compact": 24, "MLP": 1}
 # Nature: the convolutions of Mnih et al. 2015. Compact: for frames of about 42x42; its first layer sees every pixel once.
+# Small: for grids of a few cells; the convolution of Young and Tian 2019 ("MinAtar").
 _CONVOLUTIONS = {
     "Nature": ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
     "Compact": ((16, 6, 6), (32, 3, 1)),
+    "Small": ((16, 3, 1),),
     "MLP": (),
 }
 _DEEP_CHANNELS = (16, 32, 32)  # the residual network of Espeholt et al. 2018, figure 3 right
@@ -38,9 +42,10 @@ class PolicyOutput(NamedTuple):
 class PolicyConfig:
     """What a policy network is built from.
 
-    ``kind`` Nature, Deep, Compact or MLP; ``hidden`` the width of its dense layer(s); ``lstm`` the units of an LSTM behind
-    them, 0 for none. ``orthogonal``: orthogonal weights (gain sqrt 2, policy head 0.01, value head 1) and zero biases. ``scale``,
-    ``centred``: network input is ``(frame - mean) * scale``. Raises ValueError for a network that cannot see such frames.
+    ``kind`` Nature, Deep, Compact, Small or MLP, or Auto, which chooses by ``frame_shape``; ``hidden`` the width of its dense
+    layer(s); ``lstm`` the units of an LSTM behind them, 0 for none. ``orthogonal``: orthogonal weights (gain sqrt 2, policy head
+    0.01, value head 1) and zero biases. ``scale``, ``centred``: network input is ``(frame - mean) * scale``.
+    Raises NetworkProblem where no such network sees these frames.
     """
 
     kind: str
@@ -55,16 +60,13 @@ class PolicyConfig:
     centred: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind not in _SMALLEST_SIDE:
-            raise ValueError(f"network is {self.kind!r}; it can be {', '.join(_SMALLEST_SIDE)}")
         if min((self.stack, self.num_actions, self.hidden, *self.frame_shape), default=0) < 1 or self.lstm < 0:
             raise ValueError(f"a network needs a frame shape, a stack, units and actions of at least 1, not {self}")
-        smallest = _SMALLEST_SIDE[self.kind]
-        if self.kind != "MLP" and (len(self.frame_shape) != 2 or min(self.frame_shape) < smallest):
-            raise ValueError(
-                f"network {self.kind} needs image frames of at least {smallest}x{smallest} pixels, but a frame of this "
-                f"environment has shape {self.frame_shape}; network MLP accepts it"
-            )
+        self.resolved_kind()
+
+    def resolved_kind(self) -> str:
+        """``kind`` with ``Auto`` decided by the frame shape. Raises NetworkProblem where no such network sees these frames."""
+        return resolved_network("IMPALA", self.kind, self.frame_shape)
 
 
 class PolicyNetwork(FrameNetwork):
@@ -73,13 +75,14 @@ class PolicyNetwork(FrameNetwork):
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__(config.frame_shape, config.scale, centred=config.centred)
         self.config = config
-        if config.kind == "Deep":
+        self.kind = config.resolved_kind()
+        if self.kind == "Deep":
             self.convolutions, width = _deep(config)
         else:
             self.convolutions, width = convolution_layers(
-                config.stack, config.frame_shape, _CONVOLUTIONS[config.kind], layer_norm=config.layer_norm
+                config.stack, config.frame_shape, _CONVOLUTIONS[self.kind], layer_norm=config.layer_norm
             )
-        depth = _MLP_DEPTH if config.kind == "MLP" else 1
+        depth = _MLP_DEPTH if self.kind == "MLP" else 1
         self.dense = dense_layers(width, config.hidden, depth, layer_norm=config.layer_norm)
         self.memory = nn.LSTMCell(config.hidden, config.lstm) if config.lstm else None
         features = config.lstm or config.hidden
@@ -148,7 +151,7 @@ class _Residual(nn.Module):
 def _deep(config: PolicyConfig) -> tuple[nn.Sequential, int]:
     """Three times: a convolution, a pooling of stride 2, two residual blocks. ``layer_norm`` normalises after the pooling."""
     layers: list[nn.Module] = []
-    channels, height, width = config.stack, *config.frame_shape
+    channels, height, width = seen_by_convolutions(config.stack, config.frame_shape)
     for out in _DEEP_CHANNELS:
         layers += [nn.Conv2d(channels, out, 3, padding=1), nn.MaxPool2d(3, stride=2, padding=1)]
         if config.layer_norm:

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rljob.algorithms.compute import Compute, candidates
-from rljob.algorithms.layout import channels_last, space_to_depth
+from rljob.algorithms.layout import channels_last, planes, space_to_depth
+from rljob.api.networks import Image
 
 
 class FrameNetwork(nn.Module):
@@ -29,6 +30,8 @@ class FrameNetwork(nn.Module):
         self.convolutions: nn.Sequential = nn.Sequential()
         self.dense: nn.Sequential = nn.Sequential()
         self.register_buffer("mean", torch.zeros(tuple(frame_shape)))
+        self.frame_shape = tuple(frame_shape)
+        self.image = Image.of(frame_shape)
         self.scale = scale
         self.centred = centred
         self.way = Compute()
@@ -83,8 +86,11 @@ class FrameNetwork(nn.Module):
     def laid_out(self, observation: Tensor) -> Tensor:
         """``observation`` [B, S, *F] in the memory layout that ``features`` computes in; at no cost where it is already.
 
-        Reordering bytes is four times cheaper than reordering the floats made from them.
+        Convolutions see the S frames' values of a pixel as channels, [B, S * C, H, W]. Reordering bytes is four times cheaper
+        than reordering the floats made from them.
         """
+        if self.image is not None and self.convolutions and len(self.frame_shape) == 3 and observation.dim() == 5:
+            observation = planes(observation, channels_first=self.image.channels_first)
         if self.way.space_to_depth:
             as_blocks = observation.shape[1] != self._first.in_channels
             return observation if as_blocks else space_to_depth(observation, self.block)
@@ -105,9 +111,12 @@ class FrameNetwork(nn.Module):
 
     def _laid_out_mean(self) -> Tensor:
         """The mean frame, to be subtracted from frames that are laid out."""
-        if not self.way.space_to_depth:
+        if self.image is None or not self.convolutions or (len(self.frame_shape) == 2 and not self.way.space_to_depth):
             return self.mean
-        return space_to_depth(self.mean.expand(1, self._first.in_channels, *self.mean.shape), self.block)
+        mean = self.mean.expand(1, self._first.in_channels // self.image.channels, *self.frame_shape)
+        if len(self.frame_shape) == 3:
+            mean = planes(mean, channels_first=self.image.channels_first)
+        return space_to_depth(mean, self.block) if self.way.space_to_depth else mean
 
     def _convolved(self, x: Tensor) -> Tensor:
         if not self.way.space_to_depth:
@@ -126,18 +135,28 @@ class FrameNetwork(nn.Module):
         return first
 
 
+def seen_by_convolutions(stack: int, frame_shape: Sequence[int]) -> tuple[int, int, int]:
+    """(channels, height, width) of ``stack`` frames that are images, as convolutions see them."""
+    image = Image.of(frame_shape)
+    assert image is not None, f"frames of shape {tuple(frame_shape)} are no images"
+    return stack * image.channels, image.height, image.width
+
+
 def convolution_layers(
-    channels: int, sides: Sequence[int], layers: Sequence[tuple[int, int, int]], *, layer_norm: bool
+    stack: int, frame_shape: Sequence[int], layers: Sequence[tuple[int, int, int]], *, layer_norm: bool
 ) -> tuple[nn.Sequential, int]:
-    """Convolutions (out channels, kernel, stride) with ReLU, and the number of features they leave; without any (vectors),
+    """Convolutions (out channels, kernel, stride) with ReLU, and the number of features they leave; without any (an MLP),
     nothing, and the flattened stack. ``layer_norm``: normalise before every ReLU (GroupNorm with one group)."""
+    if not layers:
+        return nn.Sequential(), stack * prod(frame_shape)
+    channels, *sides = seen_by_convolutions(stack, frame_shape)
     modules: list[nn.Module] = []
     for out_channels, kernel, stride in layers:
         modules.append(nn.Conv2d(channels, out_channels, kernel, stride))
         if layer_norm:
             modules.append(nn.GroupNorm(1, out_channels))
         modules.append(nn.ReLU(inplace=True))
-        channels, sides = out_channels, tuple((side - kernel) // stride + 1 for side in sides)
+        channels, sides = out_channels, [(side - kernel) // stride + 1 for side in sides]
     return nn.Sequential(*modules), channels * prod(sides)
 
 

@@ -51,9 +51,10 @@ class ApeXDQNParameters(ParameterSet):
     """Choose the bootstrap action with the online network, judge it with the target network."""
     dueling: Flag = True
     """Split the head into a state value and action advantages."""
-    network: Literal["Auto", "Nature", "Compact", "MLP"] = "Auto"
-    """Nature: Mnih et al. 2015, for 84x84. Compact: two small convolutions, for 42x42. MLP: for vectors. Auto chooses
-    by shape."""
+    network: Literal["Auto", "Nature", "Compact", "Small", "MLP"] = "Auto"
+    """Nature: Mnih et al. 2015, for 84x84. Compact: two small convolutions, for 42x42. Small: one of 3x3, for grids of a few
+    cells. MLP: for vectors. Auto chooses by the shape of a frame: convolutions for an image of 3 to 256 pixels a side,
+    [H, W], [H, W, C] or [C, H, W], MLP for a vector."""
     hidden_units: Annotated[int, Integer(0, 16_384)] = 0
     """Width of the hidden layer(s); 0 takes the network's own default."""
     layer_norm: Flag = False

@@ -38,7 +38,7 @@ class EnvironmentParameters(ParameterSet):
     frame_size: Annotated[int, Integer(16, 512)] = 84
     """Height and width of a frame after scaling, in pixels."""
     frame_stack: Annotated[int, Integer(1, 16)] = 4
-    """Newest frames an observation holds; observations that are vectors are not stacked."""
+    """Newest frames an observation holds; only images of bytes are stacked."""
     frame_skip: Annotated[int, Integer(1, 32)] = 4
     """Raw frames that one action is held for."""
     max_pool: Flag = True

@@ -93,9 +93,10 @@ class ImpalaParameters(ParameterSet):
     """The number that keeps the optimiser's denominator from zero."""
     gradient_clip_norm: Annotated[float, Real(0)] = 40.0
     """Largest gradient norm; longer gradients are scaled to it. 0 does not clip."""
-    network: Literal["Nature", "Deep", "Compact", "MLP"] = "Nature"
+    network: Literal["Auto", "Nature", "Deep", "Compact", "Small", "MLP"] = "Auto"
     """Nature: Mnih et al. 2015, for 84x84. Deep: the residual network of Espeholt et al. 2018. Compact: two small
-    convolutions, for 42x42. MLP: for vectors."""
+    convolutions, for 42x42. Small: one of 3x3, for grids of a few cells. MLP: for vectors. Auto chooses by the shape of a
+    frame: Nature, Compact or Small for an image of 3 to 256 pixels a side, [H, W], [H, W, C] or [C, H, W], MLP for a vector."""
     hidden_units: Annotated[int, Integer(1, 16_384)] = 256
     """Width of the hidden layer(s)."""
     layer_norm: Flag = False

@@ -1,0 +1,61 @@
+"""A user's environment that shows colours, with ``network: Auto``: real roles learn from it by convolutions."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rljob.actor.worker import run_actor
+from rljob.api import parse_job
+from rljob.learner import checkpoint
+from rljob.learner.policy import load_policy
+from rljob.learner.worker import run_learner
+from rljob.replay.worker import run_replay
+from role_threads import ENDPOINTS, RoleThreads
+
+REPLAY: dict[str, Any] = {
+    "capacity": 2000,
+    "rateLimiter": {"samplesPerInsert": "2", "minSize": 200, "errorBuffer": "400"},
+}
+SMALL = {"batchSize": 16, "hiddenUnits": 16}
+ALGORITHMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "ApeXDQN": ({"chunkLength": 10, "publishInterval": 2, **SMALL}, {"replay": REPLAY}),
+    "IMPALA": ({"unrollLength": 5, **SMALL}, {"queue": {"capacity": 32}}),
+}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_colours_are_learned_from_by_convolutions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "envs"))
+    parameters, sections = ALGORITHMS[name]
+    environment = {"frameStack": 2, "centreInput": "true", "backend": "Sync"}
+    spec: dict[str, Any] = {
+        "algorithm": {"name": name, "parameters": [{"name": k, "value": str(v)} for k, v in parameters.items()]},
+        "environment": {
+            "id": "toys:Colours",
+            "parameters": [{"name": k, "value": str(v)} for k, v in environment.items()],
+        },
+        "actors": {"replicas": 1, "envsPerActor": 2},
+        **sections,
+    }
+    head = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "colours"}}
+    job = parse_job({**head, "spec": spec})
+    with tempfile.TemporaryDirectory(prefix="rljob-") as sockets:
+        run = RoleThreads(job, tmp_path, {kind: f"ipc://{sockets}/{kind}" for kind in ENDPOINTS})
+        try:
+            if name == "ApeXDQN":
+                run.start(run_replay, "replay-0")
+            run.start(run_learner, "learner")
+            run.start(run_actor, "actor-0")
+            run.until(lambda f: f.get("updates", 0) > 5 and f.get("policy_lag_updates") is not None, "updates", 100)
+            run.stop("learner")
+        finally:
+            run.close()
+    saved = checkpoint.latest_valid(tmp_path / "checkpoints")
+    assert saved is not None
+    assert saved.tensors["online.convolutions.0.weight"].shape == (32, 2 * 3, 8, 8)
+    assert saved.tensors["online.mean"].shape == (64, 64, 3)
+    assert load_policy(tmp_path).spec.frame_shape == (64, 64, 3)

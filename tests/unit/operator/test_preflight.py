@@ -1,0 +1,23 @@
+"""What `rljob run` looks at before it starts a process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rljob.api import load_manifest
+from rljob.api.networks import NetworkProblem
+from rljob_operator.local import preflight
+
+CUSTOM = Path(__file__).parents[2] / "unit" / "api" / "impala.yaml"
+
+
+def test_frames_that_no_network_sees_are_named_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "integration" / "envs"))
+    here = ["spec.environment.id=toys:Colours", "spec.environment.parameters="]
+    huge = '{"height": 300, "width": 200}'
+    overrides = [*here, f"spec.environment.parameters.kwargs={huge}"]
+    with pytest.raises(NetworkProblem, match=r"has shape \(300, 200, 3\)"):
+        preflight.check(load_manifest(CUSTOM, [*overrides, "spec.algorithm.parameters.network=Auto"]))
+    preflight.check(load_manifest(CUSTOM, [*overrides, "spec.algorithm.parameters.network=MLP"]))
+    preflight.check(load_manifest(CUSTOM, [*here, "spec.algorithm.parameters.network=Auto"]))
