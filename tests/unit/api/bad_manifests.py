@@ -137,6 +137,8 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.actors=3"], "spec.actors", ["mapping of fields"]),
     (["spec.learner.resources.requests.cpu=lots"], "spec.learner.resources.requests.cpu", ["500m"]),
     (["spec.learner.accelerator.resourceName=a/b/c"], "spec.learner.accelerator.resourceName", ["nvidia.com/gpu"]),
+    (["spec.learner.accelerator.count=-1"], "spec.learner.accelerator.count", ["integer from 0"]),
+    (["spec.learner.accelerator.count=8"], "spec.learner.accelerator.count", ["0 or 1", "the others of 8", "idle"]),
     (["spec.learner.disruptionBudget=Yes"], "spec.learner.disruptionBudget", ["Protected, None"]),
     (
         ["spec.actors.placement.tolerations=[{operator: Exists, key: a, value: b}]"],
@@ -439,6 +441,7 @@ EDGES: list[tuple[Path, list[str], str]] = [
     ),
     (BASE, ["spec.actors={inference: Central, envsPerActor: 64}"], "spec.actors.envsPerActor=65"),
     (BASE, ["spec.suspend=true", "spec.checkpoint.onSuspend=Skip"], "spec.checkpoint.onSuspend=BestEffort"),
+    (BASE, ["spec.learner.accelerator.count=1"], "spec.learner.accelerator.count=2"),
     (IMPALA, ["spec.queue.capacity=32"], "spec.queue.capacity=31"),
     (IMPALA, ["spec.queue.maxPolicyLagUpdates=5"], "spec.queue.maxPolicyLagUpdates=4"),
     (IMPALA, ["spec.actors.replicas=184"], "spec.actors.replicas=185"),

@@ -29,5 +29,5 @@ CHANGES: list[tuple[Path, list[str], list[str], str | None]] = [
     (BASE, [], ["spec.suspend=true", "spec.checkpoint.onSuspend=Skip"], None),
     (BASE, [], ["spec.replay.capacity=300000"], None),
     (IMPALA, [], ["spec.queue.capacity=128"], None),
-    (CLUSTER, [], ["spec.autoscaling.maxReplicas=300", "spec.learner.accelerator.count=2"], None),
+    (CLUSTER, [], ["spec.autoscaling.maxReplicas=300", "spec.learner.accelerator.count=0"], None),
 ]

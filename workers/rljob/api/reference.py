@@ -19,6 +19,7 @@ from rljob.api.job import API_VERSION, KIND, Metadata, RLJobSpec
 from rljob.api.lifecycle import CheckpointSpec, CheckpointStorage, FailureRule
 from rljob.api.parameters import ParameterSet
 from rljob.api.pods import RoleSpec, Toleration
+from rljob.api.roles import Accelerator
 from rljob.api.rules import RULES
 from rljob.api.rules.transitions import TRANSITIONS
 from rljob.api.schema import flowed
@@ -189,6 +190,7 @@ _PLACES: Mapping[type[BaseModel], str] = {
     RLJobSpec: "spec",
     AlgorithmSpec: "spec.algorithm",
     AutoscalingSpec: "spec.autoscaling",
+    Accelerator: "spec.learner.accelerator",
     CheckpointSpec: "spec.checkpoint",
     CheckpointStorage: "spec.checkpoint.storage",
     FailureRule: "spec.failurePolicy.rules[]",

@@ -16,7 +16,7 @@ class Accelerator(APIModel):
     resource_name: ResourceName = "nvidia.com/gpu"
     """The extended resource to ask for; never guessed from its suffix."""
     count: Annotated[int, Integer(0, 16)] = 0
-    """How many; 0 means the learner computes on the CPU."""
+    """How many: 0 computes on the CPU, 1 on the device. More than one is refused, as only one would be used."""
 
 
 class LearnerSpec(RoleSpec):

@@ -11,13 +11,13 @@ from rljob.api.job import RLJob
 from rljob.api.keyed import KEYED
 from rljob.api.problems import ABSENT, Problem
 from rljob.api.rule import Broken, Rule
-from rljob.api.rules import actors, algorithm, lifecycle, placement, queue, replay
+from rljob.api.rules import actors, algorithm, learner, lifecycle, placement, queue, replay
 from rljob.api.rules.transitions import TRANSITIONS
 from rljob.api.types import decimal_text
 
 RULES: tuple[Rule, ...] = tuple(
     item
-    for module in (replay, queue, actors, algorithm, lifecycle, placement)
+    for module in (replay, queue, actors, algorithm, learner, lifecycle, placement)
     for item in vars(module).values()
     if isinstance(item, Rule)
 )
