@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rljob.api import EnvironmentParameters
-from rljob.envs import describe_environment, make_single_environment
+from rljob.envs import describe_environment, describe_rewards, make_single_environment, make_vector_environment
 from rljob.envs.frames import AtariCounters
 from rljob.envs.meter import EpisodeMeter
 
@@ -65,9 +65,51 @@ def test_pictures_are_stacked_oldest_first_over_zeros() -> None:
     assert observation[:, 0, 0].tolist() == [0, 1, 2]
 
 
+CLIPPED = [
+    ("toys:countdown", "Auto", False),
+    ("toys:countdown", "true", True),
+    ("toys:countdown", "false", False),
+    ("toys:vector", "Auto", False),
+    ("toys:vector", "true", True),
+    ("CartPole-v1", "Auto", False),
+    ("ALE/Pong-v5", "Auto", True),
+    ("ALE/Pong-v5", "false", False),
+]
+
+
+@pytest.mark.parametrize(("environment_id", "setting", "clipped"), CLIPPED)
+def test_rewards_are_clipped_for_atari_games_or_where_asked_for(
+    environment_id: str, setting: str, clipped: bool
+) -> None:
+    parameters = EnvironmentParameters(reward_clipping=setting)
+    assert describe_rewards(environment_id, parameters) == (
+        f"{'clipped to [-1, 1]' if clipped else 'as the environment gives them'} (rewardClipping: {setting})"
+    )
+    asked = EnvironmentParameters(reward_clipping=clipped)  # what comes of it is what makes experience interchangeable
+    assert (
+        describe_environment(environment_id, parameters).fingerprint
+        == describe_environment(environment_id, asked).fingerprint
+        != describe_environment(environment_id, EnvironmentParameters(reward_clipping=not clipped)).fingerprint
+    )
+
+
+@pytest.mark.parametrize("backend", ["Auto", "Sync"])
+@pytest.mark.parametrize(("environment_id", "setting", "clipped"), [case for case in CLIPPED if "toys" in case[0]])
+def test_what_training_sees_of_a_reward_of_two_and_a_half(
+    environment_id: str, setting: str, clipped: bool, backend: str
+) -> None:
+    parameters = EnvironmentParameters(reward_clipping=setting, backend=backend)
+    env = make_vector_environment(environment_id, parameters, 2, seed=0)
+    env.reset(seed=0)
+    assert env.step(np.array([1, 0])).reward.tolist() == ([1.0, -0.5] if clipped else [2.5, -0.5])
+    env.close()
+
+
 @pytest.mark.parametrize(("for_scoring", "reward"), [(True, 2.5), (False, 1.0)])
 def test_rewards_are_clipped_for_training_only(for_scoring: bool, reward: float) -> None:
-    env = make_single_environment("toys:countdown", EnvironmentParameters(), for_scoring=for_scoring)
+    env = make_single_environment(
+        "toys:countdown", EnvironmentParameters(reward_clipping="true"), for_scoring=for_scoring
+    )
     env.reset(seed=0)
     assert env.step(1)[1] == reward
 

@@ -12,7 +12,7 @@ import torch
 from learner_builders import IMAGES, batches, identity, parameters, updater
 from rljob.learner import checkpoint, state
 from rljob.learner.checkpoint import CheckpointProblem
-from rljob.learner.policy import load_policy
+from rljob.learner.policy import Identity, load_policy
 from rljob.learner.saver import Saver
 
 
@@ -144,3 +144,11 @@ def test_no_policy_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "step-1" / checkpoint.MANIFEST).write_text(json.dumps({"format": 99}))
     with pytest.raises(CheckpointProblem, match="format 1"):
         load_policy(tmp_path / "step-1")
+
+
+def test_checkpoints_from_before_rewards_could_be_clipped_automatically_are_read() -> None:
+    document = identity(parameters()).document()
+    assert Identity.of(document).env_params.reward_clipping == "Auto"
+    for stored in (True, False):
+        document["environmentParameters"]["reward_clipping"] = stored
+        assert Identity.of(document).env_params.reward_clipping == str(stored).lower()

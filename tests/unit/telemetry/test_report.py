@@ -76,6 +76,7 @@ def complete_run(folder: Path, evil: str = "") -> None:
                     "policy_lag_updates": 12.0, "updates_per_second": 20.0, "steps_per_second": 900.0,
                     "samples_per_insert": 8.0, "replay": {"items": i * 50, "capacity": 2000, "fill": i / 40},
                     "actors": [{"state": "Running"}] * 2, "evaluations": evaluations, "device": "cpu" + evil,
+                    "rewards": "clipped to [-1, 1] (rewardClipping: Auto)" + evil,
                     "stages": {"learner": {"wait": i * 0.62, f"update{evil}": i * 0.38}, "actor": {"env": float(i)}},
                     "checkpoint": {"step": i // 20 * 200, "digest": "sha256:ab" + evil, "state": "Valid", "path": "p"},
                     "rss_bytes": 3e8,
@@ -119,6 +120,7 @@ def test_a_complete_run_is_told_in_full(tmp_path: Path) -> None:
     for part in (
         "pong", "ApeXDQN on ALE/Pong-v5", "Failed · BackoffLimit", "2 min 05 s", "Best evaluation", "given up early", "0.00",
         "Learner queue depth", "Actors at work", "Replay fill", "Policy lag", "62.0 %", "step-200", "2.0 KiB",
+        "clipped to [-1, 1] (rewardClipping: Auto)",
         "torch 2", "last words", "inference-0", "1,234", "6.2", "0.7 ms", "137", "no memory", "rljob run --resume", "2023-11-14",
     ):  # fmt: skip
         assert part in text, part

@@ -28,6 +28,11 @@ def _action_numbers(value: Any) -> Any:
     return tuple(value)
 
 
+def _word(value: Any) -> Any:
+    """What a manifest's ``true`` and ``false`` became on the way, as the words."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
 class EnvironmentParameters(ParameterSet):
     """How an environment is stepped and seen, each usable in ``spec.environment.parameters`` under its camelCase name.
 
@@ -45,8 +50,9 @@ class EnvironmentParameters(ParameterSet):
     """Take the brighter pixel of the last two raw frames (sprites that flicker)."""
     noop_max: Annotated[int, Integer(0, 1000)] = 30
     """Largest random number of idle raw frames at the start of a game."""
-    reward_clipping: Flag = True
-    """Train on the sign of the reward. Scores shown to people are never clipped."""
+    reward_clipping: Annotated[Literal["Auto", "true", "false"], BeforeValidator(_word)] = "Auto"
+    """Train on rewards clipped to [-1, 1], which of a game's whole points are their sign. Auto: on for Atari games, off for
+    everything else. Scores shown to people are never clipped."""
     life_loss: Literal["Ignore", "EndsEpisode"] = "Ignore"
     """EndsEpisode: a lost life ends the return (discount 0) while the game goes on."""
     fire_reset: Flag = False

@@ -4,6 +4,7 @@ from rljob.envs.base import EpisodeRecord, StepResult, VectorEnvironment
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.factory import (
     describe_environment,
+    describe_rewards,
     make_restarting_environment,
     make_single_environment,
     make_vector_environment,
@@ -20,6 +21,7 @@ __all__ = [
     "StepResult",
     "VectorEnvironment",
     "describe_environment",
+    "describe_rewards",
     "make_restarting_environment",
     "make_single_environment",
     "make_vector_environment",

@@ -27,7 +27,7 @@ from rljob.envs.processes import ProcessVector
 from rljob.envs.restarting import RestartingEnv, RestartingVector, RestartLimit
 from rljob.envs.spaces import FrameFormat, checked_subset, frame_format, num_actions
 from rljob.envs.spec import EnvironmentSpec, fingerprint
-from rljob.envs.target import AtariGame, RegisteredEnvironment, Target, UserFactory, resolve
+from rljob.envs.target import AtariGame, RegisteredEnvironment, Target, UserFactory, clips_rewards, resolve
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -36,6 +36,13 @@ if TYPE_CHECKING:
 def describe_environment(environment_id: str, parameters: EnvironmentParameters) -> EnvironmentSpec:
     """Shapes, actions and fingerprint of an environment; builds one copy to look at. Raises EnvironmentProblem."""
     return _describe(resolve(environment_id, parameters), parameters)
+
+
+def describe_rewards(environment_id: str, parameters: EnvironmentParameters) -> str:
+    """What training sees of the rewards, and why, in words for a report. Raises EnvironmentProblem."""
+    clipped = clips_rewards(resolve(environment_id, parameters), parameters)
+    seen = "clipped to [-1, 1]" if clipped else "as the environment gives them"
+    return f"{seen} (rewardClipping: {parameters.reward_clipping})"
 
 
 def make_single_environment(
@@ -54,7 +61,7 @@ def make_single_environment(
     target = resolve(environment_id, parameters)
     make = functools.partial(_labelled, target, parameters, 0, render_mode=render_mode)
     env = RestartingEnv(make) if restarting else single.build(target, parameters, render_mode=render_mode)
-    return env if for_scoring or not parameters.reward_clipping else wrappers.ClippedReward(env)
+    return env if for_scoring or not clips_rewards(target, parameters) else wrappers.ClippedReward(env)
 
 
 def make_restarting_environment(
@@ -132,7 +139,7 @@ def _describe(target: Target, parameters: EnvironmentParameters) -> EnvironmentS
         stack=stack,
         num_actions=actions,
         raw_frames_per_step=parameters.frame_skip if isinstance(target, AtariGame) else 1,
-        fingerprint=fingerprint(target.id, parameters),
+        fingerprint=fingerprint(target.id, parameters, reward_clipping=clips_rewards(target, parameters)),
     )
 
 
@@ -163,7 +170,7 @@ def _native(
             sticky_action_probability=parameters.sticky_action_probability,
             full_action_space=parameters.full_action_space,
             max_episode_raw_frames=parameters.max_episode_raw_frames,
-            reward_clipping=parameters.reward_clipping,
+            reward_clipping=clips_rewards(target, parameters),
             threads=threads,
         )
     if isinstance(target, UserFactory):
@@ -176,7 +183,7 @@ def _native(
                 f"environment {target.id!r}: its vector class cannot be made: {type(error).__name__}: {error}"
             ) from error
     return GymnasiumVector(
-        spec, vector, seed, stacked=False, reward_clipping=parameters.reward_clipping, actions=parameters.actions
+        spec, vector, seed, stacked=False, reward_clipping=clips_rewards(target, parameters), actions=parameters.actions
     )
 
 
@@ -223,6 +230,6 @@ def _wrapped(
         vector,
         seed,
         stacked=True,
-        reward_clipping=parameters.reward_clipping,
+        reward_clipping=clips_rewards(target, parameters),
         atari=isinstance(target, AtariGame),
     )

@@ -44,11 +44,17 @@ class EnvironmentSpec:
         return math.prod(self.frame_shape) * (1 if self.frame_dtype == "uint8" else 4)
 
 
-def fingerprint(environment_id: str, parameters: EnvironmentParameters) -> str:
-    """sha256 (hex) over the id, the parameters that shape experience, and the packages' versions."""
+def fingerprint(environment_id: str, parameters: EnvironmentParameters, *, reward_clipping: bool) -> str:
+    """sha256 (hex) over the id, the parameters that shape experience, and the packages' versions.
+
+    ``reward_clipping``: what the parameter comes to for this environment; whether it was given or follows makes no difference.
+    """
     described = {
         "id": environment_id,
-        "parameters": parameters.model_dump(exclude=_NOT_PART_OF_THE_ENVIRONMENT),
+        "parameters": {
+            **parameters.model_dump(exclude=_NOT_PART_OF_THE_ENVIRONMENT),
+            "reward_clipping": reward_clipping,
+        },
         "packages": {name: _version(name) for name in _PACKAGES},
     }
     return hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()

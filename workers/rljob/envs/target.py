@@ -67,6 +67,13 @@ class UserFactory:
 Target = AtariGame | RegisteredEnvironment | UserFactory
 
 
+def clips_rewards(target: Target, parameters: EnvironmentParameters) -> bool:
+    """Whether training sees clipped rewards: as ``rewardClipping`` says, and with Auto where the target is an Atari game."""
+    if parameters.reward_clipping == "Auto":
+        return isinstance(target, AtariGame)
+    return parameters.reward_clipping == "true"
+
+
 def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
     """Find what ``environment_id`` names. Raises EnvironmentProblem with the nearest names if nothing has that name.
 

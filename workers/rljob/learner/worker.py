@@ -21,7 +21,7 @@ from rljob.api import RLJob, credits_per_actor, quantity
 from rljob.cli.announce import announce
 from rljob.cli.options import RoleOptions
 from rljob.cli.slowdown import LEARNER_DELAY_FILE, slowed_down
-from rljob.envs import EnvironmentSpec, describe_environment
+from rljob.envs import EnvironmentSpec, describe_environment, describe_rewards
 from rljob.inference.in_learner import InferenceThread, LatestWeights
 from rljob.inference.server import InferenceServer
 from rljob.inference.worker import served_model
@@ -112,7 +112,12 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         def record(status: dict[str, Any]) -> None:
             recorder.record_status(told(status))
 
-        surroundings = {"device": str(device), "precision": str(way), "started_unix": time.time()}
+        surroundings = {
+            "device": str(device),
+            "precision": str(way),
+            "rewards": describe_rewards(spec.environment.id, env_params),
+            "started_unix": time.time(),
+        }
         config = LoopConfig(
             batch_size=_transitions(method, params),
             publish_interval=params.publish_interval,

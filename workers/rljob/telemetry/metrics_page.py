@@ -41,7 +41,7 @@ actors at work `actors_running`, and an evaluation `evaluation/mean`,
 
 A line of `metrics.jsonl` without `kind` is a point in time: `time_unix`, `elapsed_seconds` (time that the run was going,
 pauses left out), `updates`, `raw_frames`, `state`, and the figures. A line with `kind` is an event: `evaluation`,
-`checkpoint`, `machine` (processor and versions, at each start) or `learner` (device and precision, at each change).
+`checkpoint`, `machine` (processor and versions, at each start) or `learner` (device, precision and rewards, at each change).
 """
 
 

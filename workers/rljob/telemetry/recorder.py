@@ -35,7 +35,7 @@ MACHINE: Final = "machine"
 LEARNER: Final = "learner"
 """Values of ``"kind"``: the last two hold the facts that figures depend on, at each opening and at each change."""
 
-_LEARNER_FACTS = ("device", "precision", "compiled", "epoch")
+_LEARNER_FACTS = ("device", "precision", "compiled", "rewards", "epoch")
 
 
 class Recorder:
