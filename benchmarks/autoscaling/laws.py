@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from rljob.api.autoscaling import AutoscalingSpec, ScalingBehavior, ScalingPolicy, ScalingRules
+from rljob.api.autoscaling import AutoscalingSpec, ScaleDownRules, ScaleUpRules, ScalingBehavior, ScalingPolicy
 from rljob_operator.autoscaling import AutoscalingMemory, advance
-from rljob_operator.autoscaling.behavior import down_limit, stabilized, up_limit, with_change, with_wanted
+from rljob_operator.autoscaling.behavior import down_limit, up_limit, with_change, with_wanted, within_windows
 from rljob_operator.rules.actors import LAW_SECONDS
 
 from autoscaling.plant import Law, Scenario, View
@@ -66,7 +66,8 @@ class Autoscaler:
         spec = AutoscalingSpec(behavior=self.behavior)
         wanted = self.wanted(view, self.current)
         self.memory = with_wanted(self.memory, spec, wanted, view.now_seconds)
-        number = stabilized(spec, self.memory, wanted, self.current, view.now_seconds)
+        least, most = within_windows(spec, self.memory, wanted, view.now_seconds)
+        number = min(max(self.current, least), most)
         number = min(number, up_limit(self.behavior.scale_up, self.memory.changes, self.current, view.now_seconds))
         number = max(number, down_limit(self.behavior.scale_down, self.memory.changes, self.current, view.now_seconds))
         number = max(MIN_REPLICAS, min(view.max_replicas, number))
@@ -75,17 +76,24 @@ class Autoscaler:
         return number
 
 
-def _rules(window: int, *policies: tuple[str, int, int]) -> ScalingRules:
-    return ScalingRules(
-        stabilization_window_seconds=window,
-        policies=[ScalingPolicy(type=kind, value=value, period_seconds=period) for kind, value, period in policies],
+def _behavior(
+    up: tuple[tuple[str, int, int], ...], down_window_seconds: int, down: tuple[tuple[str, int, int], ...]
+) -> ScalingBehavior:
+    """Policies as (type, value, period); the largest counts, as is the HorizontalPodAutoscaler's default."""
+    return ScalingBehavior(
+        scale_up=ScaleUpRules(policies=_policies(up)),
+        scale_down=ScaleDownRules(
+            stabilization_window_seconds=down_window_seconds, select_policy="Max", policies=_policies(down)
+        ),
     )
 
 
-HPA_DEFAULT = ScalingBehavior(
-    scale_up=_rules(0, ("Percent", 100, 15), ("Pods", 4, 15)), scale_down=_rules(300, ("Percent", 100, 15))
-)
-HPA_TUNED = ScalingBehavior(scale_up=_rules(0, ("Percent", 20, 60)), scale_down=_rules(300, ("Percent", 10, 60)))
+def _policies(given: tuple[tuple[str, int, int], ...]) -> list[ScalingPolicy]:
+    return [ScalingPolicy(type=kind, value=value, period_seconds=period) for kind, value, period in given]
+
+
+HPA_DEFAULT = _behavior((("Percent", 100, 15), ("Pods", 4, 15)), 300, (("Percent", 100, 15),))
+HPA_TUNED = _behavior((("Percent", 20, 60),), 300, (("Percent", 10, 60),))
 
 
 def keda_on_depth(initial: int | None = None) -> Callable[[Scenario], Law]:

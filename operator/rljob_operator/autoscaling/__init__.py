@@ -3,7 +3,7 @@
 from rljob_operator.autoscaling.advance import advance
 from rljob_operator.autoscaling.memory import AutoscalingMemory
 from rljob_operator.autoscaling.model import ActiveReason, LimitedBy, ScalingSample, Supply
-from rljob_operator.autoscaling.recommendation import Calculation, Recommendation, ScalingCondition
+from rljob_operator.autoscaling.recommendation import Calculation, Recommendation
 from rljob_operator.autoscaling.victims import ActorView, choose_victims
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "Calculation",
     "LimitedBy",
     "Recommendation",
-    "ScalingCondition",
     "ScalingSample",
     "Supply",
     "advance",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 from rljob.api.autoscaling import AutoscalingSpec
 
@@ -13,7 +12,7 @@ from rljob_operator.autoscaling.limits import Limited, bounded, limits_now, thro
 from rljob_operator.autoscaling.memory import AutoscalingMemory
 from rljob_operator.autoscaling.model import ActiveReason, LimitedBy, ScalingSample, Supply
 from rljob_operator.autoscaling.rates import observe, rates
-from rljob_operator.autoscaling.recommendation import Calculation, Recommendation, ScalingCondition
+from rljob_operator.autoscaling.recommendation import Calculation, Recommendation
 from rljob_operator.autoscaling.samples import fault
 from rljob_operator.autoscaling.warmup import attended, on_this_clock, warming_up
 
@@ -51,6 +50,8 @@ def advance(
     is_new = memory.rates.taken_seconds is None or sample.taken_seconds > memory.rates.taken_seconds
     if sample.learner_advancing:
         memory = replace(memory, rates=observe(spec, memory.rates, sample, supply.ready))
+    if memory.desired == 0 and not sample.learner_advancing:
+        return _answer(spec, _with_a_first_actor(spec, memory, now_seconds), None)
     if warming:
         return _answer(spec, _told(spec, memory, ActiveReason.WARMING_UP, warming), None)
     if not sample.learner_advancing:
@@ -106,6 +107,21 @@ def _without_figures(
     said = sentence.fell_back(spec, calculation, now_seconds - since, limited.by, recommended=spec.mode == "External")
     memory = replace(memory, active=ActiveReason.STALE_METRICS, active_message=missing, last_decision=said)
     return replace(memory, decided_seconds=now_seconds), calculation
+
+
+def _with_a_first_actor(spec: AutoscalingSpec, memory: AutoscalingMemory, now_seconds: float) -> AutoscalingMemory:
+    """One actor where there is none: a learner that gets nothing makes no figures, so the law would stay at 0 for ever.
+
+    No policy slows it, since a share of 0 is 0; but growth that is forbidden stays forbidden.
+    """
+    forbidden = spec.pause in ("ScaleOut", "All") or spec.behavior.scale_up.select_policy == "Disabled"
+    if spec.mode == "External":
+        return replace(_told(spec, memory, ActiveReason.STALE_METRICS, sentence.NOBODY_PLAYS), recommended=1.0)
+    if forbidden or spec.max_replicas == 0:
+        return _told(spec, memory, ActiveReason.STALE_METRICS, sentence.NOBODY_PLAYS)
+    memory = replace(memory, desired=1, limited_by=LimitedBy.NOTHING, active=ActiveReason.STALE_METRICS)
+    memory = behavior.with_change(memory, spec, 1, now_seconds)
+    return replace(memory, active_message=sentence.NOBODY_PLAYS, last_decision=sentence.first_actor())
 
 
 def _limited(
@@ -170,7 +186,6 @@ def _answer(
     spec: AutoscalingSpec, memory: AutoscalingMemory, calculation: Calculation | None, *, is_new: bool = True
 ) -> Recommendation:
     limited_by = LimitedBy(memory.limited_by)
-    is_limited = limited_by is not LimitedBy.NOTHING
     desired, said = memory.desired or 0, memory.last_decision
     if spec.mode == "External":
         said = f"{sentence.obeyed(memory.requested or 0, Limited(desired, limited_by))}; {said}"
@@ -178,21 +193,8 @@ def _answer(
         desired=desired,
         recommended=memory.recommended,
         limited_by=limited_by,
-        conditions=(
-            ScalingCondition(
-                "ScalingActive",
-                _status(memory.active == ActiveReason.VALID_METRIC_FOUND),
-                memory.active,
-                memory.active_message,
-            ),
-            ScalingCondition("ScalingLimited", _status(is_limited), limited_by.reason, said if is_limited else ""),
-        ),
         last_decision=said,
         is_new=is_new,
         calculation=calculation,
         memory=memory,
     )
-
-
-def _status(value: bool) -> Literal["True", "False"]:
-    return "True" if value else "False"

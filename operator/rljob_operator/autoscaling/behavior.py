@@ -21,12 +21,6 @@ def within_windows(
     return least, most
 
 
-def stabilized(spec: AutoscalingSpec, memory: AutoscalingMemory, wanted: int, current: int, now_seconds: float) -> int:
-    """``current``, moved up to the least and down to the most that was wanted within the direction's window."""
-    least, most = within_windows(spec, memory, wanted, now_seconds)
-    return min(max(current, least), most)
-
-
 def up_limit(rules: ScalingRules, changes: Timed, current: int, now_seconds: float) -> int:
     """The most actors that the policies allow now; never below ``current``. Without a policy there is no limit."""
     if rules.select_policy == "Disabled":

@@ -36,9 +36,12 @@ def most_allowed(
     current: int,
     now_seconds: float,
 ) -> tuple[int | None, LimitedBy]:
-    """The most actors that the guards allow, and which of them says so; (None, NOTHING) where none does."""
+    """The most actors that the guards allow, and which of them says so; (None, NOTHING) where none does.
+
+    A lag that is too high takes actors away, but never the last one: without it nobody would see the lag fall again.
+    """
     if lag_is_high(spec, sample):
-        return int(current * (1 - LAG_SHRINK)), LimitedBy.POLICY_LAG
+        return max(1, int(current * (1 - LAG_SHRINK))), LimitedBy.POLICY_LAG
     if supply.unschedulable_seconds > UNSCHEDULABLE_SECONDS:
         return current, LimitedBy.UNSCHEDULABLE
     if gain.stopped_until_seconds is not None and now_seconds < gain.stopped_until_seconds:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from rljob_operator.autoscaling.law import Match
 from rljob_operator.autoscaling.limits import Limits
@@ -31,16 +30,6 @@ class Calculation:
 
 
 @dataclass(frozen=True, slots=True)
-class ScalingCondition:
-    """ScalingActive or ScalingLimited, without the times and generation that the status adds."""
-
-    type: Literal["ScalingActive", "ScalingLimited"]
-    status: Literal["True", "False"]
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
 class Recommendation:
     """The answer.
 
@@ -49,7 +38,6 @@ class Recommendation:
         recommended: None before there are figures. Internal: what the law alone asks for, not rounded. External: the number to
             ask for.
         limited_by: the rule between the two; External: the bound that the number asked for was brought within.
-        conditions: ScalingActive and ScalingLimited.
         last_decision: one sentence from whose numbers the decision can be recomputed by hand.
         is_new: whether ``last_decision`` was made in this call. It is repeated between decisions.
         calculation: of a new decision, all its numbers; None where the number was held or a user changed it.
@@ -59,7 +47,6 @@ class Recommendation:
     desired: int
     recommended: float | None
     limited_by: LimitedBy
-    conditions: tuple[ScalingCondition, ScalingCondition]
     last_decision: str
     is_new: bool
     calculation: Calculation | None

@@ -22,6 +22,8 @@ _LIMITS = {
     LimitedBy.PAUSE: "pause",
 }
 
+NOBODY_PLAYS = "nobody plays, so nothing can be measured"
+
 
 def decided(
     calculation: Calculation, match: Match, sample: ScalingSample, limited_by: LimitedBy, *, recommended: bool
@@ -59,6 +61,11 @@ def fell_back(
 def held(current: int, why: str) -> str:
     """No decision, and why."""
     return f"held at {current} actors: {why}"
+
+
+def first_actor() -> str:
+    """One actor where there was none."""
+    return f"{NOBODY_PLAYS}: 0 -> 1 actors, to begin with"
 
 
 def jumped(wished: int, wish: int, before: int, limited: Limited) -> str:

@@ -50,8 +50,3 @@ class StatusFile:
             self.problem = f"{self._path} can't be written: {error.strerror}"
             return
         self._written, self.problem = status, ""
-
-
-def read_status(run_dir: Path) -> RLJobStatus | None:
-    """The status of a run as last written, for a verb; None where none can be read."""
-    return StatusFile(run_dir).load()

@@ -131,11 +131,15 @@ def law_sample(look: Look) -> ScalingSample | None:
     seen = look.seen.learner
     if seen is None:
         return None
+    blocked_fraction, production_per_second = seen.blocked_fraction, seen.production_per_second
+    if look.status.autoscaling.memory.get("desired") == 0 and look.ready(Role.ACTOR) == 0:
+        # Of nobody, no share of time is known and nothing arrives; all else that the learner says is as good as ever.
+        blocked_fraction, production_per_second = blocked_fraction or 0.0, production_per_second or 0.0
     figures = (
         seen.wait_fraction,
-        seen.blocked_fraction,
+        blocked_fraction,
         seen.consumption_per_second,
-        seen.production_per_second,
+        production_per_second,
         seen.depth_batches,
         seen.bound_batches,
     )

@@ -22,7 +22,9 @@ from rljob.api import (
     quantity,
 )
 from rljob.api.apex_dqn import Preset
+from rljob.api.fields import unwrapped
 from rljob.api.impala import ImpalaPreset
+from rljob.api.job import RLJobSpec
 from rljob.api.presets import APEX_DQN_PRESETS, IMPALA_PRESETS
 from rljob.api.types import decimal_text
 
@@ -200,3 +202,24 @@ def test_impala_presets_are_complete_names_and_valid() -> None:
         parameters = load_manifest(IMPALA, [f"{PARAMETER}.preset={name}", *lag]).spec.algorithm.resolved()
         expected = {**IMPALA_PRESETS[name], "gamma": 0.99}
         assert {key: getattr(parameters, key) for key in expected} == expected
+
+
+def sections(model: type[BaseModel], path: str = "spec") -> Iterator[tuple[str, type[BaseModel], str, type[BaseModel]]]:
+    """(path, model, field, type) of every section of a job that is a model of its own."""
+    for name, field in model.model_fields.items():
+        annotation, _ = unwrapped(field.annotation, [])
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            here = f"{path}.{field.alias or name}"
+            yield here, model, name, annotation
+            yield from sections(annotation, here)
+
+
+@pytest.mark.parametrize("section", list(sections(RLJobSpec)), ids=lambda section: section[0])
+def test_a_section_given_in_part_has_the_defaults_of_one_left_out(
+    section: tuple[str, type[BaseModel], str, type[BaseModel]],
+) -> None:
+    """Else writing one field of a section would change the others, as it once did with behavior.scaleDown."""
+    _, owner, name, model = section
+    default = owner.model_fields[name].get_default(call_default_factory=True)
+    if isinstance(default, BaseModel):
+        assert default == model()

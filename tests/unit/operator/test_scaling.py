@@ -117,6 +117,21 @@ def test_a_users_number_is_a_jump_and_then_the_law_goes_on() -> None:
     assert fleet.desired > 1
 
 
+def test_a_learner_to_whom_nobody_sends_gets_its_first_actor() -> None:
+    """Without any actor a learner reports neither a blocked share nor a production; that is no missing figure."""
+    fleet = Fleet(
+        make_job("spec.actors.replicas=0", "spec.autoscaling={mode: Internal, minReplicas: 0}"), members=members(0)
+    )
+    idle = {"learner_wait_fraction": 1.0, "consumption_per_second": 0.0, "queue_depth_batches": 0.0,
+            "queue_bound_batches": 100.0}  # fmt: skip
+    for _ in range(4):
+        fleet.look(5.0, learner=sample(fleet.now + 5.0, 0, **idle))
+    assert fleet.desired == 1
+    assert fleet.last is not None
+    assert "actor-0" in fleet.last.start
+    assert "nobody plays" in fleet.status.autoscaling.last_decision
+
+
 @pytest.mark.parametrize("kind", ["max_actors", "cores"])
 @pytest.mark.parametrize(("bound", "most"), [(3, 3), (0, 1), (None, 8)])
 def test_the_machine_bounds_the_number(bound: int | None, most: int, kind: str) -> None:

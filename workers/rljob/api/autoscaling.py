@@ -31,32 +31,41 @@ class ScalingRules(APIModel):
     select_policy: Literal["Max", "Min", "Disabled"] = "Max"
     """Which of the policies counts; Disabled forbids the direction."""
     policies: list[ScalingPolicy] = Field(default_factory=list, max_length=8)
-    """The limits."""
+    """The limits; an empty list sets none."""
 
 
-def _scale_up() -> ScalingRules:
-    return ScalingRules(
-        policies=[
+class ScaleUpRules(ScalingRules):
+    """How fast the number may grow. What is left out takes its own default, whatever is given beside it."""
+
+    policies: list[ScalingPolicy] = Field(
+        default_factory=lambda: [
             ScalingPolicy(type="Percent", value=100, period_seconds=15),
             ScalingPolicy(type="Pods", value=4, period_seconds=15),
-        ]
+        ],
+        max_length=8,
     )
+    """The limits; an empty list sets none."""
 
 
-def _scale_down() -> ScalingRules:
-    return ScalingRules(
-        stabilization_window_seconds=180,
-        select_policy="Min",
-        policies=[ScalingPolicy(type="Percent", value=20, period_seconds=15)],
+class ScaleDownRules(ScalingRules):
+    """How fast the number may shrink. What is left out takes its own default, whatever is given beside it."""
+
+    stabilization_window_seconds: Annotated[int, Integer(0, 3600)] = 180
+    """Act on the most cautious recommendation of this window."""
+    select_policy: Literal["Max", "Min", "Disabled"] = "Min"
+    """Which of the policies counts; Disabled forbids the direction."""
+    policies: list[ScalingPolicy] = Field(
+        default_factory=lambda: [ScalingPolicy(type="Percent", value=20, period_seconds=15)], max_length=8
     )
+    """The limits; an empty list sets none."""
 
 
 class ScalingBehavior(APIModel):
     """How fast the number may change."""
 
-    scale_up: ScalingRules = Field(default_factory=_scale_up)
+    scale_up: ScaleUpRules = Field(default_factory=ScaleUpRules)
     """Upwards."""
-    scale_down: ScalingRules = Field(default_factory=_scale_down)
+    scale_down: ScaleDownRules = Field(default_factory=ScaleDownRules)
     """Downwards."""
 
 

@@ -12,7 +12,7 @@ from rljob.api.cluster import MonitoringSpec, NetworkSpec, SchedulingSpec
 from rljob.api.environment import EnvironmentSource
 from rljob.api.inference import InferenceSpec
 from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, PodCleanup, SuccessPolicy
-from rljob.api.pods import Labels
+from rljob.api.pods import Labels, SecretRef
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.queue import QueueSpec
 from rljob.api.replay import ReplaySpec
@@ -46,13 +46,6 @@ class Metadata(APIModel):
     """Notes; a new text in rljob.dev/checkpoint-requested-at asks for a checkpoint."""
 
 
-class SecretName(APIModel):
-    """A reference to a Secret by name."""
-
-    name: Annotated[str, Text(253, "a Secret")]
-    """Its name."""
-
-
 class RLJobSpec(APIModel):
     """What is wanted."""
 
@@ -64,7 +57,7 @@ class RLJobSpec(APIModel):
     """The controller responsible; others leave the job alone. It cannot be changed later."""
     image: Annotated[str, Text(512, "a container image", r"^[^\s]+$")] = "rljob:latest"
     """Image of all roles; may change only while suspended."""
-    image_pull_secrets: list[SecretName] = Field(default_factory=list, max_length=16)
+    image_pull_secrets: list[SecretRef] = Field(default_factory=list, max_length=16)
     """Secrets for the image's registry."""
     algorithm: AlgorithmSpec
     """What learns, with which hyper-parameters."""

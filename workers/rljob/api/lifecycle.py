@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rljob.api.pods import SecretRef
 from rljob.api.types import APIModel, DecimalText, Flag, Integer, Name, Seconds, SecondsOrZero, Text
 
 Included = Literal["Learner", "Replay"]
@@ -19,13 +20,6 @@ class VolumeClaim(APIModel):
     """The claim."""
     sub_path: Annotated[str, Text(1024, "a path without '..'", r"^([^/.][^/]*(/[^/.][^/]*)*)?$", shortest=0)] = ""
     """Folder inside the volume."""
-
-
-class SecretRef(APIModel):
-    """A Secret of the job's namespace."""
-
-    name: Annotated[str, Text(253, "a Secret")]
-    """Its name."""
 
 
 class ObjectStore(APIModel):

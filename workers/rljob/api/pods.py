@@ -20,6 +20,13 @@ ResourceName = Annotated[
 Labels = Annotated[dict[LabelText, LabelText], Field(max_length=64)]
 
 
+class SecretRef(APIModel):
+    """A Secret of the job's namespace."""
+
+    name: Annotated[str, Text(253, "a Secret")]
+    """Its name."""
+
+
 class Resources(APIModel):
     """What a container asks for and may use, as in Kubernetes."""
 

@@ -67,5 +67,5 @@ def test_a_matched_fleet_survives_any_clock(jumps: list[float]) -> None:
             answer = advance(spec, memory, sample, Supply(40, 0, 0, 0.0, T0, 40, 40), now)
             memory = answer.memory
             assert answer.desired == 40
-        assert answer.conditions[0].reason == "ValidMetricFound"
+        assert answer.memory.active == "ValidMetricFound"
         now += jump

@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 import pytest
-from rljob.api.autoscaling import AutoscalingSpec, ScalingBehavior, ScalingPolicy, ScalingRules
+from rljob.api.autoscaling import AutoscalingSpec, ScaleDownRules, ScaleUpRules, ScalingBehavior, ScalingPolicy
 from rljob.api.status import ScalingCalculation
 from rljob_operator.autoscaling import AutoscalingMemory, LimitedBy, ScalingSample, Supply, advance
 from rljob_operator.rules.actors import told
@@ -49,7 +49,7 @@ def by_hand(numbers: dict[str, Any]) -> tuple[int, int]:
     return target, max(least, min(most, number))
 
 
-def some_rules(chance: random.Random) -> ScalingRules:
+def some_rules(chance: random.Random) -> dict[str, Any]:
     policies = [
         ScalingPolicy(
             type=chance.choice(("Percent", "Pods")),
@@ -60,7 +60,7 @@ def some_rules(chance: random.Random) -> ScalingRules:
     ]
     window = chance.choice((0, 0, 30, 180))
     select = chance.choice(("Max", "Max", "Min", "Disabled"))
-    return ScalingRules(stabilization_window_seconds=window, select_policy=select, policies=policies)
+    return {"stabilization_window_seconds": window, "select_policy": select, "policies": policies}
 
 
 def some_spec(chance: random.Random, mode: str) -> AutoscalingSpec:
@@ -73,7 +73,9 @@ def some_spec(chance: random.Random, mode: str) -> AutoscalingSpec:
         max_replicas=low + chance.randint(1, 100),
         tolerance_percent=chance.choice((0, 5, 20)),
         pause=chance.choice(("None", "None", "None", "ScaleIn", "ScaleOut")),
-        behavior=ScalingBehavior(scale_up=some_rules(chance), scale_down=some_rules(chance)),
+        behavior=ScalingBehavior(
+            scale_up=ScaleUpRules(**some_rules(chance)), scale_down=ScaleDownRules(**some_rules(chance))
+        ),
         missing_metrics=missing.model_copy(update={"action": "Fallback", "fallback": fallback}),
     )
 

@@ -18,7 +18,7 @@ from rljob_operator.autoscaling import (
     advance,
     choose_victims,
 )
-from rljob_operator.autoscaling.behavior import down_limit, stabilized, up_limit, with_change, with_wanted
+from rljob_operator.autoscaling.behavior import down_limit, up_limit, with_change, with_wanted, within_windows
 from rljob_operator.autoscaling.memory import MOST_ENTRIES
 from rljob_operator.autoscaling.samples import fault
 
@@ -70,11 +70,11 @@ def changed(spec: AutoscalingSpec, **fields: object) -> AutoscalingSpec:
 def test_matches_the_rates_after_one_rate_window_and_no_sooner() -> None:
     job = Job()
     assert job.run(60).desired == 4
-    assert job.answers[-1].conditions[0].reason == "WarmingUp"
+    assert job.answers[-1].memory.active == "WarmingUp"
     assert job.run(1).desired == 8, "doubles at most"
     assert job.answers[-1].limited_by is LimitedBy.SCALE_UP_POLICY
     assert job.run(120).desired == 40
-    assert job.answers[-1].conditions[0].reason == "ValidMetricFound"
+    assert job.answers[-1].memory.active == "ValidMetricFound"
 
 
 def test_a_saturated_learner_shrinks_the_fleet_after_the_window_and_by_a_fifth_at_most() -> None:
@@ -127,7 +127,7 @@ def test_missing_figures_hold_then_fall_back() -> None:
     job.run(100)
     job.seen = False
     assert job.run(590).desired == 40
-    assert job.answers[-1].conditions[0].reason == "StaleMetrics"
+    assert job.answers[-1].memory.active == "StaleMetrics"
     assert job.run(60).desired == 60
     assert "fallback" in job.answers[-1].last_decision
 
@@ -164,7 +164,81 @@ def test_guards_forbid_growth() -> None:
     job.lag = 401.0
     job.run(61)
     assert job.run(1).desired == 36
-    assert job.answers[-1].conditions[1].reason == "PolicyLag"
+    assert job.answers[-1].limited_by.reason == "PolicyLag"
+
+
+# --- nobody plays ---------------------------------------------------------------------------------------------------
+
+
+def idle(now: float) -> ScalingSample:
+    """What a learner reports to whom nobody sends anything: it waits all the time and makes no update."""
+    return ScalingSample(now, 1.0, 0.0, 0.0, 0.0, 0.0, 64.0, 1.0, learner_advancing=False)
+
+
+class Lone(Job):
+    """A job whose figures come to rest when its last actor has gone, as a real learner's do."""
+
+    def run(self, seconds: int) -> Recommendation:
+        for _ in range(seconds):
+            sample = None
+            if self.seen:
+                sample = figures(self.now, self.actors, self.capacity) if self.actors else idle(self.now)
+                sample = replace(sample, policy_lag_updates_p95=self.lag)
+            answer = advance(self.spec, self.memory, sample, supply(self.actors, self.requested), self.now)
+            self.memory, self.actors, self.now = answer.memory, answer.desired, self.now + 1
+            self.answers.append(answer)
+        return self.answers[-1]
+
+
+FROM_ZERO = changed(SPEC, min_replicas=0)
+
+
+def test_the_lag_guard_leaves_the_actor_that_shows_whether_the_lag_has_fallen() -> None:
+    job = Lone(FROM_ZERO, actors=3, capacity=3.0)
+    job.lag = 401.0
+    assert job.run(600).limited_by is LimitedBy.POLICY_LAG
+    assert job.actors == 1
+    job.lag = 0.0
+    assert job.run(600).desired == 3, "the lag has fallen, and the law goes on"
+    asked = Lone(changed(FROM_ZERO, mode="External"), actors=1)
+    asked.lag = 401.0
+    assert asked.run(600).recommended == 1, "who follows it stays able to see"
+
+
+def test_a_number_of_0_is_left_again() -> None:
+    """A user's 0 is a jump like any other, after which the law goes on; at 0 it would see nothing for ever."""
+    job = Lone(FROM_ZERO, actors=4)
+    job.run(305)
+    job.requested = 0
+    assert job.run(1).desired == 0, "as asked for"
+    first = next(answer for _ in range(60) if (answer := job.run(1)).desired)
+    assert (first.desired, first.limited_by) == (1, LimitedBy.NOTHING)
+    assert "nobody plays" in first.last_decision
+    assert "0 -> 1 actors" in first.last_decision
+    assert job.run(600).desired == 40
+    assert Lone(FROM_ZERO, actors=0).run(600).desired == 40, "nor is a job stuck that begins with 0"
+
+
+def test_0_stays_where_the_number_may_not_grow_and_where_it_is_somebody_elses() -> None:
+    disabled = FROM_ZERO.behavior.scale_up.model_copy(update={"select_policy": "Disabled"})
+    behavior = FROM_ZERO.behavior.model_copy(update={"scale_up": disabled})
+    for stays in ({"pause": "ScaleOut"}, {"pause": "All"}, {"max_replicas": 0}, {"behavior": behavior}):
+        assert Lone(changed(FROM_ZERO, **stays), actors=0).run(600).desired == 0, stays
+    asked = Lone(changed(FROM_ZERO, mode="External"), actors=0).run(600)
+    assert (asked.desired, asked.recommended) == (0, 1), "who asks for the recommended number gets out of 0"
+
+
+def test_a_fallback_to_0_lasts_as_long_as_the_figures_stay_away() -> None:
+    missing = FROM_ZERO.missing_metrics
+    fallback = missing.fallback.model_copy(update={"replicas": 0, "after_seconds": 60, "behavior": "Static"})
+    spec = changed(FROM_ZERO, missing_metrics=missing.model_copy(update={"action": "Fallback", "fallback": fallback}))
+    job = Lone(spec)
+    job.run(100)
+    job.seen = False
+    job.run(900)
+    assert not any(answer.desired for answer in job.answers[-300:]), "it does not come and go"
+    job.seen = True
+    assert job.run(20).desired == 1
 
 
 def test_growth_that_brings_nothing_stops() -> None:
@@ -175,7 +249,7 @@ def test_growth_that_brings_nothing_stops() -> None:
         job.rate = 10.0 / job.actors  # they share one machine
         job.run(1)
     assert job.answers[-1].limited_by is LimitedBy.GAIN
-    assert job.answers[-1].conditions[1].reason == "DiminishingReturns"
+    assert job.answers[-1].limited_by.reason == "DiminishingReturns"
     stopped = job.actors
     job.run(100)
     assert job.actors == stopped
@@ -208,7 +282,7 @@ def test_external_obeys_within_the_bounds_and_recommends() -> None:
     answer = job.run(60)
     assert (answer.desired, answer.limited_by) == (4, LimitedBy.NOTHING)
     assert answer.recommended == pytest.approx(40, abs=1)
-    assert answer.conditions[0].reason == "ValidMetricFound"
+    assert answer.memory.active == "ValidMetricFound"
     assert answer.last_decision.startswith("4 actors as asked for; learner 40/s")
     assert answer.last_decision.endswith("40 recommended beside 4")
     job.requested = 500
@@ -244,7 +318,7 @@ def test_what_holds_a_recommendation() -> None:
     job.seen = False
     job.capacity = 80.0
     answer = job.run(120)
-    assert (answer.recommended, answer.conditions[0].reason) == (40, "StaleMetrics")
+    assert (answer.recommended, answer.memory.active) == (40, "StaleMetrics")
     assert "nothing new to recommend" in answer.last_decision
 
 
@@ -273,7 +347,7 @@ def test_a_new_learner_warms_up_again() -> None:
         answer = advance(job.spec, job.memory, figures(now, 40, capacity=90), there, now)
         job.memory = answer.memory
     assert answer.desired == 40
-    assert answer.conditions[0].reason in {"WarmingUp", "ValidMetricFound"}
+    assert answer.memory.active in {"WarmingUp", "ValidMetricFound"}
 
 
 def test_policies_are_the_horizontal_pod_autoscalers() -> None:
@@ -299,8 +373,7 @@ def test_windows_and_memory_are_bounded() -> None:
     for index, number in enumerate(wanted):
         memory = with_change(with_wanted(memory, spec, number, T0 + index), spec, 1, T0 + index)
         assert max(map(len, (memory.highest, memory.lowest, memory.changes))) <= MOST_ENTRIES
-    assert stabilized(spec, memory, 30, 60, T0 + 500) == max(wanted)
-    assert stabilized(spec, memory, 30, 5, T0 + 500) == min(wanted)
+    assert within_windows(spec, memory, 30, T0 + 500) == (min(wanted), max(wanted))
 
 
 def test_victims() -> None:
