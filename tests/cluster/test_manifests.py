@@ -17,6 +17,7 @@ from bad_manifests import BASE, EDGES, IMPALA, REFUSED_BY_CLUSTER
 from changed_manifests import CHANGES
 from control_plane import ControlPlane
 from rljob.api import load_manifest, parse_job
+from rljob.api.cel import transition_validation
 from rljob.api.rules.transitions import TRANSITIONS
 from written import EXAMPLES, document
 
@@ -101,7 +102,8 @@ def test_a_change(cluster: ControlPlane, base: Path, before: list[str], after: l
         return
     assert not answer.accepted
     rule = next(rule for rule in TRANSITIONS if rule.field == field)
-    assert answer.names(f"spec.{field}", f"{field}: {rule.message}"), answer.document
+    said = transition_validation(rule)
+    assert answer.names(f"spec{said['fieldPath']}", said["message"]), answer.document
 
 
 @pytest.mark.parametrize("base", [BASE, IMPALA], ids=lambda file: file.stem)
@@ -121,6 +123,11 @@ def test_every_parameter_at_once(cluster: ControlPlane, base: Path) -> None:
     answer = jobs.create(cluster, given)
     assert answer.accepted, answer.message
     assert len(answer.document["spec"]["algorithm"]["parameters"]) > 25
+    stored = jobs.create(cluster, given, dry_run=False)
+    assert stored.accepted, stored.message
+    given["spec"]["actors"] = {"replicas": 3}
+    answer = jobs.replace(cluster, given)
+    assert answer.accepted, answer.message
 
 
 def as_text(value: bool | float | str | tuple[int, ...]) -> str:

@@ -65,9 +65,7 @@ def test_edits_at_the_same_time_are_all_kept(store: SpecStore, tmp_path: Path) -
     def edit(name: str) -> None:
         for _ in range(5):
             SpecStore(tmp_path / "run").edit(
-                lambda document: document["spec"]["actors"].update(
-                    envsPerActor=document["spec"]["actors"]["envsPerActor"] + 1
-                )
+                lambda document: document["spec"]["actors"].update(replicas=document["spec"]["actors"]["replicas"] + 1)
             )
 
     threads = [threading.Thread(target=edit, args=(str(k),)) for k in range(4)]
@@ -77,7 +75,7 @@ def test_edits_at_the_same_time_are_all_kept(store: SpecStore, tmp_path: Path) -
         thread.join()
     stored = store.read()
     assert stored.job is not None
-    assert (stored.generation, stored.job.spec.actors.envs_per_actor) == (21, 8 + 20)
+    assert (stored.generation, stored.job.spec.actors.replicas) == (21, 1 + 20)
 
 
 def test_a_refused_spec_leaves_the_last_good_one_in_force(store: SpecStore, tmp_path: Path) -> None:

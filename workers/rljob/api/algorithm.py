@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
 from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.impala import ImpalaParameters
+from rljob.api.mutability import WHILE_SUSPENDED, never
 from rljob.api.parameters import AlgorithmParameter, ParameterSet, check, required
 from rljob.api.presets import APEX_DQN_PRESETS, IMPALA_PRESETS
 from rljob.api.problems import Problem
@@ -29,11 +30,10 @@ PARAMETERS: Mapping[str, tuple[type[ApeXDQNParameters] | type[ImpalaParameters],
 class AlgorithmSpec(APIModel):
     """The algorithm and its hyper-parameters."""
 
-    name: AlgorithmName
-    """The algorithm; it cannot be changed later. ApeXDQN needs spec.replay, IMPALA needs spec.queue."""
-    parameters: list[AlgorithmParameter] = Field(default_factory=list, max_length=64)
-    """Hyper-parameters by name; what is left out takes the preset's value, else the default. They may change only while
-    the job is suspended."""
+    name: Annotated[AlgorithmName, never("checkpoints of one algorithm mean nothing to another")]
+    """The algorithm. ApeXDQN needs spec.replay, IMPALA needs spec.queue."""
+    parameters: Annotated[list[AlgorithmParameter], WHILE_SUSPENDED] = Field(default_factory=list, max_length=64)
+    """Hyper-parameters by name; what is left out takes the preset's value, else the default."""
 
     def checked(self) -> tuple[AlgorithmParameters, list[Problem]]:
         """The typed parameters, preset applied, and every problem; wrong values are replaced by defaults."""

@@ -7,8 +7,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rljob.api.learning_rate import LEARNING_RATE_RULES
-from rljob.api.parameters import ParameterRule, ParameterSet
+from rljob.api.mutability import never
+from rljob.api.parameters import OF_THIS_NETWORK, OF_THIS_OPTIMIZER, ParameterRule, ParameterSet
 from rljob.api.types import Flag, Integer, Real
+
+_STORED = "stored experience was made with it"
 
 Preset = Literal["None", "ApeXAtari", "PongQuickstart", "CartPole"]
 
@@ -23,7 +26,7 @@ class ApeXDQNParameters(ParameterSet):
     """A named, complete set of values to start from; parameters given beside it win."""
     gamma: Annotated[float, Real(0, 1)] = 0.99
     """Discount per step."""
-    n_step: Annotated[int, Integer(1, 100)] = 3
+    n_step: Annotated[int, Integer(1, 100), never(_STORED)] = 3
     """Steps of reward before the bootstrap value."""
     batch_size: Annotated[int, Integer(1, 65_536)] = 512
     """Transitions a learner update is computed from."""
@@ -35,7 +38,7 @@ class ApeXDQNParameters(ParameterSet):
     """Step size at the end of the linear decay; the same as learningRate unless given."""
     learning_rate_decay_steps: Annotated[int, Integer(0)] = 0
     """Steps (of all environments together) over which the learning rate falls; 0 keeps it constant."""
-    optimizer: Literal["Adam", "RMSProp"] = "Adam"
+    optimizer: Annotated[Literal["Adam", "RMSProp"], never(OF_THIS_OPTIMIZER)] = "Adam"
     """Which optimiser."""
     adam_epsilon: Annotated[float, Real(0, 1, above=True)] = Field(default=1.5e-4, alias="optimizerEpsilon")
     """The number that keeps the optimiser's denominator from zero."""
@@ -49,15 +52,15 @@ class ApeXDQNParameters(ParameterSet):
     """Share of the online network that the target takes over at each update; 0 copies at intervals instead."""
     double: Flag = True
     """Choose the bootstrap action with the online network, judge it with the target network."""
-    dueling: Flag = True
+    dueling: Annotated[Flag, never(OF_THIS_NETWORK)] = True
     """Split the head into a state value and action advantages."""
-    network: Literal["Auto", "Nature", "Compact", "Small", "MLP"] = "Auto"
+    network: Annotated[Literal["Auto", "Nature", "Compact", "Small", "MLP"], never(OF_THIS_NETWORK)] = "Auto"
     """Nature: Mnih et al. 2015, for 84x84. Compact: two small convolutions, for 42x42. Small: one of 3x3, for grids of a few
     cells. MLP: for vectors. Auto chooses by the shape of a frame: convolutions for an image of 3 to 256 pixels a side,
     [H, W], [H, W, C] or [C, H, W], MLP for a vector."""
-    hidden_units: Annotated[int, Integer(0, 16_384)] = 0
+    hidden_units: Annotated[int, Integer(0, 16_384), never(OF_THIS_NETWORK)] = 0
     """Width of the hidden layer(s); 0 takes the network's own default."""
-    layer_norm: Flag = False
+    layer_norm: Annotated[Flag, never(OF_THIS_NETWORK)] = False
     """Normalise each layer's features before its activation."""
     loss: Literal["Huber", "MSE"] = "Huber"
     """How a TD error becomes a loss."""
@@ -69,7 +72,7 @@ class ApeXDQNParameters(ParameterSet):
     """Share of random actions while a policy is judged."""
     evaluation_weights_decay: Annotated[float, Real(0, 1, below=True)] = 0.0
     """Per-update decay of the moving average of the weights that evaluations use; 0 judges the online weights."""
-    chunk_length: Annotated[int, Integer(1, 1000)] = 50
+    chunk_length: Annotated[int, Integer(1, 1000), never(_STORED)] = 50
     """Steps an actor sends together."""
     precision: Literal["Auto", "FP32", "BF16"] = "Auto"
     """Arithmetic of the learner's forward and backward pass; Auto takes BF16 where the device gains from it."""

@@ -74,6 +74,17 @@ class Named:
         sources.append(f"[{self._default(python_name, field)}]")
         return f"({' + '.join(sources)})[0]"
 
+    def number_of(self, python_name: str) -> str:
+        """CEL for the value in force as a number or a truth value: of a word its place among the words that are allowed.
+
+        A server bounds what a rule may cost by the longest texts there can be, and it does not know how long a value is.
+        """
+        words = literal_values(self.model.model_fields[python_name])
+        value = self.value_of(python_name)
+        if not words:
+            return value
+        return f"{{{', '.join(f'{text(word)}: {at}' for at, word in enumerate(words))}}}[{value}]"
+
     def expand(self, cel: str) -> str:
         """``cel`` with each ``$name`` replaced by the value in force."""
         names = self.model.names()
@@ -129,8 +140,9 @@ def rule_validations(rule: Rule) -> Validation:
 
 
 def transition_validation(rule: TransitionRule) -> Validation:
-    """The validation that compares the stored spec with the new one."""
-    return _validation(rule.cel, f"{rule.field}: {rule.message}", rule.field, "FieldValueForbidden")
+    """The validation that compares the stored spec with the new one. A named parameter is no field: its list is."""
+    field = re.sub(r"\.parameters\..*", ".parameters", rule.field)
+    return _validation(rule.cel, f"{rule.field}: {rule.message}", field, "FieldValueForbidden")
 
 
 def parameter_validations(owner: type[AlgorithmSpec] | type[EnvironmentSource]) -> list[Validation]:

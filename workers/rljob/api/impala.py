@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from rljob.api.learning_rate import LEARNING_RATE_RULES
-from rljob.api.parameters import ParameterRule, ParameterSet
+from rljob.api.mutability import never
+from rljob.api.parameters import OF_THIS_NETWORK, OF_THIS_OPTIMIZER, ParameterRule, ParameterSet
 from rljob.api.types import Flag, Integer, Real
 
 ImpalaPreset = Literal["None", "ImpalaAtari", "PongClippedSurrogate", "PongVTrace", "CartPoleImpala"]
@@ -72,7 +73,7 @@ class ImpalaParameters(ParameterSet):
     loss_reduction: Literal["Sum", "Mean"] = "Sum"
     """Whether the losses of a minibatch's steps are added, as published for IMPALA, or averaged; the learning rate
     depends on it."""
-    optimizer: Literal["Adam", "RMSProp"] = "RMSProp"
+    optimizer: Annotated[Literal["Adam", "RMSProp"], never(OF_THIS_OPTIMIZER)] = "RMSProp"
     """Which optimiser."""
     learning_rate: Annotated[float, Real(0, 1, above=True)] = 6e-4
     """Step size of the optimiser at the start."""
@@ -87,25 +88,25 @@ class ImpalaParameters(ParameterSet):
     updates is above this, and raised back up to it when below; 0 follows the schedule alone."""
     rmsprop_decay: Annotated[float, Real(0, 1, below=True)] = 0.99
     """Decay of RMSProp's running mean of squares; Adam does not use it."""
-    rmsprop_momentum: Annotated[float, Real(0, 1, below=True)] = 0.0
+    rmsprop_momentum: Annotated[float, Real(0, 1, below=True), never(OF_THIS_OPTIMIZER)] = 0.0
     """Momentum of RMSProp; Adam does not use it."""
     optimizer_epsilon: Annotated[float, Real(0, 1, above=True)] = 0.01
     """The number that keeps the optimiser's denominator from zero."""
     gradient_clip_norm: Annotated[float, Real(0)] = 40.0
     """Largest gradient norm; longer gradients are scaled to it. 0 does not clip."""
-    network: Literal["Auto", "Nature", "Deep", "Compact", "Small", "MLP"] = "Auto"
+    network: Annotated[Literal["Auto", "Nature", "Deep", "Compact", "Small", "MLP"], never(OF_THIS_NETWORK)] = "Auto"
     """Nature: Mnih et al. 2015, for 84x84. Deep: the residual network of Espeholt et al. 2018. Compact: two small
     convolutions, for 42x42. Small: one of 3x3, for grids of a few cells. MLP: for vectors. Auto chooses by the shape of a
     frame: Nature, Compact or Small for an image of 3 to 256 pixels a side, [H, W], [H, W, C] or [C, H, W], MLP for a vector."""
-    hidden_units: Annotated[int, Integer(1, 16_384)] = 256
+    hidden_units: Annotated[int, Integer(1, 16_384), never(OF_THIS_NETWORK)] = 256
     """Width of the hidden layer(s)."""
-    layer_norm: Flag = False
+    layer_norm: Annotated[Flag, never(OF_THIS_NETWORK)] = False
     """Normalise each layer's features before its activation."""
     orthogonal_init: Flag = False
     """Start from orthogonal weights: gain sqrt(2) in the layers, 0.01 in the policy's head, 1 in the value's."""
-    recurrent: Literal["None", "LSTM"] = "None"
+    recurrent: Annotated[Literal["None", "LSTM"], never(OF_THIS_NETWORK)] = "None"
     """LSTM: a memory after the hidden layer, whose state travels with the unrolls and starts anew with each episode."""
-    lstm_units: Annotated[int, Integer(1, 16_384)] = 256
+    lstm_units: Annotated[int, Integer(1, 16_384), never(OF_THIS_NETWORK)] = 256
     """Width of the LSTM."""
     weights_refresh_steps: Annotated[int, Integer(0, 1000)] = 1
     """Steps between two looks for newer weights inside an unroll; 0 looks only between unrolls. With actors.inference: Central

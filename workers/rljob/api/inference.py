@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from rljob.api.mutability import WHILE_SUSPENDED
 from rljob.api.pods import RoleSpec
 from rljob.api.types import Integer
 
@@ -11,11 +12,11 @@ from rljob.api.types import Integer
 class InferenceSpec(RoleSpec):
     """The server that answers observations with actions, in batches from many actors (as in SEED RL)."""
 
-    replicas: Annotated[int, Integer(0, 1000)] = 0
+    replicas: Annotated[int, Integer(0, 1000), WHILE_SUSPENDED] = 0
     """Servers of their own, each a pod or process; 0 puts the server into the learner."""
-    max_batch_size: Annotated[int, Integer(1, 65_536)] = 64
+    max_batch_size: Annotated[int, Integer(1, 65_536), WHILE_SUSPENDED] = 64
     """Observations computed together at most."""
-    max_wait_milliseconds: Annotated[int, Integer(0, 10_000)] = 2
+    max_wait_milliseconds: Annotated[int, Integer(0, 10_000), WHILE_SUSPENDED] = 2
     """Longest that an observation waits for others before it is computed."""
-    timeout_seconds: Annotated[int, Integer(1, 3600)] = 30
+    timeout_seconds: Annotated[int, Integer(1, 3600), WHILE_SUSPENDED] = 30
     """Longest that an actor waits for an answer before it gives up and restarts."""

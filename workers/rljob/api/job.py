@@ -12,6 +12,7 @@ from rljob.api.cluster import MonitoringSpec, NetworkSpec, SchedulingSpec
 from rljob.api.environment import EnvironmentSource
 from rljob.api.inference import InferenceSpec
 from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, PodCleanup, SuccessPolicy
+from rljob.api.mutability import ANY_TIME, WHILE_SUSPENDED, never
 from rljob.api.pods import Labels, SecretRef
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.queue import QueueSpec
@@ -49,31 +50,33 @@ class Metadata(APIModel):
 class RLJobSpec(APIModel):
     """What is wanted."""
 
-    suspend: Flag = False
+    suspend: Annotated[Flag, ANY_TIME] = False
     """True: save a checkpoint, then remove all pods."""
     managed_by: Annotated[
-        str, Text(63, "a controller, such as rljob.dev/operator", r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$")
+        str,
+        Text(63, "a controller, such as rljob.dev/operator", r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$"),
+        never("two controllers would act on one set of pods"),
     ] = "rljob.dev/operator"
-    """The controller responsible; others leave the job alone. It cannot be changed later."""
-    image: Annotated[str, Text(512, "a container image", r"^[^\s]+$")] = "rljob:latest"
-    """Image of all roles; may change only while suspended."""
-    image_pull_secrets: list[SecretRef] = Field(default_factory=list, max_length=16)
+    """The controller responsible; others leave the job alone."""
+    image: Annotated[str, Text(512, "a container image", r"^[^\s]+$"), WHILE_SUSPENDED] = "rljob:latest"
+    """Image of all roles."""
+    image_pull_secrets: Annotated[list[SecretRef], WHILE_SUSPENDED] = Field(default_factory=list, max_length=16)
     """Secrets for the image's registry."""
     algorithm: AlgorithmSpec
     """What learns, with which hyper-parameters."""
-    environment: EnvironmentSource
+    environment: Annotated[EnvironmentSource, never("what was learned and stored belongs to the environment")]
     """What is played."""
     learner: LearnerSpec = Field(default_factory=LearnerSpec)
     """The process that trains."""
     replay: ReplaySpec | None = None
     """The store of experience; required for ApeXDQN, refused with IMPALA."""
-    queue: QueueSpec | None = None
+    queue: Annotated[QueueSpec | None, WHILE_SUSPENDED] = None
     """The queue of unrolls; required for IMPALA, refused with ApeXDQN."""
     actors: ActorsSpec = Field(default_factory=ActorsSpec)
     """The processes that play."""
     inference: InferenceSpec = Field(default_factory=InferenceSpec)
     """The server that computes actions where actors.inference is Central."""
-    autoscaling: AutoscalingSpec = Field(default_factory=AutoscalingSpec)
+    autoscaling: Annotated[AutoscalingSpec, ANY_TIME] = Field(default_factory=AutoscalingSpec)
     """How the number of actors follows the learner."""
     evaluator: EvaluatorSpec = Field(default_factory=EvaluatorSpec)
     """The process that judges."""
@@ -83,25 +86,25 @@ class RLJobSpec(APIModel):
     """When the job is complete."""
     early_stopping: EarlyStopping = Field(default_factory=EarlyStopping)
     """When to give up."""
-    backoff_limit: Annotated[int, Integer(0, 10_000)] = 4
+    backoff_limit: Annotated[int, Integer(0, 10_000), ANY_TIME] = 4
     """Failures of learner, replay and inference servers together before the job fails; actors do not count."""
-    failure_policy: FailurePolicy = Field(default_factory=FailurePolicy)
+    failure_policy: Annotated[FailurePolicy, ANY_TIME] = Field(default_factory=FailurePolicy)
     """How failures count."""
-    active_deadline_seconds: Seconds | None = None
+    active_deadline_seconds: Annotated[Seconds | None, ANY_TIME] = None
     """Longest the job may run, suspension not counted."""
-    startup_deadline_seconds: Seconds = 1800
+    startup_deadline_seconds: Annotated[Seconds, ANY_TIME] = 1800
     """Longest until the roles are ready."""
-    progress_deadline_seconds: Seconds = 1800
+    progress_deadline_seconds: Annotated[Seconds, ANY_TIME] = 1800
     """Longest without a learner update."""
-    ttl_seconds_after_finished: SecondsOrZero | None = None
+    ttl_seconds_after_finished: Annotated[SecondsOrZero | None, ANY_TIME] = None
     """Delete the job this long after its end; unset keeps it."""
-    pod_cleanup: PodCleanup = Field(default_factory=PodCleanup)
+    pod_cleanup: Annotated[PodCleanup, ANY_TIME] = Field(default_factory=PodCleanup)
     """Which pods go at the end."""
-    scheduling: SchedulingSpec = Field(default_factory=SchedulingSpec)
+    scheduling: Annotated[SchedulingSpec, WHILE_SUSPENDED] = Field(default_factory=SchedulingSpec)
     """How the job is admitted and placed."""
-    network: NetworkSpec = Field(default_factory=NetworkSpec)
+    network: Annotated[NetworkSpec, WHILE_SUSPENDED] = Field(default_factory=NetworkSpec)
     """Who may talk to the pods."""
-    monitoring: MonitoringSpec = Field(default_factory=MonitoringSpec)
+    monitoring: Annotated[MonitoringSpec, WHILE_SUSPENDED] = Field(default_factory=MonitoringSpec)
     """How figures are scraped."""
 
     @property

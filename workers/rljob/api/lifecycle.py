@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rljob.api.mutability import ANY_TIME, WHILE_SUSPENDED, never
 from rljob.api.pods import SecretRef
 from rljob.api.types import APIModel, DecimalText, Flag, Integer, Name, Seconds, SecondsOrZero, Text
 
@@ -49,21 +50,24 @@ def _everything() -> list[Included]:
 class CheckpointSpec(APIModel):
     """What is saved, how often and where."""
 
-    interval_seconds: Seconds = 300
+    interval_seconds: Annotated[Seconds, WHILE_SUSPENDED] = 300
     """Time between checkpoints."""
-    retain: Annotated[int, Integer(1, 1000)] = 5
+    retain: Annotated[int, Integer(1, 1000), WHILE_SUSPENDED] = 5
     """Newest checkpoints to keep."""
-    include: list[Included] = Field(default_factory=_everything, max_length=2)
+    include: Annotated[list[Included], WHILE_SUSPENDED] = Field(default_factory=_everything, max_length=2)
     """What is saved."""
-    storage: CheckpointStorage | None = None
+    storage: Annotated[
+        CheckpointStorage | None, never("what was saved would stay behind; a new job can begin from it (restoreFrom)")
+    ] = None
     """Where; on one machine it is the run folder."""
-    on_suspend: Literal["Required", "BestEffort", "Skip"] = "Required"
+    on_suspend: Annotated[Literal["Required", "BestEffort", "Skip"], ANY_TIME] = "Required"
     """Whether a suspended job must have saved itself before its pods go."""
     restore_from: Annotated[
         str,
         Text(
             2048, '"Latest", "None" or a URI such as "s3://bucket/run/4000"', r"^(Latest|None|[a-z][a-z0-9+.-]*://.+)$"
         ),
+        WHILE_SUSPENDED,
     ] = "Latest"
     """What a new learner starts from: the newest verified checkpoint, nothing, or this one."""
 
@@ -80,11 +84,11 @@ class TargetReturn(APIModel):
 class SuccessPolicy(APIModel):
     """When the job is complete; the first criterion met wins."""
 
-    env_frames: Annotated[int, Integer(1)] | None = None
+    env_frames: Annotated[Annotated[int, Integer(1)] | None, ANY_TIME] = None
     """Raw frames played by all actors together."""
-    target_return: TargetReturn | None = None
+    target_return: Annotated[TargetReturn | None, WHILE_SUSPENDED] = None
     """Return reached."""
-    on_learner_exit_zero: Flag = True
+    on_learner_exit_zero: Annotated[Flag, ANY_TIME] = True
     """The learner ended by itself without an error."""
 
 
@@ -102,9 +106,9 @@ class Plateau(APIModel):
 class EarlyStopping(APIModel):
     """When to give up."""
 
-    plateau: Plateau | None = None
+    plateau: Annotated[Plateau | None, ANY_TIME] = None
     """No improvement."""
-    on_non_finite_loss: Literal["Fail", "RestoreAndContinue", "Ignore"] = "Fail"
+    on_non_finite_loss: Annotated[Literal["Fail", "RestoreAndContinue", "Ignore"], WHILE_SUSPENDED] = "Fail"
     """A loss that is infinite or no number."""
 
 

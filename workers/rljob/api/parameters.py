@@ -22,6 +22,10 @@ from rljob.api.types import ALLOWED, DECIMAL_PATTERN, INTEGER_PATTERN, APIModel,
 
 Scalar = bool | int | float | str
 
+OF_THIS_NETWORK = "checkpoints hold the tensors of this network"
+OF_THIS_OPTIMIZER = "checkpoints hold the state of this optimiser"
+"""Why a parameter never changes (`rljob.api.mutability`)."""
+
 
 def _as_text(value: Any) -> Any:
     """Accept what YAML makes of an unquoted value: 3, 0.99, true."""
@@ -71,7 +75,10 @@ class ParameterRule:
 
 
 class ParameterSet(APIModel):
-    """Base of typed parameter sets. Frozen; ``updated`` gives a changed copy that has been checked again."""
+    """Base of typed parameter sets. Frozen; ``updated`` gives a changed copy that has been checked again.
+
+    Parameters may change when their list may (`rljob.api.mutability`), save those that are marked as never changing.
+    """
 
     model_config = ConfigDict(frozen=True)
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from rljob.api.mutability import WHILE_SUSPENDED
 from rljob.api.types import APIModel, Integer, Quantity, Text, quantity
 
 LabelText = Annotated[str, Text(253, "a label or annotation", shortest=0)]
@@ -71,9 +72,9 @@ class Placement(APIModel):
 class RoleSpec(APIModel):
     """Base of the roles that run as pods."""
 
-    resources: Resources = Field(default_factory=Resources)
+    resources: Annotated[Resources, WHILE_SUSPENDED] = Field(default_factory=Resources)
     """What each pod of the role asks for."""
-    placement: Placement = Field(default_factory=Placement)
+    placement: Annotated[Placement, WHILE_SUSPENDED] = Field(default_factory=Placement)
     """Where the role's pods go."""
-    pod_template: dict[str, Any] = Field(default_factory=dict, max_length=64)
+    pod_template: Annotated[dict[str, Any], WHILE_SUSPENDED] = Field(default_factory=dict, max_length=64)
     """Merge patch on the generated pod, for what has no field here."""

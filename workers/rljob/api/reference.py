@@ -17,11 +17,11 @@ from rljob.api.environment import EnvironmentParameters
 from rljob.api.fields import OWN_DEFAULT, default_of, literal_values, marker_of, unwrapped
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJobSpec
 from rljob.api.lifecycle import CheckpointSpec, CheckpointStorage, FailureRule
+from rljob.api.mutability import When, mark_of, places
 from rljob.api.parameters import ParameterSet
 from rljob.api.pods import RoleSpec, Toleration
 from rljob.api.roles import Accelerator
 from rljob.api.rules import RULES
-from rljob.api.rules.transitions import TRANSITIONS
 from rljob.api.schema import flowed
 from rljob.api.status import RLJobStatus
 from rljob.api.types import DecimalText, Integer, QuantityText, Real, Text
@@ -55,8 +55,7 @@ def reference() -> str:
     parts += ["## Parameters of the environment\n", f"{flowed(EnvironmentParameters.__doc__)}\n"]
     parts.append(_table(("Parameter", "Allowed", "Default", "Meaning"), _parameters(EnvironmentParameters)))
     parts += ["## Rules between fields\n", _RULES_INTRODUCTION, _table(("Field", "Rule"), _rules())]
-    parts += ["## Changing a job\n", "Everything not named here may change at any time.\n"]
-    parts.append(_table(("Field", "Rule"), ((f"`spec.{rule.field}`", rule.message) for rule in TRANSITIONS)))
+    parts += ["## Changing a job\n", _CHANGING, _table(("Field", "May change", "Because"), _mutability())]
     parts += ["## What a cluster's API server does not check\n", _NOT_CHECKED]
     parts.append("".join(f"- {what}: {why}.\n" for what, why in NOT_IN_CEL.items()))
     parts += ["## status\n", f"{flowed(RLJobStatus.__doc__)} The controller alone writes it.\n"]
@@ -186,6 +185,16 @@ def _rules() -> Iterator[Row]:
         yield f"environment `{between.field}`", f"allowed: {between.message}"
 
 
+def _mutability() -> Iterator[Row]:
+    for place in places(RLJobSpec):
+        yield f"`spec.{place.path}`", _WHEN[place.mutability.when], place.mutability.why
+    for algorithm, (model, _) in PARAMETERS.items():
+        for python_name, field in model.model_fields.items():
+            mark = mark_of(field)
+            if mark is not None:
+                yield f"{algorithm} `{manifest_name(model, python_name)}`", _WHEN[mark.when], mark.why
+
+
 _PLACES: Mapping[type[BaseModel], str] = {
     RLJobSpec: "spec",
     AlgorithmSpec: "spec.algorithm",
@@ -212,6 +221,12 @@ _CONDITIONS = """\
 _RULES_INTRODUCTION = """\
 What each field allows by itself can still be impossible together. `rljob validate` and the API server (CEL) both check these
 rules; `rljob validate` shows the numbers.
+"""
+_WHEN = {When.ANY_TIME: "at any time", When.WHILE_SUSPENDED: "while suspended", When.NEVER: "never"}
+_CHANGING = """\
+What may change at any time takes effect at the controller's next look. What may change while the job is suspended is read by
+roles when they start: set `spec.suspend: true`, before the change or with it, and resume afterwards; everything starts anew
+from a checkpoint. A section stands for all of its fields; of an algorithm's parameters, those listed last never change.
 """
 _NOT_CHECKED = """\
 `rljob validate` checks everything. On a cluster the API server checks schema and CEL when a job is written; the controller

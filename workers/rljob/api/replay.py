@@ -7,8 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rljob.api.mutability import WHILE_SUSPENDED, never
 from rljob.api.pods import Resources, RoleSpec
 from rljob.api.types import APIModel, DecimalText, Integer, Quantity, Text, quantity
+
+_COUNTED = "with the samples and inserts counted so far, one side would wait for the other for a long time"
 
 
 class Prioritization(APIModel):
@@ -46,11 +49,13 @@ class Persistence(APIModel):
 class RedisSpec(APIModel):
     """The Redis beside each replay shard, which holds the log of chunks."""
 
-    image: Annotated[str, Text(512, "a container image")] = "redis:7.2-alpine"
+    image: Annotated[str, Text(512, "a container image"), WHILE_SUSPENDED] = "redis:7.2-alpine"
     """Image of the sidecar."""
-    resources: Resources = Field(default_factory=Resources)
+    resources: Annotated[Resources, WHILE_SUSPENDED] = Field(default_factory=Resources)
     """What the sidecar asks for."""
-    persistence: Persistence = Field(default_factory=Persistence)
+    persistence: Annotated[Persistence, never("the log and its volume were made for it")] = Field(
+        default_factory=Persistence
+    )
     """What outlives the pod."""
 
 
@@ -82,17 +87,17 @@ class ReplayParameters(APIModel):
 class ReplaySpec(RoleSpec):
     """The store of experience between actors and learner."""
 
-    shards: Annotated[int, Integer(1, 256)] = 1
-    """Replay services; each holds its share. It cannot be changed later."""
-    capacity: Annotated[int, Integer(1, 10**11)] = 2_000_000
+    shards: Annotated[int, Integer(1, 256), never("each shard owns its part of the stored experience")] = 1
+    """Replay services; each holds its share."""
+    capacity: Annotated[int, Integer(1, 10**11), WHILE_SUSPENDED] = 2_000_000
     """Transitions over all shards; the oldest give way."""
-    capacity_bytes: Quantity | None = None
+    capacity_bytes: Annotated[Quantity | None, WHILE_SUSPENDED] = None
     """A second limit, in bytes over all shards; whichever is reached first counts."""
-    sampling: Literal["Index", "Frames"] = "Index"
+    sampling: Annotated[Literal["Index", "Frames"], WHILE_SUSPENDED] = "Index"
     """Index: the learner mirrors the store and is sent numbers only. Frames: it is sent the frames of every sample."""
-    prioritization: Prioritization = Field(default_factory=Prioritization)
+    prioritization: Annotated[Prioritization, WHILE_SUSPENDED] = Field(default_factory=Prioritization)
     """Which transitions are drawn."""
-    rate_limiter: RateLimiter = Field(default_factory=RateLimiter)
+    rate_limiter: Annotated[RateLimiter, never(_COUNTED)] = Field(default_factory=RateLimiter)
     """How often each transition is drawn."""
     redis: RedisSpec = Field(default_factory=RedisSpec)
     """The log that survives a crash."""

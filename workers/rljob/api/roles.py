@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rljob.api.mutability import ANY_TIME, WHILE_SUSPENDED
 from rljob.api.pods import ResourceName, RoleSpec
 from rljob.api.types import APIModel, DecimalText, Flag, Integer, Seconds
 
@@ -22,37 +23,37 @@ class Accelerator(APIModel):
 class LearnerSpec(RoleSpec):
     """The one process that trains the network."""
 
-    accelerator: Accelerator = Field(default_factory=Accelerator)
+    accelerator: Annotated[Accelerator, WHILE_SUSPENDED] = Field(default_factory=Accelerator)
     """The device it computes on."""
-    disruption_budget: Literal["Protected", "None"] = "Protected"
+    disruption_budget: Annotated[Literal["Protected", "None"], WHILE_SUSPENDED] = "Protected"
     """Protected: voluntary evictions of the learner are refused."""
 
 
 class ActorsSpec(RoleSpec):
     """The processes that play the environment."""
 
-    replicas: Annotated[int, Integer(0, 100_000)] = 1
+    replicas: Annotated[int, Integer(0, 100_000), ANY_TIME] = 1
     """How many actors; the initial number where autoscaling is on."""
-    envs_per_actor: Annotated[int, Integer(1, 4096)] = 8
+    envs_per_actor: Annotated[int, Integer(1, 4096), WHILE_SUSPENDED] = 8
     """Environments that one actor steps together."""
-    inference: Literal["Local", "Central"] = "Local"
+    inference: Annotated[Literal["Local", "Central"], WHILE_SUSPENDED] = "Local"
     """Local: each actor computes its own actions. Central: the server of spec.inference does, for all of them."""
-    on_eviction: Literal["Replace", "Ignore"] = "Replace"
+    on_eviction: Annotated[Literal["Replace", "Ignore"], ANY_TIME] = "Replace"
     """What happens when a node takes an actor away; it never counts as a failure."""
-    drain_seconds: Annotated[int, Integer(1, 3600)] = 25
+    drain_seconds: Annotated[int, Integer(1, 3600), ANY_TIME] = 25
     """Time an actor gets to send what it holds before it is killed."""
-    startup_wave: Annotated[int, Integer(1, 10_000)] = 32
+    startup_wave: Annotated[int, Integer(1, 10_000), ANY_TIME] = 32
     """Actors that may be starting at once."""
 
 
 class EvaluatorSpec(RoleSpec):
     """A process beside the training that plays whole, unclipped games with the newest weights."""
 
-    enabled: Flag = True
+    enabled: Annotated[Flag, ANY_TIME] = True
     """Whether there is one."""
-    episodes: Annotated[int, Integer(1, 10_000)] = 20
+    episodes: Annotated[int, Integer(1, 10_000), WHILE_SUSPENDED] = 20
     """Games in one evaluation."""
-    interval_seconds: Seconds = 300
+    interval_seconds: Annotated[Seconds, WHILE_SUSPENDED] = 300
     """Time between the starts of two evaluations."""
-    trigger_return: Annotated[float, DecimalText()] | None = None
+    trigger_return: Annotated[Annotated[float, DecimalText()] | None, WHILE_SUSPENDED] = None
     """Evaluate only once the mean training return of ten games or more has reached this; unset evaluates from the start."""

@@ -50,15 +50,22 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class TransitionRule:
-    """One rule about a change of a job's spec: ``oldSelf`` and ``self`` in CEL, ``check(old, new)`` in Python."""
+class Difference:
+    """A place below ``spec`` where an old and a new job differ, and the new value there; ABSENT for nothing and for sections."""
 
-    name: str
+    path: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionRule:
+    """One rule about a change of a job's spec: ``oldSelf`` and ``self`` in CEL, ``broken(old, new)`` in Python."""
+
     field: str
     cel: str
     message: str
-    check: Callable[..., bool]
-    """Whether the change is allowed."""
+    broken: Callable[..., list[Difference]]
+    """What of a change is not allowed; empty where all of it is."""
 
 
 def rule(

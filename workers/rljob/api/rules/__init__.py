@@ -54,12 +54,16 @@ def broken_rules(job: RLJob, *, on_cluster: bool = True) -> Iterator[tuple[Rule,
 
 
 def transition_problems(old: RLJob, new: RLJob) -> list[Problem]:
-    """Why ``old`` may not become ``new``; both have been checked by themselves."""
-    return [
-        Problem(f"spec.{rule.field}", _value(new.spec, rule.field), rule.message)
-        for rule in TRANSITIONS
-        if not rule.check(old.spec, new.spec)
-    ]
+    """Why ``old`` may not become ``new``; both have been checked by themselves. Each place is named once."""
+    found: dict[str, Problem] = {}
+    for name in ("name", "namespace"):
+        given = getattr(new.metadata, name)
+        if given != getattr(old.metadata, name):
+            found[name] = Problem(f"metadata.{name}", given, "it cannot be changed; make a new job")
+    for rule in TRANSITIONS:
+        for each in rule.broken(old.spec, new.spec):
+            found.setdefault(each.path, Problem(f"spec.{each.path}", each.value, rule.message))
+    return list(found.values())
 
 
 def _nodes(node: BaseModel, path: str) -> Iterator[tuple[str, BaseModel]]:

@@ -1,0 +1,107 @@
+"""What of a stored job may change, and when: a mark on a field of the types, from which the rules of a change are made.
+
+A mark counts for its field and for all below it. What has none, and lies below none, never changes: a new field is immutable
+until somebody has seen to it that a change of it takes effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from rljob.api.fields import unwrapped, without_optional
+
+
+class When(StrEnum):
+    """When a field may change."""
+
+    ANY_TIME = "AnyTime"
+    """The controller follows it at its next look, whatever runs."""
+    WHILE_SUSPENDED = "WhileSuspended"
+    """Roles read it when they start; so all of them have to start anew."""
+    NEVER = "Never"
+    """What was learned or stored would no longer fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutability:
+    """The mark. ``why``, of a field that never changes: what would go wrong."""
+
+    when: When
+    why: str = ""
+
+
+ANY_TIME = Mutability(When.ANY_TIME)
+WHILE_SUSPENDED = Mutability(When.WHILE_SUSPENDED)
+NEVER = Mutability(When.NEVER)
+
+
+def never(why: str) -> Mutability:
+    """The mark of a field that never changes, with the reason that its user is told."""
+    return Mutability(When.NEVER, why)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the way to a field: its Python name, its name in the manifest, and whether it may be absent there."""
+
+    name: str
+    alias: str
+    optional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A field, or a whole section all of whose fields may change at the same time."""
+
+    steps: tuple[Step, ...]
+    mutability: Mutability
+
+    @property
+    def path(self) -> str:
+        """Where it is below ``spec``, in the manifest's words."""
+        return ".".join(step.alias for step in self.steps)
+
+
+def mark_of(field: FieldInfo) -> Mutability | None:
+    """The mark of a field itself; None where it has none."""
+    _, metadata = unwrapped(field.annotation, list(field.metadata))
+    found = [item for item in metadata if isinstance(item, Mutability)]
+    if len(found) > 1:
+        raise TypeError(f"a field has {len(found)} marks of mutability; it can have one")
+    return found[0] if found else None
+
+
+def places(model: type[BaseModel], *, whole_sections: bool = True) -> tuple[Place, ...]:
+    """Every field below ``model`` exactly once, each with its mutability, in the order of the types.
+
+    ``whole_sections``: a section is one place where all its fields have the same mutability; else each field is one. Lists are
+    fields: their entries come and go together. Raises TypeError where a mark lies below another one.
+    """
+    return tuple(_below(model, (), None, whole_sections))
+
+
+def _below(
+    model: type[BaseModel], steps: tuple[Step, ...], inherited: Mutability | None, whole_sections: bool
+) -> Iterator[Place]:
+    for name, field in model.model_fields.items():
+        annotation, _ = unwrapped(field.annotation, [])
+        has_none = without_optional(field.annotation)[1]
+        here = (*steps, Step(name, field.alias or name, has_none))
+        own = mark_of(field)
+        if own is not None and inherited is not None:
+            raise TypeError(f"{'.'.join(step.alias for step in here)} has a mark of mutability below another one")
+        mark = own or inherited
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            yield Place(here, mark or NEVER)
+            continue
+        found = list(_below(annotation, here, mark, whole_sections))
+        kinds = {place.mutability for place in found}
+        if whole_sections and len(kinds) == 1:
+            yield Place(here, kinds.pop())
+        else:
+            yield from found
