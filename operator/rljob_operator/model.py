@@ -24,6 +24,10 @@ EXIT_NON_FINITE_LOSS = 70
 """The learner's exit code when its loss was not finite and ``earlyStopping.onNonFiniteLoss`` is ``Fail``."""
 
 
+EXIT_NOT_SAVED = 74
+"""A role's exit code where it has left as it was asked to, but could not save all that it held (sysexits EX_IOERR)."""
+
+
 class Role(StrEnum):
     """The roles of a job, in the order in which they start."""
 

@@ -23,7 +23,7 @@ from rljob_operator.local.run_folder import OUTCOME_FILE
 from rljob_operator.local.spec_store import SpecStore, replace_spec
 from rljob_operator.local.stored_run import StoredRun
 from rljob_operator.local.substrate import LocalSubstrate, machine_cores
-from rljob_operator.model import Decision, End
+from rljob_operator.model import EXIT_NOT_SAVED, Decision, End, Role
 from rljob_operator.rules.actors import oversubscribed
 from rljob_operator.view.lines import LineView
 from rljob_operator.view.live import LiveView
@@ -31,6 +31,10 @@ from rljob_operator.wall_clock import WallClock
 
 EXIT_CODES = {End.COMPLETE: 0, End.STOPPED: 0, End.FAILED: 1, End.INTERRUPTED: 130}
 _LOG_LINES_SHOWN = 6
+_WITHOUT_EXPERIENCE = (
+    "its disk may be full, or its Redis full or gone (see its log). What is resumed goes on from the learner's checkpoint, but "
+    "with an older replay or an empty one"
+)
 
 
 def start(job: RLJob, run_dir: Path, *, max_seconds: float | None, max_actors: int | None, console: Console) -> int:
@@ -207,6 +211,7 @@ class _Notices:
         self._resource = job.spec.learner.accelerator.resource_name
         self._stored = stored
         self._problem = ""
+        self._unsaved: set[str] = set()
         self._console = console
 
     def show(self, tick: Tick) -> None:
@@ -214,6 +219,10 @@ class _Notices:
         if self._stored.problem != self._problem:
             self._problem = self._stored.problem
             _say(self._console, f"warning: {self._problem}" if self._problem else "the status is written again")
+        for member in tick.observation.of(Role.REPLAY):
+            if member.exit_code == EXIT_NOT_SAVED and member.incarnation not in self._unsaved:
+                self._unsaved.add(member.incarnation)
+                _say(self._console, f"warning: {member.name} could not save its experience: {_WITHOUT_EXPERIENCE}")
         device = tick.observation.figure("device")
         if not self._wants_accelerator or device is None:
             return

@@ -109,7 +109,8 @@ def warnings(tick: Tick) -> tuple[str, ...]:
     status, found = _status(tick), []
     replay = status.get("replay") or {}
     if replay.get("durable") is False and replay.get("durability") != "Off":
-        found.append("replay is not durable: its Redis does not answer; training goes on from memory")
+        why = replay.get("not_durable_because") or "its Redis does not answer"
+        found.append(f"replay is not durable: {why}; training goes on from memory")
     for type, reasons in _TOLD.items():
         condition = tick.decision.status.condition(type)
         if condition is not None and condition.status == "False" and (not reasons or condition.reason in reasons):

@@ -140,6 +140,17 @@ def test_a_run_outlives_a_full_disk(local_run: Callable[..., LocalRun], small_di
     assert not list(run.run_dir.rglob("*.tmp")), "nothing half written is left"
 
 
+@pytest.mark.parametrize("small_disk", ["16m"], indirect=True)
+def test_a_replay_that_cannot_be_saved_at_the_end_is_told(local_run: Callable[..., LocalRun], small_disk: Path) -> None:
+    run = local_run(*ENDLESS, run_dir=small_disk / "run")
+    run.until_learning(100)
+    fill(small_disk / "filler")
+    assert run.interrupt(120) == 130
+    assert "warning: replay-0 could not save its experience" in run.output
+    assert "killed" not in (run.run_dir / "logs" / "replay-0.log").read_text(), "it is not waited for in vain"
+    (small_disk / "filler").unlink()
+
+
 def test_a_folder_that_can_not_be_written_is_refused_at_once(small_disk: Path) -> None:
     (small_disk / "run").mkdir()
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)

@@ -40,6 +40,9 @@ def replay_summary(shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     durability = {str(shard["durability"]) for shard in shards if "durability" in shard}
     if durability:
         summary["durability"] = "On" if "On" in durability else "Off"
+    reasons = [str((shard.get("redis") or {}).get("reason") or "") for shard in shards if shard.get("durable") is False]
+    if any(reasons):
+        summary["not_durable_because"] = next(filter(None, reasons))
     return summary
 
 

@@ -27,6 +27,7 @@ from typing import Any, cast
 
 import redis
 from redis import Redis
+from redis.client import Pipeline
 from redis.exceptions import WatchError
 
 from rljob.wire import MalformedMessage, RawMessage, decode_header
@@ -37,6 +38,18 @@ EPISODES_KEPT = 10_000
 
 class OwnerLost(RuntimeError):
     """Another service has taken over this shard's log; this one must not write to it any more."""
+
+
+class DamagedLog(RuntimeError):
+    """What the log says of itself (its index, its counters) can't be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A server's memory by its own account, in bytes: what it takes, and how much it may (0: no limit)."""
+
+    used_bytes: int
+    limit_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +98,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One transaction. ``clear`` first removes whatever an earlier service left."""
+    """One transaction. ``clear`` first removes, in a transaction of its own, whatever chunks are there."""
 
     chunks: Sequence[LoggedChunk] = ()
     evicted: Sequence[int] = ()
@@ -106,16 +119,25 @@ class ChunkLog:
         self._shard = f"run:{run}:shard:{shard}:"
 
     def take_over(self) -> None:
-        """Become the one service that may write; a predecessor's next commit raises ``OwnerLost``."""
-        self.client.set(self._shard + "owner", self.owner)
+        """Become the one service that may write; a predecessor's next commit raises ``OwnerLost``.
 
-    def used_memory_bytes(self) -> int:
-        """Memory that the server says it takes, in bytes: this log and whatever else it holds."""
-        return int(self.client.info("memory")["used_memory"])
+        A full server takes no owner, but lets the old one be removed; the first commit for which there is room sets ours.
+        """
+        try:
+            self.client.set(self._shard + "owner", self.owner)
+        except redis.OutOfMemoryError:
+            self.client.delete(self._shard + "owner")
+
+    def memory(self) -> Memory:
+        """What the server says of its memory: this log and whatever else it holds."""
+        info = self.client.info("memory")
+        return Memory(int(info["used_memory"]), int(info.get("maxmemory", 0)))
 
     def commit(self, commit: Commit) -> None:
         """Write all of a commit or nothing. Raises ``OwnerLost``; after other errors the outcome is unknown."""
         try:
+            if commit.clear:
+                self._clear()
             self._transact(commit)
         except WatchError as error:
             # redis-py says the same of a key that someone else changed and of a connection that broke while watching it.
@@ -124,20 +146,33 @@ class ChunkLog:
                 raise OwnerLost(f"the log of {self._shard} was taken over during a write") from None
             raise redis.ConnectionError("the connection was lost during a write") from error
 
+    def _clear(self) -> None:
+        """Remove the chunks. By itself, because a full server refuses a whole transaction for one write in it that needs room."""
+        shard = self._shard
+        with self.client.pipeline(transaction=True) as pipe:
+            self._watch_owner(pipe)
+            old = cast(list[bytes], pipe.hkeys(shard + "log"))
+            pipe.multi()
+            pipe.delete(shard + "log", shard + "prio", *(shard + f"chunk:{name.decode()}" for name in old))
+            pipe.execute()
+
+    def _watch_owner(self, pipe: Pipeline) -> bool:
+        """Begin a transaction that fails when the owner changes; whether there is one. Raises ``OwnerLost``."""
+        pipe.watch(self._shard + "owner")  # type: ignore[no-untyped-call]
+        owner = cast(bytes | None, pipe.get(self._shard + "owner"))
+        if owner is not None and owner != self.owner.encode():
+            raise OwnerLost(f"the log of {self._shard} now belongs to {owner.decode(errors='replace')}")
+        return owner is not None
+
     def _transact(self, commit: Commit) -> None:
         shard = self._shard
         with self.client.pipeline(transaction=True) as pipe:
-            pipe.watch(shard + "owner")  # type: ignore[no-untyped-call]
-            owner = cast(bytes | None, pipe.get(shard + "owner"))
-            if owner is not None and owner != self.owner.encode():
-                raise OwnerLost(f"the log of {shard} now belongs to {owner.decode(errors='replace')}")
-            old = cast(list[bytes], pipe.hkeys(shard + "log")) if commit.clear else []
+            owned = self._watch_owner(pipe)
             pipe.multi()
-            if owner is None:
+            if not owned:
                 pipe.set(shard + "owner", self.owner)
             if commit.clear:
-                keys = [shard + name for name in ("log", "counters", "seen", "prio")]
-                pipe.delete(*keys, *(shard + f"chunk:{int(generation)}" for generation in old))
+                pipe.delete(shard + "counters", shard + "seen")
             if commit.evicted:
                 pipe.delete(*(shard + f"chunk:{generation}" for generation in commit.evicted))
                 pipe.hdel(shard + "log", *map(str, commit.evicted))
@@ -165,21 +200,25 @@ class ChunkLog:
             pipe.execute()
 
     def state(self) -> LogState:
-        """The counters and high-water marks of the last commit; empty ones when there is no log."""
+        """The counters and high-water marks of the last commit; empty ones when there is no log. Raises ``DamagedLog``."""
         counters = cast(dict[bytes, bytes], self.client.hgetall(self._shard + "counters"))
         seen = cast(dict[bytes, bytes], self.client.hgetall(self._shard + "seen"))
-        return LogState(
-            {name.decode(): int(value) for name, value in counters.items()},
-            {actor.decode(): _accepted(value) for actor, value in seen.items()},
-        )
+        try:
+            return LogState(
+                {name.decode(): int(value) for name, value in counters.items()},
+                {actor.decode(): _accepted(value) for actor, value in seen.items()},
+            )
+        except ValueError as error:
+            raise DamagedLog(f"the counters of {self._shard} are damaged: {error}") from None
 
     def index(self) -> list[LogEntry]:
-        """The stored chunks, oldest first."""
+        """The stored chunks, oldest first. Raises ``DamagedLog``."""
         lines = cast(dict[bytes, bytes], self.client.hgetall(self._shard + "log"))
-        return sorted(
-            (LogEntry(int(generation), *_ENTRY.unpack(line)) for generation, line in lines.items()),
-            key=lambda entry: entry.generation,
-        )
+        try:
+            entries = [LogEntry(int(generation), *_ENTRY.unpack(line)) for generation, line in lines.items()]
+        except (ValueError, struct.error) as error:
+            raise DamagedLog(f"the index of {self._shard} is damaged: {error}") from None
+        return sorted(entries, key=lambda entry: entry.generation)
 
     def chunks(self, entries: Sequence[LogEntry]) -> list[RawMessage | None]:
         """The messages of these entries; None for one that is missing or damaged. Keep to a few hundred (F48)."""

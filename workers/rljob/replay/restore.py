@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import logging
 import struct
+import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain, repeat
+from typing import TypeVar
 
 import lz4.block
 import numpy as np
+import redis
 
 from rljob.experience import Chunk
 from rljob.replay.arrival import InvalidChunk, MalformedMessage, read_chunk
 from rljob.replay.chunk_log import ChunkLog, LogEntry
+from rljob.replay.redis_client import in_words
 from rljob.replay.table import ReplayTable
 from rljob.wire import RawMessage
 
@@ -26,19 +32,47 @@ process can meet a new chunk of the same generation."""
 _CHUNKS_PER_SLICE = 64
 _HEADER = struct.Struct("<dIQ")
 _MAX_SNAPSHOT_BYTES = 1 << 32
+_RETRY_SECONDS = 0.05
+
+T = TypeVar("T")
 
 
-def restore_chunks(table: ReplayTable, chunk_log: ChunkLog) -> Iterator[list[int]]:
+def patiently(read: Callable[[], T], patience_seconds: float) -> Generator[list[int], None, T]:
+    """What ``read`` answers, asked again while it raises ``redis.RedisError``, which is passed on after ``patience_seconds``.
+
+    Yields between two attempts, so that whoever waits can do something else meanwhile; an empty list, as a step of a restore
+    that had nothing to leave out.
+    """
+    deadline = time.monotonic() + patience_seconds
+    said = False
+    while True:
+        try:
+            return read()
+        except redis.RedisError as error:
+            if time.monotonic() > deadline:
+                raise
+            if not said:
+                said = True
+                log.warning("replay log: Redis failed while the log was read (%s); trying again", in_words(error))
+        yield []
+        time.sleep(_RETRY_SECONDS)
+
+
+_Decoded = tuple[Chunk, RawMessage] | InvalidChunk | MalformedMessage
+
+
+def restore_chunks(table: ReplayTable, chunk_log: ChunkLog, patience_seconds: float) -> Iterator[list[int]]:
     """Fill an empty table from the log, a slice at a time, oldest first; then apply the snapshot of weights.
 
     Yields after each slice the generations that could not be kept: damaged, of another layout, or without room in a
-    table that has become smaller. May raise ``redis.RedisError``.
+    table that has become smaller. A slice that can't be read is tried again for ``patience_seconds``, with an empty yield after
+    each attempt; then its ``redis.RedisError`` is raised, with all before it stored. Raises ``DamagedLog``.
     """
-    entries = chunk_log.index()
-    snapshot = chunk_log.weights()
+    entries = yield from patiently(chunk_log.index, patience_seconds)
+    snapshot = yield from patiently(chunk_log.weights, patience_seconds)
     slices = [entries[start : start + _CHUNKS_PER_SLICE] for start in range(0, len(entries), _CHUNKS_PER_SLICE)]
 
-    def decode(raw: RawMessage | None) -> tuple[Chunk, RawMessage] | InvalidChunk | MalformedMessage:
+    def decode(raw: RawMessage | None) -> _Decoded:
         try:
             if raw is None:
                 raise InvalidChunk("missing or damaged")
@@ -46,7 +80,7 @@ def restore_chunks(table: ReplayTable, chunk_log: ChunkLog) -> Iterator[list[int
         except (InvalidChunk, MalformedMessage) as problem:
             return problem
 
-    def read(some: Sequence[LogEntry]) -> list[tuple[Chunk, RawMessage] | InvalidChunk | MalformedMessage]:
+    def read(some: Sequence[LogEntry]) -> list[_Decoded]:
         return [decode(raw) for raw in chunk_log.chunks(some)]
 
     # Frames are decompressed without the interpreter's lock, so another thread reads one slice ahead. Where that fails, it is
@@ -54,7 +88,9 @@ def restore_chunks(table: ReplayTable, chunk_log: ChunkLog) -> Iterator[list[int
     with ThreadPoolExecutor(1, thread_name_prefix="restore") as reader:
         ahead = deque(reader.submit(read, some) for some in slices[:1])
         for number, some in enumerate(slices):
-            results = ahead.popleft().result()
+            attempts: Iterator[Callable[[], list[_Decoded]]]
+            attempts = chain([ahead.popleft().result], repeat(partial(read, some)))
+            results = yield from patiently(partial(_next_attempt, attempts), patience_seconds)
             ahead.extend(reader.submit(read, following) for following in slices[number + 1 : number + 2])
             dropped: list[int] = []
             arrivals, generations = [], []
@@ -69,6 +105,10 @@ def restore_chunks(table: ReplayTable, chunk_log: ChunkLog) -> Iterator[list[int
             yield dropped + [chunk.generation for chunk in evicted]
     if snapshot is not None:
         _apply_weights(table, snapshot, table.layout.length)
+
+
+def _next_attempt(attempts: Iterator[Callable[[], T]]) -> T:
+    return next(attempts)()
 
 
 def pack_weights(table: ReplayTable) -> bytes:

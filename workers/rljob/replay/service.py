@@ -15,15 +15,15 @@ import redis
 import zmq
 
 from rljob.replay.arrival import read_chunk
-from rljob.replay.chunk_log import ChunkLog, LogState
+from rljob.replay.chunk_log import ChunkLog, DamagedLog, LogState
 from rljob.replay.config import ReplayConfig
 from rljob.replay.durability import Durability
 from rljob.replay.ingest import Ingest
 from rljob.replay.leases import SlotLeases
 from rljob.replay.limiter import SamplesPerInsertLimiter
 from rljob.replay.log_writer import LogWriter
-from rljob.replay.redis_client import connect
-from rljob.replay.restore import GENERATION_JUMP, pack_weights, restore_chunks
+from rljob.replay.redis_client import connect, in_words
+from rljob.replay.restore import GENERATION_JUMP, pack_weights, patiently, restore_chunks
 from rljob.replay.ring import ChunkRing
 from rljob.replay.roster import EPISODES_SHOWN, Roster
 from rljob.replay.sampling import Sampling
@@ -65,6 +65,7 @@ class ReplayService:
         self.roster = Roster(config.greedy_epsilon)
         self.leases = SlotLeases(config.slots)
         self.state = "warming"
+        self._next_generation = 0  # of the service before this one
         self._log: ChunkLog | None = None
         self._writer: LogWriter | None = None
         if config.redis is not None:
@@ -117,7 +118,7 @@ class ReplayService:
             self._end()
 
     def _serve(self, stop: threading.Event) -> None:
-        warming: Iterator[None] | None = self._warm(stop)
+        warming: Iterator[list[int]] | None = self._warm()
         poller = zmq.Poller()
         poller.register(self.ingest_server.socket, zmq.POLLIN)
         poller.register(self.sample_server.socket, zmq.POLLIN)
@@ -132,7 +133,7 @@ class ReplayService:
             handled = 0
             if warming is not None:
                 self.clock.enter("log")
-                if next(warming, self) is self:
+                if next(warming, None) is None:
                     warming = None
             else:
                 self.clock.enter("ingest")
@@ -154,26 +155,46 @@ class ReplayService:
             self.on_turn()
             busy = handled > 0
 
-    def _warm(self, stop: threading.Event) -> Iterator[None]:
-        """Restore everything from the log in slices; on any failure of Redis, start with what was read."""
+    def _warm(self) -> Iterator[list[int]]:
+        """Restore everything from the log in slices. Where Redis fails for longer than our patience, or the log is damaged,
+        start with what was read, and write the log anew: what was not read would else stay in it for ever."""
         if self._log is None:
             return
-        deadline = time.monotonic() + _REDIS_PATIENCE_SECONDS
-        while not stop.is_set():
-            try:
-                self._log.take_over()
-                state = self._log.state()
-                break
-            except redis.RedisError as error:
-                if time.monotonic() > deadline:
-                    log.warning("replay log: Redis does not answer (%s); starting empty, not durable", error)
-                    self.durability.lost_at_start()
-                    return
-                yield
-                time.sleep(0.05)
-        else:
+        chunk_log, started = self._log, time.monotonic()
+        dropped: list[int] = []
+        try:
+            yield from patiently(chunk_log.take_over, _REDIS_PATIENCE_SECONDS)
+            state = yield from patiently(chunk_log.state, _REDIS_PATIENCE_SECONDS)
+            self._take_up(state)
+            for some in restore_chunks(self.table, chunk_log, _REDIS_PATIENCE_SECONDS):
+                dropped += some
+                yield some
+            leases = yield from patiently(lambda: chunk_log.leases(self.config.slots), _REDIS_PATIENCE_SECONDS)
+            self.leases.restore(((x.slot, x.actor, x.incarnation, x.seconds) for x in leases), time.monotonic())
+            episodes = yield from patiently(lambda: chunk_log.episodes(EPISODES_SHOWN), _REDIS_PATIENCE_SECONDS)
+            self.roster.restore_episodes([fields for _, fields in episodes])
+        except (redis.RedisError, DamagedLog) as error:
+            problem = in_words(error) if isinstance(error, redis.RedisError) else str(error)
+            log.warning(
+                "replay log: can't be read (%s); starting with the %d transitions that were, not durable",
+                problem,
+                self.table.items,
+            )
+            self._jump_generations()
+            self.durability.start_over(f"the log can't be read: {problem}")
             return
-        started = time.monotonic()
+        self._jump_generations()
+        if state.counters:
+            log.info(
+                "replay log: %d transitions in %d chunks restored in %.1f s",
+                self.table.items,
+                len(self.table),
+                time.monotonic() - started,
+            )
+        self.durability.restored(dropped)
+
+    def _take_up(self, state: LogState) -> None:
+        """Go on counting where the log says that the service before has stopped."""
         counters = state.counters
         self.table.limiter.inserted = counters.get("inserted", 0)
         self.table.limiter.sampled = counters.get("sampled", 0)
@@ -182,27 +203,12 @@ class ReplayService:
         self.roster.episodes_total = counters.get("episodes", 0)
         self.sampling.restore(counters.get("epoch", 0))
         self.ingest.restore(state.seen)
-        dropped: list[int] = []
-        try:
-            for some in restore_chunks(self.table, self._log):
-                dropped += some
-                yield
-            leases = self._log.leases(self.config.slots)
-            self.leases.restore(((x.slot, x.actor, x.incarnation, x.seconds) for x in leases), time.monotonic())
-            self.roster.restore_episodes([fields for _, fields in self._log.episodes(EPISODES_SHOWN)])
-        except redis.RedisError as error:
-            log.warning("replay log: Redis failed while the table was restored (%s)", error)
-        if counters:
-            self.table.next_generation = (
-                max(self.table.next_generation, counters.get("next_generation", 1)) + GENERATION_JUMP
-            )
-            log.info(
-                "replay log: %d transitions in %d chunks restored in %.1f s",
-                self.table.items,
-                len(self.table),
-                time.monotonic() - started,
-            )
-        self.durability.restored(dropped)
+        self._next_generation = counters.get("next_generation", 0)
+
+    def _jump_generations(self) -> None:
+        """Number new chunks far beyond those of the service before, if there was one."""
+        if self._next_generation:
+            self.table.next_generation = max(self.table.next_generation, self._next_generation) + GENERATION_JUMP
 
     def _log_state(self) -> LogState:
         return LogState(
@@ -241,6 +247,14 @@ class ReplayService:
             self._publish(now)
             self._stats = (now, json.dumps(self.status).encode())
         return self._stats[1]
+
+    @property
+    def unsaved(self) -> str:
+        """Why the log does not hold all that the table does; empty where it does, or where none is kept."""
+        durability = self.durability
+        if durability.state in ("Off", "Restoring") or durability.up_to_date:
+            return ""
+        return durability.reason or f"{durability.lag_chunks} chunks were not written in time"
 
     def _end(self) -> None:
         if self._writer is not None:

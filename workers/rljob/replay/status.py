@@ -92,6 +92,8 @@ def describe(service: ReplayService, now: float, blocked: StatusClock) -> dict[s
         "episodes_total": service.roster.episodes_total,
         "stages": service.clock.seconds(),
         "redis": {
+            "state": durability.state,
+            "reason": durability.reason,
             "reachable": durability.reachable,
             "lag_chunks": durability.lag_chunks,
             "latency_seconds": durability.latency_seconds,

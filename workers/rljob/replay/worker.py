@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from typing import Any
 
 from rljob.cli.announce import announce, write_final
+from rljob.cli.errors import EXIT_NOT_SAVED
 from rljob.cli.options import RoleOptions
 from rljob.cli.slowdown import REPLAY_DELAY_FILE, slowed_down
 from rljob.envs import describe_environment
@@ -25,8 +27,8 @@ def run_replay(options: RoleOptions, stop: threading.Event) -> None:
 
     ``options.redis``: None starts a private server in ``run_dir/redis/<name>`` (unless the job's persistence is None);
     "none" keeps no log; anything else is the address of a server to use. The shard's index is the number at the end of
-    its name. Raises ``ValueError`` for a job whose numbers contradict each other, ``RedisUnavailable`` and what binding
-    a socket raises.
+    its name. Raises ``ValueError`` for a job whose numbers contradict each other, ``RedisUnavailable``, what binding
+    a socket raises, and ``SystemExit(74)`` where at the end not all that the shard holds could be saved.
     """
     job = options.job
     if len(options.replay_ingest) != 1 or len(options.replay_sample) != 1:
@@ -65,7 +67,21 @@ def run_replay(options: RoleOptions, stop: threading.Event) -> None:
 
         service.on_turn = slowed_down(REPLAY_DELAY_FILE, lambda: service.sampling.batches_total, on_turn)
         service.run(stop)
-        write_final(options, service.status)
+        unsaved = service.unsaved
+        if server is not None:
+            unsaved = "; ".join(filter(None, (unsaved, server.stop())))
+        _finish(options, {**service.status, "durable": service.status["durable"] and not unsaved, "unsaved": unsaved})
+
+
+def _finish(options: RoleOptions, document: dict[str, Any]) -> None:
+    """Leave the last word, and say by the exit code where a later start will miss experience. Raises SystemExit."""
+    try:
+        write_final(options, document)
+    except OSError as error:  # the very disk that took no data, perhaps
+        log.warning("%s", error)
+    if document["unsaved"]:
+        log.error("replay: what this shard holds is not all saved: %s", document["unsaved"])
+        raise SystemExit(EXIT_NOT_SAVED)
 
 
 def shard_of(name: str) -> int:

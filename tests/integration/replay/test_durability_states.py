@@ -1,0 +1,433 @@
+"""Every row of docs/replay-durability.md on a real Redis: what leads from each state of a log to each, and what is said."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rljob.replay import log_writer
+from rljob.replay.chunk_log import ChunkLog, Commit, LogState
+from rljob.replay.durability import Durability
+from rljob.replay.embedded_redis import EmbeddedRedis
+from rljob.replay.log_writer import LogWriter, WriterEvent
+from rljob.replay.redis_client import connect
+from rljob.replay.table import Capacity
+from rljob.replay.worker import EXIT_NOT_SAVED
+
+pytestmark = pytest.mark.timeout(180)
+LOG, CHUNKS = "run:test:shard:0:log", "run:test:shard:0:chunk:*"
+
+
+@pytest.fixture
+def admin(server: EmbeddedRedis) -> Iterator[Any]:
+    """A second client of the test's Redis, to change it."""
+    with connect(str(server.socket)) as client:
+        yield client
+
+
+def until(what: Callable[[], Any], seconds: float = 40.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (answer := what()):
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+    return answer
+
+
+def redis_of(service: Any) -> dict[str, Any]:
+    part: dict[str, Any] = service.status["redis"]
+    return part
+
+
+def reaches(service: Any, state: str, actor: Any = None, seconds: float = 40.0) -> dict[str, Any]:
+    """Wait for a state of the log while ``actor``, if one is given, goes on sending."""
+
+    def there() -> bool:
+        if actor is not None and actor.window.unacknowledged == 0:
+            actor.produce(1)
+        if actor is not None:
+            actor.step()
+        return bool(redis_of(service)["state"] == state)
+
+    until(there, seconds)
+    return redis_of(service)
+
+
+def assert_log_equals_table(service: Any, admin: Any) -> None:
+    """Index, chunks and table are the same, so nothing is left behind that nobody will ever remove."""
+    until(lambda: service.status["redis"]["lag_chunks"] == 0)
+    chunks = len(service.table)
+    assert (admin.hlen(LOG), len(admin.keys(CHUNKS))) == (chunks, chunks)
+
+
+# ------------------------------------------------------------------------------------------------------- restoring
+
+
+def test_a_log_that_stays_unreadable_is_written_anew_from_what_was_read(
+    kit: Any, server: Any, admin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user may read chunks of one and two digits only: the second slice fails, again and again."""
+    monkeypatch.setattr("rljob.replay.service._REDIS_PATIENCE_SECONDS", 0.5)
+    settings = kit.config(redis=str(server.socket), capacity=Capacity(3000))
+    with kit.running(settings) as service:
+        kit.Actor(service.ingest_endpoint).send_all(150)
+    admin.execute_command("ACL", "SETUSER", "admin", "on", "nopass", "allkeys", "+@all")
+    admin.execute_command("AUTH", "admin", "any")
+    everything_else = ["~run:test:shard:0:[^c]*", "~run:test:shard:0:counters", "~run:test:[^s]*"]
+    admin.execute_command(
+        "ACL", "SETUSER", "default", "resetkeys", *everything_else, "~*:chunk:?", "~*:chunk:[0-5]?", "~*:chunk:6[0-4]"
+    )
+    with kit.running(settings) as service:
+        part = reaches(service, "Down")
+        assert "refuses this user" in part["reason"]
+        assert (service.table.items, service.status["durable"]) == (640, False)
+        admin.execute_command("ACL", "SETUSER", "default", "allkeys")
+        reaches(service, "Durable")
+        assert_log_equals_table(service, admin)
+        actor = kit.Actor(service.ingest_endpoint, "actor-1")
+        actor.send_all(400)  # more than the table holds
+        assert_log_equals_table(service, admin)
+
+
+def test_a_log_that_answers_again_in_time_is_read_whole(kit: Any, server: Any, admin: Any) -> None:
+    settings = kit.config(redis=str(server.socket), capacity=Capacity(3000))
+    with kit.running(settings) as service:
+        kit.Actor(service.ingest_endpoint).send_all(150)
+    admin.execute_command("ACL", "SETUSER", "default", "-mget")
+    with kit.running(settings) as service:
+        time.sleep(1.0)
+        assert redis_of(service)["state"] == "Restoring"
+        admin.execute_command("ACL", "SETUSER", "default", "+mget")
+        reaches(service, "Durable")
+        assert service.table.items == 1500
+        assert_log_equals_table(service, admin)
+
+
+@pytest.mark.parametrize("key", ["log", "counters", "seen"])
+def test_a_damaged_index_costs_the_log_and_not_the_shard(kit: Any, server: Any, admin: Any, key: str) -> None:
+    settings = kit.config(redis=str(server.socket))
+    with kit.running(settings) as service:
+        kit.Actor(service.ingest_endpoint).send_all(10)
+    admin.hset(f"run:test:shard:0:{key}", "9", b"no such thing")
+    with kit.running(settings) as service:
+        reaches(service, "Durable")
+        actor = kit.Actor(service.ingest_endpoint, "actor-1")
+        actor.send_all(5)
+        assert actor.durable is True
+        assert service.table.items == 50
+
+
+# ------------------------------------------------------------------------------------------------------------ down
+
+
+def test_a_server_that_hangs_is_down_and_then_refilled(
+    kit: Any, server: Any, admin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rljob.replay.service.connect", partial(connect, timeout_seconds=0.5))
+    with kit.running(kit.config(redis=str(server.socket))) as service:
+        actor = kit.Actor(service.ingest_endpoint)
+        actor.send_all(10)
+        admin.execute_command("CLIENT", "PAUSE", 3000, "ALL")
+        part = reaches(service, "Down", actor)
+        assert "does not answer in time" in part["reason"]
+        assert service.status["durable"] is False
+        reaches(service, "Durable", actor)
+        actor.until(lambda: actor.window.unacknowledged == 0)
+        assert redis_of(service)["reason"] == ""
+        assert_log_equals_table(service, admin)
+        expected = service.table.items
+    with kit.running(kit.config(redis=str(server.socket))) as service:
+        reaches(service, "Durable")
+        assert service.table.items == expected
+
+
+@pytest.mark.parametrize(
+    ("broken", "mended", "said"),
+    [
+        (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE"), "read-only replica"),
+        (("ACL", "SETUSER", "default", "-hset"), ("ACL", "SETUSER", "default", "+hset"), "refuses this user"),
+    ],
+)
+def test_a_server_that_answers_but_takes_no_writes_is_not_tried_ever_so_often(
+    kit: Any, server: Any, admin: Any, broken: tuple[str, ...], mended: tuple[str, ...], said: str
+) -> None:
+    with kit.running(kit.config(redis=str(server.socket))) as service:
+        actor = kit.Actor(service.ingest_endpoint)
+        actor.send_all(10)
+        admin.execute_command(*broken)
+        part = reaches(service, "Down", actor)
+        assert said in part["reason"]
+        deadline = time.monotonic() + 6.0
+        while time.monotonic() < deadline:
+            actor.step()
+        assert redis_of(service)["failures_total"] <= 8, "each attempt waits longer than the one before"
+        admin.execute_command(*mended)
+        reaches(service, "Durable", actor)
+        assert_log_equals_table(service, admin)
+
+
+class ScriptedWriter:
+    """A writer whose events a test chooses: a real one can't be made to fail between two lines of its owner."""
+
+    used_memory_bytes = None
+    has_room = True
+
+    def __init__(self) -> None:
+        self.news: list[WriterEvent] = []
+        self.submitted: list[tuple[int, Commit]] = []
+        self.settlements = 0
+
+    def events(self) -> list[WriterEvent]:
+        taken, self.news = self.news, []
+        return taken
+
+    def submit(self, token: int, commit: Commit) -> None:
+        self.submitted.append((token, commit))
+
+    def settled(self) -> None:
+        self.settlements += 1
+
+
+def test_the_end_of_a_commit_from_before_a_failure_is_nothing(kit: Any) -> None:
+    with kit.running(kit.config()) as service:
+        kit.Actor(service.ingest_endpoint).send_all(5)
+    writer: Any = ScriptedWriter()
+    durability = Durability(service.table, writer, lambda: LogState({}, {}))
+    durability.restored([])
+    durability.touch()
+    durability.pump()
+    stale = writer.submitted[0][0]
+    writer.news = [WriterEvent("down", stale, "gone"), WriterEvent("up"), WriterEvent("done", stale)]
+    durability.pump()
+    assert (durability.state, durability.durable) == ("Refilling", False)
+    token, commit = writer.submitted[-1]
+    assert (commit.clear, len(commit.chunks)) == (True, 5)
+    writer.news = [WriterEvent("done", token)]
+    durability.pump()
+    assert (durability.state, durability.durable, writer.settlements) == ("Durable", True, 1)
+
+
+def test_what_was_submitted_before_a_failure_was_heard_of_is_never_written(server: Any, admin: Any) -> None:
+    with connect(str(server.socket)) as client:
+        log = ChunkLog(client, "test", 0, "me")
+        log.take_over()
+        writer = LogWriter(log)
+        try:
+            admin.execute_command("ACL", "SETUSER", "default", "-hset")
+            writer.submit(1, Commit(state=LogState({"epoch": 1}, {})))
+            until(lambda: select.select([writer.fileno()], [], [], 0)[0])
+            admin.execute_command("ACL", "SETUSER", "default", "+hset")
+            writer.submit(2, Commit(state=LogState({"epoch": 2}, {})))
+            writer.submit(3, Commit(state=LogState({"inserted": 3}, {}), clear=True))
+            events: list[WriterEvent] = []
+            until(lambda: events.extend(writer.events()) or len(events) == 3)
+            assert [(e.kind, e.token) for e in events] == [("down", 1), ("up", 0), ("done", 3)]
+            assert log.state().counters == {"inserted": 3}
+        finally:
+            writer.close()
+
+
+# ------------------------------------------------------------------------------------------------------------ full
+
+
+def fill(admin: Any, share: float = 1.0) -> int:
+    """Set the memory's limit to ``share`` of what is taken now; answers it."""
+    limit = int(share * admin.info("memory")["used_memory"])
+    admin.config_set("maxmemory", limit)
+    return limit
+
+
+def test_a_full_server_is_said_and_left_alone_until_it_has_room(
+    kit: Any, server: Any, admin: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    with kit.running(kit.config(redis=str(server.socket))) as service:
+        actor = kit.Actor(service.ingest_endpoint)
+        actor.send_all(50)
+        limit = fill(admin, 0.9)
+        part = reaches(service, "Full", actor)
+        assert f"maxmemory is {limit / 2**20:,.1f} MiB" in part["reason"]
+        assert "replay.capacity" in part["reason"]
+        deadline = time.monotonic() + 5.0
+        while time.monotonic() < deadline:
+            if actor.window.unacknowledged == 0:
+                actor.produce(1)
+            actor.step()
+        assert redis_of(service)["failures_total"] == 1
+        assert actor.durable is False, "training goes on from memory"
+        assert len([r for r in caplog.records if "Redis is full" in r.message]) == 1
+        assert admin.hlen(LOG) >= 50, "what the log holds is not thrown away for an attempt that can't succeed"
+        admin.config_set("maxmemory", 0)
+        reaches(service, "Durable", actor)
+        assert_log_equals_table(service, admin)
+
+
+def test_a_table_larger_than_its_server_is_tried_more_and_more_rarely(
+    kit: Any, server: Any, admin: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    monkeypatch.setattr(log_writer, "_FIRST_FULL_RETRY_SECONDS", 0.5)
+    monkeypatch.setattr(log_writer, "_ROOM_CHECK_SECONDS", 0.1)
+    empty = admin.info("memory")["used_memory"]
+    admin.config_set("maxmemory", empty + 400_000)
+    with kit.running(kit.config(redis=str(server.socket), capacity=Capacity(20_000))) as service:
+        actor = kit.Actor(service.ingest_endpoint)
+        actor.produce(600)
+        reaches(service, "Full", actor)
+        deadline = time.monotonic() + 8.0
+        while time.monotonic() < deadline:
+            actor.step()
+        assert 2 <= redis_of(service)["failures_total"] <= 5, "after 0.5, 1, 2, 4 seconds"
+        assert admin.info("memory")["used_memory"] <= empty + 600_000
+        actor.until(lambda: actor.window.unacknowledged == 0)
+        admin.config_set("maxmemory", 0)
+        reaches(service, "Durable", actor)
+        assert_log_equals_table(service, admin)
+
+
+def test_a_server_that_is_full_at_the_start_is_read_all_the_same(kit: Any, server: Any, admin: Any) -> None:
+    settings = kit.config(redis=str(server.socket))
+    with kit.running(settings) as service:
+        kit.Actor(service.ingest_endpoint).send_all(50)
+    fill(admin, 0.9)
+    with kit.running(settings) as service:
+        reaches(service, "Full", kit.Actor(service.ingest_endpoint, "actor-1"))
+        assert service.table.items >= 500
+        admin.config_set("maxmemory", 0)
+        reaches(service, "Durable")
+        assert_log_equals_table(service, admin)
+        assert service.table.limiter.inserted >= 500
+
+
+def test_a_full_server_whose_service_ends_is_not_waited_for(kit: Any, server: Any, admin: Any) -> None:
+    with kit.running(kit.config(redis=str(server.socket))) as service:
+        actor = kit.Actor(service.ingest_endpoint)
+        actor.send_all(50)
+        assert service.unsaved == ""
+        fill(admin, 0.9)
+        reaches(service, "Full", actor)
+        began = time.monotonic()
+    assert time.monotonic() - began < 10.0
+    assert "Redis is full" in service.unsaved
+
+
+# ------------------------------------------------------------------------------------------------------- a full disk
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to mount a small tmpfs")
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True).returncode:
+        pytest.skip("a tmpfs can't be mounted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill_disk(folder: Path) -> None:
+    with contextlib.suppress(OSError), (folder / "ballast").open("wb") as ballast:
+        while True:
+            ballast.write(os.urandom(1 << 14))
+            ballast.flush()
+
+
+def test_a_server_that_cannot_save_takes_no_writes_until_it_can(kit: Any, small_disk: Path) -> None:
+    """A snapshot that fails in the middle of a run; the server tries again by itself, here it is asked to."""
+    with EmbeddedRedis(small_disk / "redis") as server, connect(str(server.socket)) as admin:
+        with kit.running(kit.config(redis=str(server.socket))) as service:
+            actor = kit.Actor(service.ingest_endpoint)
+            actor.send_all(10)
+            fill_disk(small_disk)
+            admin.bgsave()
+            part = reaches(service, "Down", actor)
+            assert "can't save to its disk" in part["reason"]
+            (small_disk / "ballast").unlink()
+            admin.bgsave()
+            reaches(service, "Durable", actor)
+            assert_log_equals_table(service, admin)
+
+
+@pytest.mark.parametrize("saved_before", [False, True])
+def test_a_server_that_cannot_save_at_the_end_is_ended_and_says_what_is_lost(
+    small_disk: Path, saved_before: bool
+) -> None:
+    server = EmbeddedRedis(small_disk / "redis").start()
+    process = server.process
+    assert process is not None
+    with connect(str(server.socket)) as client:
+        client.set("early", "value")
+        if saved_before:
+            client.save()
+        client.set("late", os.urandom(1 << 20))
+    fill_disk(small_disk)
+    began = time.monotonic()
+    lost = server.stop()
+    assert time.monotonic() - began < 20.0
+    assert process.poll() is not None
+    assert "could not write its data" in lost
+    assert "MiB are free" in lost
+    assert ("what was saved at" if saved_before else "an empty replay") in lost
+    (small_disk / "ballast").unlink()
+    with EmbeddedRedis(small_disk / "redis") as again, connect(str(again.socket)) as client:
+        assert client.get("early") == (b"value" if saved_before else None)
+    assert again.stop() == ""
+
+
+def test_an_append_only_file_that_could_not_be_written_is_told(small_disk: Path) -> None:
+    server = EmbeddedRedis(small_disk / "redis", "AppendOnly").start()
+    fill_disk(small_disk)
+    with connect(str(server.socket)) as client, contextlib.suppress(Exception):
+        for _ in range(30):
+            client.set("late", os.urandom(1 << 16))
+            time.sleep(0.1)
+    lost = server.stop()
+    assert "append-only file" in lost
+    assert not server.alive
+
+
+def test_a_server_whose_owner_was_killed_ends_even_where_it_cannot_save(small_disk: Path) -> None:
+    script = f"""
+import os, sys, time
+from pathlib import Path
+from rljob.replay.embedded_redis import EmbeddedRedis
+from rljob.replay.redis_client import connect
+server = EmbeddedRedis(Path({str(small_disk / "redis")!r})).start()
+connect(str(server.socket)).set("late", os.urandom(1 << 20))
+print(server.process.pid, flush=True)
+time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        pid = int(owner.stdout.readline())
+        fill_disk(small_disk)
+        owner.send_signal(signal.SIGKILL)
+    until(lambda: _gone(pid))
+    (small_disk / "ballast").unlink()
+    with EmbeddedRedis(small_disk / "redis") as again:
+        assert again.alive, "the folder is free"
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_the_exit_code_is_the_one_that_the_controller_knows() -> None:
+    from rljob_operator import model
+
+    assert model.EXIT_NOT_SAVED == EXIT_NOT_SAVED == 74
