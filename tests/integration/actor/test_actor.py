@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rljob.actor.shards import MultiShard
 from rljob.actor.worker import environment_seed, run_actor
 from rljob.algorithms import algorithm
 from rljob.api import RLJob, dump_manifest, parse_job
@@ -208,6 +209,27 @@ def test_waits_for_credit_and_still_leaves_at_once(tmp_path: Path) -> None:
         assert final["produced"] == final["acknowledged"] + final["unacknowledged"]
         assert final["unacknowledged"] > 0
         assert around.inserted == final["acknowledged"]
+
+
+def test_a_blocked_actor_sleeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It wakes four times a second to see whether it shall stop, and for each word of the service: a heartbeat's answer."""
+    polls = 0
+    poll = MultiShard.poll
+
+    def counted(sink: MultiShard, timeout_seconds: float = 0.0) -> None:
+        nonlocal polls
+        polls += 1
+        poll(sink, timeout_seconds)
+
+    with (
+        surroundings(a_job("CartPole-v1"), tmp_path, generous=False) as around,
+        actor_thread(around.options),
+    ):
+        until(lambda: any(actor["state"] == "Blocked" for actor in around.service.status["actors"]))
+        monkeypatch.setattr(MultiShard, "poll", counted)
+        time.sleep(4)
+        assert 4 <= polls <= 4 * 8
+        monkeypatch.undo()
 
 
 def test_goes_on_after_a_restart_of_the_service(tmp_path: Path) -> None:

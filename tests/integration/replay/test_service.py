@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from rljob.experience import Chunk
 from rljob.replay.chunk_log import ChunkLog
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.ring import ChunkRing
+from rljob.replay.service import ReplayService
 from rljob.replay.table import Capacity
 from rljob.wire import Message, encode
 
@@ -62,6 +64,35 @@ def test_duplicates_and_reconnects_insert_nothing_twice(kit: Any, server: Any, a
         actor.client.send(stale)
         actor.until(lambda: learner.stats()["duplicates_total"] > before)
         assert learner.stats()["inserted_total"] == stats["inserted_total"]
+
+
+def test_hellos_that_queued_up_are_one_welcome_in_the_log(kit: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """As after a restore of fifteen seconds, in which an actor has said hello again and again."""
+    caplog.set_level(logging.INFO, "rljob.replay.ingest")
+    service = ReplayService(kit.config())
+    actor = kit.Actor(service.ingest_endpoint, inc="one")
+    for session in range(6):
+        assert actor.client.send(
+            Message("hello", {"actor": "actor-0", "inc": "one", "envs": 1, "session": session}, {})
+        )
+    time.sleep(0.3)
+    now = time.monotonic()
+    while service.ingest.receive(now):
+        pass
+    welcomes = 0
+    while (message := actor.client.receive(0.2)) is not None:
+        welcomes += message.kind == "welcome"
+    assert welcomes == 6, "each is answered"
+    lines = [record.message for record in caplog.records if "welcome" in record.message]
+    assert lines == ["actor actor-0: welcome, slot 0 of 1, last chunk -1"]
+    actor.client.send(Message("hello", {"actor": "actor-0", "inc": "two", "envs": 1, "session": 9}, {}))
+    assert actor.client.receive(0.0) is None
+    time.sleep(0.1)
+    service.ingest.receive(now)
+    assert sum("welcome" in record.message for record in caplog.records) == 2, "another life of the actor is said"
+    actor.client.close()
+    service.ingest_server.close()
+    service.sample_server.close()
 
 
 def test_strangers_are_told(kit: Any) -> None:

@@ -2,81 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob.actor.figures import ActorFigures
-from rljob.actor.session import SILENCE_SECONDS, Identity, ReplaySession
-from rljob.actor.shards import MultiShard
-from rljob.experience import Chunk
-from rljob.wire import Client
+from rljob.actor.session import SILENCE_SECONDS
 
-from .scripted_shard import ScriptedShard
-
-_NUMBERS = itertools.count()
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def a_chunk(number: int, steps: int = 3) -> Chunk:
-    return Chunk(
-        actor="actor-0",
-        incarnation="i1",
-        sequence=number,
-        environment=0,
-        policy_version=1,
-        epoch=0,
-        frames=np.full((steps + 2, 2), number % 256, np.uint8),
-        observation_at=np.arange(steps, dtype=np.uint16),
-        bootstrap_at=np.arange(1, steps + 1, dtype=np.uint16),
-        action=np.full(steps, number, np.int32),
-        n_step_return=np.zeros(steps, np.float32),
-        discount=np.ones(steps, np.float32),
-        priority=np.ones(steps, np.float32),
-        flags=np.zeros(steps, np.uint8),
-    )
-
-
-class Pair:
-    """A session and its shard, driven in turn by one thread."""
-
-    def __init__(self, window: int = 4) -> None:
-        endpoint = f"inproc://session-{next(_NUMBERS)}"
-        self.shard = ScriptedShard(endpoint, window)
-        self.clock = Clock()
-        identity = Identity("actor-0", "i1", 8)
-        self.session = ReplaySession(Client(endpoint), identity, ActorFigures(identity).heartbeat, clock=self.clock)
-
-    def turn(self, times: int = 1, seconds: float = 0.0) -> None:
-        for _ in range(times):
-            self.session.poll()
-            self.shard.serve()
-            self.clock.now += seconds
-        self.session.poll()
-
-    def until(self, condition: Callable[[], bool], seconds_each: float = 0.0) -> None:
-        deadline = time.monotonic() + 5
-        while not condition():
-            assert time.monotonic() < deadline
-            self.turn(1, seconds_each)
-
-    def numbers(self) -> list[int]:
-        return [int(chunk.action[0]) for chunk in self.shard.stored]
-
-    def close(self) -> None:
-        self.session.close()
-        self.shard.server.close()
+from .session_pair import Pair, a_chunk
 
 
 @pytest.fixture
@@ -192,26 +125,3 @@ def test_whatever_happens_every_chunk_arrives_once_and_in_order(script: list[str
     assert pair.session.produced_transitions == pair.session.acknowledged_transitions == 3 * produced
     assert pair.session.held_transitions == 0
     pair.close()
-
-
-def test_chunks_go_to_the_shard_with_the_most_credit() -> None:
-    pairs = [Pair(window=2), Pair(window=4)]
-    shards = MultiShard([pair.session for pair in pairs])
-    for pair in pairs:
-        pair.until(lambda pair=pair: pair.session.connected)
-    for number in range(6):
-        shards.encode(a_chunk(number))
-    assert [pair.session.waiting for pair in pairs] == [2, 4]
-    for pair in pairs:
-        pair.until(lambda pair=pair: pair.session.unacknowledged == 0)
-        assert [chunk.sequence for chunk in pair.shard.stored] == list(range(len(pair.shard.stored)))
-    assert sorted(pairs[0].numbers() + pairs[1].numbers()) == list(range(6))
-    assert shards.total("acknowledged_transitions") == 18
-    shards.close()
-    for pair in pairs:
-        pair.shard.server.close()
-
-
-def test_an_actor_without_shards_is_refused() -> None:
-    with pytest.raises(ValueError, match="--replay-ingest"):
-        MultiShard([])

@@ -108,13 +108,13 @@ class ActorFigures:
         if sink is not None:
             status |= {
                 "acknowledged": sink.total("acknowledged_transitions"),
-                "held": sink.total("held_transitions"),
+                "held": sink.held_transitions,
                 "chunks_sent": sink.total("chunks_sent") + sink.total("chunks_resent"),
                 "chunks_acknowledged": sink.total("chunks_acknowledged"),
                 "chunks_resent": sink.total("chunks_resent"),
                 "refused": sink.refused(),
                 "credits": sink.total("credits"),
-                "unacknowledged_chunks": sink.total("unacknowledged"),
+                "unacknowledged_chunks": sink.unacknowledged,
                 "durable": sink.durable,
                 "eagain": sink.total("eagain"),
                 "bytes_encoded": sink.total("bytes_encoded"),
@@ -124,7 +124,7 @@ class ActorFigures:
     def final(self) -> dict[str, Any]:
         """What became of every transition of this life; for the conservation law of a whole run."""
         sink = self.sink
-        held = sink.total("held_transitions") if sink else 0
+        held = sink.held_transitions if sink else 0
         return {
             "name": self.identity.actor,
             "incarnation": self.identity.incarnation,

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from rljob.actor.figures import ActorFigures
-from rljob.actor.loop import BLOCKED_POLL_SECONDS, Loop
+from rljob.actor.loop import Loop
 from rljob.actor.recorder import Recorder
 from rljob.actor.shards import MultiShard
 from rljob.algorithms.decision import Decision
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 GROUPS = 2
+# The longest wait before heartbeats, shards and the stop event are looked after again; an answer wakes at once.
+_ANSWER_WAIT_SECONDS = 0.05
 # A wait for actions that lasts longer than this is told to others as a state.
 _NOTABLE_SECONDS = 1.0
 
@@ -110,7 +112,7 @@ class GroupedLoop(Loop):
         before = self._figures.inference_wait_seconds
         clock.enter("blocked")
         while not stop.is_set():
-            client.poll(BLOCKED_POLL_SECONDS)
+            client.poll(_ANSWER_WAIT_SECONDS)
             waited = time.monotonic() - started
             self._figures.inference_wait_seconds = before + waited
             collected = collect()

@@ -30,8 +30,8 @@ Array = NDArray[Any]
 
 # Sockets are looked at this often; a vector step of a cheap environment is much shorter.
 _EXCHANGE_INTERVAL_SECONDS = 0.002
-# While blocked, the longest sleep before looking at the stop event and the weights again; a credit wakes at once.
-BLOCKED_POLL_SECONDS = 0.05
+# While blocked, the longest wait before looking at the stop event and the weights again; word from a shard wakes at once.
+BLOCKED_WAIT_SECONDS = 0.25
 
 
 class ExploringPolicy(Protocol):
@@ -117,7 +117,7 @@ class Loop(ABC):
         figures.episodes_by_end["cut"] += recorder.num_envs
         with figures.clock.stage("send"):
             drained = sink.drain(timeout_seconds)
-        unacknowledged = sink.total("held_transitions")
+        unacknowledged = sink.held_transitions
         log.info(
             "%s: %d steps = %d produced + %d cut; %d acknowledged, %d not",
             "drained" if drained else f"not drained within {timeout_seconds:g} s",
@@ -187,7 +187,7 @@ class Loop(ABC):
             self._figures.state = "Blocked"
             while self._sink.waiting and not stop.is_set():
                 self._next_exchange = 0.0
-                self._exchange(BLOCKED_POLL_SECONDS)
+                self._exchange(BLOCKED_WAIT_SECONDS)
             self._figures.state = "Running"
         return not stop.is_set()
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from rljob.experience import Chunk, Unroll
 from rljob.wire import Client, CreditWindow, Message, encode
+from rljob.wire.transport import Socket
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +104,11 @@ class ReplaySession:
         return self._window.connected
 
     @property
+    def socket(self) -> Socket:
+        """For a poller that waits on several sessions; it is readable when ``poll`` has something to read."""
+        return self._client.socket
+
+    @property
     def credits(self) -> int:
         """Chunks the shard still allows."""
         return self._window.credits
@@ -154,7 +160,7 @@ class ReplaySession:
                 sent = self._client.send(hello)
                 self._next_hello = now + (HELLO_RETRY_SECONDS if sent else CONNECT_RETRY_SECONDS)
             return
-        self._send_waiting(now)
+        self.send_waiting()
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + HEARTBEAT_INTERVAL_SECONDS
             self._client.send(self._heartbeat())
@@ -214,7 +220,9 @@ class ReplaySession:
             self._progress_at = self._clock()
             self._refusals_in_a_row = 0
 
-    def _send_waiting(self, now: float) -> None:
+    def send_waiting(self) -> None:
+        """Send what the shard's credit allows."""
+        now = self._clock()
         while (due := self._window.next()) is not None:
             sequence, encoded = due
             if not self._client.send(encoded.parts):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 
+import zmq
+
 from rljob.actor.session import ReplaySession, Welcome
 from rljob.experience import Chunk, Unroll
 from rljob.wire import Message
@@ -13,27 +15,48 @@ _KEPT_EPISODE_MESSAGES = 256
 
 
 class MultiShard:
-    """The shards of one job as one sink: every chunk goes to the shard with the most credit, and stays with it.
+    """The shards of one job as one sink: chunks go to the shards in turn, passing over those that have no credit left.
 
-    The epsilon slot comes from shard 0, which alone receives the episodes.
+    A chunk is bound to a shard only when that shard has a credit for it, and then stays with it. So a shard that is full or
+    gone keeps what it was given (at most its window of credits) and holds back nothing else: an actor waits only while no shard
+    at all has a credit for it. Taking turns, rather than the most credit, is what spreads inserts evenly: shards that
+    acknowledge at once have always the same credit.
+
+    The epsilon slot comes from the first shard that has welcomed this actor; shard 0 alone receives the episodes.
     """
 
     def __init__(self, sessions: list[ReplaySession]) -> None:
         if not sessions:
             raise ValueError("an actor needs at least one replay shard; give --replay-ingest")
         self.sessions = sessions
+        self._turn = 0
+        self._unbound: deque[Chunk | Unroll] = deque()
+        self._unbound_transitions = 0
         self._episodes: deque[Message] = deque(maxlen=_KEPT_EPISODE_MESSAGES)
         self.episodes_dropped = 0
+        self._poller = zmq.Poller()
+        for session in sessions:
+            self._poller.register(session.socket, zmq.POLLIN)
 
     @property
     def welcome(self) -> Welcome | None:
-        """Shard 0's latest welcome, or None before the first."""
-        return self.sessions[0].welcome
+        """The latest welcome of the first shard that has sent one, or None before any has."""
+        return next((session.welcome for session in self.sessions if session.welcome is not None), None)
 
     @property
     def waiting(self) -> int:
         """Chunks no shard would take yet; an actor pauses its environments while there are any."""
-        return self.total("waiting")
+        return len(self._unbound)
+
+    @property
+    def unacknowledged(self) -> int:
+        """Chunks that no shard has acknowledged yet, the waiting ones included."""
+        return self.total("unacknowledged") + len(self._unbound)
+
+    @property
+    def held_transitions(self) -> int:
+        """Transitions in those chunks."""
+        return self.total("held_transitions") + self._unbound_transitions
 
     @property
     def durable(self) -> bool:
@@ -49,9 +72,10 @@ class MultiShard:
         return dict(sum((session.refused for session in self.sessions), Counter[str]()))
 
     def encode(self, chunk: Chunk | Unroll) -> None:
-        """Encode ``chunk`` for the shard with the most free credit (the shortest line where none has any)."""
-        best = max(self.sessions, key=lambda session: session.credits - session.waiting)
-        best.encode(chunk)
+        """Encode ``chunk`` for the next shard that has a credit for it; it waits where none has. Its arrays stay as they are."""
+        self._unbound.append(chunk)
+        self._unbound_transitions += chunk.steps
+        self._bind()
 
     def episodes(self, message: Message) -> None:
         """Send or keep an ``episodes`` message; beyond 256 kept ones the oldest is dropped and counted."""
@@ -59,9 +83,13 @@ class MultiShard:
         self._episodes.append(message)
 
     def poll(self, timeout_seconds: float = 0.0) -> None:
-        """Serve every shard once. The wait, if any, is shared out between them."""
+        """Serve every shard once, having waited up to ``timeout_seconds`` for the first word of any of them."""
+        if timeout_seconds > 0:
+            self._poller.poll(round(timeout_seconds * 1000))
         for session in self.sessions:
-            session.poll(timeout_seconds / len(self.sessions))
+            session.poll()
+        for session in self._bind():
+            session.send_waiting()
         while self._episodes and self.sessions[0].send_episodes(self._episodes[0]):
             self._episodes.popleft()
 
@@ -70,7 +98,7 @@ class MultiShard:
         deadline = time.monotonic() + timeout_seconds
         while True:
             self.poll(0.02)
-            if not self.total("unacknowledged") and not self._episodes:
+            if not self.unacknowledged and not self._episodes:
                 return True
             if time.monotonic() >= deadline:
                 return False
@@ -79,3 +107,21 @@ class MultiShard:
         """Say goodbye to every shard and let the sockets go."""
         for session in self.sessions:
             session.close()
+
+    def _bind(self) -> list[ReplaySession]:
+        """Give each waiting chunk to the next shard in turn that has a credit for it; answers who was given any."""
+        given = []
+        while self._unbound and (session := self._next_free()) is not None:
+            chunk = self._unbound.popleft()
+            self._unbound_transitions -= chunk.steps
+            session.encode(chunk)
+            given.append(session)
+        return given
+
+    def _next_free(self) -> ReplaySession | None:
+        for _ in self.sessions:
+            session = self.sessions[self._turn]
+            self._turn = (self._turn + 1) % len(self.sessions)
+            if session.connected and session.credits > session.waiting:
+                return session
+        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
+import time
 import uuid
 
 import numpy as np
@@ -39,6 +40,8 @@ log = logging.getLogger(__name__)
 # Of the five seconds that a role has to leave, what the last chunks get.
 _DRAIN_SECONDS = 2.0
 _LONGEST_TURN_SECONDS = 60.0
+# A slot of another shard is as good, but may be another actor's too; it changes once shard 0 is back.
+_FIRST_SHARD_PATIENCE_SECONDS = 3.0
 
 
 @denormals_as_zero()
@@ -196,11 +199,20 @@ def _in_groups(job: RLJob, seed: int, failures: RestartLimit) -> GroupedEnvironm
 
 
 def _join(sink: MultiShard, telemetry: TelemetryServer, stop: threading.Event) -> Welcome | None:
-    """Say hello until shard 0 welcomes this actor; None when told to stop before."""
+    """Say hello until shard 0, whose slots are the job's, welcomes this actor; or another, where shard 0 stays away.
+
+    None when told to stop before.
+    """
     log.info("waiting for a welcome")
-    while sink.welcome is None:
+    welcomed_at: float | None = None
+    while sink.sessions[0].welcome is None:
         if stop.is_set():
             return None
         telemetry.beat(_LONGEST_TURN_SECONDS)
         sink.poll(0.05)
+        if sink.welcome is not None:
+            welcomed_at = welcomed_at or time.monotonic()
+            if time.monotonic() - welcomed_at > _FIRST_SHARD_PATIENCE_SECONDS:
+                log.warning("replay shard 0 does not answer; beginning with the others")
+                break
     return sink.welcome

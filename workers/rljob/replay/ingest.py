@@ -267,13 +267,15 @@ class Ingest:
 
     def _hello(self, peer: bytes, hello: Mapping[str, Any], now: float) -> None:
         actor, incarnation = hello["actor"], hello["inc"]
+        before = self._sessions.get(peer)
+        again = before is not None and (before.actor, before.incarnation) == (actor, incarnation)
         sequence = self.ledger.hello(peer, actor, incarnation)
         for old in [p for p, s in self._sessions.items() if s.actor == actor or p == peer]:
             del self._sessions[old]
         session = self._sessions[peer] = _Session(actor, incarnation, now)
         slot = self._leases.take(actor, incarnation, now)
-        before = self.seen.get(actor)
-        known = now < self.everybody_known_until or (before is not None and before.incarnation == incarnation)
+        seen = self.seen.get(actor)
+        known = now < self.everybody_known_until or (seen is not None and seen.incarnation == incarnation)
         self._roster.joined(actor, incarnation, slot, now, known=known)
         self._renew(session, now)
         # Nothing may be acknowledged, not even in a welcome, before the log has it.
@@ -291,7 +293,11 @@ class Ingest:
             fields["session"] = hello["session"]
         if self._server.send(peer, Message("welcome", fields, {})):
             self.ledger.granted(peer, credits)
-            log.info("actor %s: welcome, slot %d of %d, last chunk %d", actor, slot, self._leases.slots, last_safe)
+            # Hellos queue up while this service restores its table; all but the first change nothing.
+            level = logging.DEBUG if again else logging.INFO
+            log.log(
+                level, "actor %s: welcome, slot %d of %d, last chunk %d", actor, slot, self._leases.slots, last_safe
+            )
         else:
             self._end(peer)
 
