@@ -107,7 +107,8 @@ _ALIVE = frozenset({Phase.STARTING, Phase.READY, Phase.DRAINING})
 class Evaluation:
     """One verdict of the evaluator; ``finished`` is False where it was given up early, which makes it no verdict.
 
-    ``version`` is that of the policy it judged and grows from one to the next; 0 where it is not known.
+    ``version`` is that of the policy it judged and grows from one to the next; 0 where it is not known. ``seed`` is that of its
+    games, None where it is not known.
     """
 
     mean: float
@@ -115,6 +116,7 @@ class Evaluation:
     episodes: int
     finished: bool = True
     version: int = 0
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,8 +103,17 @@ def _evaluations(found: Any, problems: list[str]) -> tuple[Evaluation, ...]:
             problems.append(f"evaluations holds {_short(each)}; allowed: an object with a finite mean")
             continue
         error, episodes, version = (_finite(each.get(name)) for name in ("standard_error", "episodes", "version"))
-        finished = bool(each.get("finished", True))
-        verdicts.append(Evaluation(mean, error or 0.0, int(episodes or 0), finished, max(0, int(version or 0))))
+        finished, seed = bool(each.get("finished", True)), _finite(each.get("seed"))
+        verdicts.append(
+            Evaluation(
+                mean,
+                error or 0.0,
+                int(episodes or 0),
+                finished,
+                max(0, int(version or 0)),
+                None if seed is None else int(seed),
+            )
+        )
     return tuple(verdicts)
 
 

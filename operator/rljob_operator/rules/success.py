@@ -26,6 +26,8 @@ def target_return(look: Look) -> OutcomeMemory | None:
     over = f"{last.episodes} games"
     if len(window) > 1:
         over += f" in each of {len(window)} evaluations"
+    elif last.seed is not None:
+        over += f" of seed {last.seed}"
     return complete(
         look,
         Reason.TARGET_RETURN_REACHED,

@@ -60,7 +60,7 @@ def figures(tick: Tick) -> dict[str, str]:
     depth, bound = status.get("queue_depth_batches"), status.get("queue_bound_batches")
     return {
         "return": number(status.get("mean_return"), "{:.2f}"),
-        "evaluation": _evaluation(status),
+        "evaluation": evaluation(status),
         "steps/s": number(status.get("steps_per_second"), "{:,.0f}"),
         "raw frames/s": number(status.get("raw_frames_per_second"), "{:,.0f}"),
         "updates/s": number(status.get("updates_per_second"), "{:,.1f}"),
@@ -125,10 +125,17 @@ def _status(tick: Tick) -> Mapping[str, Any]:
     return seen.learner.document if seen.learner is not None and here else {}
 
 
-def _evaluation(status: Mapping[str, Any]) -> str:
-    evaluations = status.get("evaluations") or []
-    if not evaluations:
-        return "-"
-    last = evaluations[-1]
-    more = "" if last.get("finished", True) else ", given up early"
-    return f"{last['mean']:.2f} ({int(last['episodes'])} games{more})"
+def evaluation(status: Mapping[str, Any]) -> str:
+    """How far the evaluation under way has come, and the last verdict; a dash before the first."""
+    under_way, evaluations = status.get("evaluating"), status.get("evaluations") or []
+    said = []
+    if isinstance(under_way, dict):
+        said.append(f"{under_way['games']} of {under_way['episodes']} games")
+        if under_way.get("mean") is not None:
+            said[0] += f", mean {under_way['mean']:.2f} so far"
+    if evaluations:
+        last = evaluations[-1]
+        more = "" if last.get("finished", True) else ", given up early"
+        error = f" +- {last['standard_error']:.2f}" if last.get("standard_error") is not None else ""
+        said.append(f"{'last ' if said else ''}{last['mean']:.2f}{error} ({int(last['episodes'])} games{more})")
+    return "; ".join(said) or "-"

@@ -15,6 +15,7 @@ from rich.text import Text
 from rljob_operator.local.run_view import RunView
 from rljob_operator.view.actors import blocked_fraction, by_name, stage_seconds
 from rljob_operator.view.columns import lag
+from rljob_operator.view.figures import evaluation
 from rljob_operator.view.words import age, duration, milliseconds, number, percent
 
 _UNWELL = "bold red"
@@ -70,6 +71,7 @@ def _figures(run: RunView) -> RenderableType:
         "steps/s": number(figures.get("steps_per_second"), "{:,.0f}"),
         "updates/s": number(figures.get("updates_per_second"), "{:,.1f}"),
         "return": number(figures.get("mean_return"), "{:.2f}"),
+        "evaluation": evaluation(figures),
         "updates": number(figures.get("updates", progress.learner_updates), "{:,}"),
         "actors": f"{status.actors.ready} ready of {desired}"
         + (f", {status.actors.draining} draining" if status.actors.draining else ""),

@@ -9,27 +9,35 @@ from rljob.algorithms import algorithm
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import RLJob
 from rljob.envs import describe_environment
+from rljob.learner.policy import Identity
 
 
-def manifest(target: str | None = None, **evaluator: Any) -> dict[str, Any]:
-    """CartPole with Ape-X, judged as ``evaluator`` says; it ends with ``target`` or after a million frames."""
+def manifest(target: str | None = None, algorithm: dict[str, Any] | None = None, **evaluator: Any) -> dict[str, Any]:
+    """CartPole with ``algorithm`` (Ape-X), judged as ``evaluator`` says; it ends with ``target`` or after a million frames."""
+    chosen = algorithm or {"name": "ApeXDQN", "parameters": [{"name": "network", "value": "MLP"}]}
     return {
         "apiVersion": "rljob.dev/v1alpha1",
         "kind": "RLJob",
         "metadata": {"name": "test"},
         "spec": {
             "environment": {"id": "CartPole-v1"},
-            "algorithm": {"name": "ApeXDQN", "parameters": [{"name": "network", "value": "MLP"}]},
-            "replay": {},
+            "algorithm": chosen,
+            **({"queue": {}} if chosen["name"] == "IMPALA" else {"replay": {}}),
             "evaluator": evaluator,
             "successPolicy": {"targetReturn": {"value": target}} if target else {"envFrames": 1_000_000},
         },
     }
 
 
+def identity_of(job: RLJob) -> Identity:
+    """What the job's policies are policies of."""
+    environment = job.spec.environment.resolved()
+    described = describe_environment(job.spec.environment.id, environment)
+    return Identity(job.spec.algorithm.name, described, job.spec.algorithm.resolved(), environment)
+
+
 def network(job: RLJob, seed: int = 0) -> FrameNetwork:
     """The job's network with the weights of ``seed``."""
     torch.manual_seed(seed)
-    environment = job.spec.environment.resolved()
-    described = describe_environment(job.spec.environment.id, environment)
-    return algorithm(job.spec.algorithm.name).build(described, job.spec.algorithm.resolved(), environment)
+    policy = identity_of(job)
+    return algorithm(policy.algorithm).build(policy.spec, policy.params, policy.env_params)

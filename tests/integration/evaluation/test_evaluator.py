@@ -14,15 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from evaluation_builders import manifest, network
+from evaluation_builders import identity_of, manifest, network
 from rljob.api import RLJob, parse_job
+from rljob.cli.app import app
 from rljob.cli.options import RoleOptions
 from rljob.evaluation.worker import run_evaluator
+from rljob.learner import checkpoint
 from rljob.learner.weights import Evaluation, WeightServer
+from typer.testing import CliRunner
 
 
-def _job(target: str | None = None, **evaluator: Any) -> RLJob:
-    return parse_job(manifest(target, **{"episodes": 5, "intervalSeconds": 1, **evaluator}))
+def _job(target: str | None = None, algorithm: dict[str, Any] | None = None, **evaluator: Any) -> RLJob:
+    return parse_job(manifest(target, algorithm, **{"episodes": 5, "intervalSeconds": 1, **evaluator}))
 
 
 @pytest.fixture
@@ -77,6 +80,71 @@ def test_it_judges_new_weights_and_reports_them_with_the_weights_if_best(run: An
         assert second.version == 2
 
 
+SAMPLED = {"name": "IMPALA", "parameters": [{"name": "preset", "value": "CartPoleImpala"}]}
+SAMPLED["parameters"] += [{"name": "evaluationTemperature", "value": "0.5"}]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("cpu", ["1", "2"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        {
+            "name": "ApeXDQN",
+            "parameters": [{"name": "network", "value": "MLP"}, {"name": "evaluationEpsilon", "value": "0.3"}],
+        },
+        SAMPLED,
+    ],
+    ids=["random-moves", "sampled"],
+)
+def test_eval_of_the_weights_judged_reproduces_the_verdict(
+    run: Any, tmp_path: Path, algorithm: dict[str, Any], cpu: str
+) -> None:
+    """As the learner writes ``best/`` from a verdict, and as a user scores it: every game is the same again."""
+    job = _job(episodes=30, resources={"limits": {"cpu": cpu}}, algorithm=algorithm)
+    with closing(WeightServer(f"inproc://same-{cpu}", f"inproc://same-notice-{cpu}")) as server:
+        run(job, server.weights, server.notice)
+        server.publish(network(job), 1, 1, meta={"mean_return": None})
+        (verdict,) = _serve_until(server, lambda seen: len(seen) >= 1)
+    assert verdict.weights is not None
+    tensors = {f"policy.{name}": tensor for name, tensor in verdict.weights.state().items()}
+    checkpoint.write(tmp_path / "checkpoints", checkpoint.BEST, tensors, identity_of(job).document())
+    scored = CliRunner().invoke(app, ["eval", str(tmp_path), "--episodes", "30", "--seed", str(verdict.seed), "--json"])
+    assert scored.exit_code == 0, scored.output
+    figures = json.loads(scored.stdout)
+    assert figures["returns"] == verdict.returns.tolist()
+    assert figures["lengths_steps"] == verdict.lengths.tolist()
+    assert (figures["mean"], figures["standard_error"]) == (verdict.mean, verdict.standard_error)
+    assert len(set(figures["returns"])) > 5, "games that differ"
+
+
+def test_progress_is_told_while_games_are_played(run: Any) -> None:
+    """The learner knows how many games have ended and with which mean, and none are under way once there is a verdict."""
+    job = _job(episodes=2000)
+    told = []
+
+    def done(seen: list[Evaluation]) -> bool:
+        if server.evaluating is not None:
+            told.append(server.evaluating)
+        return len(seen) >= 1
+
+    with closing(WeightServer("inproc://eval-weights-4", "inproc://eval-notice-4")) as server:
+        announce = run(job, server.weights, server.notice)
+        server.publish(network(job), 3, 1, meta={"mean_return": None})
+        while not told:
+            assert done(server.evaluations()) is False, "two thousand games take longer than a word about them"
+        url = json.loads(announce.read_text())["metrics_url"] + "/status"
+        status = json.loads(urllib.request.urlopen(url, timeout=5).read())
+        assert status["evaluating"] is None or status["evaluating"]["episodes"] == 2000
+        (verdict,) = _serve_until(server, done, seconds=120)
+        assert server.evaluating is None
+    assert {word.version for word in told} == {3}
+    assert {word.episodes for word in told} == {2000}
+    games = [word.games for word in told]
+    assert games == sorted(games)
+    assert all((word.mean is None) == (word.games == 0) for word in told)
+    assert len(verdict.returns) == 2000
+
+
 @pytest.mark.parametrize("cpu", ["1", "3"])
 def test_a_hopeless_policy_is_given_up_early(run: Any, cpu: str) -> None:
     job = _job(target="475", episodes=20, resources={"limits": {"cpu": cpu}})
@@ -89,9 +157,53 @@ def test_a_hopeless_policy_is_given_up_early(run: Any, cpu: str) -> None:
         server.publish(module, 1, 1, meta={"mean_return": 9.0})
         (verdict,) = _serve_until(server, lambda seen: len(seen) >= 1)
     assert not verdict.finished
+    assert verdict.seed == 1 + 1_000_003
     # 500 k + 19 * (20 - k) < 475 * 20: two short games are enough, and the second decides.
     assert len(verdict.returns) == 2
     assert np.isfinite(verdict.mean)
+
+
+def test_the_screen_gives_up_what_could_reach_its_target_but_is_not_believed_to(run: Any) -> None:
+    """Ten steps a game, target 11: any later game could still be one of 500, yet the first twenty say enough. They alone are
+    the verdict, whichever games ended beside them."""
+    job = _job(target="11", resources={"limits": {"cpu": "2"}}, episodes=100)
+    module = network(job)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+    with closing(WeightServer("inproc://eval-weights-5", "inproc://eval-notice-5")) as server:
+        run(job, server.weights, server.notice)
+        server.publish(module, 1, 1, meta={"mean_return": 9.0})
+        (verdict,) = _serve_until(server, lambda seen: len(seen) >= 1)
+    assert not verdict.finished
+    assert len(verdict.returns) == 20
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"successPolicy": {"targetReturn": {"value": "475", "windowEvaluations": 2}}},
+        {
+            "successPolicy": {"targetReturn": {"value": "475"}},
+            "earlyStopping": {"plateau": {"patienceEvaluations": 3}},
+        },
+    ],
+    ids=["window", "plateau"],
+)
+def test_an_evaluation_that_counts_beside_others_is_played_to_its_end(run: Any, wanted: dict[str, Any]) -> None:
+    document = manifest("475", None, episodes=25, intervalSeconds=1)
+    document["spec"] |= wanted
+    job = parse_job(document)
+    module = network(job)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+    with closing(WeightServer("inproc://eval-weights-6", "inproc://eval-notice-6")) as server:
+        run(job, server.weights, server.notice)
+        server.publish(module, 1, 1, meta={"mean_return": 9.0})
+        (verdict,) = _serve_until(server, lambda seen: len(seen) >= 1)
+    assert verdict.finished
+    assert len(verdict.returns) == 25
 
 
 def test_the_trigger_keeps_it_idle_until_training_looks_good(run: Any) -> None:

@@ -8,26 +8,27 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any
+from pathlib import Path
 
 import pytest
-from evaluation_builders import manifest, network
-from rljob.api import RLJobSpec, parse_job
+from evaluation_builders import identity_of, manifest, network
+from rljob.api import parse_job
 from rljob.envs import KeepsFailing
 from rljob.evaluation import players as room
 from rljob.evaluation.player import Player
 from rljob.evaluation.players import PlayerLost, Players
-from rljob.evaluation.score import Played
 from rljob.learner.flat import Weights, snapshot
+from rljob.learner.policy import Identity
 
 EPISODES = 7
+HERE = str(Path(__file__).parent)
 JOB = manifest(episodes=EPISODES)
 
 
-def spec() -> RLJobSpec:
-    return parse_job(JOB).spec
+def identity() -> Identity:
+    return identity_of(parse_job(JOB))
 
 
 def weights(seed: int) -> Weights:
@@ -40,7 +41,7 @@ def nothing() -> None:
 
 @contextmanager
 def made(processes: int) -> Iterator[Players]:
-    players = Players(spec(), processes)
+    players = Players(identity(), processes, EPISODES)
     try:
         yield players
     finally:
@@ -64,6 +65,16 @@ def test_it_does_not_matter_who_plays_a_game() -> None:
     assert [game.index for game in seen[0][0]] == list(range(EPISODES))
     assert all(games == seen[0] for games in seen[1:])
     assert seen[0][0] != seen[0][1], "other weights and starts play other games"
+
+
+def test_every_game_counts_and_is_dealt_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More games than places: whoever has a free place gets the next, until each has been played once."""
+    monkeypatch.setattr(room, "SIDE_BY_SIDE", 2)
+    with made(2) as players:
+        games = [game.index for game in players.play(weights(1), 40, 3, nothing)]
+        assert sorted(games) == list(range(40))
+    with made(1) as alone:
+        assert sorted(game.index for game in alone.play(weights(1), 40, 3, nothing)) == list(range(40))
 
 
 def test_whoever_stops_asking_gets_no_games_of_before() -> None:
@@ -100,14 +111,12 @@ def test_a_killed_helper_is_named() -> None:
 
 
 class Failing(Player):
-    """Fails in a helper, whose first game is not game 0."""
+    """Fails in a helper, which is dealt game 1."""
 
-    def play(
-        self, weights: Weights, games: Any, seed: int, each_step: Callable[[], None]
-    ) -> Generator[Played, None, None]:
-        if games[0] > 0:
+    def deal(self, game: int) -> None:
+        if game == 1:
             raise KeepsFailing("too often")
-        yield from super().play(weights, games, seed, each_step)
+        super().deal(game)
 
 
 def test_what_ends_a_helper_is_raised_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,16 +127,20 @@ def test_what_ends_a_helper_is_raised_here(monkeypatch: pytest.MonkeyPatch) -> N
 
 _OWNER = """
 import json, sys, time
+sys.path.insert(0, sys.argv[2])
+from evaluation_builders import identity_of
 from rljob.api import parse_job
 from rljob.evaluation.players import Players
-players = Players(parse_job(json.loads(sys.argv[1])).spec, 3)
+players = Players(identity_of(parse_job(json.loads(sys.argv[1]))), 3, 7)
 print(*[process.pid for process in players._processes], flush=True)
 time.sleep(60)
 """
 
 
 def test_no_helper_outlives_a_killed_owner() -> None:
-    with subprocess.Popen([sys.executable, "-c", _OWNER, json.dumps(JOB)], stdout=subprocess.PIPE, text=True) as owner:
+    with subprocess.Popen(
+        [sys.executable, "-c", _OWNER, json.dumps(JOB), HERE], stdout=subprocess.PIPE, text=True
+    ) as owner:
         assert owner.stdout is not None
         pids = [int(word) for word in owner.stdout.readline().split()]
         assert len(pids) == 2

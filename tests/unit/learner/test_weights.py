@@ -13,7 +13,7 @@ import torch
 from learner_builders import IMAGES, parameters, updater
 from rljob.learner.flat import Weights, WeightsProblem, pack, snapshot
 from rljob.learner.verdicts import Verdicts
-from rljob.learner.weights import Evaluation, WeightClient, WeightServer
+from rljob.learner.weights import Evaluating, Evaluation, WeightClient, WeightServer
 from rljob.wire import Message, Publisher, Server
 from torch import nn
 
@@ -158,11 +158,19 @@ def test_evaluators_get_the_evaluation_weights(server: WeightServer, endpoints: 
 def test_verdicts_travel_with_the_weights_judged(server: WeightServer, endpoints: tuple[str, str]) -> None:
     client = WeightClient(*endpoints, evaluation=True)
     judged = snapshot(network(4), 7, 1, {"updates": 70, "raw_frames": 1234})
-    sent = Evaluation(7, 18.5, 0.3, 12.0, True, np.array([18.0, 19.0], np.float32), np.array([9, 8], np.int32), judged)
+    sent = Evaluation(
+        7, 18.5, 0.3, 12.0, True, np.array([18.0, 19.0], np.float32), np.array([9, 8], np.int32), judged, 77
+    )
+    assert server.evaluating is None
+    client.tell(Evaluating(7, 0, 100, None))
+    until(lambda: server.evaluating == Evaluating(7, 0, 100, None))
+    client.tell(Evaluating(7, 2, 100, 18.5))
+    until(lambda: server.evaluating == Evaluating(7, 2, 100, 18.5))
     assert client.report(sent)
     arrived: list[Evaluation] = []
     until(lambda: arrived.extend(server.evaluations()) or arrived)
     until(lambda: client.poll() or client.noted == 7)
+    assert server.evaluating is None, "nothing is under way once there is a verdict"
     got = arrived[0]
     assert (got.version, got.mean, got.finished, got.returns.tolist()) == (7, 18.5, True, [18.0, 19.0])
     assert got.weights is not None
@@ -173,7 +181,7 @@ def test_verdicts_travel_with_the_weights_judged(server: WeightServer, endpoints
     assert verdicts.add(got, updates=999, raw_frames=999)
     assert not verdicts.add(got, updates=999, raw_frames=999)  # sent twice
     document = verdicts.documents()[0]
-    assert (document["updates"], document["raw_frames"], document["episodes"]) == (70, 1234, 2)
+    assert (document["updates"], document["raw_frames"], document["episodes"], document["seed"]) == (70, 1234, 2, 77)
     again = Verdicts()
     again.restore(verdicts.documents())
     worse = Evaluation(8, 10.0, 0.3, 1.0, True, got.returns, got.lengths)

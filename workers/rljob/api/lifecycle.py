@@ -76,7 +76,7 @@ class TargetReturn(APIModel):
     """Stop when evaluations are good enough."""
 
     value: Annotated[float, DecimalText()]
-    """Mean return to reach over evaluator.episodes games."""
+    """Mean return to reach over the evaluator.episodes games of a whole evaluation."""
     window_evaluations: Annotated[int, Integer(1, 100)] = 1
     """Evaluations in a row that the mean is taken over."""
 

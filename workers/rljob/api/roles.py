@@ -51,8 +51,9 @@ class EvaluatorSpec(RoleSpec):
 
     enabled: Annotated[Flag, ANY_TIME] = True
     """Whether there is one."""
-    episodes: Annotated[int, Integer(1, 10_000), WHILE_SUSPENDED] = 20
-    """Games in one evaluation."""
+    episodes: Annotated[int, Integer(1, 10_000), WHILE_SUSPENDED] = 100
+    """Games of a verdict, chosen before the first begins. The first 20 are a screen: an evaluation that cannot be expected to
+    reach successPolicy.targetReturn any more is given up, and is no verdict."""
     interval_seconds: Annotated[Seconds, WHILE_SUSPENDED] = 300
     """Time between the starts of two evaluations."""
     trigger_return: Annotated[Annotated[float, DecimalText()] | None, WHILE_SUSPENDED] = None

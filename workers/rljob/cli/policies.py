@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from rljob.cli.errors import Unusable, one_line_errors
 
-_SIDE_BY_SIDE = 10
-"""Games played together, so that they share the forward passes."""
+if TYPE_CHECKING:
+    from rljob.evaluation.score import Played
+
+_SHOWN_SECONDS = 5.0
+"""Time between two lines about the games so far, where they are not drawn in place."""
 _CHECKPOINT_HELP = "A checkpoint folder, or a run folder, whose best (else newest) checkpoint is taken."
 
+_SEED_HELP = (
+    "Seed of the first game; the others follow from it. With the seed of a run's verdict, the weights that it judged play "
+    "the same games again."
+)
 _TEMPERATURE_HELP = "Of a sampled policy (IMPALA): logits are divided by it, 0 takes the best action."
 _TemperatureOption = Annotated[
     float | None, typer.Option(min=0.0, help=_TEMPERATURE_HELP, show_default="the job's evaluationTemperature")
@@ -24,8 +35,8 @@ _TemperatureOption = Annotated[
 
 def evaluate(
     source: Annotated[Path, typer.Argument(metavar="RUN_OR_CHECKPOINT", help=_CHECKPOINT_HELP, show_default=False)],
-    episodes: Annotated[int, typer.Option(min=1, help="Games to play.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the first game; the others follow from it.")] = 1,
+    episodes: Annotated[int, typer.Option(min=1, help="Games to play.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help=_SEED_HELP)] = 1,
     epsilon: Annotated[
         float | None,
         typer.Option(min=0.0, max=1.0, help="Share of random actions.", show_default="the job's evaluationEpsilon"),
@@ -35,7 +46,8 @@ def evaluate(
 ) -> None:
     """Score a policy with whole, unclipped games in plain Gymnasium: mean, standard error, episodes.
 
-    It shares no vector code and no life logic with the training, so it checks the training's own figures.
+    Games are played and counted as in a run's evaluations, on all cores. Nothing of it is shared with the training's vector
+    environments and lives, so it checks the training's own figures.
 
     Examples:
 
@@ -48,27 +60,21 @@ def evaluate(
         import torch
 
         from rljob.algorithms import algorithm
-        from rljob.envs import RestartLimit, make_single_environment
-        from rljob.evaluation.policy import judged_policy
-        from rljob.evaluation.score import score
-        from rljob.learner.policy import load_policy
+        from rljob.evaluation.players import Players
+        from rljob.evaluation.score import tally
+        from rljob.learner.flat import snapshot
+        from rljob.learner.policy import Identity, load_policy
 
-        torch.set_num_threads(1)  # ten observations at a time: more threads would wait for each other, and for training
+        torch.set_num_threads(1)  # each core has a process of its own
         policy = load_policy(source)
-        method, params = algorithm(str(policy.manifest["algorithm"])), tempered(policy.params, temperature)
-        act = judged_policy(method, policy.module, params)
-        share = method.evaluation_epsilon(params) if epsilon is None else epsilon
+        name, params = str(policy.manifest["algorithm"]), tempered(policy.params, temperature)
+        share = algorithm(name).evaluation_epsilon(params) if epsilon is None else epsilon
         sampled_at = getattr(params, "evaluation_temperature", None)  # of a policy that has probabilities
-        with ExitStack() as opened:
-            environments = []
-            for _ in range(min(episodes, _SIDE_BY_SIDE)):
-                environment = make_single_environment(
-                    policy.spec.id, policy.env_params, for_scoring=True, restarting=True
-                )
-                opened.callback(environment.close)
-                environments.append(environment)
-            failures = RestartLimit(policy.env_params.max_failures_per_10000_steps)
-            result = score(act, environments, episodes, seed, share, failures=failures)
+        judged = Identity(name, policy.spec, params, policy.env_params)
+        with closing(Players(judged, len(os.sched_getaffinity(0)), episodes, share)) as players:
+            weights = snapshot(policy.module, 0, 0, {})
+            with closing(players.play(weights, episodes, seed, lambda: None)) as games:
+                result = tally(_shown(games, episodes), episodes)
         if as_json:
             figures = {
                 "environment": policy.spec.id,
@@ -160,6 +166,21 @@ def tempered(params: Any, temperature: float | None) -> Any:
             "--temperature: allowed: only for policies that are sampled (IMPALA); this one takes the best action"
         )
     return params.updated(evaluation_temperature=temperature)
+
+
+def _shown(games: Iterable[Played], episodes: int) -> Iterator[Played]:
+    """Pass games on, and tell on stderr how many have ended and with which mean."""
+    console = Console(stderr=True)
+    ended, points, next_line = 0, 0.0, time.monotonic() + _SHOWN_SECONDS
+    with console.status(f"0 of {episodes} games") as status:  # draws nothing where stderr is no terminal
+        for game in games:
+            ended, points = ended + 1, points + game.points
+            words = f"{ended} of {episodes} games, mean {points / ended:.2f} so far"
+            status.update(words)
+            if not console.is_terminal and time.monotonic() >= next_line and ended < episodes:
+                next_line = time.monotonic() + _SHOWN_SECONDS
+                console.print(words, highlight=False, soft_wrap=True)
+            yield game
 
 
 def _existing(path: Path) -> None:

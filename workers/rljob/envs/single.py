@@ -48,11 +48,12 @@ def _atari(game: AtariGame, parameters: EnvironmentParameters, render_mode: str 
             repeat_action_probability=parameters.sticky_action_probability,
             full_action_space=parameters.full_action_space,
             max_num_frames_per_episode=parameters.max_episode_raw_frames,
-            obs_type="grayscale",
+            obs_type="ram",
             **game.kwargs,
         )
     except Exception as error:
         raise _cannot_make(game.id, error) from error
+    env = wrappers.ScreenUnread(env)
     if parameters.fire_reset:
         env = wrappers.FireReset(env)
     preprocessing = AtariPreprocessing if parameters.max_pool else wrappers.NewestFrameOnly

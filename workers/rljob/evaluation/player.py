@@ -1,44 +1,64 @@
-"""One process's part of an evaluation: a policy, the environments that it plays in, and the games it is given."""
+"""One process's part of an evaluation: a policy, and the environments that it plays in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 from rljob.algorithms import algorithm
-from rljob.api import RLJobSpec
-from rljob.envs import RestartLimit, describe_environment, make_single_environment
-from rljob.evaluation.policy import judged_policy
-from rljob.evaluation.score import Played, play
+from rljob.envs import RestartLimit, make_single_environment
+from rljob.evaluation.policy import ROWS, judged_policy
+from rljob.evaluation.score import Played, Sitting
 from rljob.learner.flat import Weights
+from rljob.learner.policy import Identity
 
-SIDE_BY_SIDE: Final = 10
-"""Games that a process plays at once, to share a forward pass."""
+SIDE_BY_SIDE = ROWS
+"""The most games that a process plays at once: they share a forward pass."""
 
 
 class Player:
-    """Plays whole games of a job's environment as its algorithm is judged, with the weights it was last given. Owns
-    environments: ``close`` gives them up. Raises EnvironmentProblem where they cannot be made."""
+    """Plays whole games of a policy as its algorithm is judged, with the weights it was last given. Owns ``places``
+    environments: ``close`` gives them up. Raises EnvironmentProblem where they cannot be made.
 
-    def __init__(self, job: RLJobSpec, most_games: int) -> None:
-        parameters, environment = job.algorithm.resolved(), job.environment.resolved()
-        chosen = algorithm(job.algorithm.name)
-        self._epsilon = chosen.evaluation_epsilon(parameters)
-        spec = describe_environment(job.environment.id, environment)
-        self._module = chosen.build(spec, parameters, environment).eval()
-        self._policy = judged_policy(chosen, self._module, parameters)
+    epsilon: share of random moves, None for the one that the policy's parameters give.
+    """
+
+    def __init__(self, policy: Identity, places: int, epsilon: float | None = None) -> None:
+        chosen = algorithm(policy.algorithm)
+        self._module = chosen.build(policy.spec, policy.params, policy.env_params).eval()
         self._envs = [
-            make_single_environment(job.environment.id, environment, for_scoring=True, restarting=True)
-            for _ in range(min(SIDE_BY_SIDE, most_games))
+            make_single_environment(policy.spec.id, policy.env_params, for_scoring=True, restarting=True)
+            for _ in range(places)
         ]
-        self.failures = RestartLimit(environment.max_failures_per_10000_steps)
+        self.failures = RestartLimit(policy.env_params.max_failures_per_10000_steps)
+        share = chosen.evaluation_epsilon(policy.params) if epsilon is None else epsilon
+        self._sitting = Sitting(judged_policy(chosen, self._module, policy.params), self._envs, share, self.failures)
 
-    def play(
-        self, weights: Weights, games: Sequence[int], seed: int, each_step: Callable[[], None]
-    ) -> Iterator[Played]:
-        """As ``score.play``."""
+    def begin(self, weights: Weights, seed: int) -> None:
+        """Play with ``weights`` the games of ``seed`` from now on; any in play are abandoned."""
         weights.load_into(self._module)
-        yield from play(self._policy, self._envs, games, seed, self._epsilon, each_step, self.failures)
+        self._sitting.begin(seed)
+
+    def abandon(self) -> None:
+        """Leave the games in play."""
+        self._sitting.begin(0)
+
+    @property
+    def playing(self) -> int:
+        """Games in play."""
+        return self._sitting.playing
+
+    @property
+    def free(self) -> int:
+        """Games that may be dealt now."""
+        return self._sitting.free
+
+    def deal(self, game: int) -> None:
+        """Begin game ``game``."""
+        self._sitting.deal(game)
+
+    def step(self) -> Sequence[Played]:
+        """One step of every game in play; those that ended with it. Raises ``KeepsFailing``."""
+        return self._sitting.step()
 
     def close(self) -> None:
         for env in self._envs:

@@ -2,12 +2,14 @@
 
 Nothing here knows vector environments, lives, clipped rewards or frames stored elsewhere, so that a fault in any of them
 cannot flatter a score. Game g of an evaluation depends on ``seed + g`` and the policy alone: it does not matter how many
-games are played side by side, and a score can be repeated.
+games are played side by side, and a score can be repeated. Which games count is fixed before the first begins, and all of
+them do: a mean over those that happened to end first would be one of short games.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,9 +30,8 @@ remembers does so with the game's own random numbers and memory."""
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a policy reached. ``returns`` and ``lengths`` (steps) are those of the games that were finished, in the order
-    in which the games began. ``finished``: all games that were asked for; a score that was given up early is no estimate of
-    the policy's mean, because games end in order of their length."""
+    """What a policy reached. ``returns`` and ``lengths`` (steps) of games in the order of their numbers. ``finished``: all games
+    that were asked for; else those by which the evaluation was given up early."""
 
     mean: float
     standard_error: float
@@ -62,16 +63,20 @@ def score(
     return tally(play(policy, envs, range(episodes), seed, epsilon, each_step, failures), episodes)
 
 
-def tally(games: Iterable[Played], episodes: int, give_up: Callable[[Sequence[float]], bool] | None = None) -> Score:
-    """The score of ``episodes`` games, which come in any order. give_up: asked whenever a game ends, with the returns so far;
-    True ends the evaluation, and no further game is asked for."""
+def tally(
+    games: Iterable[Played],
+    episodes: int,
+    give_up: Callable[[Sequence[Played]], Sequence[Played] | None] | None = None,
+) -> Score:
+    """The score of ``episodes`` games, which come in any order. give_up: asked whenever a game ends, with all that have ended;
+    what it returns ends the evaluation as the games that it is given up by, and no further game is asked for."""
     if episodes < 1:
         raise ValueError(f"episodes must be at least 1, got {episodes}: a mean over no game is no score")
     ended: list[Played] = []
     for game in games:
         ended.append(game)
-        if len(ended) < episodes and give_up is not None and give_up([g.points for g in ended]):
-            return _summary(ended, finished=False)
+        if len(ended) < episodes and give_up is not None and (by := give_up(ended)) is not None:
+            return _summary(by, finished=False)
     return _summary(ended, finished=True)
 
 
@@ -84,47 +89,72 @@ def play(
     each_step: Callable[[], None] | None = None,
     failures: RestartLimit | None = None,
 ) -> Iterator[Played]:
-    """Play ``games`` (their numbers), choosing a uniformly random action with probability ``epsilon``; yields each as it ends.
-
-    envs: equal plain environments, as many games as there are of them share the policy's forward passes (faster, same result up
-    to the rounding of a batched product). The caller closes them. each_step: called before every step; may raise to leave.
-    failures: counts games in which a restarting environment failed; such a game is no score and is played again from its start.
-    Raises ``KeepsFailing``.
-    """
-    failures = failures or RestartLimit(0)
-    to_come = iter(games)
-    playing = [_Game(env, index, seed) for env, index in zip(envs, to_come, strict=False)]
-    while playing:
+    """Play ``games`` (their numbers) in their order, as many at once as there are ``envs``; yields each as it ends. See
+    ``Sitting``. each_step: called before every step; may raise to leave."""
+    sitting = Sitting(policy, envs, epsilon, failures)
+    sitting.begin(seed)
+    to_come = deque(games)
+    while to_come or sitting.playing:
+        while to_come and sitting.free:
+            sitting.deal(to_come.popleft())
         if each_step is not None:
             each_step()
-        failures.played(len(playing))
-        actions = policy(np.stack([game.observation for game in playing]), playing)
-        going_on: list[_Game] = []
-        for game, action in zip(playing, actions, strict=True):
-            if game.step(int(action), epsilon):
-                going_on.append(game)
-                continue
-            if game.failure is not None:
-                failures.note(game.failure)
-                going_on.append(_Game(game.env, game.index, seed))
-                continue
-            yield Played(game.index, game.points, game.length)
-            if (following := next(to_come, None)) is not None:
-                going_on.append(_Game(game.env, following, seed))
-        playing = going_on
+        yield from sitting.step()
 
 
-def could_still_reach(target: float, returns: Sequence[float], episodes: int, best_possible: float | None) -> bool:
-    """Whether the mean over ``episodes`` games can still be at least ``target``, were every game to come perfect.
+class Sitting:
+    """Games that are played side by side in ``envs``, equal plain environments, and share the policy's forward passes.
 
-    Exact, not a guess: False only when no outcome of the remaining games reaches the target. Always True where the best
-    possible return of a game is not known (``None``).
+    With probability ``epsilon`` a move is uniformly random. The caller closes the environments. failures: counts games in
+    which a restarting environment failed; such a game is no score and is played again from its start.
     """
-    if best_possible is None:
-        return True
-    # fsum: the sum that decides must not depend on the order in which games happened to end.
-    best_sum = math.fsum(returns) + (episodes - len(returns)) * best_possible
-    return best_sum >= target * episodes
+
+    def __init__(
+        self, policy: JudgedPolicy, envs: Sequence[Env], epsilon: float = 0.0, failures: RestartLimit | None = None
+    ) -> None:
+        self._policy, self._epsilon = policy, epsilon
+        self._failures = failures or RestartLimit(0)
+        self._envs = tuple(envs)
+        self.begin(0)
+
+    def begin(self, seed: int) -> None:
+        """The games from now on are those of ``seed``; any in play are abandoned."""
+        self._seed = seed
+        self._games: list[_Game] = []
+        self._idle = list(self._envs)
+
+    @property
+    def playing(self) -> int:
+        """Games in play."""
+        return len(self._games)
+
+    @property
+    def free(self) -> int:
+        """Games that may be dealt now."""
+        return len(self._idle)
+
+    def deal(self, index: int) -> None:
+        """Begin game ``index`` in a free environment."""
+        self._games.append(_Game(self._idle.pop(), index, self._seed))
+
+    def step(self) -> list[Played]:
+        """One step of every game in play; the games that ended with it. Raises ``KeepsFailing``."""
+        if not self._games:
+            return []
+        self._failures.played(len(self._games))
+        actions = self._policy(np.stack([game.observation for game in self._games]), self._games)
+        going_on, ended = [], []
+        for game, action in zip(self._games, actions, strict=True):
+            if game.step(int(action), self._epsilon):
+                going_on.append(game)
+            elif game.failure is not None:
+                self._failures.note(game.failure)
+                going_on.append(_Game(game.env, game.index, self._seed))
+            else:
+                self._idle.append(game.env)
+                ended.append(Played(game.index, game.points, game.length))
+        self._games = going_on
+        return ended
 
 
 class _Game:
@@ -153,8 +183,8 @@ class _Game:
         return not (terminated or truncated)
 
 
-def _summary(games: list[Played], finished: bool) -> Score:
-    games = sorted(games, key=lambda game: game.index)
+def _summary(played: Iterable[Played], finished: bool) -> Score:
+    games = sorted(played, key=lambda game: game.index)
     returns = np.array([game.points for game in games])
     error = float(returns.std(ddof=1) / math.sqrt(len(returns))) if len(returns) > 1 else math.nan
     return Score(

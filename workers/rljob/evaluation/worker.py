@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 import uuid
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,12 +19,15 @@ import torch
 
 from rljob.cli.announce import announce
 from rljob.cli.options import RoleOptions
+from rljob.envs import describe_environment
 from rljob.evaluation.best_possible import best_possible_return
 from rljob.evaluation.players import Players
-from rljob.evaluation.score import Score, could_still_reach, tally
+from rljob.evaluation.score import Played, Score, tally
+from rljob.evaluation.screen import hopeless
 from rljob.evaluation.verdicts import Verdicts
 from rljob.learner.flat import Weights
-from rljob.learner.weights import Evaluation, WeightClient
+from rljob.learner.policy import Identity
+from rljob.learner.weights import Evaluating, Evaluation, WeightClient
 from rljob.telemetry.clock import StageClock
 from rljob.telemetry.metrics import evaluator_registry
 from rljob.telemetry.server import TelemetryServer
@@ -32,6 +36,8 @@ from rljob.wire.keyfile import load_keys
 log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS: Final = 0.2
+_TELL_SECONDS: Final = 1.0
+"""Time between two words about the games so far."""
 
 
 class _Stopped(Exception):
@@ -43,7 +49,10 @@ def run_evaluator(options: RoleOptions, stop: threading.Event) -> None:
     fails more often than the job allows."""
     torch.set_num_threads(1)
     job = options.job.spec
-    players = Players(job, job.evaluator.resources.cores())
+    parameters, environment = job.algorithm.resolved(), job.environment.resolved()
+    spec = describe_environment(job.environment.id, environment)
+    policy = Identity(job.algorithm.name, spec, parameters, environment)
+    players = Players(policy, job.evaluator.resources.cores(), job.evaluator.episodes)
     security = load_keys(options.keys, "evaluator").client("learner") if options.keys else None
     client = WeightClient(options.weights, options.notice, security, evaluation=True)
     evaluator = Evaluator(options, players, client, stop)
@@ -62,12 +71,15 @@ class Evaluator:
         self._settings = job.evaluator
         self._seed = job.algorithm.resolved().seed
         target = job.success_policy.target_return
-        # A mean over several evaluations can be saved by a later one, so then every evaluation is played to its end.
-        self._target = target.value if target is not None and target.window_evaluations == 1 else None
+        # A mean over several evaluations can be saved by a later one, and a plateau counts whole evaluations.
+        alone = target is not None and target.window_evaluations == 1 and job.early_stopping.plateau is None
+        self._target = target.value if target is not None and alone else None
         self._best_possible = best_possible_return(job.environment.id)
         self._verdicts = Verdicts()
         self._clock = StageClock(("wait", "play", "report"))
         self._episodes_total = 0
+        self._evaluating: Evaluating | None = None
+        self._next_word = 0.0
         self._state = "Waiting"
         self._server = TelemetryServer(
             "evaluator", options.metrics_port, self.status, self.ready, evaluator_registry(self.status)
@@ -105,7 +117,7 @@ class Evaluator:
 
     def status(self) -> dict[str, Any]:
         """The role's status document; read by the telemetry server's threads."""
-        last = self._verdicts.last
+        last, evaluating = self._verdicts.last, self._evaluating
         return {
             "role": "evaluator",
             "name": self._name,
@@ -113,6 +125,7 @@ class Evaluator:
             "evaluations_total": self._verdicts.total,
             "episodes_total": self._episodes_total,
             "environment_failures": self._players.failures_total,
+            "evaluating": None if evaluating is None else evaluating.document(),
             "last": None
             if last is None
             else {
@@ -120,6 +133,8 @@ class Evaluator:
                 "mean": last.mean,
                 "standard_error": last.standard_error,
                 "seconds": last.seconds,
+                "seed": last.seed,
+                "episodes": len(last.returns),
                 "finished": last.finished,
             },
             "stages": self._clock.seconds(),
@@ -140,39 +155,50 @@ class Evaluator:
         episodes = self._settings.episodes
         # Other games each time: a policy must not be chosen for its luck with one set of starts.
         seed = self._seed + 1_000_003 + self._verdicts.total * episodes
-        with contextlib.closing(self._players.play(weights, episodes, seed, self._between_steps)) as games:
-            result = tally(games, episodes, give_up=self._out_of_reach)
+        self._evaluating = Evaluating(weights.version, 0, episodes, None)
+
+        def so_far(ended: Sequence[Played]) -> Sequence[Played] | None:
+            mean = sum(game.points for game in ended) / len(ended)
+            self._evaluating = Evaluating(weights.version, len(ended), episodes, mean)
+            return None if self._target is None else hopeless(self._target, ended, episodes, self._best_possible)
+
+        try:
+            with contextlib.closing(self._players.play(weights, episodes, seed, self._between_steps)) as games:
+                result = tally(games, episodes, give_up=so_far)
+        finally:
+            self._evaluating = None
         self._episodes_total += len(result.returns)
         self._clock.enter("report")
         seconds = time.monotonic() - began
-        self._verdicts.add(_evaluation(weights, result, seconds))
+        self._verdicts.add(_evaluation(weights, result, seed, seconds))
         self._verdicts.deliver(self._client, time.monotonic())
         log.info(
-            "version %d: mean return %.2f +- %.2f over %d games%s in %.1f s",
+            "version %d: mean return %.2f +- %.2f over %d games%s in %.1f s, seed %d",
             weights.version,
             result.mean,
             result.standard_error,
             len(result.returns),
             "" if result.finished else f" of {episodes}, given up because {self._target:g} is out of reach,",
             seconds,
-        )
-
-    def _out_of_reach(self, returns: Any) -> bool:
-        return self._target is not None and not could_still_reach(
-            self._target, returns, self._settings.episodes, self._best_possible
+            seed,
         )
 
     def _between_steps(self) -> None:
         if self._stop.is_set():
             raise _Stopped
         self._server.beat()
+        now = time.monotonic()
+        if self._evaluating is not None and now >= self._next_word:
+            self._next_word = now + _TELL_SECONDS
+            self._client.tell(self._evaluating)
 
 
-def _evaluation(weights: Weights, result: Score, seconds: float) -> Evaluation:
+def _evaluation(weights: Weights, result: Score, seed: int, seconds: float) -> Evaluation:
     return Evaluation(
         version=weights.version,
         mean=result.mean,
         standard_error=result.standard_error,
+        seed=seed,
         seconds=seconds,
         finished=result.finished,
         returns=np.asarray(result.returns, np.float32),

@@ -287,7 +287,7 @@ class Learner:
 
     def status(self) -> dict[str, Any]:
         """The learner's status document."""
-        shards = self._source.statuses()
+        shards, evaluating = self._source.statuses(), self._server.evaluating
         return {
             "role": "learner",
             "state": self.state,
@@ -305,6 +305,7 @@ class Learner:
             **self.figures.document(shards, self.clock.seconds()),
             **self._source.section(),
             "evaluations": self.verdicts.documents(),
+            "evaluating": None if evaluating is None else evaluating.document(),
             "checkpoint": self._saver.status,
             "compiled": self._updater.compiled,
             "refused_handshakes_total": refused_handshakes_total(),

@@ -36,6 +36,7 @@ class Verdicts:
             "mean": evaluation.mean,
             "standard_error": evaluation.standard_error,
             "episodes": len(evaluation.returns),
+            "seed": evaluation.seed,
             "seconds": evaluation.seconds,
             "finished": evaluation.finished,
             "time": time.time(),

@@ -8,6 +8,7 @@ the online ones where the job keeps one) and reports its verdict, with the weigh
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -28,13 +29,16 @@ log = logging.getLogger(__name__)
 
 _EMPTY = np.zeros(0, np.uint8)
 
+_WORD_SECONDS = 30.0
+"""An evaluator that has said nothing for so long is gone: between two words may be the start of a game on a busy machine."""
+
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """An evaluator's verdict on one version. ``returns`` float32[n], ``lengths`` int32[n] (steps), per finished game.
+    """An evaluator's verdict on one version. ``returns`` float32[n], ``lengths`` int32[n] (steps), per game that it is by.
 
-    ``finished`` is false where the evaluator gave up because the target could no longer be reached. ``weights`` are the ones
-    judged, or None where the evaluator did not send them.
+    ``seed``: of the games; the same weights play the same ones with it again. ``finished`` is false where the evaluator gave up
+    because the target was out of reach. ``weights`` are the ones judged, or None where the evaluator did not send them.
     """
 
     version: int
@@ -45,6 +49,7 @@ class Evaluation:
     returns: NDArray[np.float32]
     lengths: NDArray[np.int32]
     weights: Weights | None = None
+    seed: int = 0
 
     @property
     def rank(self) -> tuple[bool, float]:
@@ -61,6 +66,7 @@ class Evaluation:
                 "mean": float(self.mean),
                 "stderr": float(self.standard_error),
                 "n": len(self.returns),
+                "seed": int(self.seed),
                 "seconds": float(self.seconds),
                 "finished": bool(self.finished),
             },
@@ -90,7 +96,35 @@ class Evaluation:
             returns=columns["returns"].astype(np.float32),
             lengths=columns["lengths"].astype(np.int32),
             weights=judged,
+            seed=int(fields["seed"]),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluating:
+    """How far an evaluation has come: ``games`` of ``episodes`` have ended, with the mean return ``mean`` (None before one has).
+    No estimate: games that end soon come first."""
+
+    version: int
+    games: int
+    episodes: int
+    mean: float | None
+
+    def document(self) -> dict[str, Any]:
+        """As status documents show it."""
+        return {"version": self.version, "games": self.games, "episodes": self.episodes, "mean": self.mean}
+
+    def to_message(self) -> Message:
+        mean = float("nan") if self.mean is None else float(self.mean)
+        fields = {"version": self.version, "games": self.games, "episodes": self.episodes, "mean": mean}
+        return Message("evaluating", fields, {})
+
+    @classmethod
+    def from_message(cls, message: Message) -> Evaluating:
+        fields = message.fields
+        mean = float(fields["mean"])
+        games, episodes = int(fields["games"]), int(fields["episodes"])
+        return cls(int(fields["version"]), games, episodes, None if math.isnan(mean) else mean)
 
 
 def _bytes(message: Message, column: str) -> NDArray[np.uint8]:
@@ -111,6 +145,7 @@ class WeightServer:
         self._latest: Weights | None = None
         self._evaluation: Weights | None = None
         self._evaluations: deque[Evaluation] = deque(maxlen=64)
+        self._evaluating: tuple[Evaluating, float] | None = None
         self._stop = threading.Event()
         self.fetches = 0
         self._thread = SupervisedThread("weight-server", self._serve, until=self._stop)
@@ -145,6 +180,12 @@ class WeightServer:
         while self._evaluations:
             arrived.append(self._evaluations.popleft())
         return arrived
+
+    @property
+    def evaluating(self) -> Evaluating | None:
+        """How far the evaluator has come; None where it plays no games, or has not said so for a while."""
+        told = self._evaluating
+        return told[0] if told is not None and time.monotonic() - told[1] < _WORD_SECONDS else None
 
     def close(self) -> None:
         """Stop serving and release the endpoints. Called by the thread that publishes."""
@@ -183,7 +224,11 @@ class WeightServer:
             )
         if message.kind == "evaluation":
             self._evaluations.append(Evaluation.from_message(message))
+            self._evaluating = None
             return Message("noted", {"version": message.fields["version"]}, {})
+        if message.kind == "evaluating":
+            self._evaluating = Evaluating.from_message(message), time.monotonic()
+            return None
         return Message("refused", {"reason": f"a weight server does not answer {message.kind}"}, {})
 
 
@@ -255,6 +300,10 @@ class WeightClient:
     def report(self, evaluation: Evaluation) -> bool:
         """Send a verdict to the learner; False when it could not be sent now. ``noted`` becomes its version on arrival."""
         return self._client.send(evaluation.to_message())
+
+    def tell(self, evaluating: Evaluating) -> None:
+        """Tell the learner how far an evaluation has come; nobody answers, and a word that is lost is lost."""
+        self._client.send(evaluating.to_message())
 
     def close(self) -> None:
         self._client.close()

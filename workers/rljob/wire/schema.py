@@ -296,13 +296,15 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
                 "mean": _REAL,
                 "stderr": _REAL,
                 "n": _COUNT,
+                "seed": _COUNT,
                 "seconds": _REAL,
                 "finished": _TRUTH,
             },
             {**_rows("n", [("returns", "f4"), ("lengths", "i4")]), "buffer": _BLOB, "manifest": _TEXT},
         ),
+        "evaluating": _kind({"version": _COUNT, "games": _COUNT, "episodes": _COUNT, "mean": _REAL}),
         "noted": _kind({"version": _COUNT}),
     }
 )
 """Kinds by name. `inc` is the text of a random incarnation id; `shard` is an index; `finished` is false for an
-evaluation that was given up early."""
+evaluation that was given up early; `mean` is no number where no game has ended yet."""

@@ -1,0 +1,126 @@
+"""A game is the same game, whoever plays it beside which others: with a plain Gymnasium environment one game after the other, in
+one process or in several, in a run or by ``rljob eval``."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import closing
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from evaluation_builders import identity_of
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from rljob.algorithms import algorithm
+from rljob.api import EnvironmentParameters, parse_job
+from rljob.envs import make_single_environment
+from rljob.evaluation.players import Players
+from rljob.evaluation.policy import judged_policy
+from rljob.evaluation.score import Played, play
+from rljob.learner.flat import snapshot
+
+PONG = {
+    "apiVersion": "rljob.dev/v1alpha1",
+    "kind": "RLJob",
+    "metadata": {"name": "same-games"},
+    "spec": {
+        "environment": {
+            "id": "ALE/Pong-v5",
+            "parameters": [{"name": "frameSize", "value": "42"}, {"name": "actions", "value": "0,2,3"}],
+        },
+        "algorithm": {"name": "IMPALA", "parameters": [{"name": "preset", "value": "PongVTrace"}]},
+        "queue": {"maxPolicyLagUpdates": 300},
+        "successPolicy": {"envFrames": 1_000_000},
+    },
+}
+GAMES = 4
+SEED = 11
+
+
+class Erratic:
+    """Plays by what it sees and by the game's own draws, and keeps a digest of all it saw of each game."""
+
+    def __init__(self, num_actions: int) -> None:
+        self._num_actions = num_actions
+        self.seen: dict[int, Any] = {}
+
+    def __call__(self, observation: np.ndarray, games: Any) -> np.ndarray:
+        actions = [
+            self.one(frames, game.random, self.seen.setdefault(game.index, hashlib.sha256()))
+            for frames, game in zip(observation, games, strict=True)
+        ]
+        return np.array(actions)
+
+    def one(self, frames: np.ndarray, random: np.random.Generator, digest: Any) -> int:
+        digest.update(np.ascontiguousarray(frames).tobytes())
+        return (int(frames.sum()) + int(random.integers(self._num_actions))) % self._num_actions
+
+
+def by_hand(environment_id: str, parameters: EnvironmentParameters, seed: int, index: int) -> tuple[Played, str]:
+    """One game on Gymnasium's own stack, written out and stepped here; nothing of the scorer is used."""
+    env: gymnasium.Env[Any, Any] = gymnasium.make(
+        environment_id,
+        frameskip=1,
+        repeat_action_probability=parameters.sticky_action_probability,
+        max_num_frames_per_episode=parameters.max_episode_raw_frames,
+    )
+    env = AtariPreprocessing(
+        env,
+        noop_max=parameters.noop_max,
+        frame_skip=parameters.frame_skip,
+        screen_size=parameters.frame_size,
+        terminal_on_life_loss=False,
+    )
+    env = FrameStackObservation(env, parameters.frame_stack, padding_type="zero")
+    assert isinstance(env.action_space, gymnasium.spaces.Discrete)
+    policy, random, digest = Erratic(int(env.action_space.n)), np.random.default_rng([seed, index, 1]), hashlib.sha256()
+    observation, _ = env.reset(seed=seed + index)
+    points, length, over = 0.0, 0, False
+    while not over:
+        observation, reward, terminated, truncated, _ = env.step(policy.one(observation, random, digest))
+        points, length, over = points + float(reward), length + 1, terminated or truncated
+    env.close()
+    return Played(index, points, length), digest.hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("environment_id", "settings"),
+    [
+        ("ALE/Pong-v5", {"frame_size": 42}),
+        ("ALE/Breakout-v5", {"sticky_action_probability": 0.25, "frame_size": 84}),
+        ("ALE/BeamRider-v5", {"max_episode_raw_frames": 1_501}),  # a game that depends on the emulator's own seed
+    ],
+)
+def test_every_game_is_the_one_that_plain_gymnasium_plays(environment_id: str, settings: dict[str, Any]) -> None:
+    """Every frame that the policy saw, every length and every raw, unclipped score; side by side and one after the other."""
+    parameters = EnvironmentParameters(**{"reward_clipping": True, **settings})
+    envs = [make_single_environment(environment_id, parameters, for_scoring=True, restarting=True) for _ in range(3)]
+    policy = Erratic(int(envs[0].action_space.n))  # type: ignore[attr-defined]
+    ended = sorted(play(policy, envs, range(GAMES), SEED), key=lambda game: game.index)
+    for env in envs:
+        env.close()
+    expected = [by_hand(environment_id, parameters, SEED, index) for index in range(GAMES)]
+    assert ended == [game for game, _ in expected]
+    assert [policy.seen[index].hexdigest() for index in range(GAMES)] == [digest for _, digest in expected]
+    assert len({digest for _, digest in expected}) > 1, "seeds begin different games"
+
+
+def test_a_network_plays_the_same_games_in_any_company() -> None:
+    """Sampled actions of a real network: one game alone, several in one process, and shared by two of them."""
+    policy = identity_of(parse_job(PONG))
+    chosen = algorithm(policy.algorithm)
+    torch.manual_seed(5)
+    module = chosen.build(policy.spec, policy.params, policy.env_params).eval()
+    with torch.no_grad():
+        module.policy.weight.mul_(300.0)  # type: ignore[operator, union-attr]  # opinionated, so that rounding could matter
+    act = judged_policy(chosen, module, policy.params)
+    with closing(make_single_environment(policy.spec.id, policy.env_params, for_scoring=True)) as env:
+        alone = list(play(act, [env], range(3), SEED))
+    assert len({(game.points, game.length) for game in alone}) > 1
+    weights = snapshot(module, 1, 1, {})
+    for processes in (1, 2):
+        with closing(Players(policy, processes, 3)) as players:
+            shared = list(players.play(weights, 3, SEED, lambda: None))
+        assert sorted(shared, key=lambda game: game.index) == alone, f"{processes} processes"
