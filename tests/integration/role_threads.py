@@ -73,7 +73,7 @@ class RoleThreads:
         """Ask the role to leave, and see it leave."""
         thread, stop = self._roles.pop(name)
         stop.set()
-        thread.join(timeout=20)
+        thread.join(timeout=60)
         assert not thread.is_alive(), f"{name} did not stop"
 
     def close(self) -> None:

@@ -60,12 +60,12 @@ class Process:
     def status(self) -> dict[str, Any]:
         until(self.announced.exists, 60)
         url = json.loads(self.announced.read_text())["metrics_url"]
-        with urllib.request.urlopen(f"{url}/status", timeout=5) as answer:
+        with urllib.request.urlopen(f"{url}/status", timeout=60) as answer:
             return json.load(answer)
 
     def metrics(self) -> str:
         url = json.loads(self.announced.read_text())["metrics_url"]
-        with urllib.request.urlopen(f"{url}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
             return answer.read().decode()
 
     def words(self) -> str:
@@ -75,7 +75,7 @@ class Process:
     def end(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
         self.log.close()
 
 
@@ -117,7 +117,7 @@ def test_a_killed_server_holds_the_actor_up_until_it_is_back(tmp_path: Path) -> 
         assert "rljob_inference_requests_total{" in server.metrics()
 
         os.kill(server.process.pid, signal.SIGKILL)
-        server.process.wait(10)
+        server.process.wait(60)
         until(lambda: actor.status()["state"] == "Blocked")
         before = actor.status()
         until(lambda: actor.status()["blocked_seconds"] > before["blocked_seconds"] + 2)
@@ -137,7 +137,7 @@ def test_a_killed_server_holds_the_actor_up_until_it_is_back(tmp_path: Path) -> 
         assert "the inference server answers again" in actor.words()
 
         actor.process.send_signal(signal.SIGTERM)
-        assert actor.process.wait(10) == 0
+        assert actor.process.wait(60) == 0
         assert_conserved(around)
 
 

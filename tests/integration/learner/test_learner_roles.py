@@ -46,7 +46,7 @@ def updates(figures: dict[str, Any]) -> int:
     return int(figures.get("updates", 0))
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("sampling", ["Index", "Frames"])
 def test_learner_trains_saves_and_resumes(tmp_path: Path, sampling: str) -> None:
     with running(cartpole(sampling), tmp_path) as run:
@@ -62,7 +62,7 @@ def test_learner_trains_saves_and_resumes(tmp_path: Path, sampling: str) -> None
         assert counters["updates"] > 100
         assert counters["samples"] == counters["updates"] * 128
         run.start(run_learner, "learner", resume="latest")
-        figures = run.until(lambda f: updates(f) > counters["updates"] + 50, "updates after the checkpoint", 40)
+        figures = run.until(lambda f: updates(f) > counters["updates"] + 50, "updates after the checkpoint")
         run.stop("learner")
         again = checkpoint.latest_valid(tmp_path / "checkpoints")
         assert again is not None
@@ -72,7 +72,7 @@ def test_learner_trains_saves_and_resumes(tmp_path: Path, sampling: str) -> None
         assert load_policy(tmp_path).spec.id == "CartPole-v1"
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(300)
 def test_learner_goes_on_after_the_replay_service_was_restarted_empty(tmp_path: Path) -> None:
     with running(cartpole(), tmp_path) as run:
         run.start(run_learner, "learner")
@@ -86,15 +86,15 @@ def test_learner_goes_on_after_the_replay_service_was_restarted_empty(tmp_path: 
         assert np.isfinite(after["loss"])
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 def test_cartpole_is_learned(tmp_path: Path) -> None:
     """The whole path learns: games of the greedier half of the ladder grow from about 20 steps to more than 150."""
     with running(cartpole(), tmp_path) as run:
         run.start(run_learner, "learner")
         run.start(run_actor, "actor-0")
-        reached = run.until(lambda f: (f.get("mean_return") or 0) > 150, "a mean return of 150", 120)
+        reached = run.until(lambda f: (f.get("mean_return") or 0) > 150, "a mean return of 150", 240)
         client = WeightClient(run.endpoints["weights"], run.endpoints["notice"], evaluation=True)
-        offered = client.wait(5.0)
+        offered = client.wait(60.0)
         client.close()
         assert offered is not None
         # The return said with the weights is that of their moment, up to a second older than the status just read.

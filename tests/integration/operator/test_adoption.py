@@ -18,7 +18,7 @@ def test_a_controller_that_was_killed_is_replaced_and_nothing_is_started_twice(
 ) -> None:
     run = local_run(*ENDLESS)
     run.until_learning(50)
-    run.until(lambda: run.reason("Ready") == "Running", 30, "Running")
+    run.until(lambda: run.reason("Ready") == "Running", 60, "Running")
     before = running_members(run.run_dir)
     assert set(before) == {"replay-0", "learner", "actor-0"}
 
@@ -45,7 +45,7 @@ def test_a_controller_that_was_killed_is_replaced_and_nothing_is_started_twice(
 
     os.kill(before["actor-0"], signal.SIGKILL)
     third.until(lambda: running_members(run.run_dir).get("actor-0") not in (None, before["actor-0"]), 60, "a new actor")
-    failure = third.until(lambda: third.job_status.failures, 10, "the failure in the status")[-1]
+    failure = third.until(lambda: third.job_status.failures, 60, "the failure in the status")[-1]
     assert (failure.pod_name, failure.exit_code) == ("actor-0", None), "not our child: its code is unknown, not guessed"
     inserted = third.status("replay-0")["inserted_total"]
     third.until(lambda: third.status("replay-0").get("inserted_total", 0) > inserted + 500, 60, "new experience")

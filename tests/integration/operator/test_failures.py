@@ -29,13 +29,13 @@ pytestmark = pytest.mark.timeout(300)
 def test_a_wedged_learner_is_called_stalled_and_then_the_deadline_acts(local_run: Callable[..., LocalRun]) -> None:
     run = local_run(*ENDLESS, "--set", "spec.progressDeadlineSeconds=20")
     run.until_learning(50)
-    run.until(lambda: run.reason("Progressing") == "LearnerAdvancing", 20, "LearnerAdvancing")
+    run.until(lambda: run.reason("Progressing") == "LearnerAdvancing", 60, "LearnerAdvancing")
     learner = running_members(run.run_dir)["learner"]
     os.kill(learner, signal.SIGSTOP)
     stopped = time.monotonic()
-    run.until(lambda: run.reason("Progressing") == "LearnerStalled", 20, "LearnerStalled")
+    run.until(lambda: run.reason("Progressing") == "LearnerStalled", 60, "LearnerStalled")
     assert run.job_status.state == "Degraded"
-    run.until(lambda: run.job_status.is_true("FailureTarget"), 40, "FailureTarget")
+    run.until(lambda: run.job_status.is_true("FailureTarget"), 60, "FailureTarget")
     assert time.monotonic() - stopped >= 15
     assert run.job_status.condition("Failed") is None, "not before everything has left"
     os.kill(learner, signal.SIGCONT)  # else it is killed after its 30 seconds, which this test need not wait for

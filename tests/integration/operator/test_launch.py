@@ -19,7 +19,7 @@ EXAMPLE = Path(__file__).parents[3] / "manifests" / "examples" / "cartpole-apex.
 pytestmark = pytest.mark.timeout(120)
 
 
-def until(what: Callable[[], object], why: str, seconds: float = 30.0) -> None:
+def until(what: Callable[[], object], why: str, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < deadline, why

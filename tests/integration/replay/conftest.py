@@ -121,13 +121,13 @@ class Actor:
         }  # fmt: skip
         return Message("heartbeat", fields, {"stages": np.arange(5.0)})
 
-    def until(self, condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"not reached in time; acked {self.acked}, refused {self.refused}"
             self.step()
 
-    def send_all(self, count: int, seconds: float = 10.0) -> None:
+    def send_all(self, count: int, seconds: float = 60.0) -> None:
         self.produce(count)
         self.until(lambda: self.window.unacknowledged == 0, seconds)
 
@@ -141,7 +141,7 @@ class Learner:
         self.client = Client(self.endpoint)
         self.request = 0
 
-    def ask(self, kind: str, answer: str, fields: dict[str, Any] | None = None, seconds: float = 10.0) -> Message:
+    def ask(self, kind: str, answer: str, fields: dict[str, Any] | None = None, seconds: float = 60.0) -> Message:
         deadline = time.monotonic() + seconds
         while not self.client.send(Message(kind, fields or {}, {})):
             assert time.monotonic() < deadline
@@ -195,7 +195,7 @@ def running(settings: ReplayConfig) -> Iterator[ReplayService]:
         yield service
     finally:
         stop.set()
-        thread.join(15)
+        thread.join(60)
         assert not thread.is_alive()
         assert not failure
 

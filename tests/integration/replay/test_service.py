@@ -19,7 +19,7 @@ from rljob.replay.service import ReplayService
 from rljob.replay.table import Capacity
 from rljob.wire import Message, encode
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(120)
 
 
 def test_chunks_arrive_once_and_are_sampled(kit: Any, server: Any) -> None:
@@ -36,7 +36,7 @@ def test_chunks_arrive_once_and_are_sampled(kit: Any, server: Any) -> None:
         stats = learner.stats()
         assert (stats["items"], stats["inserted_total"], stats["sampled_total"]) == (300, 300, 64)
         assert stats["actors"][0]["name"] == "actor-0"
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not stats["redis"]["used_memory_bytes"] and time.monotonic() < deadline:
             time.sleep(0.1)
             stats = learner.stats()
@@ -98,10 +98,10 @@ def test_hellos_that_queued_up_are_one_welcome_in_the_log(kit: Any, caplog: pyte
 def test_strangers_are_told(kit: Any) -> None:
     with kit.running(kit.config()) as service:
         stranger = kit.Actor(service.ingest_endpoint)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while not stranger.client.send(encode(kit.make_chunk(0).to_message())):
             assert time.monotonic() < deadline
-        reply = stranger.client.receive(5)
+        reply = stranger.client.receive(60)
         assert (reply.kind, reply.fields["known"]) == ("pulse", False)
         learner = kit.Learner(service.sample_endpoint)
         reply = learner.sample()
@@ -128,13 +128,10 @@ def test_limiter_withholds_credits_and_defers_samples(kit: Any) -> None:
     with kit.running(kit.config(limiter=limiter)) as service:
         actor, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint)
         actor.produce(50)
-        deadline = time.monotonic() + 1.0
-        while time.monotonic() < deadline:
-            actor.step()
+        actor.until(lambda: learner.stats()["insert_blocked_seconds"] > 0.2)
         stats = learner.stats()
         assert stats["limiter"]["blocked"] == "inserts"
         assert stats["inserted_total"] <= 20 + 60 / 2
-        assert stats["insert_blocked_seconds"] > 0.2
         learner.subscribe()
         for _ in range(60):
             assert learner.sample(16).kind == "batch"
@@ -253,7 +250,7 @@ def test_episodes_and_roster(kit: Any, server: Any) -> None:
         actor.until(lambda: learner.stats()["steps_total"] == 20)
     with kit.running(kit.config(redis=str(server.socket), greedy_epsilon=0.1)) as service:
         stats = kit.Learner(service.sample_endpoint).stats()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while stats["state"] == "warming" and time.monotonic() < deadline:
             stats = kit.Learner(service.sample_endpoint).stats()
         assert stats["episodes_total"] == 2
@@ -280,7 +277,7 @@ def test_a_slice_that_cannot_be_read_is_tried_again(
     monkeypatch.setattr(ChunkLog, "chunks", chunks)
     with kit.running(kit.config(**settings)) as service:
         learner = kit.Learner(service.sample_endpoint)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while (stats := learner.stats())["state"] == "warming":
             assert time.monotonic() < deadline
         assert stats["items"] == 1500

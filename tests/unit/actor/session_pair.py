@@ -62,7 +62,7 @@ class Pair:
         self.session.poll()
 
     def until(self, condition: Callable[[], bool], seconds_each: float = 0.0) -> None:
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline
             self.turn(1, seconds_each)

@@ -132,7 +132,7 @@ def test_signals_set_the_event_and_handlers_return(number: signal.Signals) -> No
     stop = threading.Event()
     with stopping_on_signals(stop):
         os.kill(os.getpid(), number)
-        assert stop.wait(5)
+        assert stop.wait(60)
     assert signal.getsignal(number) is before
 
 

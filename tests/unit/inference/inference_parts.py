@@ -124,7 +124,7 @@ def serving(server: InferenceServer) -> Iterator[InferenceServer]:
         yield server
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
         assert not failures, failures
 

@@ -68,14 +68,14 @@ def test_the_slowdown_is_inert_unless_asked_for(tmp_path: Path, monkeypatch: pyt
     assert slowed_down(LEARNER_DELAY_FILE, lambda: 1, turn) is turn
     delay = tmp_path / "delay"
     monkeypatch.setenv(LEARNER_DELAY_FILE, str(delay))
-    updates = 1
+    updates, delays = 1, list[float]()
+    monkeypatch.setattr("rljob.cli.slowdown.time.sleep", delays.append)
     slow = slowed_down(LEARNER_DELAY_FILE, lambda: updates, turn)
-    started = time.monotonic()
     slow()
-    assert time.monotonic() - started < 0.5, "no file, no delay"
+    assert delays == [], "no file, no delay"
     delay.write_text("1.0")
     slow = slowed_down(LEARNER_DELAY_FILE, lambda: updates, turn)
     slow()
-    assert time.monotonic() - started >= 1.0
+    assert delays == [1.0]
     slow()
-    assert time.monotonic() - started < 2.0, "a turn without an update is not delayed"
+    assert delays == [1.0], "a turn without an update is not delayed"

@@ -62,7 +62,7 @@ class Rig:
         figures = ActorFigures(identity)
         return ReplaySession(Client(self.endpoint), identity, figures.heartbeat)
 
-    def until(self, happened: Callable[[], object], seconds: float = 5.0) -> None:
+    def until(self, happened: Callable[[], object], seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
         while not happened():
             assert time.monotonic() < deadline, self.queue.statuses()

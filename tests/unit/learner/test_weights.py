@@ -37,7 +37,7 @@ def server(endpoints: tuple[str, str]) -> Iterator[WeightServer]:
     server.close()
 
 
-def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "nothing arrived"
@@ -93,7 +93,7 @@ def test_clients_get_the_latest_and_then_only_news(server: WeightServer, endpoin
     assert client.wait(0.2) is None  # nothing published yet
     for version in (1, 2, 3):
         server.publish(network(version), version, 1, {"updates": 10 * version})
-    fresh = client.wait(5.0)
+    fresh = client.wait(60.0)
     assert fresh is not None
     assert (fresh.version, fresh.epoch, fresh.meta["updates"]) == (3, 1, 30)
     own = network(9)
@@ -108,7 +108,7 @@ def test_a_notice_brings_weights_long_before_the_poll(server: WeightServer, endp
     client = WeightClient(*endpoints, poll_seconds=60.0)
     client.wait(0.3)  # connect, learn that there is nothing
     server.publish(network(1), 1, 1, {})
-    assert client.wait(5.0) is not None
+    assert client.wait(60.0) is not None
     client.close()
 
 
@@ -118,12 +118,12 @@ def test_weights_fetched_before_a_long_pause_are_not_taken_for_the_newest(
     server.publish(network(1), 1, 1, {})
     client = WeightClient(*endpoints, poll_seconds=60.0)
     assert client.poll() is None  # asks, and then does something else for a while
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 60.0
     while server.fetches == 0 and time.monotonic() < deadline:
         time.sleep(0.01)
     server.publish(network(2), 2, 1, {})
     client.outdate()
-    fresh = client.wait(5.0)
+    fresh = client.wait(60.0)
     assert fresh is not None
     assert fresh.version == 2
     client.outdate()
@@ -134,9 +134,9 @@ def test_weights_fetched_before_a_long_pause_are_not_taken_for_the_newest(
 def test_a_restarted_learner_may_have_a_lower_version(server: WeightServer, endpoints: tuple[str, str]) -> None:
     client = WeightClient(*endpoints, poll_seconds=0.05)
     server.publish(network(1), 50, 1, {})
-    assert client.wait(5.0) is not None
+    assert client.wait(60.0) is not None
     server.publish(network(2), 40, 2, {})
-    fresh = client.wait(5.0)
+    fresh = client.wait(60.0)
     assert fresh is not None
     assert (fresh.version, fresh.epoch, client.version) == (40, 2, 40)
     client.close()
@@ -147,7 +147,7 @@ def test_evaluators_get_the_evaluation_weights(server: WeightServer, endpoints: 
     server.publish(network(1), 1, 1, {}, evaluation=network(2))
     server.publish(network(3), 2, 1, {})
     for client, expected, version in ((evaluator, network(2), 1), (actor, network(3), 2)):
-        fresh = client.wait(5.0)
+        fresh = client.wait(60.0)
         assert fresh is not None
         assert fresh.version == version
         fresh.load_into(own := network(7))
@@ -211,9 +211,10 @@ def test_damaged_weights_are_dropped_and_the_version_in_use_stays(endpoints: tup
             )
 
     def fetch(weights: Weights, digest: str) -> Weights | None:
-        deadline = time.monotonic() + 0.5
-        fresh = None
-        while fresh is None and time.monotonic() < deadline:
+        fresh, mismatches = None, client.digest_mismatches
+        deadline = time.monotonic() + 60.0
+        while fresh is None and client.digest_mismatches == mismatches:
+            assert time.monotonic() < deadline, "neither taken nor dropped"
             answer(weights, digest)
             fresh = client.poll()
         return fresh

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 
 import pytest
 import rljob.telemetry.clock as clock_module
@@ -66,17 +65,13 @@ def test_a_reader_on_another_thread_never_sees_time_go_backwards_or_appear() -> 
             for stage in STAGES:
                 clock.enter(stage)
 
-    begun = time.perf_counter()
     worker = threading.Thread(target=work)
     worker.start()
     try:
         before = dict.fromkeys(STAGES, 0.0)
         for _ in range(2_000):
             now = clock.seconds()
-            elapsed = time.perf_counter() - begun
             assert all(now[stage] >= before[stage] for stage in STAGES), "a counter must not go back"
-            # each stage may hold the length of one interruption of the worker too much, and that must not build up
-            assert sum(now.values()) <= elapsed + 0.25
             before = now
     finally:
         stop.set()
@@ -102,13 +97,26 @@ def test_an_owner_interrupted_in_the_middle_of_a_change_does_not_turn_the_counte
         assert clock.seconds() == {"env": pytest.approx(25e-9), "infer": pytest.approx(20e-9), "send": 0.0}
 
 
-def test_costs_less_than_one_percent_at_ten_thousand_changes_a_second() -> None:
-    clock = StageClock(STAGES)
-    best = float("inf")
-    for _ in range(50):  # short turns: the fastest is the one that no other program disturbed
-        begun = time.perf_counter()
-        for _ in range(300):
-            clock.enter("env")
-            clock.enter("infer")
-        best = min(best, (time.perf_counter() - begun) / 600)
-    assert best * 10_000 < 0.01, f"{best * 1e9:.0f} ns a change of stage"
+def test_interruptions_do_not_build_up() -> None:
+    """At each of 300 changes of stage the owner has read the time and is interrupted for 15 ns, and a reader comes in."""
+    clock, elapsed, reading = StageClock(STAGES), 0, False
+
+    def now() -> int:
+        nonlocal elapsed, reading
+        if reading:
+            return elapsed
+        elapsed += 10
+        value, reading = elapsed, True
+        elapsed += 15
+        clock.seconds()
+        reading = False
+        return value
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock_module, "perf_counter_ns", now)
+        for _ in range(100):
+            for stage in STAGES:
+                clock.enter(stage)
+        reading = True
+        told = round(sum(clock.seconds().values()) * 1e9)
+    assert elapsed - 25 <= told <= elapsed + 15 * len(STAGES)

@@ -1,0 +1,147 @@
+"""How soon a local run is itself again: after kill -9 of a role, a resume, a change of the learner's speed, a dead environment.
+
+    python benchmarks/recovery.py [--rounds 3]
+
+Tests only ask that each of these happens, however long it takes. Here are the seconds, on CartPole, with the runs of
+``tests/integration/operator``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import psutil
+from common import machine, report
+from rljob.api import EnvironmentParameters
+from rljob.cli.slowdown import LEARNER_DELAY_FILE
+from rljob.envs import EnvironmentProblem, make_vector_environment
+
+TESTS = Path(__file__).parents[1] / "tests" / "integration" / "operator"
+sys.path.insert(0, str(TESTS))
+from harness import ENDLESS, EXAMPLES, LocalRun  # noqa: E402
+
+PATIENCE_SECONDS = 120
+FAST, SLOW = "0.06", "0.15"
+"""Seconds added to each update of the learner that is throttled and released."""
+PERIOD_SECONDS = 4.0
+"""Between two decisions about the number of actors in slow_game.yaml."""
+WATCHED_SECONDS = 6 * PERIOD_SECONDS
+
+
+def killed_roles(run: LocalRun) -> None:
+    """From kill -9 until the new process has announced itself and the learner has updated again."""
+    for name in ("actor-0", "replay-0", "learner"):
+        run.until_learning(50)
+        pid, killed = run.kill(name), time.monotonic()
+        run.until(lambda name=name, pid=pid: run.announced(name).get("pid") not in (None, pid), PATIENCE_SECONDS, name)
+        announced = time.monotonic() - killed
+        updates = run.until(lambda: run.status("learner").get("updates"), PATIENCE_SECONDS, "the learner's status")
+        run.until_learning(updates + 1)
+        report("killed_role", role=name, announced_seconds=announced, updating_seconds=time.monotonic() - killed)
+
+
+def asked_to_leave(run: LocalRun) -> None:
+    """From SIGTERM until the actor's process is gone."""
+    actor = psutil.Process(int(run.announced("actor-0")["pid"]))
+    asked = time.monotonic()
+    actor.send_signal(signal.SIGTERM)
+    run.until(
+        lambda: not actor.is_running() or actor.status() == psutil.STATUS_ZOMBIE, PATIENCE_SECONDS, "the actor gone"
+    )
+    report("actor_leaves", seconds=time.monotonic() - asked)
+    run.until(lambda: run.announced("actor-0").get("pid") not in (None, actor.pid), PATIENCE_SECONDS, "another actor")
+
+
+def suspended_and_resumed(run: LocalRun) -> None:
+    """Drain, checkpoint, verify, stop; and from the wish to go on until the job is Ready again."""
+    run.until_learning(50)
+    started = time.monotonic()
+    code, printed = run.verb("suspend", str(run.run_dir), "--wait")
+    assert code == 0, printed
+    suspended = time.monotonic() - started
+    started = time.monotonic()
+    code, printed = run.verb("resume", str(run.run_dir))
+    assert code == 0, printed
+    run.until(lambda: run.job_status.is_true("Ready"), PATIENCE_SECONDS, "Ready")
+    report("suspend_and_resume", suspend_seconds=suspended, resume_seconds=time.monotonic() - started)
+
+
+def throttled_and_released(folder: Path) -> None:
+    """From a change of the learner's speed until the number of actors is within one of where it ends."""
+    delay = folder / "delay"
+    delay.write_text(FAST)
+    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    environment = {LEARNER_DELAY_FILE: str(delay), "PYTHONPATH": paths}
+    run = LocalRun(TESTS / "slow_game.yaml", folder / "scaled", "--max-actors", "6", environment=environment)
+    try:
+        run.until(lambda: run.reason("ScalingActive") == "ValidMetricFound", PATIENCE_SECONDS, "a first decision")
+        before, _ = followed(run)
+        for change, seconds in (("throttled", SLOW), ("released", FAST)):
+            delay.write_text(seconds)
+            after, settled = followed(run)
+            report("scaling", learner=change, actors_before=before, actors_after=after, settled_seconds=settled)
+            before = after
+    finally:
+        run.close()
+
+
+def followed(run: LocalRun) -> tuple[int, float]:
+    """(desired actors after a while, seconds after which they were within one of that for good)."""
+    started, seen = time.monotonic(), list[tuple[float, int]]()
+    while (elapsed := time.monotonic() - started) < WATCHED_SECONDS:
+        seen.append((elapsed, run.job_status.autoscaling.desired_replicas))
+        time.sleep(0.25)
+    final = seen[-1][1]
+    return final, max((elapsed for elapsed, number in seen if abs(number - final) > 1), default=0.0)
+
+
+def dead_environment() -> None:
+    """From kill -9 of one of three environment processes until the step that names it has ended."""
+    parameters = EnvironmentParameters(backend="Async")
+    env = make_vector_environment("CartPole-v1", parameters, 3, 0)
+    env.reset()
+    worker = psutil.Process().children()[-1]
+    killed = time.monotonic()
+    worker.kill()
+    try:
+        while True:
+            env.step(np.zeros(3, np.int64))
+    except EnvironmentProblem:
+        report("dead_environment", named_seconds=time.monotonic() - killed)
+    finally:
+        env.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    report("machine", **machine())
+    for number in range(options.rounds):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            dead_environment()
+            run = LocalRun(
+                EXAMPLES / "cartpole-apex.yaml", folder / "run", *ENDLESS, "--set", "spec.checkpoint.intervalSeconds=2"
+            )
+            try:
+                steps: list[Callable[[LocalRun], None]] = [killed_roles, asked_to_leave, suspended_and_resumed]
+                for step in steps:
+                    step(run)
+                run.interrupt()
+            finally:
+                run.close()
+            throttled_and_released(folder)
+        report("round", number=number)
+
+
+if __name__ == "__main__":
+    main()
