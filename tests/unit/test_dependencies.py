@@ -7,6 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -32,6 +33,7 @@ def test_the_tests_bring_what_videos_need() -> None:
     assert any(wanted.name == "rljob" and wanted.extras == {"video"} for wanted in EXTRAS["test"])
 
 
+@pytest.mark.timeout(300)
 def test_the_command_line_and_the_roles_load_without_any_extra() -> None:
     """With what the extras install out of reach, everything under both packages is still imported, videos apart."""
     absent = ["imageio", "imageio_ffmpeg", "cel", "hypothesis", "jsonschema", "mypy", "packaging", "pytest", "trustme"]
@@ -44,5 +46,5 @@ for package in (rljob, rljob_operator):
         if module.name.rpartition(".")[2] not in ("__main__", "video"):
             importlib.import_module(module.name)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr

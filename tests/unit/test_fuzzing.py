@@ -1,0 +1,88 @@
+"""`make test` draws the same each time, `make fuzz` does not, and what it finds is told with what repeats it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+DRAWING = """
+import pathlib
+from hypothesis import given, settings, strategies as st
+
+@settings(max_examples=5)
+@given(st.integers(0, 10**9))
+def test_hypothesis_draws(number):
+    with pathlib.Path("drawn").open("a") as file:
+        print(number, file=file)
+
+def test_others_draw(any_seed):
+    with pathlib.Path("drawn").open("a") as file:
+        print(any_seed(7), file=file)
+
+def test_nothing_is_drawn():
+    pathlib.Path("plain").touch()
+"""
+FINDING = """
+def test_luck(any_seed):
+    assert any_seed(3) == 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of tests with this project's rules for draws."""
+    shutil.copy(TESTS / "conftest.py", tmp_path)
+    return tmp_path
+
+
+def run(folder: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("RLJOB_FUZZ", "PYTEST"))}
+    return subprocess.run(
+        [sys.executable, *map(str, command)], cwd=folder, env=clean, capture_output=True, text=True, check=False
+    )
+
+
+def drawn(folder: Path, *command: str | Path) -> list[str]:
+    done = run(folder, *command, "test_draws.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = (folder / "drawn").read_text().split()
+    (folder / "drawn").unlink()
+    return lines
+
+
+@pytest.mark.timeout(600)
+def test_fixed_draws_are_the_same_and_fresh_ones_follow_their_seed(folder: Path) -> None:
+    (folder / "test_draws.py").write_text(DRAWING)
+    fixed = [drawn(folder, "-m", "pytest", "-p", "no:cacheprovider") for _ in range(2)]
+    assert fixed[0] == fixed[1]
+    assert "7" in fixed[0]
+    assert (folder / "plain").exists()
+    (folder / "plain").unlink()
+    one, same, other = (drawn(folder, TESTS / "fuzz.py", "--seed", seed) for seed in ("11", "11", "12"))
+    assert one == same
+    assert len({tuple(fixed[0]), tuple(one), tuple(other)}) == 3
+    assert not (folder / "plain").exists(), "a round is of randomised tests alone"
+
+
+def test_rounds_go_on_until_the_time_is_over(folder: Path) -> None:
+    (folder / "test_draws.py").write_text(DRAWING)
+    done = run(folder, TESTS / "fuzz.py", "--seconds", "0.01", "test_draws.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "nothing found in 1 rounds" in done.stdout
+
+
+@pytest.mark.timeout(600)
+def test_a_find_ends_it_and_can_be_seen_again(folder: Path) -> None:
+    (folder / "test_luck.py").write_text(FINDING)
+    found = run(folder, TESTS / "fuzz.py", "--seconds", "60", "test_luck.py")
+    assert found.returncode == 1
+    again = re.search(r"To see it again: make fuzz SEED=(\d+) TESTS=(\S+)", found.stdout)
+    assert again is not None, found.stdout
+    assert run(folder, TESTS / "fuzz.py", "--seed", again[1], again[2]).returncode == 1
