@@ -13,7 +13,7 @@ from typing import Any
 import api_server
 import jobs
 import pytest
-from bad_manifests import BASE, EDGES, IMPALA, REFUSED_BY_CLUSTER
+from bad_manifests import BASE, EDGES, IMPALA, NULLS, REFUSED_BY_CLUSTER
 from changed_manifests import CHANGES
 from control_plane import ControlPlane
 from rljob.api import load_manifest, parse_job
@@ -76,6 +76,14 @@ def expected_of_cel(given: dict[str, Any]) -> set[tuple[str, str]]:
         (f"{path}{validation.get('fieldPath', '')}".lstrip(".") or "<nil>", message)
         for path, validation, message in api_server.broken(admitted, None, api_server.ROOT, "")
     }
+
+
+@pytest.mark.parametrize(("base", "override"), NULLS, ids=[override for _, override in NULLS])
+def test_a_null_under_a_known_name_is_not_given(cluster: ControlPlane, base: Path, override: str) -> None:
+    given = document(base, [override])
+    answer = jobs.create(cluster, given)
+    assert answer.accepted, answer.message
+    assert answer.document["spec"] == api_server.admitted(given)["spec"]
 
 
 @pytest.mark.parametrize(("base", "edge", "beyond"), EDGES, ids=[f"{case[0].stem} {case[2]}" for case in EDGES])

@@ -323,6 +323,17 @@ REFUSED_BY_CLUSTER = [
 ]
 """The cases that an API server refuses too: all but those of ``--set`` itself."""
 
+# Good manifests with nulls under known names, which count as not given. (base, override)
+NULLS: list[tuple[Path, str]] = [
+    (BASE, "spec.actors=null"),
+    (BASE, "spec.actors={replicas: null, placement: {nodeSelector: {zone: null}, tolerations: null}}"),
+    (BASE, "spec.learner={resources: {limits: {cpu: null}}, podTemplate: {metadata: {labels: null}}}"),
+    (BASE, "spec.failurePolicy.rules[0].roles=null"),
+    (BASE, "metadata.labels=null"),
+    (BASE, "spec.queue=null"),
+    (IMPALA, "spec.autoscaling={signal: null, guards: null}"),
+]
+
 # Good manifests at the very edge of a rule; one step further is refused. (base, overrides, override that goes too far)
 EDGES: list[tuple[Path, list[str], str]] = [
     (BASE, ["spec.replay.capacity=8000"], "spec.replay.capacity=7999"),

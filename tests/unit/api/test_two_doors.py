@@ -10,7 +10,7 @@ from typing import Any
 import api_server
 import pytest
 import yaml
-from bad_manifests import BASE, EDGES, IMPALA, REFUSED_BY_CLUSTER
+from bad_manifests import BASE, EDGES, IMPALA, NULLS, REFUSED_BY_CLUSTER
 from changed_manifests import CHANGES
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -84,17 +84,6 @@ def test_the_edge_of_a_rule_is_at_the_same_place(base: Path, edge: list[str], be
     assert api_server.refusals(good) == []
     assert python_refuses(bad)
     assert api_server.refusals(bad)
-
-
-NULLS = [
-    (BASE, "spec.actors=null"),
-    (BASE, "spec.actors={replicas: null, placement: {nodeSelector: {zone: null}, tolerations: null}}"),
-    (BASE, "spec.learner={resources: {limits: {cpu: null}}, podTemplate: {metadata: {labels: null}}}"),
-    (BASE, "spec.failurePolicy.rules[0].roles=null"),
-    (BASE, "metadata.labels=null"),
-    (BASE, "spec.queue=null"),
-    (IMPALA, "spec.autoscaling={signal: null, guards: null}"),
-]
 
 
 @pytest.mark.parametrize(("base", "override"), NULLS, ids=[override for _, override in NULLS])
