@@ -23,12 +23,14 @@ from rljob_operator.rules import (
     actors,
     checkpoints,
     clock,
+    crash_loops,
     deadlines,
     facts,
     failures,
     leaps,
     lifecycle,
     notes,
+    places,
     progress,
     success,
     suspension,
@@ -48,7 +50,9 @@ RUNNING_RULES: tuple[Rule, ...] = (
     checkpoints.newest,
     checkpoints.request,
     success.count_evaluations,
+    places.recall,
     actors.wanted,
+    places.dismiss,
     clock.roles_up,
     progress.report,
 )
@@ -72,7 +76,7 @@ ENDING_RULES: tuple[EndingRule, ...] = (
     success.plateau,
     deadlines.active_deadline,
     failures.backoff_limit,
-    failures.actors_crash_looping,
+    crash_loops.actors_crash_looping,
     deadlines.startup_deadline,
     deadlines.progress_deadline,
 )
@@ -114,11 +118,12 @@ def decide(job: RLJob, observation: Observation, now_seconds: float) -> Decision
     look = facts.members(look).tell(observed_generation=observation.generation)
     said = (rule(look, now) for rule in CONDITION_RULES)
     look = look.tell(conditions=merged(look.status.conditions, said, observation.generation, look.now))
+    start = lifecycle.to_start(look) if now is Mode.RUNNING else ()
     return Decision(
         status=_as_before_if_equal(observation.status, look.status),
-        start=lifecycle.to_start(look) if now is Mode.RUNNING else (),
+        start=start,
         drain=lifecycle.to_drain(look, now),
-        remove=lifecycle.to_remove(look, now),
+        remove=tuple(name for name in lifecycle.to_remove(look, now) if name not in start),  # starting it replaces it
         checkpoint_seconds=checkpoints.wanted_seconds(look) if look.learner_ready() else None,
         outcome=_outcome(look, now),
         finished=now is Mode.FINISHED or (now is Mode.SESSION_ENDING and not look.alive()),

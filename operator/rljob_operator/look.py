@@ -107,9 +107,18 @@ class Look:
         """How many members of a role are in a phase."""
         return len(self.groups[role][phase])
 
+    def is_wanted(self, member: Member) -> bool:
+        """Whether the spec has a place for it. Of actors only their number counts, which `rules.actors` knows."""
+        if member.role is Role.REPLAY:
+            return _number(member.name) < self.shards
+        if member.role is Role.INFERENCE:
+            return _number(member.name) < self.inference_servers
+        return self.spec.evaluator.enabled if member.role is Role.EVALUATOR else True
+
     def ready(self, role: Role) -> int:
-        """How many members of a role serve."""
-        return self.count(role, Phase.READY)
+        """How many members of a role serve that the spec wants."""
+        found = self.groups[role][Phase.READY]
+        return len(found) if role is Role.ACTOR else sum(self.is_wanted(member) for member in found)
 
     def learner_ready(self) -> bool:
         """Whether the learner serves."""
@@ -134,6 +143,11 @@ class Look:
     def remembered(self) -> dict[str, MemberMemory]:
         """What is remembered of members that ended unasked, by name."""
         return {each.name: each for each in self.memory.members}
+
+
+def _number(name: str) -> int:
+    """The number of a member that is one of several: 2 of ``replay-2``."""
+    return int(name.rpartition("-")[2])
 
 
 def mode(look: Look) -> Mode:

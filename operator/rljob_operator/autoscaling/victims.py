@@ -13,6 +13,8 @@ class ActorView:
     Attributes:
         name: its name; breaks ties, so that the choice is the same each time.
         ready: it plays. draining: it, or the node it is on, is going anyway.
+        ended: it has ended and would be started again. looping: it keeps ending before it works.
+        dismissed: it has been left without a place before and has not come back since.
         policy_lag_updates: how old the weights are that it plays with; None if unknown.
         started_seconds: when it started; the youngest has the least to lose.
     """
@@ -22,13 +24,23 @@ class ActorView:
     draining: bool
     policy_lag_updates: float | None
     started_seconds: float
+    ended: bool = False
+    looping: bool = False
+    dismissed: bool = False
 
 
 def choose_victims(actors: Iterable[ActorView], count: int) -> tuple[str, ...]:
-    """The names of the ``count`` actors to drain, in this order: not ready, draining, stalest policy, youngest."""
+    """The names of the ``count`` actors that go.
+
+    In this order: dismissed, looping, ended, not ready, draining, stalest policy, youngest. So an actor that plays is never
+    drained for one that only ends again and again.
+    """
     ordered = sorted(
         actors,
         key=lambda actor: (
+            not actor.dismissed,
+            not actor.looping,
+            not actor.ended,
             actor.ready,
             not actor.draining,
             -(actor.policy_lag_updates or 0.0),

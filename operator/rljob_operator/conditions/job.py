@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from rljob.api.conditions import ConditionType, Reason
 
+from rljob_operator.conditions import roles as about_roles
 from rljob_operator.conditions.said import Said, false, true
 from rljob_operator.look import Look, Mode, session_end, some
-from rljob_operator.model import CheckpointState, Role
+from rljob_operator.model import CheckpointState, Member, Role
 from rljob_operator.rules import actors, progress
 
 STARVED_FRACTION = 0.9
@@ -79,9 +80,17 @@ def _lacking(look: Look) -> list[str]:
         found.append("an inference server is not ready")
     if look.ready(Role.ACTOR) < look.needed_actors():
         found.append("too few actors are ready")
+    elif stuck := about_roles.stuck_actors(look):
+        found.append(_stuck_in_words(look, stuck))
     if look.spec.evaluator.enabled and look.failed(Role.EVALUATOR):
         found.append("the evaluator is not ready")
     return found
+
+
+def _stuck_in_words(look: Look, stuck: list[Member]) -> str:
+    desired = look.status.autoscaling.desired_replicas
+    why = sorted({m.waiting for m in stuck if m.waiting is not None})
+    return f"{len(stuck)} of {desired} actors are not ready ({', '.join([*why, some(m.name for m in stuck)])})"
 
 
 def progressing(look: Look, mode: Mode) -> Said:

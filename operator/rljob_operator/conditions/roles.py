@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from rljob.api.conditions import ConditionType, Reason
 
-from rljob_operator.conditions.said import Said, false, true
+from rljob_operator.autoscaling.guards import UNSCHEDULABLE_SECONDS
+from rljob_operator.conditions.said import Said, false, nothing, true
 from rljob_operator.look import Look, Mode, some
 from rljob_operator.model import Member, Phase, Role
+from rljob_operator.rules import places
+from rljob_operator.rules.failures import LOOPING_ENDS
 
-LOOPING_ENDS = 3
-"""So many ends in a row before it worked make a member one that is crash-looping; fewer, one that restarts."""
+STUCK_SECONDS = UNSCHEDULABLE_SECONDS
+"""An actor that finds no place or no image for so long is missing; before that a new node may be on its way."""
 
 
-def replay(look: Look, mode: Mode) -> Said | None:
+def replay(look: Look, mode: Mode) -> Said:
     """Every shard serves."""
     if look.shards == 0:
-        return None
+        return nothing(ConditionType.REPLAY_READY)
     return _role(look, mode, ConditionType.REPLAY_READY, Role.REPLAY, look.shards)
 
 
@@ -24,16 +27,41 @@ def learner(look: Look, mode: Mode) -> Said:
     return _role(look, mode, ConditionType.LEARNER_READY, Role.LEARNER, 1)
 
 
-def inference(look: Look, mode: Mode) -> Said | None:
+def inference(look: Look, mode: Mode) -> Said:
     """Every inference server of its own serves."""
     if look.inference_servers == 0:
-        return None
+        return nothing(ConditionType.INFERENCE_READY)
     return _role(look, mode, ConditionType.INFERENCE_READY, Role.INFERENCE, look.inference_servers)
 
 
 def actors(look: Look, mode: Mode) -> Said:
-    """At least the smallest number of actors plays."""
-    return _role(look, mode, ConditionType.ACTORS_READY, Role.ACTOR, look.needed_actors())
+    """At least the smallest number of actors plays, and nothing keeps one of the others from it."""
+    type, needed = ConditionType.ACTORS_READY, look.needed_actors()
+    kept = stuck_actors(look) if mode is Mode.RUNNING and look.ready(Role.ACTOR) >= needed else []
+    if not kept:
+        return _role(look, mode, type, Role.ACTOR, needed)
+    reason, words = _why(look, kept)
+    ready, desired = look.ready(Role.ACTOR), look.status.autoscaling.desired_replicas
+    return false(type, reason, f"{ready} of {desired} ready, {needed} needed; not ready: {_in_words(words)}")
+
+
+def stuck_actors(look: Look) -> list[Member]:
+    """Actors that should play and don't come to it: for a minute there was no place or no image for them, they keep ending, or
+    they have been starting for longer than a whole job may. One that merely starts, or comes back from an end, is none of them.
+    """
+    known, without = look.remembered(), set(places.without_place(look))
+    candidates = look.of(Role.ACTOR, Phase.STARTING, Phase.EXITED)
+    looping = {name for name, each in known.items() if each.quick_ends >= LOOPING_ENDS}
+    return [
+        m
+        for m in candidates
+        if (m.name in looping and not m.asked and m.name not in without)
+        or (m.phase is Phase.STARTING and look.since(m.since_seconds) >= _patience_seconds(look, m))
+    ]
+
+
+def _patience_seconds(look: Look, member: Member) -> float:
+    return look.spec.startup_deadline_seconds if member.waiting is None else STUCK_SECONDS
 
 
 def _role(look: Look, mode: Mode, type: ConditionType, role: Role, needed: int) -> Said:
@@ -42,9 +70,15 @@ def _role(look: Look, mode: Mode, type: ConditionType, role: Role, needed: int) 
         return false(type, Reason.PODS_STOPPED, "nothing of it runs")
     if ready >= needed:
         return true(type, Reason.PODS_READY, f"{needed} needed")
-    reason, culprits = _why(look, look.of(role, Phase.ABSENT, Phase.STARTING, Phase.DRAINING, Phase.EXITED))
-    words = some(f"{m.name} ({m.waiting_message})" if m.waiting_message else m.name for m in culprits)
+    without = set(places.without_place(look)) if role is Role.ACTOR else set()
+    down = look.of(role, Phase.ABSENT, Phase.STARTING, Phase.DRAINING, Phase.EXITED)
+    reason, culprits = _why(look, [m for m in down if m.name not in without and look.is_wanted(m)])
+    words = _in_words(culprits)
     return false(type, reason, f"{needed} needed; not ready: {words}" if words else f"{needed} needed, not all started")
+
+
+def _in_words(members: list[Member]) -> str:
+    return some(f"{m.name} ({m.waiting_message})" if m.waiting_message else m.name for m in members)
 
 
 def _why(look: Look, members: list[Member]) -> tuple[Reason, list[Member]]:

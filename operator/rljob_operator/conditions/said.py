@@ -15,7 +15,7 @@ _ORDER = tuple(type.value for type in ConditionType)
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One statement: type, status, reason, message."""
+    """One statement: type, status, reason, message. Without a status it takes back what was said before."""
 
     type: ConditionType
     status: str
@@ -33,8 +33,14 @@ def false(type: ConditionType, reason: Reason | str, message: str = "") -> Said:
     return Said(type, "False", reason, message)
 
 
+def nothing(type: ConditionType) -> Said:
+    """There is nothing to be said about it any more."""
+    return Said(type, "", "")
+
+
 def merged(before: list[Condition], said: Iterable[Said | None], generation: int, now: float) -> list[Condition]:
-    """The conditions after ``said``: a transition time changes only with the status, and what nothing is said about stays.
+    """The conditions after ``said``: a transition time changes only with the status, and a rule that is silent (None) leaves
+    what it said before.
 
     Answers ``before`` itself where nothing changed.
     """
@@ -44,6 +50,9 @@ def merged(before: list[Condition], said: Iterable[Said | None], generation: int
         if each is None:
             continue
         old = known.get(each.type.value)
+        if not each.status:
+            changed = known.pop(each.type.value, None) is not None or changed
+            continue
         reason, message = str(each.reason), bounded(each.message)
         if old is not None and (old.status, old.reason, old.message, old.observed_generation) == (
             each.status,

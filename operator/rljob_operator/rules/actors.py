@@ -1,4 +1,4 @@
-"""How many actors there should be, which ones to add and which ones to take away."""
+"""How many actors there should be. `rules.places` says which ones."""
 
 from __future__ import annotations
 
@@ -13,33 +13,28 @@ from rljob.api.status import AutoscalingStatus, ScalingCalculation
 from rljob.api.timestamps import stamp
 
 from rljob_operator.autoscaling import (
-    ActorView,
     AutoscalingMemory,
     Calculation,
     LimitedBy,
     ScalingSample,
     Supply,
     advance,
-    choose_victims,
 )
 from rljob_operator.look import Look, bounded
-from rljob_operator.model import Member, Phase, Role
-from rljob_operator.rules import progress
+from rljob_operator.model import Phase, Role
+from rljob_operator.rules import places, progress
 
 LAW_SECONDS = 5.0
 """The law is asked at most so often, or every sample period where that is shorter: its memory is part of the status, and a status
 that changed at every look would be written at every look."""
 
 
-# ------------------------------------------------------------------------------------------------------------ how many
-
-
 def wanted(look: Look) -> Look:
     """Decide the number of actors and write it into ``status.autoscaling``."""
     if look.spec.autoscaling.mode != "Disabled":
         return _by_law(look)
-    asked, most = look.spec.actors.replicas, look.seen.max_actors
-    number = asked if most is None else min(asked, most)
+    asked = look.spec.actors.replicas
+    number = min([asked, *_hard_caps(look)])
     limited = LimitedBy.NOTHING if number == asked else LimitedBy.MAX_REPLICAS
     return _write(look, number, asked, limited, _fixed(look, number), None, {})
 
@@ -49,7 +44,8 @@ def _fixed(look: Look, number: int) -> str:
     asked, cores = look.spec.actors.replicas, look.seen.cores
     said = f"autoscaling.mode is Disabled: {number} actors"
     if number < asked:
-        return f"{said} of {asked} asked for, no more are allowed here"
+        who = "the queue admits no more" if limited_by_quota(look) else "no more are allowed here"
+        return f"{said} of {asked} asked for, {who}"
     if cores is not None and number > cores:
         return f"{said} as asked for, {oversubscribed(number, cores)}"
     return f"{said} as asked for"
@@ -68,9 +64,10 @@ def _by_law(look: Look) -> Look:
     answer = advance(spec, memory, law_sample(look), _supply(look, memory), look.now)
     whole = answer.desired if answer.recommended is None else min(round(answer.recommended), 10**9)
     calculation = told(answer.calculation) if answer.is_new else status.calculation
-    return _write(
-        look, answer.desired, whole, answer.limited_by, answer.last_decision, calculation, answer.memory.to_dict()
-    )
+    limited = answer.limited_by
+    if answer.desired < look.spec.autoscaling.min_replicas:  # whatever the law aims for, there is no room for it
+        limited, whole = LimitedBy.MAX_REPLICAS, max(whole, look.spec.autoscaling.min_replicas)
+    return _write(look, answer.desired, whole, limited, answer.last_decision, calculation, answer.memory.to_dict())
 
 
 def _due(look: Look, spec: AutoscalingSpec, memory: AutoscalingMemory) -> bool:
@@ -96,31 +93,40 @@ def remembered(status: AutoscalingStatus) -> AutoscalingMemory:
 
 
 def _limits(look: Look) -> AutoscalingSpec:
-    """The spec with maxReplicas lowered to what the place and the queue allow, but never below minReplicas."""
+    """The spec with its bounds lowered to what the place and the queue allow.
+
+    There may be more actors than cores for the sake of minReplicas; beyond a quota they would only wait.
+    """
     spec = look.spec.autoscaling
-    most = min(spec.max_replicas, *_caps(look)) if _caps(look) else spec.max_replicas
-    most = max(spec.min_replicas, most)
-    return spec if most == spec.max_replicas else spec.model_copy(update={"max_replicas": most})
+    least = min([spec.min_replicas, *_hard_caps(look)])
+    most = max(least, min([spec.max_replicas, *_hard_caps(look), *_cores(look)]))
+    if (least, most) == (spec.min_replicas, spec.max_replicas):
+        return spec
+    return spec.model_copy(update={"min_replicas": least, "max_replicas": most})
 
 
-def _caps(look: Look) -> list[int]:
-    admission = look.seen.admission
-    return [
-        *_machine_caps(look),
-        *([] if admission is None or admission.max_actors is None else [admission.max_actors]),
-    ]
+def _hard_caps(look: Look) -> list[int]:
+    """What no number of actors may exceed, whoever asks for it: the bound of `rljob run --max-actors`, and the quota."""
+    return [cap for cap in (look.seen.max_actors, _quota(look)) if cap is not None]
 
 
-def _machine_caps(look: Look) -> list[int]:
-    return [cap for cap in (look.seen.max_actors, look.seen.cores) if cap is not None]
+def _cores(look: Look) -> list[int]:
+    return [] if look.seen.cores is None else [look.seen.cores]
+
+
+def _quota(look: Look) -> int | None:
+    return None if look.seen.admission is None else look.seen.admission.max_actors
 
 
 def limited_by_quota(look: Look) -> bool:
-    """Whether the queue is what keeps the number below maxReplicas."""
-    admission = look.seen.admission
-    if admission is None or admission.max_actors is None:
+    """Whether the queue, before anything else, is what keeps the number down."""
+    quota, here = _quota(look), look.seen.max_actors
+    if quota is None:
         return False
-    return admission.max_actors < min([look.spec.autoscaling.max_replicas, *(cap + 1 for cap in _machine_caps(look))])
+    if look.spec.autoscaling.mode == "Disabled":
+        return here is None or quota <= here
+    others = [*([] if here is None else [here + 1]), *(cores + 1 for cores in _cores(look))]
+    return quota < min([look.spec.autoscaling.max_replicas, *others])
 
 
 def law_sample(look: Look) -> ScalingSample | None:
@@ -179,7 +185,7 @@ def _supply(look: Look, memory: AutoscalingMemory) -> Supply:
     started = None if learner is None else learner.ready_seconds or learner.since_seconds
     return Supply(
         ready=look.ready(Role.ACTOR),
-        pending=len(pending) + len(look.failed(Role.ACTOR)),
+        pending=len(pending) + len(look.failed(Role.ACTOR)) - len(places.without_place(look)),
         draining=look.count(Role.ACTOR, Phase.DRAINING),
         unschedulable_seconds=max(stuck, default=0.0),
         learner_started_seconds=started,
@@ -256,50 +262,3 @@ def _limit_word(look: Look, limited: LimitedBy) -> str:
 def scaling_reason(word: str) -> Reason:
     """The reason of ScalingLimited that belongs to ``status.autoscaling.limitedBy``."""
     return Reason.QUOTA_LIMITED if word == "Quota" else Reason(LimitedBy(word).reason)
-
-
-# --------------------------------------------------------------------------------------------------------------- which
-
-
-def vacancies(look: Look) -> tuple[list[Member], list[str]]:
-    """(actors that ended unasked and may come back, names for new ones) to bring the number to the wanted one.
-
-    A draining actor is on its way out and leaves its name only when it is gone. Actors that an eviction took and that the spec
-    does not want replaced keep their places empty.
-    """
-    abandoned = {each.name for each in look.memory.members if each.abandoned}
-    running = look.count(Role.ACTOR, Phase.STARTING) + look.ready(Role.ACTOR)
-    free = look.status.autoscaling.desired_replicas - running - len(abandoned)
-    if free <= 0:
-        return [], []
-    failed = look.failed(Role.ACTOR)
-    back = [m for m in failed if m.name not in abandoned][:free]
-    taken = abandoned | {m.name for m in look.alive(Role.ACTOR)} | {m.name for m in failed}
-    names: list[str] = []
-    index = 0
-    while len(names) < free - len(back):
-        name = f"actor-{index}"
-        if name not in taken:
-            names.append(name)
-        index += 1
-    return back, names
-
-
-def surplus(look: Look) -> tuple[str, ...]:
-    """Actors to drain so that the wanted number is left: not ready -> on a node that goes -> stalest policy -> youngest."""
-    running = look.count(Role.ACTOR, Phase.STARTING) + look.ready(Role.ACTOR)
-    too_many = running - look.status.autoscaling.desired_replicas
-    if too_many <= 0:
-        return ()
-    lags = look.seen.learner.lags if look.seen.learner is not None else {}
-    views = (
-        ActorView(
-            name=m.name,
-            ready=m.phase is Phase.READY,
-            draining=m.leaving_node,
-            policy_lag_updates=lags.get(m.name, lags.get(m.pod_name)),
-            started_seconds=m.ready_seconds or m.since_seconds,
-        )
-        for m in look.of(Role.ACTOR, Phase.STARTING, Phase.READY)
-    )
-    return choose_victims(views, too_many)

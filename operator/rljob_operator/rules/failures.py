@@ -15,6 +15,9 @@ from rljob_operator.rules.outcomes import failed
 QUICK_ENDS_OF_A_CRASH_LOOP = 5
 """So many ends in a row before a member worked make a crash loop."""
 
+LOOPING_ENDS = 3
+"""So many make a member one that is said to be crash-looping, and that leaves first; fewer, one that restarts."""
+
 WORKED_SECONDS = 10.0
 """A member that ends before it was ready for so long has not worked."""
 
@@ -23,6 +26,9 @@ FORGET_SECONDS = 600.0
 
 RESTART_DELAY_SECONDS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Wait before the start after the n-th end in a row before the member worked; the last holds from there on."""
+
+LONGEST_LIFE = 64
+"""Characters of an incarnation that are remembered: a pod's uid has 36, and a status has thousands of them."""
 
 CORE = (Role.REPLAY, Role.LEARNER, Role.INFERENCE)
 """Roles without any of which nothing is learned; their failures count towards backoffLimit."""
@@ -69,11 +75,13 @@ def _matches(rule: FailureRule, member: Member, code: int | None) -> bool:
 def account(look: Look) -> Look:
     """Deal with each new unasked end once: count it, list it among the failures, and remember it for the restart's delay."""
     known = look.remembered()
-    new = [m for m in look.failed() if _is_new(m, known.get(m.name))]
+    look = _with_all_in(look, known)
+    new = [m for m in look.failed() if _is_new(look, m, known.get(m.name))]
     by_name = {m.name: m for m in look.seen.members} if known else {}
     kept = [each for each in look.memory.members if _still_matters(look, each, by_name.get(each.name))]
     if not new:
         return look if len(kept) == len(look.memory.members) else look.remember(members=kept)
+    new.sort(key=lambda member: member.role in CORE)  # of many ends at once those of the core stay in the list
     counted, ignored, failures = look.status.restarts.counted, look.status.restarts.ignored, list(look.status.failures)
     entries = {each.name: each for each in kept}
     for member in new:
@@ -84,12 +92,30 @@ def account(look: Look) -> Look:
         else:
             ignored += 1
         if what != "Ignore":
-            failures.append(_failure(look, member, what))
+            failures = [*failures[1 - MAX_FAILURES :], _failure(look, member, what)]
         entries[member.name] = _remembered(look, member, entries.get(member.name), what)
-    members = sorted(entries.values(), key=lambda each: (-each.quick_ends, -each.time, each.name))
-    look = look.remember(members=members[:MAX_REMEMBERED_MEMBERS])
+    look = _written(look, list(entries.values()))
     restarts = look.status.restarts.model_copy(update={"counted": counted, "ignored": ignored})
-    return look.tell(restarts=restarts, failures=failures[-MAX_FAILURES:])
+    return look.tell(restarts=restarts, failures=failures)
+
+
+def _written(look: Look, entries: list[MemberMemory]) -> Look:
+    """Remember those that there is room for, and of the others up to when their ends are dealt with.
+
+    Every member but an actor has room. Of the actors those go first whose last end tells nothing of the next.
+    """
+    if len(entries) <= MAX_REMEMBERED_MEMBERS:
+        return look.remember(members=entries)
+    entries.sort(key=_worth)
+    ends = {m.name: m.since_seconds for m in look.failed(Role.ACTOR)}
+    left_out = [ends[each.name] for each in entries[MAX_REMEMBERED_MEMBERS:] if each.name in ends]
+    until = max([*left_out, look.memory.left_out_until or 0.0])
+    return look.remember(members=entries[:MAX_REMEMBERED_MEMBERS], left_out_until=stamp(max(0.0, until)))
+
+
+def _worth(each: MemberMemory) -> tuple[object, ...]:
+    is_actor = Role.of(each.name) is Role.ACTOR
+    return is_actor, not each.abandoned, -each.quick_ends, -each.vain_starts, -each.time, each.name
 
 
 def forgive(look: Look) -> Look:
@@ -106,27 +132,46 @@ def forgive(look: Look) -> Look:
     return look.tell(restarts=look.status.restarts.model_copy(update={"counted": 0}))
 
 
-def restart_due(look: Look, member: Member, remembered: MemberMemory | None) -> float:
-    """Seconds until an ended member may be started again; 0 or less where it is due."""
-    if remembered is None or remembered.incarnation != life(member):
+def restart_due(look: Look, member: Member | None, remembered: MemberMemory | None) -> float:
+    """Seconds until an ended member may be started again; 0 or less where it is due.
+
+    ``member`` is None where nothing is left of it to be seen: its end was seen, and the wait goes on.
+    """
+    if remembered is None:
         return 0.0
-    delay = RESTART_DELAY_SECONDS[min(remembered.quick_ends, len(RESTART_DELAY_SECONDS) - 1)]
-    return delay - look.since(member.since_seconds)
+    if member is not None and member.phase is not Phase.ABSENT:
+        if remembered.incarnation != life(member):
+            return 0.0
+        ended = min(member.since_seconds, remembered.time)  # after the clock was set back, only ours is of the new time
+    else:
+        ended = remembered.time
+    delay = RESTART_DELAY_SECONDS[min(remembered.vain_starts, len(RESTART_DELAY_SECONDS) - 1)]
+    return delay - look.since(ended)
 
 
 def life(member: Member) -> str:
     """What tells this life of a member from others; a substrate that knows no incarnations has the time of its end."""
-    return bounded(member.incarnation or rfc3339(max(0.0, member.since_seconds)), 253)
+    return bounded(member.incarnation or rfc3339(max(0.0, member.since_seconds)), LONGEST_LIFE)
 
 
-def _is_new(member: Member, remembered: MemberMemory | None) -> bool:
-    return remembered is None or remembered.incarnation != life(member)
+def _is_new(look: Look, member: Member, remembered: MemberMemory | None) -> bool:
+    if remembered is not None:
+        return remembered.incarnation != life(member)
+    until = look.memory.left_out_until
+    return until is None or member.role is not Role.ACTOR or stamp(member.since_seconds) > until
+
+
+def _with_all_in(look: Look, known: dict[str, MemberMemory]) -> Look:
+    """Without ``left_out_until`` where every ended actor is remembered again."""
+    if look.memory.left_out_until is None or any(m.name not in known for m in look.failed(Role.ACTOR)):
+        return look
+    return look.remember(left_out_until=None)
 
 
 def _still_matters(look: Look, each: MemberMemory, member: Member | None) -> bool:
     """Until the member has worked in a new life, or has been gone for long."""
     if member is None or member.phase is Phase.ABSENT:
-        return each.abandoned or look.since(each.time) < FORGET_SECONDS
+        return not each.dismissed and (each.abandoned or look.since(each.time) < FORGET_SECONDS)
     if member.phase is Phase.READY:
         return look.since(member.ready_seconds or member.since_seconds) < WORKED_SECONDS
     return not (member.phase is Phase.EXITED and member.asked)
@@ -134,14 +179,21 @@ def _still_matters(look: Look, each: MemberMemory, member: Member | None) -> boo
 
 def _remembered(look: Look, member: Member, before: MemberMemory | None, what: str) -> MemberMemory:
     ready_for = 0.0 if member.ready_seconds is None else member.since_seconds - member.ready_seconds
-    quick = before.quick_ends if before is not None else 0
+    quick, vain = (before.quick_ends, before.vain_starts) if before is not None else (0, 0)
     if ready_for >= WORKED_SECONDS:
-        quick = 0
-    elif not member.disrupted and what == "RestartRole":
-        quick += 1
+        quick = vain = 0
+    else:
+        vain += 1
+        quick += not member.disrupted and what == "RestartRole"
     evicted = bool(member.disrupted) and member.role is Role.ACTOR and look.spec.actors.on_eviction == "Ignore"
     return MemberMemory.model_construct(
-        name=member.name, incarnation=life(member), quick_ends=quick, time=look.now, abandoned=evicted
+        name=member.name,
+        incarnation=life(member),
+        quick_ends=quick,
+        vain_starts=vain,
+        time=look.now,
+        abandoned=evicted,
+        dismissed=False,
     )
 
 
@@ -201,29 +253,3 @@ def _core_in_words(look: Look) -> str:
     """The roles of the core that this job has."""
     words = ["learner", *(["replay"] if look.shards else []), *(["inference"] if look.inference_servers else [])]
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
-
-
-def actors_crash_looping(look: Look) -> OutcomeMemory | None:
-    """More than ``maxActorCrashLoopPercent`` of the actors end again and again before they work."""
-    looping = [
-        each
-        for each in look.memory.members
-        if each.quick_ends >= QUICK_ENDS_OF_A_CRASH_LOOP and Role.of(each.name) is Role.ACTOR
-    ]
-    if not looping:
-        return None
-    actors = len(look.alive(Role.ACTOR)) + len(look.failed(Role.ACTOR))
-    limit = look.spec.failure_policy.max_actor_crash_loop_percent
-    if 100 * len(looping) <= limit * actors and len(looping) < MAX_REMEMBERED_MEMBERS:
-        return None
-    names = {each.name for each in looping}
-    worst = next((f for f in reversed(look.status.failures) if f.role == "Actor"), None)
-    seen = next((m for m in look.failed(Role.ACTOR) if m.name in names and m.last_words), None)
-    words = seen.last_words if seen is not None else (worst.message if worst is not None else "")
-    code = exit_code(seen) if seen is not None else (worst.exit_code if worst is not None else None)
-    return failed(
-        look,
-        Reason.ACTORS_CRASH_LOOPING,
-        f"{len(looping)} of {actors} actors keep ending before they work; "
-        f"{seen.name if seen is not None else looping[0].name}, exit code {code}: {words}",
-    )

@@ -44,6 +44,7 @@ def _leapt(look: Look, seconds: float) -> Look:
         starting_since=_past(memory.starting_since, now),
         started=_past(memory.started, now),
         last_counted_failure=_past(memory.last_counted_failure, now),
+        left_out_until=_past(memory.left_out_until, now),
         advance=_with_past(memory.advance, now, "time", "most_time"),
         members=[_with_past(each, now, "time") for each in memory.members],
         outcome=_with_past(memory.outcome, now, "time"),

@@ -7,7 +7,7 @@ from rljob.api.controller_memory import MemberMemory
 
 from rljob_operator.look import Look, Mode
 from rljob_operator.model import Member, Phase, Role
-from rljob_operator.rules import actors, failures
+from rljob_operator.rules import failures, places
 
 _DRAIN_WAVES: tuple[tuple[Role, ...], ...] = (
     (Role.ACTOR, Role.EVALUATOR),
@@ -47,13 +47,13 @@ def _missing(look: Look, role: Role, wanted: list[str]) -> list[str]:
     """Those of ``wanted`` that do not run and may be started now."""
     seen = {m.name: m for m in look.of(role)}
     known = look.remembered() if look.memory.members else {}
-    return [name for name in wanted if _startable(look, seen.get(name), known)]
+    return [name for name in wanted if _startable(look, name, seen.get(name), known)]
 
 
-def _startable(look: Look, member: Member | None, known: dict[str, MemberMemory]) -> bool:
-    if member is None or member.phase is Phase.ABSENT:
-        return True
-    return member.phase is Phase.EXITED and failures.restart_due(look, member, known.get(member.name)) <= 0
+def _startable(look: Look, name: str, member: Member | None, known: dict[str, MemberMemory]) -> bool:
+    if member is not None and member.phase not in (Phase.ABSENT, Phase.EXITED):
+        return False
+    return failures.restart_due(look, member, known.get(name)) <= 0
 
 
 def _next_wave(look: Look) -> list[str]:
@@ -61,10 +61,8 @@ def _next_wave(look: Look) -> list[str]:
     room = look.spec.actors.startup_wave - look.count(Role.ACTOR, Phase.STARTING)
     if room <= 0:
         return []
-    known = look.remembered() if look.memory.members else {}
-    back, fresh = actors.vacancies(look)
-    due = [m.name for m in back if failures.restart_due(look, m, known.get(m.name)) <= 0]
-    return (due + fresh)[:room]
+    back, fresh = places.vacancies(look)
+    return (_missing(look, Role.ACTOR, back) + fresh)[:room]
 
 
 # ---------------------------------------------------------------------------------------------------------- going down
@@ -73,7 +71,7 @@ def _next_wave(look: Look) -> list[str]:
 def to_drain(look: Look, mode: Mode) -> tuple[str, ...]:
     """Members to ask to leave in this mode."""
     if mode is Mode.RUNNING:
-        return actors.surplus(look) + _not_wanted(look)
+        return places.surplus(look) + _not_wanted(look)
     if mode is Mode.SUSPENDING:
         suspension = look.memory.suspension
         saved = suspension is not None and suspension.saved
@@ -95,10 +93,9 @@ def _next_to_leave(look: Look, waves: tuple[tuple[Role, ...], ...]) -> tuple[str
 
 
 def _not_wanted(look: Look) -> tuple[str, ...]:
-    """An evaluator that the spec no longer wants."""
-    if look.spec.evaluator.enabled:
-        return ()
-    return tuple(m.name for m in look.alive(Role.EVALUATOR) if m.phase is not Phase.DRAINING)
+    """An evaluator, and servers, that the spec no longer wants."""
+    alive = look.alive(Role.REPLAY, Role.INFERENCE, Role.EVALUATOR)
+    return tuple(m.name for m in alive if m.phase is not Phase.DRAINING and not look.is_wanted(m))
 
 
 def must_leave(look: Look) -> bool:
@@ -120,14 +117,17 @@ def _leaving_now(look: Look) -> list[Member]:
 
 
 def to_remove(look: Look, mode: Mode) -> tuple[str, ...]:
-    """Ended members whose remains go: those that were asked to leave; after a job's end what podCleanup says."""
+    """Ended members whose remains go: those that were asked to leave, and those for which there is no place any more; after a
+    job's end what podCleanup says."""
     if not look.seen.keeps_remains:
         return ()
     if mode in (Mode.FINISHING, Mode.FINISHED):
         if _cleanup(look) != "All" or stays_seconds(look) > 0:
             return ()
         return tuple(m.name for m in look.seen.members if m.phase is Phase.EXITED)
-    return tuple(m.name for m in look.seen.members if m.phase is Phase.EXITED and m.asked)
+    without = set(places.without_place(look)) if mode is Mode.RUNNING else set()
+    without |= {m.name for m in look.failed() if not look.is_wanted(m)}
+    return tuple(m.name for m in look.seen.members if m.phase is Phase.EXITED and (m.asked or m.name in without))
 
 
 def _cleanup(look: Look) -> str:

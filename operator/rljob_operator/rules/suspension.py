@@ -29,7 +29,7 @@ def advance(look: Look) -> Look:
         advance = look.memory.advance
         step = advance.updates if advance is not None else 0
         memory = memory.model_copy(update={"checkpoint_time": look.now, "checkpoint_step": step})
-    elif _checkpoint_is_there(look, memory) or _patience_is_over(look, memory):
+    if _checkpoint_is_there(look, memory) or _patience_is_over(look, memory):
         memory = memory.model_copy(update={"saved": True})
     elif _attempt_failed(look) and look.since(memory.checkpoint_time) >= RETRY_SECONDS and _required(look):
         memory = memory.model_copy(update={"checkpoint_time": look.now})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rljob_operator.look import Look, Mode
+from rljob_operator.model import Member
 from rljob_operator.rules import failures, lifecycle, progress
 
 IDLE_SECONDS = 30.0
@@ -29,9 +30,16 @@ def next_look_seconds(look: Look, mode: Mode) -> float | None:
 def _restarts(look: Look) -> list[float]:
     if not look.memory.members:
         return []
-    known = look.remembered()
-    delays = (failures.restart_due(look, m, known.get(m.name)) for m in look.failed())
+    there = {m.name: m for m in look.seen.members}
+    waiting = (each for each in look.memory.members if not each.abandoned and not each.dismissed)
+    delays = (
+        failures.restart_due(look, there.get(each.name), each) for each in waiting if _is_down(there.get(each.name))
+    )
     return [delay for delay in delays if delay > 0]
+
+
+def _is_down(member: Member | None) -> bool:
+    return member is None or not member.alive
 
 
 def _deadlines(look: Look) -> list[float]:

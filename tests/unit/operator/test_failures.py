@@ -10,7 +10,7 @@ from rljob.api import load_manifest
 from rljob_operator.model import CheckpointFacts, CheckpointState, Phase
 from rljob_operator.rules.failures import QUICK_ENDS_OF_A_CRASH_LOOP, RESTART_DELAY_SECONDS
 
-from .operator_builders import EXAMPLES, SERVERS, STORAGE, Controller, exited, make_job, member, members, running
+from .operator_builders import EXAMPLES, SERVERS, STORAGE, Controller, exited, gone, make_job, member, members, running
 
 
 def end_again(controller: Controller, name: str, life: int, *, after: float = 40.0, **fields: Any) -> Any:
@@ -118,6 +118,46 @@ def test_exit_code_70_is_the_learners_alone() -> None:
 RULES = "spec.failurePolicy.rules="
 
 
+@pytest.mark.parametrize("name", ["learner", "actor-0"])
+@pytest.mark.parametrize(
+    ("rules", "fields"),
+    [
+        ("[{name: mine, onExitCodes: {values: [4]}, action: RestartRoleAndIgnoreBackoff}]", {"exit_code": 4}),
+        ("[{name: mine, onExitCodes: {values: [4]}, action: Ignore}]", {"exit_code": 4}),
+        ("[]", {"exit_code": 143, "disrupted": "preempted"}),
+    ],
+)
+def test_what_is_not_counted_waits_before_its_next_start_all_the_same(
+    name: str, rules: str, fields: dict[str, Any]
+) -> None:
+    controller = running(RULES + rules)
+    for life, delay in enumerate(RESTART_DELAY_SECONDS[1:], start=1):
+        decision = end_again(controller, name, life, **fields)
+        assert name not in decision.start
+        assert decision.requeue_seconds == delay
+        assert name in controller.look(delay).start
+    assert controller.status.restarts.counted == 0
+    assert controller.reason("ActorsReady")[1] != "CrashLooping", "no crash loop is seen in it"
+
+
+@pytest.mark.parametrize("name", ["learner", "actor-0"])
+def test_an_ended_member_that_is_taken_from_sight_waits_too(name: str) -> None:
+    controller = running()
+    end_again(controller, name, 1)
+    end_again(controller, name, 2)
+    decision = controller.look(0.25, members=gone(name))
+    assert decision.start == (), "no other name takes its place either"
+    assert decision.requeue_seconds == 0.75
+    assert controller.look(0.75).start == (name,)
+
+
+def test_a_clock_that_was_set_back_delays_no_start() -> None:
+    controller = running()
+    end_again(controller, "actor-0", 1)
+    controller.jump(-3600.0, leap_seconds=-3600.0)
+    assert controller.look(1.0, leap_seconds=0.0).start == ("actor-0",)
+
+
 @pytest.mark.parametrize(
     ("rule", "name", "fields", "counted", "ignored", "failed", "listed"),
     [
@@ -169,9 +209,10 @@ def test_the_first_rule_that_matches_decides() -> None:
 def test_disruptions_never_count() -> None:
     controller = running()
     for life in range(20):
-        decision = end_again(controller, "learner", life, disrupted="spot notice", exit_code=143)
+        worked = {"ready_seconds": controller.now + 30.0}
+        decision = end_again(controller, "learner", life, disrupted="spot notice", exit_code=143, **worked)
         assert decision.outcome is None
-        assert "learner" in decision.start, "and cause no delay"
+        assert "learner" in decision.start, "and cause no delay to one that had worked"
     assert (controller.status.restarts.counted, controller.status.restarts.ignored) == (0, 20)
     assert controller.status.failures[-1].reason == "Disrupted"
 
@@ -187,7 +228,10 @@ def test_half_of_the_actors_may_crash_loop_but_not_more() -> None:
     controller = running()
     for life in range(QUICK_ENDS_OF_A_CRASH_LOOP):
         assert end_again(controller, "actor-0", life).outcome is None
-    assert controller.reason("ActorsReady") == ("True", "PodsReady"), "one is needed and one plays"
+    assert controller.reason("ActorsReady") == ("False", "CrashLooping"), (
+        "one is needed and one plays, but two are wanted"
+    )
+    assert controller.status.state == "Degraded"
     one = exited("actor-0", members(), incarnation=f"actor-0-{QUICK_ENDS_OF_A_CRASH_LOOP - 1}", ready_seconds=None)
     for life in range(QUICK_ENDS_OF_A_CRASH_LOOP - 1):
         end = exited("actor-1", one, incarnation=f"b{life}", ready_seconds=None, last_words="line 1\nline 2")

@@ -120,7 +120,7 @@ MEANING_WHEN_TRUE: dict[ConditionType, str] = {
     ConditionType.REPLAY_READY: "every replay shard serves; not said of a job without a replay service",
     ConditionType.LEARNER_READY: "the learner serves",
     ConditionType.INFERENCE_READY: "every inference server of its own serves; not said of a job without any",
-    ConditionType.ACTORS_READY: "at least the smallest number of actors is ready",
+    ConditionType.ACTORS_READY: "at least the smallest number of actors is ready, and nothing keeps one of the others from it",
     ConditionType.READY: "training is going on; its reason is the job's state in one word",
     ConditionType.PROGRESSING: "the learner has advanced a moment ago",
     ConditionType.SCALING_ACTIVE: "the number of actors, or with mode External the recommended one, follows fresh figures",

@@ -13,7 +13,10 @@ from rljob.api.status_model import Count, Message, ShortText, StatusModel, Word
 from rljob.api.timestamps import Timestamp
 from rljob.api.types import DecimalText
 
-MAX_REMEMBERED_MEMBERS = 1000
+MAX_REMEMBERED_MEMBERS = 2000
+"""Room for every replay shard, the learner, every inference server and the evaluator at once (1,258), and for hundreds of
+actors."""
+
 MAX_CURVE_POINTS = 24
 
 
@@ -49,11 +52,15 @@ class MemberMemory(StatusModel):
     incarnation: ShortText = ""
     """The life whose end has been dealt with."""
     quick_ends: Count = 0
-    """Ends in a row before it had worked for ten seconds; disruptions do not count."""
+    """Ends in a row before it had worked for ten seconds, which make a crash loop: no disruption, nothing that a rule ignores."""
+    vain_starts: Count = 0
+    """The same with disruptions and what a rule ignores: the more, the longer the next start waits."""
     time: Timestamp
     """When the latest end was seen."""
     abandoned: bool = False
     """Not started again (actors.onEviction: Ignore) until the wanted number of actors changes."""
+    dismissed: bool = False
+    """An ended actor that fewer actors leave no place for: it counts nowhere, and begins anew where it gets a place again."""
 
 
 class AdvanceMemory(StatusModel):
@@ -121,7 +128,9 @@ class ControllerMemory(StatusModel):
     advance: AdvanceMemory | None = None
     """The learner's advance."""
     members: list[MemberMemory] = Field(default_factory=list, max_length=MAX_REMEMBERED_MEMBERS)
-    """Members that ended unasked lately."""
+    """Members that ended unasked lately. Where more did than there is room for, actors are left out."""
+    left_out_until: Timestamp | None = None
+    """Ends of actors that ``members`` has no room for are dealt with up to this time of their ends; unset where it has room."""
     last_counted_failure: Timestamp | None = None
     """When restarts.counted last grew."""
     suspension: SuspensionMemory | None = None

@@ -1,0 +1,158 @@
+"""What must hold at every look at a job, whatever the world does to it."""
+
+from __future__ import annotations
+
+from rljob.api import RLJob
+from rljob.api.controller_memory import MAX_REMEMBERED_MEMBERS
+from rljob_operator.model import Decision, Member, Observation, Phase, Role
+
+from .world import WORKED_SECONDS, World
+
+MOST_STARTS_IN_VAIN = 6
+"""Starts of one name within ten seconds where none of its lives worked: at 0, 0.5, 1.5, 3.5 and 7.5 seconds, and one to spare."""
+
+
+def check(world: World, seen: Observation, decision: Decision) -> None:
+    """All of it, for one look."""
+    job, now = world.job, world.now
+    _members(seen, decision)
+    _end(job, seen, decision, now)
+    _number_of_actors(job, seen, decision, now)
+    _starts(job, seen, decision)
+    _books(world, seen, decision)
+    _words(job, seen, decision, now)
+
+
+def _members(seen: Observation, decision: Decision) -> None:
+    phases = {m.name: m.phase for m in seen.members}
+    assert len(set(decision.start)) == len(decision.start)
+    assert len(set(decision.drain)) == len(decision.drain)
+    assert not set(decision.start) & set(decision.drain)
+    assert not set(decision.start) & set(decision.remove)
+    assert all(phases.get(n, Phase.ABSENT) in (Phase.ABSENT, Phase.EXITED) for n in decision.start)
+    assert all(phases[n] in (Phase.STARTING, Phase.READY) for n in decision.drain)
+    assert all(phases[n] is Phase.EXITED for n in decision.remove)
+
+
+def _end(job: RLJob, seen: Observation, decision: Decision, now: float) -> None:
+    before, after = seen.status, decision.status
+    outcome = before.controller.outcome
+    if outcome is not None:
+        assert after.controller.outcome is not None
+        times = {outcome.time, min(outcome.time, round(now, 3))}  # a clock set back may bring it to the present
+        assert after.controller.outcome.time in times
+        same = outcome.model_copy(update={"time": after.controller.outcome.time})
+        assert after.controller.outcome == same, "an end is decided once"
+        assert decision.start == (), "nothing is made again for a job that ends"
+    if before.finished:
+        assert after == before, "a finished job's status never changes"
+        assert decision.finished
+    assert not (after.is_true("Failed") and after.is_true("Complete"))
+    if after.is_true("Failed"):
+        assert after.is_true("FailureTarget")
+    if after.finished and not before.finished:
+        assert after.completion_time == round(now, 3)
+        left = [m for m in seen.members if m.alive]
+        assert not any(m.role is Role.LEARNER for m in left), "the accelerator is free"
+        cleanup = job.spec.pod_cleanup
+        assert not left or (
+            seen.keeps_remains and ("None" in (cleanup.on_complete, cleanup.on_failed) or cleanup.after_seconds)
+        )
+    if job.spec.suspend or (seen.admission is not None and not seen.admission.admitted):
+        assert decision.start == (), "nothing starts for a job that is to be suspended"
+        assert outcome is not None or after.controller.outcome is None, "nor is it judged"
+    reason = after.controller.outcome.reason if after.controller.outcome is not None and outcome is None else ""
+    waited = ("StartupDeadlineExceeded", "ProgressDeadlineExceeded")
+    assert not (seen.leap_seconds and reason in waited), "no leap of the clock lets a wait run out"
+
+
+def _number_of_actors(job: RLJob, seen: Observation, decision: Decision, now: float) -> None:
+    before, after = seen.status.autoscaling, decision.status.autoscaling
+    scaling = job.spec.autoscaling
+    if decision.status.controller.outcome is not None or after == before:
+        return
+    quota = seen.admission.max_actors if seen.admission is not None else None
+    hard = [cap for cap in (seen.max_actors, quota) if cap is not None]
+    assert after.desired_replicas <= min([*hard, 10**9]), "nobody's number exceeds a quota"
+    if scaling.mode == "Disabled":
+        assert after.desired_replicas == min([*hard, job.spec.actors.replicas])
+        return
+    least = min([scaling.min_replicas, *hard])
+    cores = [] if seen.cores is None else [max(least, seen.cores)]
+    most = min([scaling.max_replicas, *hard, *cores])
+    assert least <= after.desired_replicas <= most
+    if scaling.mode == "Internal" and before.memory.get("requested") == job.spec.actors.replicas:
+        age = None if seen.learner is None else now - seen.learner.taken_seconds
+        fresh = age is not None and -1 <= age <= scaling.missing_metrics.stale_after_seconds
+        held = max(least, min(before.desired_replicas, most))
+        assert fresh or after.desired_replicas == held, "no decision from a stale sample"
+
+
+def _starts(job: RLJob, seen: Observation, decision: Decision) -> None:
+    """Never more than wanted, waves are kept, and only what the spec wants starts."""
+    wanted, after = wanted_names(job), decision.status.autoscaling
+    started = [n for n in decision.start if Role.of(n) is Role.ACTOR]
+    assert set(decision.start) - set(started) <= wanted
+    if started:
+        running = running_actors(seen)
+        assert len(running) + len(started) <= after.desired_replicas
+        starting = sum(m.phase is Phase.STARTING for m in running)
+        assert starting + len(started) <= job.spec.actors.startup_wave
+
+
+def _books(world: World, seen: Observation, decision: Decision) -> None:
+    """Each end is counted once at most, nothing is started again and again, and only crash loops count as such."""
+    before, after = seen.status.restarts, decision.status.restarts
+    world.counted += max(0, after.counted - before.counted)
+    assert world.counted <= world.core_ends
+    assert world.counted + after.ignored <= world.ends
+    for name in decision.start:
+        recent = [moment for moment in world.starts.get(name, ()) if world.now - moment < WORKED_SECONDS]
+        assert len(recent) < MOST_STARTS_IN_VAIN, f"{name} was started at {recent}, and again"
+    outcome = decision.status.controller.outcome
+    if seen.status.controller.outcome is None and outcome is not None and outcome.reason == "ActorsCrashLooping":
+        memory = decision.status.controller.members
+        away = {each.name for each in memory if each.abandoned}
+        names = {m.name for m in seen.members if m.phase is not Phase.DRAINING and not m.asked}
+        names |= {each.name for each in memory if each.quick_ends} - {m.name for m in seen.members}
+        actors = [name for name in names - away if Role.of(name) is Role.ACTOR]
+        places = decision.status.autoscaling.desired_replicas
+        ends = sorted(world.quick_ends[name] for name in actors)[:places]
+        all_there_are = len(ends) if decision.status.controller.started is None else max(len(ends), places - len(away))
+        share = world.job.spec.failure_policy.max_actor_crash_loop_percent
+        assert 100 * sum(count >= 5 for count in ends) > share * all_there_are, "even the best of them are too few"
+
+
+def _words(job: RLJob, seen: Observation, decision: Decision, now: float) -> None:
+    after = decision.status
+    assert decision.requeue_seconds is None or decision.requeue_seconds >= 0
+    assert len(after.failures) <= 5
+    assert len(after.controller.members) <= MAX_REMEMBERED_MEMBERS
+    assert all(len(c.message) <= 1024 for c in after.conditions)
+    assert len({c.type for c in after.conditions}) == len(after.conditions)
+    if seen.status.finished:
+        return
+    types = {c.type for c in after.conditions}
+    has_servers = job.spec.actors.inference == "Central" and job.spec.inference.replicas > 0
+    assert ("InferenceReady" in types) == has_servers, "nothing is said of a role that the job does not have"
+    assert ("ReplayReady" in types) == (job.spec.replay is not None)
+    if after.state == "Running":
+        ready = {m.name for m in seen.members if m.phase is Phase.READY}
+        assert {n for n in wanted_names(job) if Role.of(n) is not Role.EVALUATOR} <= ready
+        waits = [m for m in running_actors(seen) if m.waiting is not None and now - m.since_seconds >= 60]
+        assert not waits, "an actor that finds no place is missing"
+        assert after.is_true("ActorsReady")
+
+
+def wanted_names(job: RLJob) -> set[str]:
+    """Members that the spec names: all but the actors, of which only the number counts."""
+    spec = job.spec
+    shards = spec.replay.shards if spec.replay is not None else 0
+    servers = spec.inference.replicas if spec.actors.inference == "Central" else 0
+    names = {"learner", *(f"replay-{k}" for k in range(shards)), *(f"inference-{k}" for k in range(servers))}
+    return names | ({"evaluator"} if spec.evaluator.enabled else set())
+
+
+def running_actors(seen: Observation) -> list[Member]:
+    """Actors that play, or start."""
+    return [m for m in seen.members if m.role is Role.ACTOR and m.phase in (Phase.STARTING, Phase.READY)]

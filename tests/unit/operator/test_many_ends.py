@@ -1,0 +1,77 @@
+"""More ends at once than there is room for in the status: each is counted once, and the status stays small."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from rljob.api.controller_memory import MAX_REMEMBERED_MEMBERS
+from rljob_operator.model import Member, Phase, Role
+
+from .operator_builders import Controller, make_job, member, members
+
+ACTORS = 3000
+SETS = (f"spec.actors.replicas={ACTORS}", "spec.replay.capacity=10000000", "spec.actors.startupWave=10000")
+LARGEST_STATUS_BYTES = 512 * 1024
+"""A third of what an API server takes for a whole object."""
+
+
+def up() -> Controller:
+    controller = Controller(make_job(*SETS), members=members(ACTORS))
+    controller.trained()
+    return controller
+
+
+def ended(seen: tuple[Member, ...], *, now: float, life: str = "1", **fields: object) -> tuple[Member, ...]:
+    """All of them with a pod's uid for an incarnation, ended a moment ago."""
+    uid = f"0b1f7a52-6f0e-4c1d-9d5e-{life.zfill(12)}"
+    given = {"since_seconds": now, "ready_seconds": None, "exit_code": 1, "last_words": "boom"} | fields
+    return tuple(replace(m, phase=Phase.EXITED, incarnation=uid, **given) for m in seen)
+
+
+def test_each_of_three_thousand_ends_is_counted_once() -> None:
+    controller = up()
+    dead = ended(members(ACTORS), now=controller.now)
+    for _ in range(10):
+        assert controller.look(0.05, members=dead).outcome is None
+    assert controller.status.restarts.counted == 2, "the learner and its replay shard"
+    assert controller.status.restarts.ignored == ACTORS + 1, "the actors and the evaluator"
+    assert {f.role for f in controller.status.failures} >= {"Learner", "Replay"}, "what matters is still listed"
+
+
+def test_the_core_is_remembered_before_actors_that_ended_more_often() -> None:
+    controller = up()
+    dead: tuple[Member, ...] = ()
+    for life in range(3):
+        actors = ended(members(ACTORS)[2:-1], now=controller.now + 1.0, life=str(life))
+        dead = (*members(0), *actors)
+        controller.look(1.0, members=dead)
+    dead = (*ended(members(0)[1:2], now=controller.now), *members(0)[:1], member("evaluator"), *dead[3:])
+    for _ in range(10):
+        assert controller.look(0.05, members=dead).outcome is None
+    assert controller.status.restarts.counted == 1
+
+
+def test_an_end_after_those_that_were_left_out_is_seen() -> None:
+    controller = up()
+    dead = (*members(0), *ended(members(ACTORS)[2:-1], now=controller.now))
+    controller.look(1.0, members=dead)
+    known = {each.name for each in controller.status.controller.members}
+    left_out = next(m for m in dead if m.role is Role.ACTOR and m.name not in known)
+    again = replace(left_out, incarnation="new", since_seconds=controller.now + 1.0)
+    before = controller.status.restarts.ignored
+    controller.look(1.0, members=tuple(again if m.name == again.name else m for m in dead))
+    assert controller.status.restarts.ignored == before + 1
+    controller.look(1.0, members=members(ACTORS))
+    controller.look(20.0)
+    memory = controller.status.controller
+    assert (memory.members, memory.left_out_until) == ([], None), "and all is forgotten when they work"
+
+
+def test_the_status_stays_small() -> None:
+    controller = up()
+    for life in range(3):
+        controller.look(1.0, members=ended(members(ACTORS), now=controller.now + 1.0, life=str(life)))
+    assert len(controller.status.controller.members) == MAX_REMEMBERED_MEMBERS
+    text = json.dumps(controller.status.document(), separators=(",", ":"))
+    assert len(text) < LARGEST_STATUS_BYTES
