@@ -58,7 +58,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     ([f"{PARAMETER}.learningRate=0"], f"{PARAMETER}.learningRate", ["above 0 to 1"]),
     ([f"{PARAMETER}.learningRateFinal=0.5"], f"{PARAMETER}.learningRateFinal", ["at most learningRate (0.0001)"]),
     ([f"{PARAMETER}.learningRateFinal=1e-5"], f"{PARAMETER}.learningRateFinal", ["learningRateDecaySteps"]),
-    ([f"{PARAMETER}.optimizer=adam"], f"{PARAMETER}.optimizer", ["Adam or RMSProp"]),
+    ([f"{PARAMETER}.optimizer=adam"], f"{PARAMETER}.optimizer", ["Adam, RMSProp or CentredRMSProp"]),
     ([f"{PARAMETER}.optimizerEpsilon=0"], f"{PARAMETER}.optimizerEpsilon", ["above 0"]),
     ([f"{PARAMETER}.targetUpdateTau=-.1"], f"{PARAMETER}.targetUpdateTau", ["from 0 to 1"]),
     (

@@ -159,7 +159,7 @@ NUMBERS = (
     "",
 )
 WORDS = (
-    "true", "false", "None", "LSTM", "VTrace", "ClippedSurrogate", "Adam", "RMSProp", "MLP", "Nature",
+    "true", "false", "None", "LSTM", "VTrace", "ClippedSurrogate", "Adam", "RMSProp", "CentredRMSProp", "MLP", "Nature",
     "ApeXAtari", "PongQuickstart", "CartPole", "ImpalaAtari", "PongClippedSurrogate", "PongVTrace",
     "CartPoleImpala",
 )  # fmt: skip

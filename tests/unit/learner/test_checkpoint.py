@@ -152,3 +152,23 @@ def test_checkpoints_from_before_rewards_could_be_clipped_automatically_are_read
     for stored in (True, False):
         document["environmentParameters"]["reward_clipping"] = stored
         assert Identity.of(document).env_params.reward_clipping == str(stored).lower()
+
+
+@pytest.mark.parametrize("before", ["Adam", "RMSProp", "CentredRMSProp"])
+@pytest.mark.parametrize("after", ["Adam", "RMSProp", "CentredRMSProp"])
+def test_a_run_goes_on_with_another_optimiser(
+    tmp_path: Path, before: str, after: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The parameters of a suspended job may change. What one optimiser remembers is of no use to another."""
+    first = updater(parameters(optimizer=before))
+    for batch in batches(3):
+        first.update(batch, 0)
+    path, _ = checkpoint.write(tmp_path, "step-3", state.capture(first), {})
+    other = updater(parameters(optimizer=after), seed=9)
+    with caplog.at_level("WARNING"):
+        state.restore(other, checkpoint.read(path), 3)
+    assert ("begin anew" in caplog.text) is (before != after)
+    assert all(torch.equal(a, b) for a, b in zip(first.online.parameters(), other.online.parameters(), strict=True))
+    other.update(batches(1)[0], 0)
+    assert other.descent.state(0).keys() == other.descent.remembered
+    assert int(other.descent.state(0)["step"]) == (4 if before == after else 1)

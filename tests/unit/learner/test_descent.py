@@ -14,9 +14,11 @@ from rljob.api import ImpalaParameters
 from rljob.learner import descent
 from rljob.learner.cut import Cut, cuts
 from rljob.learner.descent import Descent
+from rljob.learner.rmsprop import RMSProp
 from rljob.learner.shares import Shares
 from torch import Tensor
 
+OPTIMIZERS = ["Adam", "RMSProp", "CentredRMSProp"]
 SHAPES = [(4, 3, 3, 3), (4,), (64, 9), (64,), (), (1, 64)]
 
 
@@ -69,14 +71,16 @@ def test_a_cut_is_a_view_of_numbers_as_they_lie() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("clip_norm", [0.0, 5.0])
-@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
-def test_it_equals_torch_s_own_clipping_and_optimiser(optimizer: str, clip_norm: float, count: int) -> None:
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_it_equals_clipping_and_a_step_on_whole_weights(optimizer: str, clip_norm: float, count: int) -> None:
     weights, plain = some(0), [weight.requires_grad_() for weight in some(0)]
     mine = Descent(settings(optimizer, clip_norm), weights, Shares(count))
     reference: torch.optim.Optimizer = (
         torch.optim.Adam(plain, lr=1e-2, eps=1e-4, foreach=False)
         if optimizer == "Adam"
-        else torch.optim.RMSprop(plain, lr=1e-2, alpha=0.99, eps=1e-4, momentum=0.3, foreach=False)
+        else RMSProp(
+            plain, learning_rate=1e-2, decay=0.99, epsilon=1e-4, momentum=0.3, centred=optimizer == "CentredRMSProp"
+        )
     )
     assert len(mine.parts) == count
     for update in range(6):
@@ -98,7 +102,7 @@ def test_it_equals_torch_s_own_clipping_and_optimiser(optimizer: str, clip_norm:
         torch.testing.assert_close(got, wanted.detach(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (3, 1), (2, 3)])
 def test_what_it_remembers_goes_on_with_another_number_of_threads(optimizer: str, before: int, after: int) -> None:
     params = settings(optimizer, 5.0)
@@ -120,7 +124,7 @@ def test_what_it_remembers_goes_on_with_another_number_of_threads(optimizer: str
     assert float(resumed.state(0)["step"]) == 6
 
 
-@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
 def test_a_gradient_that_is_not_finite_in_one_part_moves_none(optimizer: str, wrong: float) -> None:
     weights = some(0)

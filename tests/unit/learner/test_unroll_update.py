@@ -21,6 +21,7 @@ from rljob.experience import UnrollLayout
 from rljob.learner import checkpoint, state
 from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
 from rljob.learner.policy import Identity, load_policy
+from rljob.learner.rmsprop import RMSProp
 from rljob.learner.saver import Saver
 from rljob.learner.shares import Shares
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
@@ -47,7 +48,7 @@ def updater(params: ImpalaParameters, seed: int = 0, shares: Shares | None = Non
     return make_updater(method, params, method.build(SPEC, params, ENV_PARAMS), CPU, shares)
 
 
-@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
+@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp", "CentredRMSProp"])
 def test_updates_equal_a_plain_loop(optimizer: str) -> None:
     params = parameters(optimizer=optimizer, gradient_clip_norm=0.5, evaluation_weights_decay=0.9, rmsprop_momentum=0.3)
     fast = updater(params)
@@ -56,7 +57,8 @@ def test_updates_equal_a_plain_loop(optimizer: str) -> None:
     if optimizer == "Adam":
         reference: torch.optim.Optimizer = torch.optim.Adam(parameters_of, lr=1e-3, eps=1e-5, foreach=False)
     else:
-        reference = torch.optim.RMSprop(parameters_of, lr=1e-3, alpha=0.99, eps=1e-5, momentum=0.3, foreach=False)
+        centred = optimizer == "CentredRMSProp"
+        reference = RMSProp(parameters_of, learning_rate=1e-3, decay=0.99, epsilon=1e-5, momentum=0.3, centred=centred)
     for batch in unroll_batches(params, 10):
         expected = impala.loss(plain, Part(batch), params)
         reference.zero_grad()
@@ -192,7 +194,7 @@ def ready(params: ImpalaParameters, reward: float) -> ReadyUnrolls:
     return ReadyUnrolls(batch._replace(reward=batch.reward + reward), np.ones((5, 4), np.int64), 1, staging)
 
 
-@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
+@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp", "CentredRMSProp"])
 def test_a_loss_that_is_not_finite(tmp_path: Path, optimizer: str) -> None:
     params = parameters(optimizer=optimizer, loss="ClippedSurrogate", epochs=2, minibatches=2, publish_interval=2)
     poison = float("nan")

@@ -14,6 +14,7 @@ from rljob.algorithms.compute import Compute
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.learner import precision
 from rljob.learner.precision import choose
+from rljob.learner.rmsprop import RMSProp
 from rljob.learner.shares import Shares
 from rljob.learner.update import Readback
 
@@ -21,7 +22,7 @@ CPU = torch.device("cpu")
 BF16 = Compute(bf16=True, channels_last=True)
 
 
-@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
+@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp", "CentredRMSProp"])
 def test_updates_equal_a_plain_loop(optimizer: str) -> None:
     params = parameters(optimizer=optimizer, gradient_clip_norm=0.5, evaluation_weights_decay=0.9)
     fast = updater(params)
@@ -31,7 +32,13 @@ def test_updates_equal_a_plain_loop(optimizer: str) -> None:
             online.parameters(), lr=1e-3, eps=params.adam_epsilon, foreach=False
         )
     else:
-        plain = torch.optim.RMSprop(online.parameters(), lr=1e-3, alpha=0.95, eps=params.adam_epsilon, foreach=False)
+        plain = RMSProp(
+            list(online.parameters()),
+            learning_rate=1e-3,
+            decay=0.95,
+            epsilon=params.adam_epsilon,
+            centred=optimizer == "CentredRMSProp",
+        )
     for index, batch in enumerate(batches(20), start=1):
         result = apex_dqn.loss(online, target, batch)
         plain.zero_grad()
@@ -64,7 +71,7 @@ def test_soft_target_follows_at_its_rate() -> None:
         torch.testing.assert_close(now, 0.75 * was + 0.25 * online)
 
 
-@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
+@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp", "CentredRMSProp"])
 def test_an_update_that_is_not_finite_changes_nothing(optimizer: str) -> None:
     learner = updater(parameters(optimizer=optimizer))
     first, second = batches(2)

@@ -50,7 +50,7 @@ def change(each: Updater, start: dict[str, torch.Tensor]) -> torch.Tensor:
     return torch.cat([(tensor - start[name]).ravel() for name, tensor in each.online.state_dict().items()])
 
 
-@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
+@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp", "CentredRMSProp"])
 @pytest.mark.parametrize("changes", LOSSES)
 def test_every_way_learns_the_same(optimizer: str, changes: dict[str, Any]) -> None:
     params = parameters(**changes, optimizer=optimizer)
@@ -71,7 +71,7 @@ def test_every_way_learns_the_same(optimizer: str, changes: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("way", [ORDERED, BLOCKS])
-@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp"])
+@pytest.mark.parametrize("optimizer", ["Adam", "RMSProp", "CentredRMSProp"])
 @pytest.mark.parametrize("count", [1, 2])
 def test_resume_is_exact(
     tmp_path: Path, optimizer: str, way: Compute, count: int, monkeypatch: pytest.MonkeyPatch

@@ -38,12 +38,13 @@ class ApeXDQNParameters(ParameterSet):
     """Step size at the end of the linear decay; the same as learningRate unless given."""
     learning_rate_decay_steps: Annotated[int, Integer(0)] = 0
     """Steps (of all environments together) over which the learning rate falls; 0 keeps it constant."""
-    optimizer: Annotated[Literal["Adam", "RMSProp"], never(OF_THIS_OPTIMIZER)] = "Adam"
-    """Which optimiser."""
+    optimizer: Annotated[Literal["Adam", "RMSProp", "CentredRMSProp"], never(OF_THIS_OPTIMIZER)] = "Adam"
+    """Which optimiser. CentredRMSProp divides by the gradient's deviation, RMSProp by its root mean square."""
     adam_epsilon: Annotated[float, Real(0, 1, above=True)] = Field(default=1.5e-4, alias="optimizerEpsilon")
-    """The number that keeps the optimiser's denominator from zero."""
+    """The number that keeps the optimiser's denominator from zero: beside the root with Adam, under it with RMSProp, as the
+    published numbers mean it."""
     rmsprop_decay: Annotated[float, Real(0, 1, below=True)] = 0.95
-    """Decay of RMSProp's running mean of squares; Adam does not use it."""
+    """Decay of RMSProp's running means; Adam does not use it."""
     gradient_clip_norm: Annotated[float, Real(0)] = 40.0
     """Largest gradient norm; longer gradients are scaled to it. 0 does not clip."""
     target_update_interval: Annotated[int, Integer(1)] = 2500

@@ -73,8 +73,8 @@ class ImpalaParameters(ParameterSet):
     loss_reduction: Literal["Sum", "Mean"] = "Sum"
     """Whether the losses of a minibatch's steps are added, as published for IMPALA, or averaged; the learning rate
     depends on it."""
-    optimizer: Annotated[Literal["Adam", "RMSProp"], never(OF_THIS_OPTIMIZER)] = "RMSProp"
-    """Which optimiser."""
+    optimizer: Annotated[Literal["Adam", "RMSProp", "CentredRMSProp"], never(OF_THIS_OPTIMIZER)] = "RMSProp"
+    """Which optimiser. CentredRMSProp divides by the gradient's deviation, RMSProp by its root mean square."""
     learning_rate: Annotated[float, Real(0, 1, above=True)] = 6e-4
     """Step size of the optimiser at the start."""
     learning_rate_final: Annotated[float, Real(0, 1)] = Field(
@@ -87,11 +87,12 @@ class ImpalaParameters(ParameterSet):
     """Where above 0: the learning rate is lowered below its schedule, batch for batch, while the mean policy_kl of a batch's
     updates is above this, and raised back up to it when below; 0 follows the schedule alone."""
     rmsprop_decay: Annotated[float, Real(0, 1, below=True)] = 0.99
-    """Decay of RMSProp's running mean of squares; Adam does not use it."""
+    """Decay of RMSProp's running means; Adam does not use it."""
     rmsprop_momentum: Annotated[float, Real(0, 1, below=True), never(OF_THIS_OPTIMIZER)] = 0.0
     """Momentum of RMSProp; Adam does not use it."""
     optimizer_epsilon: Annotated[float, Real(0, 1, above=True)] = 0.01
-    """The number that keeps the optimiser's denominator from zero."""
+    """The number that keeps the optimiser's denominator from zero: beside the root with Adam, under it with RMSProp, as the
+    published numbers mean it."""
     gradient_clip_norm: Annotated[float, Real(0)] = 40.0
     """Largest gradient norm; longer gradients are scaled to it. 0 does not clip."""
     network: Annotated[Literal["Auto", "Nature", "Deep", "Compact", "Small", "MLP"], never(OF_THIS_NETWORK)] = "Auto"

@@ -8,12 +8,16 @@ from typing import Any
 
 APEX_DQN_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        # Horgan et al. 2018, "Distributed Prioritized Experience Replay", appendix C; the learning rate is .00025 / 4.
+        # Horgan et al. 2018, "Distributed Prioritized Experience Replay", section 3.1 and appendix C; the learning rate is
+        # .00025 / 4. What differs: actors fetch weights every publishInterval updates, not every 400 frames; the ladder of
+        # epsilons is over environments, of which an actor has several; the gradient of the two streams is not scaled down where
+        # they meet. What belongs to other sections of a job is left to it: capacity 2,000,000, exponent .6 and importance .4,
+        # minSize 50,000, and as many samples an insert as the hardware gave (19 batches for 12,500 transitions a second: 0.8).
         "ApeXAtari": {
             "gamma": 0.99,
             "n_step": 3,
             "batch_size": 512,
-            "optimizer": "RMSProp",
+            "optimizer": "CentredRMSProp",
             "learning_rate": 6.25e-5,
             "rmsprop_decay": 0.95,
             "adam_epsilon": 1.5e-7,
@@ -22,7 +26,7 @@ APEX_DQN_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "double": True,
             "dueling": True,
             "network": "Nature",
-            "loss": "Huber",
+            "loss": "MSE",
             "epsilon_base": 0.4,
             "epsilon_exponent": 7.0,
             "chunk_length": 50,
@@ -84,7 +88,9 @@ APEX_DQN_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 IMPALA_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         # Espeholt et al. 2018, "IMPALA", table G.1, with the residual network and frame stacks instead of a memory; the
-        # learning rate falls to 0 over 200 million raw frames.
+        # learning rate falls to 0 over 200 million raw frames. The decay of .99 is not in the table but in the code that came
+        # with the paper. What differs: RMSProp's mean of squares begins at 0, in that code at 1, so that the first hundred
+        # updates take longer steps. Left to the job: lifeLoss: EndsEpisode, which the paper trained with.
         "ImpalaAtari": {
             "gamma": 0.99,
             "unroll_length": 20,

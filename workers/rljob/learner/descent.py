@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rljob.learner.cut import Cut, cuts
+from rljob.learner.rmsprop import RMSProp, remembered
 from rljob.learner.shares import Shares
 
 FEW_NUMBERS = 200_000
@@ -104,6 +105,14 @@ class Descent:
                     cut.of(state.setdefault(name, torch.empty_like(self._parameters[index]))).copy_(value)
         return state
 
+    @property
+    def remembered(self) -> frozenset[str]:
+        """What the optimiser remembers of a parameter once it has moved it, by name."""
+        defaults = self._optimizers[0].defaults
+        if "betas" in defaults:
+            return frozenset(("step", "exp_avg", "exp_avg_sq"))
+        return frozenset(("step", *remembered(defaults)))
+
     def load(self, index: int, saved: Mapping[str, Tensor]) -> None:
         """Put what ``state`` gave for this parameter in its place, however many threads there were then."""
         parameter = self._parameters[index]
@@ -138,7 +147,11 @@ def _optimizer(params: Any, weights: list[Tensor]) -> torch.optim.Optimizer:
     epsilon = params.adam_epsilon if hasattr(params, "adam_epsilon") else params.optimizer_epsilon
     if params.optimizer == "Adam":  # fused: one pass over all parameters, four times faster than a loop on a CPU
         return torch.optim.Adam(weights, lr=params.learning_rate, eps=epsilon, fused=True)
-    momentum = getattr(params, "rmsprop_momentum", 0.0)
-    return torch.optim.RMSprop(
-        weights, lr=params.learning_rate, alpha=params.rmsprop_decay, eps=epsilon, momentum=momentum
+    return RMSProp(
+        weights,
+        learning_rate=params.learning_rate,
+        decay=params.rmsprop_decay,
+        epsilon=epsilon,
+        momentum=getattr(params, "rmsprop_momentum", 0.0),
+        centred=params.optimizer == "CentredRMSProp",
     )

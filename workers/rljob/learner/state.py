@@ -3,11 +3,15 @@ size, random state."""
 
 from __future__ import annotations
 
+import logging
+
 import torch
 from torch import Tensor, nn
 
 from rljob.learner.checkpoint import Checkpoint, CheckpointProblem
 from rljob.learner.update import Updater
+
+log = logging.getLogger(__name__)
 
 
 def capture(updater: Updater) -> dict[str, Tensor]:
@@ -26,8 +30,8 @@ def capture(updater: Updater) -> dict[str, Tensor]:
 def restore(updater: Updater, checkpoint: Checkpoint, updates: int) -> None:
     """Put the updater where ``capture`` found it. Nothing is changed unless every network fits.
 
-    A run that began to keep evaluation weights after the checkpoint starts their average from the online network. Raises
-    CheckpointProblem when the checkpoint is of another network.
+    A run that began to keep evaluation weights after the checkpoint starts their average from the online network, and one whose
+    optimiser was changed starts its moments anew. Raises CheckpointProblem when the checkpoint is of another network.
     """
     loads: list[tuple[nn.Module, dict[str, Tensor]]] = []
     for section, module in updater.networks().items():
@@ -42,11 +46,27 @@ def restore(updater: Updater, checkpoint: Checkpoint, updates: int) -> None:
         loads.append((module, state))
     for module, state in loads:
         module.load_state_dict(state)
-    for index, _ in enumerate(updater.online.parameters()):
-        if saved := checkpoint.section(f"optimizer.{index}"):
-            updater.descent.load(index, saved)
+    _restore_optimizer(updater, checkpoint)
     updater.updates = updates
     if "random.torch" in checkpoint.tensors:
         torch.set_rng_state(checkpoint.tensors["random.torch"])
     if "step_size.share" in checkpoint.tensors:
         updater.step_size.share = float(checkpoint.tensors["step_size.share"])
+
+
+def _restore_optimizer(updater: Updater, checkpoint: Checkpoint) -> None:
+    """Give the optimiser what it remembered; where another one wrote the checkpoint, it begins anew and the log says so."""
+    saved = [checkpoint.section(f"optimizer.{index}") for index, _ in enumerate(updater.online.parameters())]
+    others = {name for each in saved if each for name in each.keys() ^ updater.descent.remembered}
+    if others:
+        kept = sorted(set().union(*saved) - {"step"})
+        log.warning(
+            "%s was written by another optimiser than %s (it kept %s): its moments begin anew",
+            checkpoint.path.name,
+            updater.params.optimizer,
+            ", ".join(kept),
+        )
+        return
+    for index, each in enumerate(saved):
+        if each:
+            updater.descent.load(index, each)
