@@ -7,20 +7,23 @@ from rljob.api import RLJob, memory_estimate
 from rljob.api.networks import resolved_network
 from rljob.cli.errors import Unusable
 from rljob.envs import describe_environment
+from rljob.learner.restore_from import named_checkpoint
 
 
 class PreflightProblem(Unusable):
     """The job can't run on this machine; the message says why, with the arithmetic, and what would work."""
 
 
-def check(job: RLJob) -> None:
+def check(job: RLJob, *, new: bool = False) -> None:
     """Build the environment once, ask for a network that sees its frames, and compare the memory that the run needs with what
-    is free.
+    is free; for a ``new`` run, also read through the checkpoint that it shall start from.
 
-    Raises EnvironmentProblem (from the environment room), NetworkProblem or PreflightProblem.
+    Raises EnvironmentProblem (from the environment room), NetworkProblem, CheckpointProblem or PreflightProblem.
     """
     spec = describe_environment(job.spec.environment.id, job.spec.environment.resolved())
     resolved_network(job.spec.algorithm.name, job.spec.algorithm.resolved().network, spec.frame_shape)
+    if new:
+        named_checkpoint(job, spec)
     estimate = memory_estimate(job, frame_bytes=spec.frame_bytes)
     available = available_memory_bytes()
     if estimate.total_bytes > available:

@@ -45,7 +45,7 @@ def start(job: RLJob, run_dir: Path, *, max_seconds: float | None, max_actors: i
     """
     with contextlib.closing(Launcher()) as launcher:
         launcher.prepare()  # it loads while the job is looked at
-        preflight.check(job)
+        preflight.check(job, new=True)
         run_folder.prepare(run_dir, resume=False)
         with ControllerLock(run_dir):
             SpecStore(run_dir).create(job)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rljob.api import load_manifest
 from rljob.api.networks import NetworkProblem
+from rljob.learner.checkpoint_files import CheckpointProblem
 from rljob_operator.local import preflight
 
 CUSTOM = Path(__file__).parents[2] / "unit" / "api" / "impala.yaml"
@@ -21,3 +22,10 @@ def test_frames_that_no_network_sees_are_named_before_anything_starts(monkeypatc
         preflight.check(load_manifest(CUSTOM, [*overrides, "spec.algorithm.parameters.network=Auto"]))
     preflight.check(load_manifest(CUSTOM, [*overrides, "spec.algorithm.parameters.network=MLP"]))
     preflight.check(load_manifest(CUSTOM, [*here, "spec.algorithm.parameters.network=Auto"]))
+
+
+def test_a_checkpoint_to_start_from_is_looked_for_before_a_new_run_only(tmp_path: Path) -> None:
+    job = load_manifest(CUSTOM, [f"spec.checkpoint.restoreFrom=file://{tmp_path}/gone"])
+    with pytest.raises(CheckpointProblem, match="gone is no folder here"):
+        preflight.check(job, new=True)
+    preflight.check(job)  # a run that goes on has its own

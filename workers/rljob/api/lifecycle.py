@@ -55,7 +55,8 @@ class CheckpointSpec(APIModel):
     retain: Annotated[int, Integer(1, 1000), WHILE_SUSPENDED] = 5
     """Newest checkpoints to keep."""
     include: Annotated[list[Included], WHILE_SUSPENDED] = Field(default_factory=_everything, max_length=2)
-    """What is saved."""
+    """What is kept. Learner: the state of the learner. Replay: the stored experience, in its Redis; without it the replay has it
+    in memory alone, and fills anew after any restart."""
     storage: Annotated[
         CheckpointStorage | None, never("what was saved would stay behind; a new job can begin from it (restoreFrom)")
     ] = None
@@ -65,11 +66,13 @@ class CheckpointSpec(APIModel):
     restore_from: Annotated[
         str,
         Text(
-            2048, '"Latest", "None" or a URI such as "s3://bucket/run/4000"', r"^(Latest|None|[a-z][a-z0-9+.-]*://.+)$"
+            2048, '"Latest", "None" or a URI such as "file:///runs/pong-1"', r"^(Latest|None|[a-z][a-z0-9+.-]*://.+)$"
         ),
-        WHILE_SUSPENDED,
+        never("it is what the job began from; start a new job to begin from elsewhere"),
     ] = "Latest"
-    """What a new learner starts from: the newest verified checkpoint, nothing, or this one."""
+    """What a new job starts from, while it has no checkpoint of its own. Latest and None: nothing. A URI: another run's networks
+    and optimiser, with updates, steps and frames counted from 0 and the replay empty; file:///path names the folder of a
+    checkpoint, or of a run, whose newest one it is. Later starts go on from the job's own newest verified checkpoint."""
 
 
 class TargetReturn(APIModel):

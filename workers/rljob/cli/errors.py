@@ -24,7 +24,7 @@ EXIT_CONFIGURATION = 78
 _INPUT_PROBLEMS = (
     ("rljob.envs.errors", "EnvironmentProblem"),
     ("rljob.api.networks", "NetworkProblem"),
-    ("rljob.learner.checkpoint", "CheckpointProblem"),
+    ("rljob.learner.checkpoint_files", "CheckpointProblem"),
     ("rljob.wire.security", "SecurityProblem"),
 )
 

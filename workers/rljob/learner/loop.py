@@ -120,6 +120,12 @@ class Learner:
         if self.version > 0:
             self._publish()
 
+    def start_from(self, found: checkpoint.Checkpoint) -> None:
+        """Begin a new run with what another one has learned: its networks and optimiser, no counters and no verdicts."""
+        state.start_from(self._updater, found)
+        log.info("starting from %s; updates, steps and frames are counted anew", found.path)
+        self._publish()
+
     def run(self, stop: threading.Event, on_turn: Callable[[], None] = lambda: None) -> None:
         """Train until ``stop`` is set, then save. ``on_turn`` is called every few hundred milliseconds at least, as a sign of
         life. Raises NonFiniteLoss where the job's policy says so."""

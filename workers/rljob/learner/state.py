@@ -4,6 +4,7 @@ size, random state."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -28,30 +29,48 @@ def capture(updater: Updater) -> dict[str, Tensor]:
 
 
 def restore(updater: Updater, checkpoint: Checkpoint, updates: int) -> None:
-    """Put the updater where ``capture`` found it. Nothing is changed unless every network fits.
+    """Put the updater where ``capture`` found it, with so many updates made. Nothing is changed unless every network fits.
 
     A run that began to keep evaluation weights after the checkpoint starts their average from the online network, and one whose
     optimiser was changed starts its moments anew. Raises CheckpointProblem when the checkpoint is of another network.
     """
+    start_from(updater, checkpoint)
+    updater.updates = updates
+    if "random.torch" in checkpoint.tensors:
+        torch.set_rng_state(checkpoint.tensors["random.torch"])
+
+
+def start_from(updater: Updater, checkpoint: Checkpoint) -> None:
+    """Give the updater the networks, optimiser and step size of another run's checkpoint; it counts its own updates, and draws
+    its own random numbers.
+
+    Of ``best``, which holds one network and no more, every network begins as that. Raises CheckpointProblem as ``restore``.
+    """
     loads: list[tuple[nn.Module, dict[str, Tensor]]] = []
+    only = checkpoint.section("policy")
     for section, module in updater.networks().items():
-        state = checkpoint.section(section) or (checkpoint.section("online") if section == "evaluation" else {})
+        state = checkpoint.section(section) or (section == "evaluation" and checkpoint.section("online")) or only
         own = module.state_dict()
-        wrong = sorted(set(own) ^ set(state)) or [name for name in own if own[name].shape != state[name].shape]
+        wrong = sorted(name for name in own.keys() | state.keys() if _shape(own, name) != _shape(state, name))
         if wrong:
+            differences = ", ".join(
+                f"{name} (expected {_shape(own, name)}, came {_shape(state, name)})" for name in wrong[:4]
+            )
             raise CheckpointProblem(
-                f"{checkpoint.path} is of another network than this job's: {section} differs in {', '.join(wrong[:4])}; "
-                "resume with the manifest it was trained with, or start a new run folder"
+                f"{checkpoint.path} is of another network than this job's: {section} differs in {differences}; go on with the "
+                "network it was trained with, or start without it in a new run folder"
             )
         loads.append((module, state))
     for module, state in loads:
         module.load_state_dict(state)
     _restore_optimizer(updater, checkpoint)
-    updater.updates = updates
-    if "random.torch" in checkpoint.tensors:
-        torch.set_rng_state(checkpoint.tensors["random.torch"])
     if "step_size.share" in checkpoint.tensors:
         updater.step_size.share = float(checkpoint.tensors["step_size.share"])
+
+
+def _shape(state: Mapping[str, Tensor], name: str) -> str:
+    """The shape of a tensor in words."""
+    return "x".join(map(str, state[name].shape)) or "a number" if name in state else "nothing"
 
 
 def _restore_optimizer(updater: Updater, checkpoint: Checkpoint) -> None:

@@ -31,6 +31,7 @@ from rljob.learner.checkpoint import Checkpoint
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
 from rljob.learner.policy import Identity
+from rljob.learner.restore_from import named_checkpoint
 from rljob.learner.saver import Saver
 from rljob.learner.shares import Shares
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
@@ -76,6 +77,8 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         saver = Saver(directory, spec.checkpoint.retain)
         closing.callback(saver.close)
         found = _checkpoint_to_resume(options.resume, directory)
+        first = found is None and not checkpoint.stored(directory)
+        named = named_checkpoint(options.job, environment) if first else None
         versions = VersionLog(params.publish_interval)
         source = _source(options, method, environment, versions, found, device)
         closing.callback(source.close)
@@ -141,6 +144,8 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         announce(options, "learner", telemetry.url, uuid.uuid4().hex)
         if found is not None:
             learner.resume(found)
+        elif named is not None:
+            learner.start_from(checkpoint.read(named.path))
         try:
             learner.run(stop, slowed_down(LEARNER_DELAY_FILE, lambda: updater.updates, on_turn))
         except NonFiniteLoss as problem:

@@ -26,9 +26,11 @@ def run_replay(options: RoleOptions, stop: threading.Event) -> None:
     """Serve one shard until ``stop`` is set.
 
     ``options.redis``: None starts a private server in ``run_dir/redis/<name>`` (unless the job's persistence is None);
-    "none" keeps no log; anything else is the address of a server to use. The shard's index is the number at the end of
-    its name. Raises ``ValueError`` for a job whose numbers contradict each other, ``RedisUnavailable``, what binding
-    a socket raises, and ``SystemExit(74)`` where at the end not all that the shard holds could be saved.
+    "none" keeps no log; anything else is the address of a server to use. Where checkpoint.include leaves the replay out,
+    there is no log in any case. The shard's index is the number at the end of its name.
+
+    Raises ``ValueError`` for a job whose numbers contradict each other, ``RedisUnavailable``, what binding a socket raises, and
+    ``SystemExit(74)`` where at the end not all that the shard holds could be saved.
     """
     job = options.job
     if len(options.replay_ingest) != 1 or len(options.replay_sample) != 1:
@@ -91,12 +93,17 @@ def shard_of(name: str) -> int:
 
 
 def _external_redis(options: RoleOptions) -> str | None:
-    return None if options.redis in (None, "none") else options.redis
+    return None if options.redis in (None, "none") or not _kept(options) else options.redis
+
+
+def _kept(options: RoleOptions) -> bool:
+    """Whether the experience is part of what this job keeps."""
+    return "Replay" in options.job.spec.checkpoint.include
 
 
 def _embedded_redis(options: RoleOptions, stack: contextlib.ExitStack) -> EmbeddedRedis | None:
     """A started server of this role's own, unless another one or none is to be used."""
     persistence = options.job.spec.required_replay.resolved().persistence
-    if options.redis is not None or persistence == "None":
+    if options.redis is not None or persistence == "None" or not _kept(options):
         return None
     return stack.enter_context(EmbeddedRedis(options.run_dir / "redis" / options.name, persistence))

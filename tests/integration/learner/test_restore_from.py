@@ -1,0 +1,156 @@
+"""A run that starts from another one's checkpoint: real roles, real files, and what is said where it can't."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import role_threads
+import torch
+from rljob.actor.worker import run_actor
+from rljob.api import RLJob, dump_manifest
+from rljob.learner import checkpoint
+from rljob.learner.checkpoint import CheckpointProblem
+from rljob.learner.weights import WeightClient
+from rljob.learner.worker import run_learner
+from rljob.replay.worker import run_replay
+from role_threads import ENDPOINTS, RoleThreads
+
+
+def job(restore_from: str = "Latest", **parameters: object) -> RLJob:
+    return role_threads.cartpole(parameters, checkpoint={"intervalSeconds": 3600, "restoreFrom": restore_from})
+
+
+@contextmanager
+def running(of: RLJob, run_dir: Path) -> Iterator[RoleThreads]:
+    with tempfile.TemporaryDirectory(prefix="rljob-") as sockets:
+        run = RoleThreads(of, run_dir, {kind: f"ipc://{sockets}/{kind}" for kind in ENDPOINTS})
+        run.start(run_replay, "replay-0")
+        try:
+            yield run
+        finally:
+            run.close()
+
+
+def trained(of: RLJob, run_dir: Path, updates: int) -> checkpoint.Checkpoint:
+    """Train until so many updates are made; what was saved at the end."""
+    with running(of, run_dir) as run:
+        run.start(run_learner, "learner", resume="latest")
+        run.start(run_actor, "actor-0")
+        run.until(lambda figures: figures.get("updates", 0) >= updates, f"{updates} updates", 100)
+        run.stop("learner")
+    saved = checkpoint.latest_valid(run_dir / "checkpoints")
+    assert saved is not None
+    return saved
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> checkpoint.Checkpoint:
+    """The checkpoint of a short run."""
+    return trained(job(), tmp_path_factory.mktemp("other"), 60)
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("named", ["run", "checkpoint"])
+def test_a_new_run_starts_from_it_and_later_goes_on_with_its_own(
+    tmp_path: Path, other: checkpoint.Checkpoint, named: str
+) -> None:
+    source = other.path if named == "checkpoint" else other.path.parent.parent
+    fresh = job(
+        f"file://{source}", learningRate=1e-30, learningRateFinal=1e-30
+    )  # so that its networks stay what they were
+    with running(fresh, tmp_path) as run:
+        run.start(run_learner, "learner", resume="latest")
+        client = WeightClient(run.endpoints["weights"], run.endpoints["notice"])
+        weights = None
+        deadline = time.monotonic() + 60
+        while weights is None and time.monotonic() < deadline:
+            weights = client.poll()
+            time.sleep(0.05)
+        assert weights is not None, run.failures
+        client.close()
+        assert (weights.version, weights.epoch, weights.meta["updates"], weights.meta["steps"]) == (1, 1, 0, 0)
+        for name, tensor in weights.state().items():
+            assert torch.equal(tensor, other.tensors[f"online.{name}"])
+        run.start(run_actor, "actor-0")
+        run.until(lambda figures: figures.get("updates", 0) >= 20, "updates")
+        run.stop("learner")
+    first = checkpoint.latest_valid(tmp_path / "checkpoints")
+    assert first is not None
+    counters = first.manifest["counters"]
+    steps = int(first.tensors["optimizer.0.step"]) - int(other.tensors["optimizer.0.step"])
+    assert steps == counters["updates"] >= 20, "the optimiser went on from what it remembered"
+    for name in other.section("target"):
+        torch.testing.assert_close(first.tensors[f"target.{name}"], other.tensors[f"target.{name}"])
+    again = trained(job(f"file://{tmp_path / 'gone'}"), tmp_path, counters["updates"] + 10)
+    assert again.manifest["counters"]["epoch"] == counters["epoch"] + 1
+
+
+@pytest.mark.timeout(120)
+def test_what_cannot_be_started_from_is_refused_with_what_came(tmp_path: Path, other: checkpoint.Checkpoint) -> None:
+    def refusal(restore_from: str, **parameters: object) -> str:
+        file, run_dir = tmp_path / "job.yaml", tmp_path / "run"
+        file.write_text(dump_manifest(job(restore_from, **parameters)))
+        command = [
+            sys.executable,
+            "-m",
+            "rljob.cli",
+            "worker",
+            "learner",
+            "--job",
+            str(file),
+            "--run-dir",
+            str(run_dir),
+        ]
+        command += ["--name", "learner", "--resume", "latest"]
+        command += [f"--{each}=ipc://{tmp_path}/{each}" for each in ("replay-sample", "weights", "notice")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 78, done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr.splitlines()[-1]
+
+    nowhere = refusal(f"file://{tmp_path}/nowhere")
+    assert f"restoreFrom: {tmp_path}/nowhere is no folder here" in nowhere
+    wide = refusal(f"file://{other.path}", hiddenUnits=64)
+    assert "another network" in wide
+    assert "advantage.weight (expected 2x64, came 2x128)" in wide
+
+
+def test_best_weights_are_enough_to_start_from(tmp_path: Path, other: checkpoint.Checkpoint) -> None:
+    best = {f"policy.{name}": tensor for name, tensor in other.section("evaluation").items()}
+    path, _ = checkpoint.write(tmp_path / "source", checkpoint.BEST, best, other.manifest)
+    run_dir = tmp_path / "run"
+    with running(job(f"file://{path}", learningRate=1e-30, learningRateFinal=1e-30), run_dir) as run:
+        run.start(run_learner, "learner", resume="latest")
+        run.start(run_actor, "actor-0")
+        run.until(lambda figures: figures.get("updates", 0) >= 5, "updates")
+        run.stop("learner")
+    saved = checkpoint.latest_valid(run_dir / "checkpoints")
+    assert saved is not None
+    for section in ("online", "target", "evaluation"):
+        for name, tensor in saved.section(section).items():
+            torch.testing.assert_close(tensor, best[f"policy.{name}"])
+
+
+def test_a_policy_of_something_else_is_named(tmp_path: Path, other: checkpoint.Checkpoint) -> None:
+    foreign, _ = checkpoint.write(
+        tmp_path,
+        "step-1",
+        other.tensors,
+        {**other.manifest, "environment": {**other.manifest["environment"], "num_actions": 6}},
+    )
+    with running(job(f"file://{foreign}"), tmp_path / "run") as run:
+        run.start(run_learner, "learner", resume="latest")
+        deadline = time.monotonic() + 60
+        while not run.failures and time.monotonic() < deadline:
+            time.sleep(0.05)
+        failure = run.failures.pop()
+    assert isinstance(failure, CheckpointProblem)
+    assert "expected is a policy of ApeXDQN for 1 frames of shape (4,) and 2 actions" in str(failure)
+    assert "came is one of ApeXDQN for 1 frames of shape (4,) and 6 actions" in str(failure)

@@ -1,0 +1,68 @@
+"""Which checkpoint ``restoreFrom`` names, and what is said where it names none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from learner_builders import SPEC, identity, parameters
+from rljob.api import parse_job
+from rljob.learner import checkpoint
+from rljob.learner.checkpoint_files import MANIFEST, TENSORS, CheckpointProblem, VerifiedFiles
+from rljob.learner.restore_from import named_checkpoint
+
+
+def named(uri: str) -> VerifiedFiles | None:
+    spec = {
+        "algorithm": {"name": "ApeXDQN"},
+        "environment": {"id": "CartPole-v1"},
+        "replay": {},
+        "checkpoint": {"restoreFrom": uri},
+    }
+    head = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "new"}}
+    return named_checkpoint(parse_job({**head, "spec": spec}), SPEC)
+
+
+def written(directory: Path, name: str) -> Path:
+    path, _ = checkpoint.write(directory, name, {"online.x": torch.ones(1)}, identity(parameters()).document())
+    return path
+
+
+def test_a_run_names_its_newest_and_a_checkpoint_itself(tmp_path: Path) -> None:
+    run = tmp_path / "a run"
+    old, new = (written(run / "checkpoints", name) for name in ("step-1", "step-2"))
+    for uri, path in (
+        (run.as_uri(), new),  # with %20 in it
+        ((run / "checkpoints").as_uri(), new),
+        (old.as_uri(), old),
+        (f"file://localhost{old}", old),
+    ):
+        found = named(uri)
+        assert found is not None
+        assert found.path == path
+    (new / TENSORS).write_bytes(b"damaged")
+    found = named(run.as_uri())
+    assert found is not None
+    assert found.path == old
+    assert named("Latest") is named("None") is None
+
+
+def test_what_names_none_is_told_with_what_would_be_right(tmp_path: Path) -> None:
+    def refused(uri: str, *words: str) -> None:
+        with pytest.raises(CheckpointProblem) as problem:
+            named(uri)
+        for word in ("spec.checkpoint.restoreFrom", *words):
+            assert word in str(problem.value)
+
+    refused("s3://bucket/run/4000", "can't be read here", "file:///path/to/run")
+    refused("file://elsewhere/runs/pong", "can't be read here")
+    refused(f"file://{tmp_path}/nowhere", "is no folder here")
+    refused(f"file://{tmp_path}", "holds no checkpoint that verifies")
+    path = written(tmp_path, "step-1")
+    (path / MANIFEST).write_text(json.dumps({**json.loads((path / MANIFEST).read_text()), "algorithm": "IMPALA"}))
+    refused(path.as_uri(), "expected is a policy of ApeXDQN for 1 frames", "came is one of IMPALA for 1 frames")
+    (path / TENSORS).write_bytes(b"other")
+    refused(path.as_uri(), "is damaged")
+    refused(f"file://{tmp_path}", "holds no checkpoint that verifies", "is damaged")
