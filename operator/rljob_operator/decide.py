@@ -43,6 +43,7 @@ ConditionRule = Callable[[Look, Mode], Said | None]
 
 RUNNING_RULES: tuple[Rule, ...] = (
     leaps.gap,
+    suspension.note_start,
     clock.start,
     failures.account,
     failures.forgive,

@@ -9,6 +9,7 @@ from typing import Any
 
 from rljob.api import RLJob, RLJobSpec
 from rljob.api.controller_memory import ControllerMemory, MemberMemory
+from rljob.api.rules.read_at_start import comparable, read_at_start
 from rljob.api.status import RLJobStatus
 from rljob.api.status_model import MAX_MESSAGE
 
@@ -29,7 +30,8 @@ class Mode(StrEnum):
     ACCEPTING = "Accepting"
     """The spec can't be run and nothing runs."""
     SUSPENDING = "Suspending"
-    """The user or the queue wants nothing to run; members leave, or none is left."""
+    """The user or the queue wants nothing to run, or the spec was changed while the job was being suspended, so that all has to
+    start anew; members leave, or none is left."""
     RUNNING = "Running"
     """Members are started and kept, and the rules that may end the job are asked."""
 
@@ -128,6 +130,11 @@ class Look:
         """The fewest ready actors with which the job counts as up."""
         return min(self.spec.autoscaling.min_replicas, self.status.autoscaling.desired_replicas)
 
+    def outdated(self) -> bool:
+        """Whether members run that started with something else than what the spec says now and only a start can change."""
+        known = self.memory.started_with
+        return comparable(known) and known != read_at_start(self.spec) and bool(self.alive())
+
     def since(self, moment: float | None) -> float:
         """Seconds since ``moment``; 0 where there is none or the clock was set back behind it."""
         return 0.0 if moment is None else max(0.0, self.now - moment)
@@ -161,7 +168,7 @@ def mode(look: Look) -> Mode:
         return Mode.SESSION_ENDING
     if seen.refusal is not None and seen.refusal.blocking and not look.alive():
         return Mode.ACCEPTING
-    if look.spec.suspend or (seen.admission is not None and not seen.admission.admitted):
+    if look.spec.suspend or (seen.admission is not None and not seen.admission.admitted) or look.outdated():
         return Mode.SUSPENDING
     return Mode.RUNNING
 

@@ -17,6 +17,9 @@ STALE_INTERVALS = 3
 """A checkpoint older than so many intervals is stale."""
 
 
+_RESTARTS = "the spec was changed while the job was being suspended: everything leaves, and starts anew with it"
+
+
 def accepted(look: Look, mode: Mode) -> Said:
     """The spec can be run."""
     refusal = look.seen.refusal
@@ -52,10 +55,18 @@ def ready(look: Look, mode: Mode) -> Said:
 
 def _ready_while_suspending(look: Look) -> Said:
     if look.alive():
-        return false(ConditionType.READY, Reason.SUSPENDING, "see condition Suspended")
+        return false(
+            ConditionType.READY, Reason.SUSPENDING, _RESTARTS if _restarts(look) else "see condition Suspended"
+        )
     if not look.spec.suspend:
         return false(ConditionType.READY, Reason.WAITING_FOR_QUOTA, "see condition Admitted")
     return false(ConditionType.READY, Reason.SUSPENDED, "spec.suspend is true")
+
+
+def _restarts(look: Look) -> bool:
+    """Whether nobody wants the job suspended any more, and it is only to start anew with what was changed."""
+    admission = look.seen.admission
+    return not look.spec.suspend and (admission is None or admission.admitted)
 
 
 def _ready_while_running(look: Look) -> Said:
@@ -170,7 +181,7 @@ def suspended(look: Look, mode: Mode) -> Said | None:
         before = look.status.condition(type)
         return false(type, Reason.RESUMED) if before is not None and mode is Mode.RUNNING else None
     if look.alive(Role.ACTOR, Role.EVALUATOR):
-        return false(type, Reason.DRAINING, "actors and evaluator are leaving")
+        return false(type, Reason.DRAINING, _RESTARTS if _restarts(look) else "actors and evaluator are leaving")
     if look.alive():
         return false(type, Reason.CHECKPOINTING, _checkpointing(look))
     if look.spec.suspend:

@@ -13,6 +13,8 @@ from rljob_operator.rules import progress
 def start(look: Look) -> Look:
     """Start the clocks of a job that runs: the first time, after a suspension, and after a session of `rljob run` that ended."""
     look = _after_a_crash(look)
+    if look.memory.suspension is not None and not look.alive():  # the last member has left since the job was to go on
+        look = stop(look)
     if look.status.start_time is None:
         look = look.tell(start_time=look.now)
     if look.memory.active_since is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rljob.api.controller_memory import SuspensionMemory
+from rljob.api.rules.read_at_start import read_at_start
 
 from rljob_operator.look import Look
 from rljob_operator.model import CheckpointState, Role
@@ -13,6 +14,16 @@ BEST_EFFORT_SECONDS = 120.0
 
 RETRY_SECONDS = 60.0
 """With ``onSuspend: Required`` a checkpoint that failed is asked for again after this time."""
+
+
+def note_start(look: Look) -> Look:
+    """Remember what the members of a job that runs start with: a later change of it is not theirs before they start anew.
+
+    So a suspension in the middle of which such a change was made can't be called off: it goes on to its end, and the job then
+    comes up with what was changed.
+    """
+    digest = read_at_start(look.spec)
+    return look if look.memory.started_with == digest else look.remember(started_with=digest)
 
 
 def advance(look: Look) -> Look:

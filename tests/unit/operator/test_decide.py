@@ -82,11 +82,13 @@ def test_once_all_were_up_each_comes_back_on_its_own() -> None:
 
 
 def test_an_evaluator_that_is_no_longer_wanted_leaves() -> None:
-    controller = running()
-    controller.job = make_job(
-        "spec.evaluator.enabled=false", "spec.successPolicy.targetReturn=", "spec.evaluator.triggerReturn="
-    )
+    unasked = ("spec.successPolicy.targetReturn=", "spec.evaluator.triggerReturn=")
+    controller = running(*unasked)
+    controller.job = make_job(*unasked, "spec.evaluator.enabled=false")
     assert controller.look().drain == ("evaluator",)
+    assert controller.look(1.0, members=gone("evaluator")).start == ()
+    controller.job = make_job(*unasked)
+    assert controller.look(1.0).start == ("evaluator",)
 
 
 def test_nothing_starts_for_a_refused_spec() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from rljob.api.conditions import Reason
+from rljob.api.rules.read_at_start import read_at_start
 from rljob_operator.model import Admission, CheckpointFacts, CheckpointState, Phase
 from rljob_operator.rules.suspension import BEST_EFFORT_SECONDS, RETRY_SECONDS
 
@@ -104,6 +106,77 @@ def test_a_change_of_mind_halfway() -> None:
     assert set(controller.look(1.0).start) == {"actor-0", "actor-1", "evaluator"}
     assert controller.status.controller.suspension is None
     assert controller.status.state == "Degraded", "the learner went on all the time; its actors come back"
+
+
+GAMMA = "spec.algorithm.parameters.gamma=0.9"
+
+
+@pytest.mark.parametrize("seen", ["while suspending", "with the resuming"])
+def test_what_is_changed_before_everything_has_left_is_used_after_resuming(seen: str) -> None:
+    """The learner that is still there has read the old parameters, so the change of mind has to wait until it has gone."""
+    controller = suspending()
+    if seen == "while suspending":
+        controller.job = make_job("spec.suspend=true", GAMMA)
+        assert controller.look(1.0).start == ()
+    controller.job = make_job(GAMMA)
+    decision = controller.look(1.0)
+    assert (decision.start, decision.checkpoint_seconds) == (
+        (),
+        controller.status.controller.suspension.checkpoint_time,
+    )
+    assert controller.status.state == "Suspending"
+    condition = controller.status.condition("Ready")
+    assert condition is not None
+    assert "changed while the job was being suspended" in condition.message
+    decision = controller.look(1.0, checkpoint=verified(controller.now, 1003))
+    assert decision.drain == ("learner",)
+    assert controller.look(1.0, members=CORE[:1]).drain == ("replay-0",)
+    assert controller.look(1.0, members=()).start == ("replay-0",), "all has left, and comes up with the new parameters"
+    assert controller.status.state == "Restoring"
+    assert controller.look(1.0, members=members(), learner=sample(controller.now, 1003)).drain == (), "once"
+
+
+def test_a_change_that_was_taken_back_restarts_nothing() -> None:
+    controller = suspending()
+    controller.job = make_job("spec.suspend=true", GAMMA)
+    controller.look(1.0)
+    controller.job = make_job()
+    assert set(controller.look(1.0).start) == {"actor-0", "actor-1", "evaluator"}
+
+
+def test_a_suspension_and_a_change_that_no_look_saw_still_restart_everything() -> None:
+    """Three edits within half a second: all that the controller sees is another spec, which only a start can bring about."""
+    controller = running()
+    controller.job = make_job(GAMMA)
+    assert controller.look(1.0).drain == ("actor-0", "actor-1", "evaluator")
+    assert controller.status.state == "Suspending"
+
+
+def test_what_may_change_at_any_time_restarts_nothing() -> None:
+    controller = running()
+    controller.job = make_job("spec.actors.replicas=3", "spec.backoffLimit=9", "spec.autoscaling.pause=All")
+    assert controller.look(1.0).start == ("actor-2",)
+    parameters = controller.job.spec.algorithm
+    turned = parameters.model_copy(update={"parameters": parameters.parameters[::-1]})
+    spec = controller.job.spec.model_copy(update={"algorithm": turned})
+    controller.job = controller.job.model_copy(update={"spec": spec})
+    assert controller.look(1.0, members=members(3)).drain == (), "the order of parameters says nothing"
+
+
+def test_a_controller_of_another_version_takes_what_runs_as_it_is() -> None:
+    """Its digest covers other fields, so the two say nothing of each other; an upgrade must not restart every job."""
+    controller = running()
+    memory = controller.status.controller.model_copy(update={"started_with": "0123abcd-0123456789abcdef"})
+    controller.status = controller.status.model_copy(update={"controller": memory})
+    assert controller.look(1.0).drain == ()
+    assert controller.status.controller.started_with == read_at_start(controller.job.spec)
+
+
+def test_a_job_that_goes_on_as_its_last_member_leaves_comes_up_in_order() -> None:
+    controller = suspending()
+    controller.job = make_job()
+    assert controller.look(1.0, members=()).start == ("replay-0",)
+    assert controller.status.state in ("Starting", "Restoring")
 
 
 def test_nobody_is_judged_while_being_suspended() -> None:

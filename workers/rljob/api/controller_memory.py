@@ -135,6 +135,8 @@ class ControllerMemory(StatusModel):
     """When restarts.counted last grew."""
     suspension: SuspensionMemory | None = None
     """A suspension under way or in force."""
+    started_with: ShortText = ""
+    """Digest of what roles read when they start, as it was when those that run were started (`rljob.api.rules.read_at_start`)."""
     checkpoint_request: CheckpointRequestMemory | None = None
     """The user's last request for a checkpoint."""
     plateau: PlateauMemory | None = None

@@ -1,0 +1,91 @@
+"""A digest of what roles read when they start: it tells whether those that run have read what the spec says now."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from rljob.api.fields import unwrapped
+from rljob.api.job import RLJobSpec
+from rljob.api.keyed import KEYED
+from rljob.api.mutability import When, places
+
+_PLACES = tuple(place for place in places(RLJobSpec) if place.mutability.when is When.WHILE_SUSPENDED)
+
+
+class _Same:
+    """A spec as a key: specs are frozen, so the same object has the same digest."""
+
+    __slots__ = ("spec",)
+
+    def __init__(self, spec: RLJobSpec) -> None:
+        self.spec = spec
+
+    def __hash__(self) -> int:
+        return id(self.spec)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.spec is other.spec
+
+
+def read_at_start(spec: RLJobSpec) -> str:
+    """``<which fields>-<their values>``, of the fields that may change only while the job is suspended.
+
+    Digests whose first parts differ were made by different versions of these types, and say nothing of each other.
+    """
+    return _read_at_start(_Same(spec))
+
+
+@lru_cache(maxsize=1024)  # it takes a third of a decision, and a spec hardly ever changes
+def _read_at_start(same: _Same) -> str:
+    spec, values = same.spec, []
+    for place in _PLACES:
+        parent: Any = spec
+        for step in place.steps[:-1]:
+            parent = None if parent is None else getattr(parent, step.name)
+        values.append(None if parent is None else _field(parent, place.steps[-1].name))
+    return f"{_fields()}-{_digest(values)[:16]}"
+
+
+def comparable(digest: str) -> bool:
+    """Whether a digest was made by this version of the types."""
+    return digest.partition("-")[0] == _fields()
+
+
+def _field(owner: BaseModel, name: str) -> Any:
+    """A field as plain values; the order of a list with keys, or of a set, is left out."""
+    value, key = getattr(owner, name), KEYED.get((type(owner), name))
+    if key:
+        return {getattr(item, key): _plain(item) for item in value}
+    return sorted(value) if key == "" else _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return {name: _field(value, name) for name in type(value).model_fields}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+@cache
+def _fields() -> str:
+    names = [place.path for place in _PLACES] + sorted(set(_names(RLJobSpec, "")))
+    return _digest(names)[:8]
+
+
+def _names(model: type[BaseModel], path: str) -> Iterator[str]:
+    """Every field below a model, those of the entries of lists included."""
+    for name, field in model.model_fields.items():
+        annotation, _ = unwrapped(field.annotation, [])
+        yield f"{path}.{name}"
+        for inner in (annotation, *(unwrapped(each, [])[0] for each in get_args(annotation))):
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                yield from _names(inner, f"{path}.{name}")
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
