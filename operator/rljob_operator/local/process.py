@@ -49,6 +49,8 @@ class _Record:
 class RoleProcess:
     """The role ``name`` of the run in ``run_dir``, started by ``launch`` with ``command``.
 
+    Whoever starts it may set another ``command`` before.
+
     Its standard output and error go to ``logs/<name>.log``; it tells where its telemetry is in ``roles/<name>.json`` and how
     it ended in ``roles/<name>.exit.json``. It has a session of its own and no pipe to the controller, so neither Ctrl-C nor
     the controller's death reaches it. ``now`` is the wall clock.
@@ -66,7 +68,7 @@ class RoleProcess:
         self.name = name
         self._now = now
         self.role = role
-        self._command = list(command)
+        self.command = list(command)
         self._launch = launch
         self._log = run_dir / "logs" / f"{name}.log"
         self._announce = announce_path(run_dir, name)
@@ -94,7 +96,7 @@ class RoleProcess:
         try:
             with self._log.open("ab") as log:
                 offset = log.tell()
-                self._child = self._launch(self._command, environment, log.fileno(), niceness(self.role))
+                self._child = self._launch(self.command, environment, log.fileno(), niceness(self.role))
         except OSError as error:  # no memory, no more processes, no room for a log: an end like any other, tried again
             words = f"can't be started: {error.strerror}"
             self._record = _Record(

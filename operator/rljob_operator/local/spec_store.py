@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from rljob.api import ManifestError, RLJob, dump_manifest, parse_job, transition_problems
+from rljob.api import ManifestError, Problem, RLJob, dump_manifest, parse_job, transition_problems
 from rljob.api.document import parse_document
 
 from rljob_operator.local.run_folder import ACCEPTED_FILE, JOB_FILE, RunFolderProblem, write_text
+from rljob_operator.local.run_view import running_members
 
 Document = dict[str, Any]
 
@@ -77,7 +78,8 @@ class SpecStore:
             change(after)
             if after == before:
                 return _generation(before)
-            problems = transition_problems(self._present(before), _job(after))
+            accepted = self.accepted()
+            problems = self.problems(accepted if accepted is not None else _job(before), _job(after))
             if problems:
                 raise ManifestError(problems)
             if after.get("spec") != before.get("spec"):
@@ -115,10 +117,12 @@ class SpecStore:
         """The manifest that the roles are started from."""
         return self._run_dir / ACCEPTED_FILE
 
-    def _present(self, stored: Document) -> RLJob:
-        """The job that an edit starts from: the spec in force, else what is stored."""
-        accepted = self.accepted()
-        return accepted if accepted is not None else _job(stored)
+    def problems(self, in_force: RLJob, new: RLJob) -> list[Problem]:
+        """Why ``new`` may not follow on the spec in force. A run of which no process is left is as good as suspended."""
+        if not running_members(self._run_dir):
+            spec = in_force.spec.model_copy(update={"suspend": True})
+            in_force = in_force.model_copy(update={"spec": spec})
+        return transition_problems(in_force, new)
 
     def _look(self) -> StoredJob:
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from rljob.api import transition_problems
 from rljob.api.conditions import Reason
 from rljob.api.status import RLJobStatus
 
@@ -50,7 +49,7 @@ class StoredRun:
             self._taken = stored
             problems = stored.refusal.splitlines()
             if stored.job is not None and self._job is not None:
-                problems = [str(problem) for problem in transition_problems(self._job, stored.job)]
+                problems = [str(problem) for problem in self.spec.problems(self._job, stored.job)]
             if stored.job is not None and not problems:
                 if stored.job != self._job:
                     self.spec.accept(stored.job)

@@ -28,8 +28,8 @@ Actors have ``actors.drainSeconds``."""
 class LocalSubstrate:
     """Starts, watches and drains the processes of the job in ``run_dir``, and adopts those that an earlier controller left.
 
-    ``manifest`` is the file that roles are started from; of ``job`` only what cannot change is read here: its shards and its
-    inference servers. ``max_actors`` bounds the actors beside the job's own limit; without it ``cores`` bounds scaled ones.
+    ``manifest`` is the file that roles are started from. ``max_actors`` bounds the actors beside the job's own limit; without
+    it ``cores`` bounds scaled ones.
     ``launcher`` is its own from here on; ``clock`` is for this substrate alone.
     """
 
@@ -46,14 +46,9 @@ class LocalSubstrate:
         self._run_dir = run_dir
         self._launcher = launcher
         self._clock = clock
-        self._has_replay = job.spec.replay is not None
-        # Without a replay service actors send to the learner; without servers of its own they ask it for actions.
-        shards = job.spec.replay.shards if job.spec.replay is not None else 1
-        central = job.spec.actors.inference == "Central"
-        self._learner_serves = central and job.spec.inference.replicas == 0
         self._manifest = manifest
         self._max_actors, self._cores = max_actors, cores if max_actors is None else None
-        self._addresses = Addresses.of(run_dir, shards, max(1, job.spec.inference.replicas) if central else 0)
+        self._arrange(job)
         self._checkpoints = CheckpointWatch(run_dir / "checkpoints")
         self._latest: LearnerSample | None = None
         self._answer: Answer | None = None
@@ -90,9 +85,12 @@ class LocalSubstrate:
 
     def apply(self, job: RLJob, decision: Decision) -> None:
         """Start and drain what the decision names, and pass on a wish for a checkpoint; all of it is idempotent."""
+        if decision.start:
+            self._arrange(job)
         for name in decision.start:
             if name not in self._processes:
                 self._processes[name] = self._process(name)
+            self._processes[name].command = self._command(name)
             self._processes[name].start()
         grace = DRAIN_SECONDS | {Role.ACTOR: float(job.spec.actors.drain_seconds)}
         for name in decision.drain:
@@ -111,6 +109,18 @@ class LocalSubstrate:
         self._launcher.close()
         if not any(process.pid for process in self._processes.values()):
             self._addresses.remove()
+
+    def _arrange(self, job: RLJob) -> None:
+        """Who meets whom where. What it depends on changes at most while nothing runs.
+
+        Without a replay service actors send to the learner; without servers of its own they ask it for actions.
+        """
+        spec = job.spec
+        central = spec.actors.inference == "Central"
+        self._has_replay = spec.replay is not None
+        self._learner_serves = central and spec.inference.replicas == 0
+        shards = spec.replay.shards if spec.replay is not None else 1
+        self._addresses = Addresses.of(self._run_dir, shards, max(1, spec.inference.replicas) if central else 0)
 
     def _notice_leap(self) -> None:
         """Move what was noted by a wall clock that leapt since to where the clock now would have put it."""
