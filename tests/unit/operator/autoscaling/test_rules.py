@@ -45,14 +45,17 @@ class Job:
     def __init__(self, spec: AutoscalingSpec = SPEC, actors: int = 4, capacity: float = 40.0) -> None:
         self.spec, self.actors, self.capacity, self.now = spec, actors, capacity, T0
         self.requested, self.memory, self.rate = actors, AutoscalingMemory(), 1.0
-        self.seen = True
+        self.seen, self.age = True, 0.0
         self.lag: float | None = None
         self.unschedulable = 0.0
         self.answers: list[Recommendation] = []
 
+    def figures(self) -> ScalingSample:
+        return figures(self.now - self.age, max(1, self.actors), self.capacity, self.rate)
+
     def run(self, seconds: int) -> Recommendation:
         for _ in range(seconds):
-            sample = figures(self.now, max(1, self.actors), self.capacity, self.rate) if self.seen else None
+            sample = self.figures() if self.seen else None
             if sample is not None:
                 sample = replace(sample, policy_lag_updates_p95=self.lag)
             there = supply(self.actors, self.requested, unschedulable_seconds=self.unschedulable)

@@ -1,0 +1,232 @@
+"""What may change at any time takes effect on a running job: each field is changed in the middle of a course that shows it.
+
+A course is played twice, with the change and without; what the controller does must differ. Fields that no course is written for
+fail the first test, so nothing gets onto the list without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rljob.api.job import RLJobSpec
+from rljob.api.mutability import When, places
+from rljob_operator.local.substrate import LocalSubstrate
+from rljob_operator.model import Decision, Phase
+
+from .operator_builders import (
+    START,
+    Controller,
+    evaluations,
+    exited,
+    gone,
+    make_job,
+    member,
+    members,
+    running,
+    sample,
+    verified,
+)
+
+Course = Callable[[Controller, Callable[[], None]], object]
+"""Plays a running job and calls the second argument where the change is made; answers what is to differ."""
+
+
+def looks(*steps: dict[str, Any]) -> Course:
+    """The change, then a look a second with these worlds; answers what was decided and said each time."""
+
+    def course(controller: Controller, change: Callable[[], None]) -> object:
+        change()
+        return [said(controller.look(1.0, **step), controller) for step in steps or ({},)]
+
+    return course
+
+
+def said(decision: Decision, controller: Controller) -> object:
+    reason = decision.outcome.reason if decision.outcome is not None else ""
+    status = controller.status
+    return (
+        decision.start,
+        decision.drain,
+        decision.remove,
+        decision.delete_job,
+        reason,
+        status.autoscaling.desired_replicas,
+        status.state,
+    )
+
+
+def passing(seconds: float, **world: Any) -> Course:
+    """The change, then time in which the learner's figures stay as they are."""
+
+    def course(controller: Controller, change: Callable[[], None]) -> object:
+        change()
+        return said(controller.look(seconds, **world), controller)
+
+    return course
+
+
+def after(*worlds: dict[str, Any]) -> Course:
+    """Worlds that are seen before the change, then two more looks."""
+
+    def course(controller: Controller, change: Callable[[], None]) -> object:
+        for world in worlds:
+            controller.look(1.0, **world)
+        change()
+        return [said(controller.look(1.0), controller) for _ in range(2)]
+
+    return course
+
+
+def failing(*ends: str) -> Course:
+    """The change, then members that end quickly, one after the other."""
+
+    def course(controller: Controller, change: Callable[[], None]) -> object:
+        change()
+        decided = []
+        for life, name in enumerate(ends):
+            fields = {
+                "since_seconds": controller.now,
+                "ready_seconds": None,
+                "incarnation": f"life-{life}",
+                "exit_code": 3,
+            }
+            decided.append(said(controller.look(40.0, members=exited(name, members(), **fields)), controller))
+        return decided
+
+    return course
+
+
+def suspension(controller: Controller, change: Callable[[], None]) -> object:
+    """The actors have left, and no checkpoint comes."""
+    spec = controller.job.spec.model_copy(update={"suspend": True})
+    controller.job = controller.job.model_copy(update={"spec": spec})
+    controller.look(1.0)
+    controller.look(1.0, members=members(0)[:2])
+    change()
+    return [controller.look(1.0).drain for _ in range(2)]
+
+
+def forgiven(controller: Controller, change: Callable[[], None]) -> object:
+    controller.look(1.0, members=exited("learner", members()))
+    controller.look(1.0, members=members())
+    change()
+    controller.look(200.0, learner=sample(controller.now + 200, 2000))
+    return controller.status.restarts.counted
+
+
+def evicted(controller: Controller, change: Callable[[], None]) -> object:
+    change()
+    taken = exited("actor-1", members(), disrupted="DisruptionTarget")
+    return [controller.look(1.0, members=taken).start for _ in range(2)]
+
+
+def drained(controller: Controller, change: Callable[[], None]) -> object:
+    """How long the local substrate lets an actor leave: it looks at the job of each decision."""
+    change()
+    given: list[float] = []
+
+    class Process:
+        role = member("actor-1").role
+
+        def drain(self, grace_seconds: float) -> None:
+            given.append(grace_seconds)
+
+    substrate = object.__new__(LocalSubstrate)  # without a run: only how it passes a drain on is looked at
+    substrate._processes = {"actor-1": Process()}  # type: ignore[dict-item]
+    substrate._door = type("Door", (), {"want_checkpoint": lambda self, seconds: None})()
+    substrate.apply(controller.job, Decision(status=controller.status, drain=("actor-1",)))
+    return given
+
+
+DONE = {"learner": sample(START + 2, 1001, evaluations=evaluations(21.0)), "keeps_remains": True}
+LEFT = {"members": tuple(replace(m, phase=Phase.EXITED, asked=True) for m in members())}
+NO_JUDGE = ("spec.successPolicy.targetReturn=", "spec.evaluator.triggerReturn=")
+NO_TARGET = ("spec.successPolicy.targetReturn=",)
+FLAT = {"learner": sample(START + 2, 1001, evaluations=evaluations(1.0, 1.4, 1.3, 1.2))}
+PLATEAU = (*NO_TARGET, "spec.earlyStopping.plateau={patienceEvaluations: 3}")
+SCALED = "spec.autoscaling={mode: Internal, minReplicas: 1, maxReplicas: 8}"
+
+COURSES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Course]] = {
+    # field: (the job, what is changed of it, the course)
+    "suspend": ((), ("spec.suspend=true",), looks()),
+    "actors.replicas": ((), ("spec.actors.replicas=3",), looks()),
+    "actors.onEviction": ((), ("spec.actors.onEviction=Ignore",), evicted),
+    "actors.drainSeconds": ((), ("spec.actors.drainSeconds=77",), drained),
+    "actors.startupWave": (("spec.actors.replicas=9",), ("spec.actors.startupWave=2",), looks()),
+    "autoscaling.mode": ((SCALED,), ("spec.autoscaling.mode=Disabled", "spec.actors.replicas=5"), looks()),
+    "evaluator.enabled": (NO_JUDGE, ("spec.evaluator.enabled=false",), looks()),
+    "checkpoint.onSuspend": ((), ("spec.suspend=true", "spec.checkpoint.onSuspend=Skip"), suspension),
+    "successPolicy.envFrames": ((), ("spec.successPolicy.envFrames=4000",), looks()),
+    "successPolicy.onLearnerExitZero": (
+        (), ("spec.successPolicy.onLearnerExitZero=false",), looks({"members": exited("learner", members(), exit_code=0)}),
+    ),
+    "earlyStopping.plateau.minDelta": (PLATEAU, ("spec.earlyStopping.plateau.minDelta=0.5",), looks(FLAT)),
+    "earlyStopping.plateau.patienceEvaluations": (
+        PLATEAU, ("spec.earlyStopping.plateau.patienceEvaluations=2",), looks(FLAT),
+    ),
+    "backoffLimit": ((), ("spec.backoffLimit=1",), failing("learner", "replay-0")),
+    "failurePolicy.resetAfterSeconds": ((), ("spec.failurePolicy.resetAfterSeconds=100",), forgiven),
+    "failurePolicy.rules": (
+        (), ("spec.failurePolicy.rules=[{name: a, onExitCodes: {values: [3]}, action: FailJob}]",), failing("actor-0"),
+    ),
+    "failurePolicy.maxActorCrashLoopPercent": (
+        (), ("spec.failurePolicy.maxActorCrashLoopPercent=20",), failing(*["actor-0"] * 5),
+    ),
+    "activeDeadlineSeconds": ((), ("spec.activeDeadlineSeconds=20",), passing(25.0)),
+    "startupDeadlineSeconds": ((), ("spec.startupDeadlineSeconds=20",), passing(25.0)),
+    "progressDeadlineSeconds": ((), ("spec.progressDeadlineSeconds=100",), passing(120.0)),
+    "ttlSecondsAfterFinished": (
+        (), ("spec.ttlSecondsAfterFinished=0",), after(DONE, {"members": ()}),
+    ),
+    "podCleanup.onComplete": ((), ("spec.podCleanup.onComplete=None",), after(DONE | LEFT)),
+    "podCleanup.onFailed": (
+        (), ("spec.podCleanup.onFailed=All",),
+        after({"members": exited("learner", members(), exit_code=78), "keeps_remains": True}, LEFT),
+    ),
+    "podCleanup.afterSeconds": ((), ("spec.podCleanup.afterSeconds=600",), after(DONE | LEFT)),
+}  # fmt: skip
+ELSEWHERE = {
+    "earlyStopping.plateau.metric": "there is only one metric",
+    "autoscaling.signal": "there is only one for each algorithm",
+}
+AUTOSCALING = "autoscaling."
+"""Of these, autoscaling/test_changes.py plays the law itself."""
+
+
+def test_every_field_that_may_change_at_any_time_has_a_course() -> None:
+    allowed = {
+        place.path for place in places(RLJobSpec, whole_sections=False) if place.mutability.when is When.ANY_TIME
+    }
+    law = {path for path in allowed if path.startswith(AUTOSCALING)} - {"autoscaling.mode"}
+    assert allowed - law - set(ELSEWHERE) == set(COURSES)
+
+
+@pytest.mark.parametrize("path", COURSES)
+def test_a_change_takes_effect_on_a_running_job(path: str) -> None:
+    sets, changed, course = COURSES[path]
+
+    def played(*change: str) -> object:
+        controller = up(*sets) if path != "startupDeadlineSeconds" else coming_up(*sets)
+
+        def make() -> None:
+            suspended = ("spec.suspend=true",) if controller.job.spec.suspend else ()
+            controller.job = make_job(*sets, *suspended, *change)
+
+        return course(controller, make)
+
+    assert played(*changed) != played()
+
+
+def up(*sets: str) -> Controller:
+    controller = running(*sets)
+    controller.look(1.0, checkpoint=verified(controller.now))
+    return controller
+
+
+def coming_up(*sets: str) -> Controller:
+    controller = Controller(make_job(*sets), members=gone("actor-0", "actor-1", "evaluator"))
+    controller.look()
+    return controller
