@@ -1,0 +1,95 @@
+"""Which hyper-parameters a suspended job may change: a learner must be able to go on from the checkpoint with the new value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from learner_builders import ENV_PARAMS, IMAGES, SPEC, batches, unroll_batches
+from rljob.algorithms import algorithm
+from rljob.api import ApeXDQNParameters, ImpalaParameters
+from rljob.api.fields import literal_values, marker_of
+from rljob.api.mutability import mark_of
+from rljob.api.parameters import OF_THIS_NETWORK, OF_THIS_OPTIMIZER, ParameterSet
+from rljob.api.types import Integer, Real
+from rljob.envs import EnvironmentSpec
+from rljob.learner import checkpoint, state
+from rljob.learner.checkpoint import CheckpointProblem
+from rljob.learner.update import Updater, make_updater
+
+MODELS: dict[str, type[ParameterSet]] = {"ApeXDQN": ApeXDQNParameters, "IMPALA": ImpalaParameters}
+BASE: dict[str, dict[str, Any]] = {
+    "ApeXDQN": {"batch_size": 16, "hidden_units": 16, "network": "MLP", "optimizer": "RMSProp"},
+    "IMPALA": {"batch_size": 4, "unroll_length": 4, "hidden_units": 16, "network": "MLP", "recurrent": "LSTM", "lstm_units": 4,
+               "minibatches": 2, "loss": "ClippedSurrogate", "optimizer": "RMSProp"},
+}  # fmt: skip
+BESIDE: dict[str, dict[str, Any]] = {
+    "learning_rate": {"learning_rate_final": 1e-6, "learning_rate_decay_steps": 100},
+    "learning_rate_final": {"learning_rate_decay_steps": 100},
+    "rho_clip": {"c_clip": 0.25},
+    "correct_off_policy": {"loss": "VTrace"},
+}
+"""What a value needs beside it to be allowed."""
+
+
+def other(model: type[ParameterSet], name: str, value: Any) -> Any:
+    """Another value of a parameter that is allowed."""
+    field = model.model_fields[name]
+    marker, words = marker_of(field), literal_values(field)
+    if words:
+        return next(word for word in words if word not in (value, "Nature", "Deep"))  # those are for 84x84
+    if isinstance(value, bool):
+        return not value
+    if isinstance(marker, Integer):
+        return value + 1 if value < 2 else value * 2
+    assert isinstance(marker, Real), name
+    return value / 2 if value else 0.25
+
+
+def learner(name: str, params: ParameterSet, spec: EnvironmentSpec) -> Updater:
+    torch.manual_seed(0)
+    method = algorithm(name)
+    return make_updater(method, params, method.build(spec, params, ENV_PARAMS), torch.device("cpu"))
+
+
+def trained(name: str, updater: Updater, params: Any, spec: EnvironmentSpec) -> None:
+    """Two more batches."""
+    given = batches(2, spec, params.batch_size) if name == "ApeXDQN" else unroll_batches(params, 2, spec)
+    for batch in given:
+        for _ in updater.updates_from(batch, 0):
+            pass
+    assert all(torch.isfinite(weight).all() for weight in updater.online.parameters())
+
+
+def gone_on(name: str, field: str, folder: Path) -> None:
+    """Train, save, change ``field``, restore, train."""
+    spec = IMAGES if field == "network" else SPEC  # an MLP is the only network for vectors
+    base = MODELS[name].model_validate({**BASE[name], **BESIDE.get(field, {})})
+    changed = base.updated(**{field: other(MODELS[name], field, getattr(base, field))})
+    before = learner(name, base, spec)
+    trained(name, before, base, spec)
+    path, _ = checkpoint.write(folder, "step-2", state.capture(before), {})
+    after = learner(name, changed, spec)
+    state.restore(after, checkpoint.read(path), before.updates)
+    trained(name, after, changed, spec)
+
+
+FIELDS = [(name, field) for name, model in MODELS.items() for field in model.model_fields if field != "preset"]
+MARKED = [(name, field) for name, field in FIELDS if mark_of(MODELS[name].model_fields[field]) is not None]
+
+
+@pytest.mark.parametrize(("name", "field"), [each for each in FIELDS if each not in MARKED])
+def test_what_may_change_leaves_the_checkpoint_usable(name: str, field: str, tmp_path: Path) -> None:
+    gone_on(name, field, tmp_path)
+
+
+@pytest.mark.parametrize(("name", "field"), MARKED)
+def test_what_never_changes_would_not_have(name: str, field: str, tmp_path: Path) -> None:
+    mark = mark_of(MODELS[name].model_fields[field])
+    assert mark is not None
+    if mark.why not in (OF_THIS_NETWORK, OF_THIS_OPTIMIZER):
+        pytest.skip(f"it is about more than the checkpoint: {mark.why}")
+    with pytest.raises(CheckpointProblem if mark.why == OF_THIS_NETWORK else KeyError):
+        gone_on(name, field, tmp_path)
