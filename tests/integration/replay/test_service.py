@@ -31,7 +31,7 @@ def test_chunks_arrive_once_and_are_sampled(kit: Any, server: Any) -> None:
         learner.subscribe()
         batch = learner.sample(64)
         assert batch.kind == "batch"
-        assert batch.fields["size"] == 300
+        assert batch.fields["mass"] == pytest.approx(service.table.selector.priority_total)
         assert batch.columns["prob"].sum() > 0
         stats = learner.stats()
         assert (stats["items"], stats["inserted_total"], stats["sampled_total"]) == (300, 300, 64)
@@ -140,6 +140,25 @@ def test_limiter_withholds_credits_and_defers_samples(kit: Any) -> None:
                 break
             error = learner.stats()["limiter"]["error"]
             assert -60 <= error <= 60
+
+
+@pytest.mark.parametrize("mode", ["index", "frames"])
+def test_a_request_may_cost_more_or_less_than_it_draws(kit: Any, mode: str) -> None:
+    """One batch over several shards: its draws are divided by one rule, what it costs the limiters by another."""
+    limiter = LimiterConfig(4.0, 20, 100.0, insert_step=10, sample_step=16)
+    with kit.running(kit.config(limiter=limiter, keep_frames=mode == "frames")) as service:
+        actor, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint, mode)
+        actor.send_all(3)
+        learner.subscribe()
+        for request, (count, charge) in enumerate([(0, 16), (16, 0), (5, 11)]):
+            batch = learner.ask("sample", "batch", {"req": request, "n": count, "charge": charge})
+            assert len(batch.columns["slot"]) == count
+            assert batch.fields["mass"] == pytest.approx(service.table.selector.priority_total)
+        assert service.table.limiter.sampled == 27
+        assert batch.fields["error"] == service.table.limiter.error == 4.0 * 30 - 27 - 80
+        refused = learner.ask("sample", "batch", {"req": 9, "n": 16, "charge": 10_000})
+        assert "10000" in refused.fields["reason"], "it would wait for ever"
+        assert learner.stats()["rejected_total"] == {"size": 1}
 
 
 @pytest.fixture

@@ -123,16 +123,16 @@ def test_unknown_loss_is_refused() -> None:
 def test_importance_weights_are_the_definition(probabilities: list[float], size: int, exponent: float) -> None:
     slow = [(size * p) ** -exponent for p in probabilities]
     slow = [w / max(slow) for w in slow]
-    fast = importance_weights(np.asarray(probabilities), size, exponent)
+    fast = importance_weights(np.asarray(probabilities), exponent)
     assert fast.dtype == np.float32
     assert fast.tolist() == pytest.approx(slow, rel=1e-5)
     assert fast.max() == 1.0
 
 
 def test_importance_weights_edge_cases() -> None:
-    assert importance_weights(np.array([1.0]), 1, 0.4).tolist() == [1.0]
-    assert importance_weights(np.array([0.1, 0.9]), 10, 0.0).tolist() == [1.0, 1.0]
-    assert importance_weights(np.full(4, 0.25), 4, 1.0).tolist() == [1.0] * 4  # uniform draws need no correction
+    assert importance_weights(np.array([1.0]), 0.4).tolist() == [1.0]
+    assert importance_weights(np.array([0.1, 0.9]), 0.0).tolist() == [1.0, 1.0]
+    assert importance_weights(np.full(4, 0.25), 1.0).tolist() == [1.0] * 4  # uniform draws need no correction
 
 
 def test_epsilon_ladder() -> None:

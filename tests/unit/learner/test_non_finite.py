@@ -48,7 +48,7 @@ def ready(value: float) -> ReadyBatch:
     (batch,) = batches(1)
     poisoned = batch._replace(n_step_return=torch.full((16,), value))
     slots = np.arange(16, dtype=np.uint32)
-    return ReadyBatch(poisoned, 0, slots, slots, np.zeros(16, np.int64), staging)
+    return ReadyBatch(poisoned, (), slots, slots, np.zeros(16, np.int64), staging)
 
 
 def test_fail(tmp_path: Path) -> None:

@@ -169,17 +169,14 @@ def trial(net: nn.Module, batch: Batch, params: ApeXDQNParameters) -> None:
 # -------------------------------------------------------------------------------------------------------------- learning
 
 
-def importance_weights(
-    probability: NDArray[np.floating[Any]],
-    sizes: NDArray[np.integer[Any]] | float,
-    exponent: float,
-) -> NDArray[np.float32]:
+def importance_weights(probability: NDArray[np.floating[Any]], exponent: float) -> NDArray[np.float32]:
     """``(N P)^-beta``, divided by the largest of the batch: float32 [B] in (0, 1].
 
-    ``probability`` float64 [B] is each item's chance in one draw over all N = ``sizes`` stored transitions (Schaul et al.
-    2016, 3.4; the maximum is over the batch, as in Ape-X and SEED, not over the buffer). ``exponent`` is beta; 0 gives ones.
+    ``probability`` float64 [B] is each item's chance in one draw over everything stored, in whatever shard (Schaul et al. 2016,
+    3.4; the maximum is over the batch, as in Ape-X and SEED, not over the buffer). The number N of stored items cancels in that
+    division. ``exponent`` is beta; 0 gives ones.
     """
-    weight = np.power(np.asarray(probability, np.float64) * sizes, -exponent)
+    weight = np.power(np.asarray(probability, np.float64), -exponent)
     relative: NDArray[np.float32] = (weight / weight.max()).astype(np.float32)
     return relative
 

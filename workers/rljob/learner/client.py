@@ -22,8 +22,9 @@ import zmq
 from numpy.typing import NDArray
 
 from rljob.experience import ChunkLayout
+from rljob.learner.assembly import Assembly
 from rljob.learner.shard import ShardSession
-from rljob.learner.staging import ReadyBatch, StagingRing
+from rljob.learner.staging import Part, ReadyBatch, StagingRing
 from rljob.learner.status import replay_summary, total
 from rljob.learner.waker import Waker
 from rljob.threads import SupervisedThread
@@ -56,9 +57,9 @@ class ReplayClientConfig:
 
 
 class ReplayClient:
-    """Ready batches of all shards, in the order they became ready.
+    """Ready batches, each drawn from all shards as from one table, in the order they became ready.
 
-    ``weights(probability, N, beta)`` is the algorithm's importance weighting. Methods are for the training loop's thread.
+    ``weights(probability, beta)`` is the algorithm's importance weighting. Methods are for the training loop's thread.
     What ends the prefetch thread is raised by the next call of ``next``, as ``ThreadEnded``.
     """
 
@@ -74,14 +75,16 @@ class ReplayClient:
         self._config, self._weights = config, weights
         incarnation = uuid.uuid4().hex
         self._sessions = [
-            ShardSession(index, Client(endpoint, security), config.layout, config.batch_size, config.mode, incarnation)
+            ShardSession(index, Client(endpoint, security), config.layout, config.mode, incarnation)
             for index, endpoint in enumerate(config.endpoints)
         ]
         # beside those asked for or ready: one that the loop computes from, one whose copy may not have finished
         self._staging = StagingRing(config.layout, config.batch_size, config.prefetch + 2, device)
+        self._assemblies: list[Assembly] = []
+        self._draws = np.random.default_rng()
         self._ready: deque[ReadyBatch] = deque()
         self._changed = threading.Condition()
-        self._learned: deque[tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]] = deque()
+        self._learned: deque[tuple[Part, NDArray[Any], NDArray[Any], NDArray[Any]]] = deque()
         self._batches_learned = 0
         self._stop = threading.Event()
         self._waker = Waker()
@@ -129,10 +132,11 @@ class ReplayClient:
     def learned(self, batch: ReadyBatch, priority: NDArray[np.float32]) -> None:
         """Send new priorities (float32[B]) of a batch. Those that are not finite are left out: they stay what they were."""
         finite = np.isfinite(priority)
-        if finite.all():
-            self._learned.append((batch.shard, batch.slots, batch.generations, priority))
-        elif finite.any():
-            self._learned.append((batch.shard, batch.slots[finite], batch.generations[finite], priority[finite]))
+        for part in batch.parts:
+            known = finite[part.rows]
+            if known.any():
+                rows = np.flatnonzero(known) + part.rows.start
+                self._learned.append((part, batch.slots[rows], batch.generations[rows], priority[rows]))
         self._waker.wake()
 
     @property
@@ -181,62 +185,60 @@ class ReplayClient:
     def _turn(self, now: float) -> bool:
         """One round over all shards; True when there was something to receive, so that more may be waiting."""
         while self._learned:
-            shard, slots, generations, priority = self._learned.popleft()
-            self._sessions[shard].priorities(slots, generations, priority)
+            part, slots, generations, priority = self._learned.popleft()
+            session = self._sessions[part.shard]
+            if session.resubscriptions == part.subscription:
+                session.priorities(slots, generations, priority)
+            else:  # an empty shard gives the same names to other transitions
+                session.dropped_priorities += len(slots)
         heard = False
         for session in self._sessions:
-            session.tick(now)
             for message in session.receive(now):
                 heard = True
-                self._fill(session, message)
-        self._ask()
+                self._take(session, message)
+            session.tick(now)
+        self._ask(now)
         return heard
 
-    def _ask(self) -> None:
-        """Request batches up to ``prefetch``, from the subscribed shard with the fewest requests under way."""
-        subscribed = [session for session in self._sessions if session.subscribed]
-        asked = sum(len(session.outstanding) for session in self._sessions)
-        room = min(self._config.prefetch - asked - len(self._ready), self._staging.available() - asked)
-        for _ in range(room if subscribed else 0):
-            if not min(subscribed, key=lambda session: len(session.outstanding)).ask():
+    def _ask(self, now: float) -> None:
+        """Begin batches up to ``prefetch``, and ask for every row of them that no shard is about to send."""
+        askable = [session for session in self._sessions if session.can_be_asked(now)]
+        # A quiet shard may still answer; where nobody else could, waiting is better than drawing twice.
+        given_up = {session.index for session in self._sessions if askable and session.quiet(now)}
+        for assembly in self._assemblies:
+            assembly.recover(self._sessions, given_up)
+        if not askable:
+            return
+        while len(self._assemblies) + len(self._ready) < self._config.prefetch:
+            staging = self._staging.take()
+            if staging is None:
+                break
+            self._assemblies.append(Assembly(staging, self._config.batch_size))
+        for assembly in self._assemblies:
+            assembly.ask(askable, self._draws.random())
+
+    def _take(self, session: ShardSession, message: Message) -> None:
+        """Fill a part of a batch in, at once: the next chunk of this shard may replace what it names in the mirror."""
+        for assembly in self._assemblies:
+            if assembly.take(session, message):
+                if assembly.complete:
+                    self._assemblies.remove(assembly)
+                    self._finish(assembly)
                 return
 
-    def _fill(self, session: ShardSession, message: Message) -> None:
-        staging = self._staging.take()
-        while staging is None:  # only while a copy to the device is under way: microseconds
-            if self._stop.wait(0.0005):
-                return
-            staging = self._staging.take()
-        columns, into = message.columns, staging.transitions
-        if session.ring is not None:
-            session.ring.gather(columns["slot"], into)
-        else:
-            for name, column in _FRAME_COLUMNS.items():
-                np.copyto(getattr(into, name), columns[column])
-        # Shards are drawn from in turn, so each stands for 1/K of the draws over N transitions in all.
-        stored = sum(each.size for each in self._sessions)
-        total = stored / len(self._sessions)
-        staging.weight[:] = self._weights(columns["prob"], total, self._config.importance)
+    def _finish(self, assembly: Assembly) -> None:
+        staging = assembly.staging
+        staging.weight[:] = self._weights(assembly.probability, self._config.importance)
         batch, ready = self._staging.upload(staging)
         item = ReadyBatch(
             batch=batch,
-            shard=session.index,
-            slots=columns["slot"].astype(np.uint32, copy=False),
-            generations=columns["gen"].astype(np.uint32, copy=False),
-            policy_version=into.policy_version.copy(),
+            parts=tuple(assembly.parts),
+            slots=assembly.slots,
+            generations=assembly.generations,
+            policy_version=staging.transitions.policy_version.copy(),
             staging=staging,
             ready=ready,
         )
         with self._changed:
             self._ready.append(item)
             self._changed.notify()
-
-
-_FRAME_COLUMNS = {
-    "observation": "obs",
-    "next_observation": "next_obs",
-    "action": "action",
-    "n_step_return": "ret",
-    "discount": "disc",
-    "policy_version": "pv",
-}

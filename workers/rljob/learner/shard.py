@@ -22,11 +22,17 @@ from rljob.wire import Client, Message
 
 log = logging.getLogger(__name__)
 
+QUIET_SECONDS = 1.0
+"""A shard that has left a question unanswered for so long is not asked for batches until it is heard of again."""
 SILENCE_SECONDS = 5.0
+"""After so long the conversation begins anew."""
 STATS_SECONDS = 1.0
+FILLING_STATS_SECONDS = 0.2
+"""Between two questions to a shard that does not serve yet: its experience is wanted as soon as it does."""
 SUBSCRIBE_AGAIN_SECONDS = 2.0
 MAX_PENDING_PRIORITIES = 64
 MESSAGES_A_TURN = 64
+_LARGEST = 1e100
 
 
 class LayoutMismatch(ValueError):
@@ -36,49 +42,73 @@ class LayoutMismatch(ValueError):
 class ShardSession:
     """State of one conversation; owned by the prefetch thread. ``now`` is always a monotonic time in seconds.
 
-    ``status`` is the service's latest status document (empty before the first), ``size`` the transitions it held when it
-    last sent a batch. Counters: ``mirrored_chunks``, ``resubscriptions``, ``dropped_priorities``.
+    ``status`` is the service's latest status document (empty before the first), ``mass`` the sum of its transitions' p^alpha when
+    it was last heard of, 0 before. Counters: ``mirrored_chunks``, ``resubscriptions``, ``dropped_priorities``.
     """
 
-    def __init__(
-        self, index: int, connection: Client, layout: ChunkLayout, batch_size: int, mode: str, inc: str
-    ) -> None:
+    def __init__(self, index: int, connection: Client, layout: ChunkLayout, mode: str, inc: str) -> None:
         self.index = index
         self.connection = connection
         self.status: dict[str, Any] = {}
-        self.size = 0
+        self.mass = 0.0
         self.ring: ChunkRing | None = None
         self.subscribed = False
-        self.outstanding: set[int] = set()
+        self.outstanding: dict[int, tuple[int, int]] = {}  # transitions asked for and what they cost, by request
         self.mirrored_chunks = 0
         self.resubscriptions = 0
         self.dropped_priorities = 0
-        self._layout, self._batch_size, self._mode, self._inc = layout, batch_size, mode, inc
+        self._layout, self._mode, self._inc = layout, mode, inc
         self._service = ""
         self._request = 0
-        self._heard = 0.0
+        self._serving = False
+        self._error = 0.0
+        self._unanswered_since: float | None = None
+        self._unreachable = False
         self._next_subscribe = 0.0
         self._next_stats = 0.0
         self._pending: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = []
 
     def tick(self, now: float) -> None:
         """Send what is due: a subscription, a question for statistics, priorities that could not be sent before."""
-        if self.subscribed and now - self._heard > SILENCE_SECONDS:
-            self._start_over(f"it has been silent for {now - self._heard:.0f} s", now)
+        if self.subscribed and self._silent_seconds(now) > SILENCE_SECONDS:
+            self._start_over(f"it has been silent for {self._silent_seconds(now):.0f} s", now)
         if not self.subscribed and now >= self._next_subscribe:
             self.connection.send(Message("subscribe", {"mode": self._mode, "inc": self._inc}, {}))
             self._next_subscribe = now + SUBSCRIBE_AGAIN_SECONDS
-        if now >= self._next_stats and self.connection.send(Message("stats", {}, {})):
-            self._next_stats = now + STATS_SECONDS
+        if now >= self._next_stats:
+            self._unreachable = not self.connection.send(Message("stats", {}, {}))
+            if self._unanswered_since is None:
+                self._unanswered_since = now
+            if not self._unreachable:
+                self._next_stats = now + (STATS_SECONDS if self._serving else FILLING_STATS_SECONDS)
         self._flush_priorities()
 
-    def ask(self) -> bool:
-        """Request one more batch; False when it could not be sent. The service answers when its limiter lets it."""
+    @property
+    def error(self) -> float:
+        """By how many samples its inserts are ahead of its ratio, once it has answered all that it was asked."""
+        return self._error - sum(charge for _, charge in self.outstanding.values())
+
+    def quiet(self, now: float) -> bool:
+        """Whether it can not be reached now, or has left a question unanswered; it may be dead."""
+        return self._unreachable or self._silent_seconds(now) > QUIET_SECONDS
+
+    def can_be_asked(self, now: float) -> bool:
+        """Whether batches may be drawn from it: it serves, holds something and answers."""
+        return self.subscribed and self._serving and self.mass > 0.0 and not self.quiet(now)
+
+    def ask(self, count: int, charge: int) -> int | None:
+        """Request ``count`` transitions that its limiter counts as ``charge``; the request's number, None when it could not be
+        sent. The service answers when its limiter lets it."""
         self._request += 1
-        if not self.connection.send(Message("sample", {"req": self._request, "n": self._batch_size}, {})):
-            return False
-        self.outstanding.add(self._request)
-        return True
+        if not self.connection.send(Message("sample", {"req": self._request, "n": count, "charge": charge}, {})):
+            self._unreachable = True
+            return None
+        self.outstanding[self._request] = count, charge
+        return self._request
+
+    def forget(self, request: int) -> None:
+        """The answer to ``request`` is wanted no more."""
+        self.outstanding.pop(request, None)
 
     def priorities(self, slots: NDArray[Any], generations: NDArray[Any], priority: NDArray[Any]) -> None:
         """Pass on new priorities; kept and merged while the socket is full, dropped (counted) when that lasts."""
@@ -96,9 +126,10 @@ class ShardSession:
             message = self.connection.receive(0.0)
             if message is None:
                 return
-            self._heard = now
+            self._unanswered_since, self._unreachable = None, False
             if message.kind == "subscribed":
                 self._begin(message)
+                self._next_stats = now
             elif message.kind == "stats":
                 self._learn_status(message, now)
             elif message.kind == "refused":
@@ -121,7 +152,7 @@ class ShardSession:
         self._service = str(fields["service"])
         self.outstanding.clear()
         self._pending.clear()
-        self.subscribed = True
+        self.subscribed, self._serving, self.mass = True, False, 0.0
         self.ring = ChunkRing(layout, int(fields["chunks"]), keep_frames=True) if self._mode == "index" else None
 
     def _mirror(self, message: Message, now: float) -> None:
@@ -137,15 +168,15 @@ class ShardSession:
         request = int(message.fields["req"])
         if request not in self.outstanding:
             return False
-        self.outstanding.discard(request)
+        count, _ = self.outstanding.pop(request)
         columns = message.columns
-        if len(columns["slot"]) != self._batch_size:
-            self._start_over(f"it sent {len(columns['slot'])} transitions for a batch of {self._batch_size}", now)
+        if len(columns["slot"]) != count:
+            self._start_over(f"it sent {len(columns['slot'])} transitions where {count} were asked for", now)
             return False
         if self.ring is not None and not self.ring.matches(columns["slot"], columns["gen"]).all():
             self._start_over("a batch named transitions that the mirror does not hold", now)
             return False
-        self.size = int(message.fields["size"])
+        self._weigh(message.fields["mass"], message.fields["error"])
         return True
 
     def _learn_status(self, message: Message, now: float) -> None:
@@ -159,6 +190,14 @@ class ShardSession:
         self.status = status
         if self.subscribed and status.get("service", self._service) != self._service:
             self._start_over("it was restarted", now)
+        elif self.subscribed:
+            self._serving = status.get("state") == "serving"
+            limiter = status.get("limiter")
+            self._weigh(status.get("priority_total"), limiter.get("error") if isinstance(limiter, dict) else None)
+
+    def _weigh(self, mass: Any, error: Any) -> None:
+        self.mass = mass if isinstance(mass, float) and 0.0 < mass < _LARGEST else 0.0
+        self._error = error if isinstance(error, float) and abs(error) < _LARGEST else 0.0
 
     def _start_over(self, why: str, now: float) -> None:
         log.info("replay shard %d: %s; subscribing again", self.index, why)
@@ -167,8 +206,12 @@ class ShardSession:
         self.outstanding.clear()
         self._pending.clear()
         self.ring = None
-        self._heard = now
+        self._serving, self.mass = False, 0.0
+        self._unanswered_since = None
         self._next_subscribe = now
+
+    def _silent_seconds(self, now: float) -> float:
+        return 0.0 if self._unanswered_since is None else now - self._unanswered_since
 
     def _flush_priorities(self) -> None:
         if not self._pending or not self.subscribed:

@@ -52,16 +52,25 @@ def on_current_stream(batch: Any, ready: Any) -> Any:
     return batch
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The ``rows`` of a batch that came from replay shard ``shard``, in subscription number ``subscription`` to it."""
+
+    shard: int
+    subscription: int
+    rows: slice
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadyBatch:
     """A batch to learn from, and what is needed to say afterwards what was learned.
 
-    ``batch`` is on the device. ``shard``, ``slots`` u4[B] and ``generations`` u4[B] name its transitions; ``policy_version``
+    ``batch`` is on the device. ``parts``, ``slots`` u4[B] and ``generations`` u4[B] name its transitions; ``policy_version``
     int64[B] is the behaviour version of each, 0 for a random actor.
     """
 
     batch: Batch
-    shard: int
+    parts: tuple[Part, ...]
     slots: NDArray[np.uint32]
     generations: NDArray[np.uint32]
     policy_version: NDArray[np.int64]

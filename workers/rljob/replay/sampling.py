@@ -26,12 +26,14 @@ Parts = list[bytes | memoryview]
 
 @dataclass(slots=True)
 class _Subscriber:
-    """``cursor`` is the ordinal of the next chunk to mirror; ``unsent`` a batch that its socket would not take yet."""
+    """``cursor`` is the ordinal of the next chunk to mirror; ``unsent`` a batch that its socket would not take yet.
+
+    ``requests``: (number, transitions to draw, transitions to count)."""
 
     mode: str
     incarnation: str
     cursor: int
-    requests: deque[tuple[int, int]] = field(default_factory=deque)
+    requests: deque[tuple[int, int, int]] = field(default_factory=deque)
     unsent: Parts | None = None
     stuck_since: float | None = None
 
@@ -115,7 +117,8 @@ class Sampling:
             columns = message.columns
             self._table.update_priorities(columns["slot"], columns["gen"], columns["prio"])
         else:
-            self._request(peer, self._subscribers[peer], fields["req"], fields["n"])
+            count = fields["n"]
+            self._request(peer, self._subscribers[peer], fields["req"], count, fields.get("charge", count))
 
     def _subscribe(self, peer: bytes, mode: str, incarnation: str, state: str) -> None:
         if mode == "frames" and not self._table.ring.keep_frames:
@@ -142,15 +145,15 @@ class Sampling:
             self._subscribers[peer] = _Subscriber(mode, incarnation, self._table.oldest)
             log.info("learner: subscribed (%s), epoch %d", mode, self.epoch)
 
-    def _request(self, peer: bytes, subscriber: _Subscriber, request: int, count: int) -> None:
+    def _request(self, peer: bytes, subscriber: _Subscriber, request: int, count: int, charge: int) -> None:
         config = self._table.limiter.config
         most = 2.0 * config.error_buffer - config.insert_step * config.samples_per_insert
-        if self._table.limiter.limits and count > max(most, config.sample_step):
-            self._refuse(peer, "size", f"a batch of {count} exceeds errorBuffer and would never be served")
+        if self._table.limiter.limits and charge > max(most, config.sample_step):
+            self._refuse(peer, "size", f"a batch of {charge} exceeds errorBuffer and would never be served")
         elif len(subscriber.requests) >= REQUESTS_PER_SUBSCRIBER:
             self._refuse(peer, "requests", f"more than {REQUESTS_PER_SUBSCRIBER} requests under way")
         else:
-            subscriber.requests.append((request, count))
+            subscriber.requests.append((request, count, charge))
 
     def _refuse(self, peer: bytes, reason: str, text: str) -> None:
         self.rejected[reason] += 1
@@ -186,21 +189,21 @@ class Sampling:
         while subscriber.unsent is None and subscriber.requests:
             if subscriber.mode == "index" and subscriber.cursor < self._table.head:
                 break
-            request, count = subscriber.requests[0]
-            if self._table.items == 0 or not self._table.limiter.can_sample(count):
+            request, count, charge = subscriber.requests[0]
+            if self._table.items == 0 or not self._table.limiter.can_sample(charge):
                 break
             subscriber.requests.popleft()
-            parts = self._batch(request, count, with_frames=subscriber.mode == "frames")
+            parts = self._batch(request, count, charge, with_frames=subscriber.mode == "frames")
             self.batches_total += 1
             progress = self._server.send(peer, parts)
             if not progress:
                 subscriber.unsent = [bytes(part) for part in parts]  # the buffers are used again
         return progress
 
-    def _batch(self, request: int, count: int, *, with_frames: bool) -> Parts:
-        slots, generations, probability = self._table.sample(count, self._generator)
+    def _batch(self, request: int, count: int, charge: int, *, with_frames: bool) -> Parts:
+        slots, generations, probability = self._table.sample(count, self._generator, charge)
         columns: dict[str, Any] = {"slot": slots, "gen": generations, "prob": probability}
-        if with_frames:
+        if with_frames and count:
             # Sending copies (see Server.send), so that one set of buffers is enough.
             if self._buffers is None or len(self._buffers) != count:
                 self._buffers = TransitionBatch.empty(self._table.layout, count)
@@ -213,5 +216,11 @@ class Sampling:
                 "disc": batch.discount,
                 "pv": batch.policy_version,
             }
-        fields = {"req": request, "size": self._table.items, "shard": self._shard}
+        table = self._table
+        fields = {
+            "req": request,
+            "mass": table.selector.priority_total,
+            "error": table.limiter.error,
+            "shard": self._shard,
+        }
         return encode(Message("batch", fields, columns))

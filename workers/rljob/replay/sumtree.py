@@ -93,7 +93,7 @@ class SumTree:
         if self.total <= 0.0:
             raise ValueError("sampling from a sum-tree without weight")
         strata = np.arange(count, dtype=np.float64)
-        return self.find((strata + generator.random(count)) * (self.total / count))
+        return self.find((strata + generator.random(count)) * (self.total / max(count, 1)))
 
     def find(self, prefix: Array) -> tuple[Array, Array]:
         """The leaves in which cumulative sums ``prefix`` (f8[n]) fall, with their weights, all positive.

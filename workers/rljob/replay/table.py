@@ -133,13 +133,15 @@ class ReplayTable:
         self._assign(touched)
         return evicted
 
-    def sample(self, count: int, generator: np.random.Generator) -> tuple[Array, Array, Array]:
-        """(slot u4, generation u4, probability f8), all [count]; counted by the limiter.
+    def sample(
+        self, count: int, generator: np.random.Generator, charge: int | None = None
+    ) -> tuple[Array, Array, Array]:
+        """(slot u4, generation u4, probability f8), all [count]; the limiter counts ``charge``, by default ``count``.
 
         Raises ``ValueError`` when nothing is stored; whether the limiter allows it is the caller's question.
         """
         ids, probability = self.selector.sample(count, generator)
-        self.limiter.sample(count)
+        self.limiter.sample(count if charge is None else charge)
         return ids.astype(np.uint32), self.ring.generation[ids // self.layout.length], probability
 
     def update_priorities(self, slots: Array, generations: Array, priorities: Array) -> None:

@@ -145,6 +145,7 @@ class Kind:
 _COUNT = Field(int, low=0)
 _NUMBER = Field(int)
 _SMALL = Field(int, low=0, high=1 << 20)
+_DRAWS = Field(int, low=0, high=1 << 16)
 _REAL = Field(float)
 _TRUTH = Field(bool)
 _NAME = Field(str, max_bytes=64)
@@ -270,9 +271,11 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             }
         ),
         "mirror": _kind({"slot": _COUNT, "gen": _COUNT, **_CHUNK_FIELDS}, _CHUNK_COLUMNS),
-        "sample": _kind({"req": _COUNT, "n": Field(int, low=1, high=1 << 16)}),
+        # `n` transitions, for which the limiter counts `charge` (n where it is not said); `mass` is the sum of all p^alpha and
+        # `error` the limiter's, both after the draw
+        "sample": _kind({"req": _COUNT, "n": _DRAWS, "charge": replace(_DRAWS, optional=True)}),
         "batch": _kind(
-            {"req": _COUNT, "size": _COUNT, "shard": _NUMBER},
+            {"req": _COUNT, "mass": _REAL, "error": _REAL, "shard": _NUMBER},
             {
                 **_rows("n", [("slot", "u4"), ("gen", "u4"), ("prob", "f8")]),
                 **_optional(

@@ -1,0 +1,226 @@
+"""K real replay services, real actors' sinks and the learner's real client in one process; only what flows is made up."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rljob.actor.figures import ActorFigures
+from rljob.actor.session import Identity, ReplaySession
+from rljob.actor.shards import MultiShard
+from rljob.algorithms.apex_dqn import importance_weights
+from rljob.experience import Chunk, ChunkLayout
+from rljob.learner.client import ReplayClient, ReplayClientConfig
+from rljob.learner.staging import ReadyBatch
+from rljob.replay.config import ReplayConfig
+from rljob.replay.limiter import LimiterConfig
+from rljob.replay.service import ReplayService
+from rljob.replay.table import Capacity
+from rljob.wire import Client
+
+LAYOUT = ChunkLayout(length=5, frame_shape=(2,), frame_dtype=np.dtype(np.float32), stack=1, n_step=1)
+BATCH = 32
+EXPONENT, IMPORTANCE = 0.6, 0.4
+SAMPLES_PER_INSERT = 4.0
+
+
+def chunk(actor: str, number: int, first: int, priority: NDArray[np.float32]) -> Chunk:
+    """Transitions ``first``, ``first + 1``, ...: the number of each is its action."""
+    steps = len(priority)
+    return Chunk(
+        actor=actor,
+        incarnation="one",
+        sequence=number,
+        environment=0,
+        policy_version=1,
+        epoch=0,
+        frames=np.zeros((steps + 1, 2), np.float32),
+        observation_at=np.arange(steps, dtype=np.uint16),
+        bootstrap_at=np.arange(1, steps + 1, dtype=np.uint16),
+        action=np.arange(first, first + steps, dtype=np.int32),
+        n_step_return=np.zeros(steps, np.float32),
+        discount=np.ones(steps, np.float32),
+        priority=priority,
+        flags=np.zeros(steps, np.uint8),
+    )
+
+
+class Shard:
+    """A service on a thread of its own, at addresses that outlive it; ``start`` again is a cold start."""
+
+    def __init__(self, directory: Path, index: int, limiter: LimiterConfig, mode: str) -> None:
+        self.config = ReplayConfig(
+            run="test",
+            layout=LAYOUT,
+            capacity=Capacity(4000),
+            limiter=limiter,
+            ingest=f"ipc://{directory}/i{index}",
+            sample=f"ipc://{directory}/s{index}",
+            shard=index,
+            exponent=EXPONENT,
+            keep_frames=mode == "frames",
+            slots=4,
+            seed=index,
+        )
+        self._stop: threading.Event | None = None
+
+    def start(self) -> None:
+        self.service = ReplayService(self.config)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self.service.run, args=(self._stop,), daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        if self._stop is not None:
+            self._stop.set()
+            self._thread.join(20)
+            assert not self._thread.is_alive()
+            self._stop = None
+
+    @property
+    def inserted(self) -> int:
+        return self.service.table.limiter.inserted
+
+
+class Actor(threading.Thread):
+    """Makes chunks of random priorities, one every ``pause_seconds``, as long as the shards take them."""
+
+    def __init__(self, name: str, shards: list[Shard], pause_seconds: float) -> None:
+        super().__init__(name=name, daemon=True)
+        self._identity = Identity(name, "one", 1)
+        self._shards, self._pause_seconds = shards, pause_seconds
+        self.figures = ActorFigures(self._identity)
+        self.produced = 0
+        self.stop = threading.Event()
+
+    def run(self) -> None:
+        sink = MultiShard(
+            [
+                ReplaySession(Client(shard.config.ingest), self._identity, self.figures.heartbeat)
+                for shard in self._shards
+            ]
+        )
+        random = np.random.default_rng(int(self.name[-1]))
+        numbers = itertools.count()
+        while not self.stop.is_set():
+            self.figures.state = "Blocked" if sink.waiting else "Running"
+            sink.poll(0.05 if sink.waiting else self._pause_seconds)
+            if not sink.waiting:
+                priority = random.lognormal(size=LAYOUT.length).astype(np.float32)
+                sink.encode(chunk(self.name, next(numbers), self.produced, priority))
+                self.produced += LAYOUT.length
+                if self._pause_seconds:
+                    time.sleep(self._pause_seconds)
+        sink.close()
+
+
+class Sharded:
+    """The shards, the actors and the learner's client. ``learn`` is the learner."""
+
+    def __init__(
+        self,
+        directory: Path,
+        count: int,
+        *,
+        actors: int = 0,
+        pause_seconds: float = 0.0,
+        samples_per_insert: float = SAMPLES_PER_INSERT,
+        absent: tuple[int, ...] = (),
+        mode: str = "index",
+    ) -> None:
+        limiter = LimiterConfig(samples_per_insert, 50, 200.0, insert_step=LAYOUT.length, sample_step=BATCH)
+        self.shards = [Shard(directory, index, limiter, mode) for index in range(count)]
+        for index, shard in enumerate(self.shards):
+            if index not in absent:
+                shard.start()
+        self.client = ReplayClient(
+            ReplayClientConfig(
+                tuple(shard.config.sample for shard in self.shards), LAYOUT, BATCH, importance=IMPORTANCE, mode=mode
+            ),
+            importance_weights,
+            torch.device("cpu"),
+        )
+        self.actors = [Actor(f"actor-{number}", self.shards, pause_seconds) for number in range(actors)]
+        for actor in self.actors:
+            actor.start()
+        self.random = np.random.default_rng(7)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for actor in self.actors:
+            actor.stop.set()
+        for actor in self.actors:
+            actor.join(20)
+        self.client.close()
+        for shard in self.shards:
+            shard.end()
+
+    def learn(self, batches: int, pause_seconds: float = 0.0, seconds: float = 60.0) -> Counter[int]:
+        """Learn from so many batches; answers how many rows came of each shard."""
+        rows: Counter[int] = Counter()
+        for batch in self.batches(batches, seconds):
+            for part in batch.parts:
+                rows[part.shard] += part.rows.stop - part.rows.start
+            self.client.learned(batch, self.random.lognormal(size=BATCH).astype(np.float32))
+            if pause_seconds:
+                time.sleep(pause_seconds)
+        return rows
+
+    def batches(self, count: int, seconds: float = 60.0) -> Iterator[ReadyBatch]:
+        deadline = time.monotonic() + seconds
+        for number in range(count):
+            while (batch := self.client.next(0.2)) is None:
+                assert time.monotonic() < deadline, f"batch {number} of {count} did not come: {self.describe()}"
+            yield batch
+            self.client.give_back(batch)
+
+    def describe(self) -> str:
+        """For a failing test's message."""
+        limiters = {
+            shard.config.shard: shard.service.status["limiter"] for shard in self.shards if hasattr(shard, "service")
+        }
+        return f"limiters {limiters}; actors {[actor.figures.state for actor in self.actors]}"
+
+    def inserted(self) -> list[int]:
+        return [shard.inserted for shard in self.shards]
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.02)
+
+
+@contextmanager
+def filled(directory: Path, count: int, mode: str) -> Iterator[tuple[Sharded, NDArray[np.float64]]]:
+    """Shards that were given experience once, very unevenly, and no ratio; with p^alpha of each transition by its number."""
+    with Sharded(directory, count, samples_per_insert=0.0, mode=mode) as sharded:
+        random, weights, number = np.random.default_rng(count), [], 0
+        for shard in sharded.shards:
+            identity = Identity("actor-0", "one", 1)
+            sink = MultiShard([ReplaySession(Client(shard.config.ingest), identity, ActorFigures(identity).heartbeat)])
+            # from 10 to 10 * count chunks, of priorities whose scale differs by four orders of magnitude
+            scale = 10.0 ** random.uniform(-2, 2)
+            for sequence in range(10 * (1 + shard.config.shard)):
+                priority = (scale * random.lognormal(size=LAYOUT.length)).astype(np.float32)
+                sink.encode(chunk("actor-0", sequence, number, priority))
+                weights.append(priority.astype(np.float64) ** EXPONENT)
+                number += LAYOUT.length
+            assert sink.drain(20)
+            sink.close()
+        yield sharded, np.concatenate(weights)

@@ -1,0 +1,107 @@
+"""K replay shards work as one: what is drawn and with which weights, who is given what, and a shard that comes late or back."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rljob.algorithms.apex_dqn import importance_weights
+
+sys.path.insert(0, str(Path(__file__).parent))
+from sharded import BATCH, IMPORTANCE, Sharded, filled, until
+
+pytestmark = pytest.mark.timeout(200)
+COUNTS = [2, 4, 16]
+
+
+@pytest.fixture
+def sockets() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="rljob-") as directory:
+        yield Path(directory)
+
+
+@pytest.mark.parametrize("mode", ["index", "frames"])
+@pytest.mark.parametrize("count", COUNTS)
+def test_shards_are_drawn_from_as_one_table(sockets: Path, count: int, mode: str) -> None:
+    """The oracle is the definition for one table of everything: P(i) = p_i^alpha / sum, and its importance weights."""
+    with filled(sockets, count, mode) as (sharded, weights):
+        expected = weights / weights.sum()
+        drawn = np.zeros(len(weights), np.int64)
+        until(lambda: sharded.client.subscribed, "subscriptions")
+        time.sleep(1.5)  # every shard has said what it holds
+        for number, batch in enumerate(sharded.batches(600)):
+            if number < 4:  # asked for when not all shards were known
+                continue
+            transitions = batch.batch.action.numpy()
+            drawn += np.bincount(transitions, minlength=len(drawn))
+            oracle = importance_weights(expected[transitions], IMPORTANCE)
+            np.testing.assert_allclose(batch.batch.weight.numpy(), oracle, rtol=1e-5)
+        # rare transitions together in one cell, so that every cell expects at least five
+        order = np.argsort(expected)
+        cells = np.floor(np.cumsum(expected[order]) * drawn.sum() / 5.0).astype(int)
+        seen, should = np.bincount(cells, drawn[order]), np.bincount(cells, expected[order] * drawn.sum())
+        kept = should > 0
+        assert chi_square_chance(seen[kept], should[kept]) > 1e-4
+
+
+def chi_square_chance(seen: np.ndarray, expected: np.ndarray) -> float:
+    """The chance of a fit at least as bad, were ``expected`` (of the same sum) the truth."""
+    statistic = float(((seen - expected) ** 2 / expected).sum())
+    halves = torch.tensor([(len(seen) - 1) / 2, statistic / 2], dtype=torch.float64)
+    return float(torch.special.gammaincc(*halves))
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize(("actor_pause", "learner_pause"), [(0.02, 0.0), (0.0, 0.02)], ids=["starved", "learner-bound"])
+def test_every_shard_is_given_and_gives_its_part(
+    sockets: Path, count: int, actor_pause: float, learner_pause: float
+) -> None:
+    with Sharded(sockets, count, actors=2, pause_seconds=actor_pause) as sharded:
+        sharded.learn(20 * count, learner_pause)
+        before = sharded.inserted()
+        rows = sharded.learn(40 * count, learner_pause)
+        inserted = np.subtract(sharded.inserted(), before)
+        assert inserted.min() > 0.7 * inserted.mean(), f"no shard freezes: {inserted.tolist()}"
+        assert inserted.max() < 1.3 * inserted.mean(), f"none takes everything: {inserted.tolist()}"
+        assert set(rows) == set(range(count))
+        masses = np.array([shard.service.table.selector.priority_total for shard in sharded.shards])
+        shares = np.array([rows[index] for index in range(count)]) / sum(rows.values())
+        np.testing.assert_allclose(shares, masses / masses.sum(), rtol=0.5)
+        errors = [shard.service.table.limiter.error for shard in sharded.shards]
+        assert max(errors) - min(errors) < 4 * BATCH, f"the limiters stay level: {errors}"
+
+
+def test_a_shard_that_joins_late_is_filled_and_drawn_from(sockets: Path) -> None:
+    with Sharded(sockets, 2, actors=2, absent=(1,)) as sharded:
+        rows = sharded.learn(100)
+        assert set(rows) == {0}, "one shard alone is enough to train from"
+        sharded.shards[1].start()
+        until(lambda: 1 in sharded.learn(10), "rows of the new shard")
+        before = sharded.inserted()
+        sharded.learn(300)
+        inserted = np.subtract(sharded.inserted(), before)
+        assert inserted.min() > 0.6 * inserted.mean(), inserted.tolist()
+
+
+@pytest.mark.parametrize("learner_pause", [0.0, 0.02])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_shard_that_comes_back_cold_does_not_stop_training(sockets: Path, number: int, learner_pause: float) -> None:
+    with Sharded(sockets, 2, actors=2) as sharded:
+        sharded.learn(100, learner_pause)
+        sharded.shards[number].end()
+        until_back = time.monotonic() + 6
+        while time.monotonic() < until_back:  # training goes on without it
+            rows = sharded.learn(5, learner_pause, seconds=30)
+        assert set(rows) == {1 - number}
+        sharded.shards[number].start()
+        until(lambda: number in sharded.learn(10, learner_pause), "rows of the shard that came back")
+        before = sharded.inserted()
+        sharded.learn(200, learner_pause)
+        inserted = np.subtract(sharded.inserted(), before)
+        assert inserted.min() > 0.6 * inserted.mean(), inserted.tolist()
