@@ -24,7 +24,7 @@ def draws_by_mass(masses: Sequence[float], draws: int, offset: float) -> tuple[N
     if not (mass >= 0.0).all() or not 0.0 < below[-1] < np.inf:
         raise ValueError(f"priority masses {list(masses)}: each must be 0 or more, and one of them more than 0")
     edges = np.zeros(len(mass) + 1, np.int64)
-    edges[1:] = np.floor(below / below[-1] * draws + offset)
+    edges[1:] = np.minimum(np.floor(below / below[-1] * draws + offset), draws)  # just below 1, an offset may round up
     return edges[1:] - edges[:-1], mass / below[-1]
 
 
