@@ -14,6 +14,8 @@ from rljob_operator.model import Evaluation, LearnerSample
 
 _LARGEST = 1e15
 """Beyond any run; a larger count is garbage."""
+_LONGEST_TEXT = 2000
+"""Characters; a condition's message may have more, but nobody reads them."""
 
 
 class BadSample(ValueError):
@@ -44,6 +46,7 @@ def parse_sample(content: bytes | str | Mapping[str, Any], taken_seconds: float)
         depth_batches=_number(document, "queue_depth_batches", problems),
         bound_batches=_number(document, "queue_bound_batches", problems),
         policy_lag_updates_p95=_number(document, "policy_lag_updates_p95", problems),
+        standstill=_text(document, "standstill", problems),
         lags=_lags(document.get("actors")),
         problems=tuple(problems),
         document=document,
@@ -73,6 +76,14 @@ def _number(
         problems.append(f"{name} is {_short(value)}; allowed: a number from {low:g} to {high:g}")
         return None
     return number
+
+
+def _text(document: Mapping[str, Any], name: str, problems: list[str]) -> str:
+    value = document.get(name)
+    if value is None or isinstance(value, str):
+        return (value or "")[:_LONGEST_TEXT]
+    problems.append(f"{name} is {_short(value)}; allowed: text")
+    return ""
 
 
 def _count(document: Mapping[str, Any], name: str, problems: list[str]) -> int | None:

@@ -78,7 +78,7 @@ def _ready_while_running(look: Look) -> Said:
             restores = look.seen.checkpoint.usable
         return false(type, Reason.RESTORING if restores else Reason.STARTING)
     lacking = _lacking(look)
-    if not progress.advancing(look):
+    if not progress.advancing(look) or progress.standstill(look):
         lacking.append("the learner stands still")
     return true(type, Reason.DEGRADED, some(lacking)) if lacking else true(type, Reason.RUNNING)
 
@@ -116,6 +116,8 @@ def progressing(look: Look, mode: Mode) -> Said:
     advance, since = look.memory.advance, look.memory.starting_since or 0.0
     if advance is None or advance.time < since:
         return false(type, Reason.WARMING_UP, "no update since the roles began to come up")
+    if standstill := progress.standstill(look):
+        return false(type, Reason.EXPERIENCE_BLOCKED, standstill)
     if progress.advancing(look):
         return true(type, Reason.LEARNER_ADVANCING)
     window = progress.stall_window_seconds(look)

@@ -51,6 +51,14 @@ def advancing(look: Look) -> bool:
     return look.watched_for(now.time) <= stall_window_seconds(look)
 
 
+def standstill(look: Look) -> str:
+    """What the learner says of a stand-still of both sides, as long as its word is fresh; nothing where something moves."""
+    sample = look.seen.learner
+    if sample is None or not look.learner_ready() or look.since(sample.taken_seconds) > stall_window_seconds(look):
+        return ""
+    return sample.standstill
+
+
 def report(look: Look) -> Look:
     """Write ``status.progress`` and ``activeSeconds`` every ``WRITE_SECONDS``, or when the way covered changed by a percent."""
     written = look.status.progress.last_update_time

@@ -105,3 +105,22 @@ def test_a_shard_that_comes_back_cold_does_not_stop_training(sockets: Path, numb
         sharded.learn(200, learner_pause)
         inserted = np.subtract(sharded.inserted(), before)
         assert inserted.min() > 0.6 * inserted.mean(), inserted.tolist()
+
+
+def test_a_stand_still_of_both_sides_is_named(sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limiters are made to block both sides, which they never do: what is tried is that it would be seen and said."""
+    with Sharded(sockets, 2, actors=2) as sharded:
+        sharded.learn(50)
+        for shard in sharded.shards:
+            monkeypatch.setattr(shard.service.table.limiter, "can_insert", lambda count: False)
+            monkeypatch.setattr(shard.service.table.limiter, "can_sample", lambda count: False)
+        while (batch := sharded.client.next(2.0)) is not None:  # what was on its way
+            sharded.client.give_back(batch)
+        assert sharded.client.section()["standstill"] == ""
+        until(lambda: sharded.client.section()["standstill"], "the stand-still is said")
+        said = sharded.client.section()["standstill"]
+        assert "all 2 actors wait to insert: replay-0 waits for inserts" in said
+        assert "; replay-1 waits for inserts" in said
+        monkeypatch.undo()
+        sharded.learn(50)
+        assert sharded.client.section()["standstill"] == ""

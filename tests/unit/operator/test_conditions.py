@@ -209,6 +209,12 @@ def starved() -> Watched:
     return controller
 
 
+def both_sides_stand_still() -> Watched:
+    controller = up()
+    controller.look(5.0, learner=sample(START + 6, 1000, standstill="replay-0 blocks inserts"))
+    return controller
+
+
 def stalled() -> Watched:
     controller = up()
     controller.look(125.0)
@@ -286,6 +292,7 @@ SCENES: tuple[Callable[[], Watched], ...] = (
     *(checkpoint(s) for s in CheckpointState if s is not CheckpointState.VERIFIED),
     stale_checkpoint,
     starved,
+    both_sides_stand_still,
     stalled,
     stale_metrics,
     few_wanted,

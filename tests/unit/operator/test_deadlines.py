@@ -133,6 +133,19 @@ def test_a_stall_is_starvation_where_the_learner_waits() -> None:
     assert controller.reason("Progressing") == ("False", "LearnerStalled"), "an old sample proves no starvation"
 
 
+def test_a_stand_still_of_both_sides_is_said_at_once_with_its_cause() -> None:
+    controller = running("spec.progressDeadlineSeconds=1000")
+    cause = "replay-0 blocks inserts"
+    controller.look(3.0, learner=sample(START + 4, 1001, standstill=cause))
+    assert controller.reason("Progressing") == ("False", "ExperienceBlocked")
+    condition = controller.status.condition("Progressing")
+    assert condition is not None
+    assert condition.message == cause
+    assert controller.reason("Ready") == ("True", "Degraded")
+    controller.look(3.0, learner=sample(START + 7, 1002))
+    assert controller.reason("Progressing") == ("True", "LearnerAdvancing")
+
+
 def test_checkpoints_grow_stale() -> None:
     controller = running("spec.checkpoint.intervalSeconds=10", checkpoint=verified(START))
     assert controller.reason("CheckpointValid") == ("True", "Verified")

@@ -48,6 +48,7 @@ class Reason(StrEnum):
     DRAINING = "Draining"
     EARLY_STOPPED = "EarlyStopped"
     EVICTED = "Evicted"
+    EXPERIENCE_BLOCKED = "ExperienceBlocked"
     FAILED = "Failed"
     FAILURE_POLICY_RULE = "FailurePolicyRule"
     FINISHING = "Finishing"
@@ -197,9 +198,14 @@ def _entries() -> tuple[Entry, ...]:
             ("False", r.FAILED, "the job has failed"),
         ),
         t.PROGRESSING: (
-            ("True", r.LEARNER_ADVANCING, "an update was made within the window"),
+            ("True", r.LEARNER_ADVANCING, "an update was made within the window, and batches or inserts move"),
             ("False", r.LEARNER_STALLED, "no update within the window; after `progressDeadlineSeconds` the job fails"),
             ("False", r.STARVED, "no update within the window because the learner waits for experience"),
+            (
+                "False",
+                r.EXPERIENCE_BLOCKED,
+                "the learner waits for a batch while every actor waits to insert; the message says which shard holds up what",
+            ),
             ("False", r.WARMING_UP, "no update yet since the start: the roles start, or the replay fills"),
             ("False", r.SUSPENDED, "the job is suspended, being suspended, or waits for quota"),
             ("False", r.SESSION_ENDED, "`rljob run` was stopped or its time is over"),

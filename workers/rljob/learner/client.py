@@ -25,7 +25,8 @@ from rljob.experience import ChunkLayout
 from rljob.learner.assembly import Assembly
 from rljob.learner.shard import ShardSession
 from rljob.learner.staging import Part, ReadyBatch, StagingRing
-from rljob.learner.status import replay_summary, total
+from rljob.learner.standstill import ShardView, standstill
+from rljob.learner.status import actors, replay_summary, total
 from rljob.learner.waker import Waker
 from rljob.threads import SupervisedThread
 from rljob.wire import Client, ClientSecurity, Message
@@ -83,6 +84,7 @@ class ReplayClient:
         self._assemblies: list[Assembly] = []
         self._draws = np.random.default_rng()
         self._ready: deque[ReadyBatch] = deque()
+        self._ready_at = time.monotonic()
         self._changed = threading.Condition()
         self._learned: deque[tuple[Part, NDArray[Any], NDArray[Any], NDArray[Any]]] = deque()
         self._batches_learned = 0
@@ -99,6 +101,7 @@ class ReplayClient:
             if not self._ready:
                 return None
             batch = self._ready.popleft()
+            self._ready_at = time.monotonic()
         self._waker.wake()
         return batch
 
@@ -116,8 +119,12 @@ class ReplayClient:
         """Experience of earlier weights, and of earlier lives of the learner, stays good."""
 
     def section(self) -> dict[str, Any]:
-        """The ``replay`` part of the learner's status."""
-        return {"replay": replay_summary(self.statuses())}
+        """The ``replay`` part of the learner's status, and a sentence where both sides stand still."""
+        now = time.monotonic()
+        waited_seconds = 0.0 if self._ready else now - self._ready_at
+        views = [ShardView(s.index, s.subscribed, s.quiet(now), s.status) for s in self._sessions]
+        acting = actors([view.status for view in views if view.status and not view.quiet])
+        return {"replay": replay_summary(self.statuses()), "standstill": standstill(waited_seconds, views, acting)}
 
     @property
     def produced(self) -> float:
