@@ -136,4 +136,5 @@ def run_job(
 
 
 def _acts(decision: Decision) -> bool:
-    return bool(decision.start or decision.drain or decision.remove or decision.finished or decision.notes)
+    acts = decision.start or decision.drain or decision.replace or decision.remove
+    return bool(acts or decision.finished or decision.notes)

@@ -27,6 +27,7 @@ from rljob_operator.rules import (
     deadlines,
     facts,
     failures,
+    hangs,
     leaps,
     lifecycle,
     notes,
@@ -124,6 +125,7 @@ def decide(job: RLJob, observation: Observation, now_seconds: float) -> Decision
         status=_as_before_if_equal(observation.status, look.status),
         start=start,
         drain=lifecycle.to_drain(look, now),
+        replace=hangs.to_replace(look, now),
         remove=tuple(name for name in lifecycle.to_remove(look, now) if name not in start),  # starting it replaces it
         checkpoint_seconds=checkpoints.wanted_seconds(look) if look.learner_ready() else None,
         outcome=_outcome(look, now),

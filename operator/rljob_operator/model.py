@@ -69,6 +69,9 @@ class Member:
         waiting: why a STARTING member does not come up (UNSCHEDULABLE, IMAGE_PULL_FAILED); None where it simply starts.
         waiting_message: the same in the words of who said it.
         leaving_node: its node is going away; it is among the first to be drained.
+        silent_seconds: for how long a READY member has not answered as it should, in time in which it was listened to; 0 where
+            it answers. ``silent_because`` says how it fails to.
+        hung: of an EXITED member, that it was ended because it did not answer.
         pod_name, node_name: for the status.
     """
 
@@ -86,6 +89,9 @@ class Member:
     waiting: Reason | None = None
     waiting_message: str = ""
     leaving_node: bool = False
+    silent_seconds: float = 0.0
+    silent_because: str = ""
+    hung: bool = False
     pod_name: str = ""
     node_name: str = ""
 
@@ -296,6 +302,7 @@ class Decision:
         status: the job's new status.
         start: members to start; replaces an ended one of the same name.
         drain: members to ask to leave, killed after their role's time.
+        replace: members that do not answer, to be ended at once; that is an end like any other, answered by a later decision.
         remove: ended members whose remains (pods) go.
         checkpoint_seconds: the learner is to write a checkpoint that answers the request of this time.
         delete_job: the job itself goes (ttlSecondsAfterFinished).
@@ -308,6 +315,7 @@ class Decision:
     status: RLJobStatus
     start: tuple[str, ...] = ()
     drain: tuple[str, ...] = ()
+    replace: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
     checkpoint_seconds: float | None = None
     delete_job: bool = False

@@ -8,7 +8,7 @@ from rljob_operator.conditions import roles as about_roles
 from rljob_operator.conditions.said import Said, false, true
 from rljob_operator.look import Look, Mode, session_end, some
 from rljob_operator.model import CheckpointState, Member, Role
-from rljob_operator.rules import actors, progress
+from rljob_operator.rules import actors, hangs, progress
 
 STARVED_FRACTION = 0.9
 """A learner that makes no update and waits for so much of its time is starved, not stalled."""
@@ -76,7 +76,7 @@ def _ready_while_running(look: Look) -> Said:
         restores = look.seen.checkpoint.usable and look.spec.checkpoint.restore_from != "None" and not trained
         if look.memory.started is not None and not look.learner_ready():
             restores = look.seen.checkpoint.usable
-        return false(type, Reason.RESTORING if restores else Reason.STARTING)
+        return false(type, Reason.RESTORING if restores else Reason.STARTING, some(hangs.in_words(look)))
     lacking = _lacking(look)
     if not progress.advancing(look) or progress.standstill(look):
         lacking.append("the learner stands still")
@@ -84,7 +84,7 @@ def _ready_while_running(look: Look) -> Said:
 
 
 def _lacking(look: Look) -> list[str]:
-    found = []
+    found = hangs.in_words(look)
     if look.ready(Role.REPLAY) < look.shards:
         found.append("a replay shard is not ready")
     if look.ready(Role.INFERENCE) < look.inference_servers:

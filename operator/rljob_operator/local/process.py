@@ -41,6 +41,7 @@ class _Record:
     pid: int = 0
     start_ticks: int = 0
     asked: bool = False
+    hung: bool = False
     exit_code: int | None = None
     last_words: str = ""
     log_offset: int = 0
@@ -77,6 +78,7 @@ class RoleProcess:
         self._child: Launched | None = None
         self._identity: ProcessIdentity | None = None
         self._record = _Record()
+        self._url: tuple[str, str] = ("", "")  # of which life, and where it is
 
     @property
     def pid(self) -> int | None:
@@ -129,6 +131,13 @@ class RoleProcess:
         now = self._now()
         self._note(phase=Phase.DRAINING, since=now, asked=True, kill_at=now + grace_seconds)
 
+    def end_hung(self) -> None:
+        """End a process that does not answer; even one that is stopped ends so. It is an end that nobody asked for."""
+        if self._identity is not None:
+            self._identity.send(signal.SIGKILL)
+            if not self._record.hung:
+                self._note(hung=True)
+
     def observe(self) -> Member:
         """Look at the process now and tell what it is."""
         if self._identity is not None:
@@ -139,18 +148,28 @@ class RoleProcess:
             role=self.role,
             phase=seen.phase,
             since_seconds=seen.since,
-            incarnation=f"{seen.pid}.{seen.started:.3f}" if seen.started else "",
+            incarnation=self._life(),
             ready_seconds=seen.ready,
             exit_code=seen.exit_code,
             asked=seen.asked,
             last_words=seen.last_words,
+            hung=seen.hung,
             pod_name=self.name,
         )
 
     def metrics_url(self) -> str | None:
         """Base address of the process's telemetry server, or None while it has not announced one."""
-        url = self._announced().get("metrics_url") if self._record.phase in (Phase.READY, Phase.DRAINING) else None
-        return str(url) if url else None
+        if self._record.phase not in (Phase.READY, Phase.DRAINING):
+            return None
+        life, url = self._url
+        if life != self._life() or not url:
+            url = str(self._announced().get("metrics_url") or "")
+            self._url = (self._life(), url)
+        return url or None
+
+    def _life(self) -> str:
+        """What tells this life of the process from the next; empty before the first."""
+        return f"{self._record.pid}.{self._record.started:.3f}" if self._record.started else ""
 
     def kill(self) -> None:
         """End the process at once."""
@@ -185,6 +204,8 @@ class RoleProcess:
     def _ended(self, code: int | None) -> None:
         self._identity = self._child = None
         words = "" if self._record.asked else _last_words(code, self._last_line())
+        if self._record.hung:
+            words = f"it did not answer any more and was ended; {words}"
         self._note(phase=Phase.EXITED, since=self._now(), kill_at=None, exit_code=code, last_words=words)
 
     def adopt(self) -> None:

@@ -15,8 +15,9 @@ from rljob_operator.local.checkpoints import CheckpointWatch
 from rljob_operator.local.clock_file import record_offset
 from rljob_operator.local.launch import PROGRAM, Launcher
 from rljob_operator.local.learner_door import Answer, LearnerDoor
+from rljob_operator.local.probes import Door, Probes
 from rljob_operator.local.process import RoleProcess, announce_path
-from rljob_operator.model import Decision, LearnerSample, Observation, Role
+from rljob_operator.model import Decision, LearnerSample, Member, Observation, Phase, Role
 from rljob_operator.sample import BadSample, parse_sample
 from rljob_operator.wall_clock import WallClock
 
@@ -58,6 +59,7 @@ class LocalSubstrate:
             self._processes[name].adopt()
         self.adopted = tuple(name for name, process in self._processes.items() if process.pid is not None)
         self._door = LearnerDoor(self._learner_url, now=clock.now)
+        self._probes = Probes()
         self._notice_leap()
         record_offset(run_dir, clock.offset_seconds)
 
@@ -75,7 +77,7 @@ class LocalSubstrate:
         attempt = self._latest.document.get("checkpoint") if self._latest is not None else None
         return Observation(
             status=RLJobStatus(),
-            members=tuple(process.observe() for process in self._processes.values()),
+            members=self._members(),
             learner=self._latest,
             missing=missing,
             checkpoint=self._checkpoints.look(attempt if isinstance(attempt, dict) else None),
@@ -96,6 +98,8 @@ class LocalSubstrate:
         for name in decision.drain:
             process = self._processes[name]
             process.drain(grace[process.role])
+        for name in decision.replace:
+            self._processes[name].end_hung()
         for name in decision.remove:
             self._processes.pop(name).forget()
         self._door.want_checkpoint(decision.checkpoint_seconds)
@@ -103,6 +107,7 @@ class LocalSubstrate:
     def close(self, *, kill: bool) -> None:
         """Let go: with ``kill`` whatever still runs is ended at once, else it goes on for the next controller."""
         self._door.close()
+        self._probes.close()
         if kill:
             for process in self._processes.values():
                 process.kill()
@@ -121,6 +126,20 @@ class LocalSubstrate:
         self._learner_serves = central and spec.inference.replicas == 0
         shards = spec.replay.shards if spec.replay is not None else 1
         self._addresses = Addresses.of(self._run_dir, shards, max(1, spec.inference.replicas) if central else 0)
+
+    def _members(self) -> tuple[Member, ...]:
+        """Every process as it is, and of those that serve whether they answer."""
+        found, doors = [], {}
+        for process in self._processes.values():
+            member = process.observe()
+            if member.phase is Phase.READY and (url := process.metrics_url()) is not None:
+                doors[member.name] = Door(member.incarnation, url)
+                silence = self._probes.silence(member.name, member.incarnation)
+                if silence is not None:
+                    member = replace(member, silent_seconds=silence.seconds, silent_because=silence.because)
+            found.append(member)
+        self._probes.watch(doors)
+        return tuple(found)
 
     def _notice_leap(self) -> None:
         """Move what was noted by a wall clock that leapt since to where the clock now would have put it."""

@@ -201,6 +201,8 @@ def _failure(look: Look, member: Member, what: str) -> Failure:
     code = exit_code(member)
     if member.disrupted:
         reason = "Disrupted"
+    elif member.hung:
+        reason = "Hung"
     elif code == 0:
         reason = "Ended"
     else:

@@ -20,10 +20,15 @@ def local_run(tmp_path: Path) -> Iterator[Callable[..., LocalRun]]:
     runs: list[LocalRun] = []
 
     def start(
-        *options: str, run_dir: Path | None = None, job: Path = CARTPOLE, environment: dict[str, str] | None = None
+        *options: str,
+        run_dir: Path | None = None,
+        job: Path = CARTPOLE,
+        environment: dict[str, str] | None = None,
+        prelude: str = "",
     ) -> LocalRun:
         name = f"-{len(runs)}" if runs else ""
-        runs.append(LocalRun(job, run_dir or tmp_path / "run", *options, environment=environment, output=name))
+        folder = run_dir or tmp_path / "run"
+        runs.append(LocalRun(job, folder, *options, environment=environment, output=name, prelude=prelude))
         return runs[-1]
 
     yield start

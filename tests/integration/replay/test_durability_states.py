@@ -346,18 +346,21 @@ def fill_disk(folder: Path) -> None:
 
 def test_a_server_that_cannot_save_takes_no_writes_until_it_can(kit: Any, small_disk: Path) -> None:
     """A snapshot that fails in the middle of a run; the server tries again by itself, here it is asked to."""
-    with EmbeddedRedis(small_disk / "redis") as server, connect(str(server.socket)) as admin:
-        with kit.running(kit.config(redis=str(server.socket))) as service:
-            actor = kit.Actor(service.ingest_endpoint)
-            actor.send_all(10)
-            fill_disk(small_disk)
-            admin.bgsave()
-            part = reaches(service, "Down", actor)
-            assert "can't save to its disk" in part["reason"]
-            (small_disk / "ballast").unlink()
-            admin.bgsave()
-            reaches(service, "Durable", actor)
-            assert_log_equals_table(service, admin)
+    with (
+        EmbeddedRedis(small_disk / "redis") as server,
+        connect(str(server.socket)) as admin,
+        kit.running(kit.config(redis=str(server.socket))) as service,
+    ):
+        actor = kit.Actor(service.ingest_endpoint)
+        actor.send_all(10)
+        fill_disk(small_disk)
+        admin.bgsave()
+        part = reaches(service, "Down", actor)
+        assert "can't save to its disk" in part["reason"]
+        (small_disk / "ballast").unlink()
+        admin.bgsave()
+        reaches(service, "Durable", actor)
+        assert_log_equals_table(service, admin)
 
 
 @pytest.mark.parametrize("saved_before", [False, True])

@@ -215,7 +215,7 @@ class Failure(StatusModel):
     exit_code: int | None = Field(default=None, ge=-255, le=255)
     """Its exit code; 128 + n where signal n ended it."""
     reason: Word = ""
-    """Error, Killed or Disrupted."""
+    """Error, Killed, Hung (it did not answer and was ended), Ended (by itself, with code 0) or Disrupted."""
     action: Word = ""
     """What was done about it."""
     message: Annotated[str, Text(256, "text", shortest=0)] = ""

@@ -46,6 +46,9 @@ from rljob.wire import load_keys
 
 log = logging.getLogger(__name__)
 
+_LONGEST_TURN_SECONDS = 600.0
+"""No update, with the compilation before the first or the longest checkpoint, takes so long."""
+
 
 @denormals_as_zero()
 def run_learner(options: RoleOptions, stop: threading.Event) -> None:
@@ -108,7 +111,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         closing.callback(profile.close)
 
         def on_turn() -> None:
-            telemetry.beat()
+            telemetry.beat(_LONGEST_TURN_SECONDS)
             if options.profile:
                 profile()
 

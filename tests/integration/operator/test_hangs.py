@@ -1,0 +1,136 @@
+"""Members that do not answer: named, back when they answer again, replaced when they do not; and what is no hang."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from harness import ENDLESS, LocalRun
+from rljob.telemetry.server import TelemetryServer
+from rljob_operator.local.probes import Door, Probes
+from rljob_operator.local.run_view import running_members
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def says(run: LocalRun, word: str) -> bool:
+    condition = run.job_status.condition("Ready")
+    return condition is not None and condition.reason == "Degraded" and word in condition.message
+
+
+def test_a_member_that_is_stopped_is_named_until_it_goes_on(local_run: Callable[..., LocalRun]) -> None:
+    run = local_run(*ENDLESS)
+    run.until_learning(50)
+    run.until(lambda: run.job_status.state == "Running", 60, "Running")
+    for name in ("replay-0", "learner", "actor-0"):
+        before = run.announced(name)
+        os.kill(int(before["pid"]), signal.SIGSTOP)
+        run.until(lambda name=name: says(run, f"{name} does not answer"), 40, f"Degraded names {name}")
+        os.kill(int(before["pid"]), signal.SIGCONT)
+        run.until(lambda: run.job_status.state == "Running", 60, f"Running again after {name}")
+        assert run.announced(name) == before, "it is the same process"
+    assert run.job_status.failures == []
+    updates = run.until_learning(1)
+    run.until(lambda: run.status("learner").get("updates", 0) > updates + 50, 60, "training goes on")
+
+
+def test_a_member_that_stays_stopped_is_replaced_and_training_goes_on(local_run: Callable[..., LocalRun]) -> None:
+    run = local_run(*ENDLESS, prelude="import rljob_operator.rules.hangs as hangs; hangs.REPLACED_SECONDS = 10.0")
+    run.until_learning(50)
+    for count, name in enumerate(("actor-0", "replay-0", "learner"), 1):
+        run.until(lambda: run.job_status.state == "Running", 60, "Running")
+        pid = running_members(run.run_dir)[name]
+        os.kill(pid, signal.SIGSTOP)
+        run.until(lambda name=name: says(run, f"{name} does not answer"), 40, f"Degraded names {name}")
+        run.until(
+            lambda name=name, pid=pid: running_members(run.run_dir).get(name, pid) != pid and run.status(name),
+            60,
+            f"another {name}",
+        )
+        failure = run.until(lambda count=count: run.job_status.failures[count - 1 :], 20, "the failure")[0]
+        assert (failure.pod_name, failure.reason, failure.action) == (name, "Hung", "RestartRole")
+        assert "did not answer" in failure.message
+        updates = run.status("learner").get("updates", 0)
+        run.until(lambda least=updates: run.status("learner").get("updates", 0) > least + 20, 90, "training goes on")
+    assert run.job_status.restarts.counted == 2, "replay and learner; actors never count"
+
+
+def test_a_controller_that_stood_still_itself_and_a_new_one_blame_nobody(local_run: Callable[..., LocalRun]) -> None:
+    """As when a terminal is stopped with Ctrl-Z, when a machine sleeps, and when the next controller adopts what runs."""
+    prelude = "import rljob_operator.rules.hangs as hangs; hangs.REPLACED_SECONDS = 5.0; hangs.NAMED_SECONDS = 4.5"
+    run = local_run(*ENDLESS, prelude=prelude)
+    run.until_learning(50)
+    members = running_members(run.run_dir)
+    for _ in range(2):
+        run.process.send_signal(signal.SIGSTOP)
+        time.sleep(8.0)
+        run.process.send_signal(signal.SIGCONT)
+        time.sleep(4.0)
+    assert running_members(run.run_dir) == members
+    run.process.kill()
+    run.process.wait()
+    time.sleep(6.0)
+    again = local_run("--resume", run_dir=run.run_dir, job=run.run_dir / "job.yaml", prelude=prelude)
+    again.until(lambda: "adopted" in again.output and again.job_status.state == "Running", 60, "adopted and Running")
+    time.sleep(5.0)
+    assert running_members(run.run_dir) == members
+    assert again.job_status.failures == []
+
+
+# ------------------------------------------------------------------------------------------------- the probes themselves
+
+
+@pytest.fixture
+def probes() -> Iterator[Probes]:
+    found = Probes()
+    yield found
+    found.close()
+
+
+def until(what: Callable[[], object], seconds: float = 40.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
+def test_a_loop_that_stands_still_beside_a_server_that_answers_is_silence_too(probes: Probes) -> None:
+    with TelemetryServer("actor", 0, dict, lambda: True) as server:
+        probes.watch({"actor-0": Door("a", server.url)})
+        server.beat(60.0)
+        time.sleep(3.0)
+        assert probes.silence("actor-0", "a") is None
+        server.beat(0.0)
+        until(lambda: (found := probes.silence("actor-0", "a")) is not None and found.seconds >= 4.0)
+        found = probes.silence("actor-0", "a")
+        assert found is not None
+        assert found.because == "answers, but its loop stands still"
+        assert probes.silence("actor-0", "b") is None, "the next life begins with nothing against it"
+        server.beat(60.0)
+        until(lambda: probes.silence("actor-0", "a") is None)
+
+
+def test_who_has_too_many_callers_or_says_odd_things_is_alive_and_who_is_gone_is_not(probes: Probes) -> None:
+    class Busy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.wfile.write(b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 5\r\n\r\nbusy\n")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    busy = HTTPServer(("127.0.0.1", 0), Busy)
+    threading.Thread(target=busy.serve_forever, daemon=True).start()
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        gone = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        probes.watch({"actor-0": Door("a", f"http://127.0.0.1:{busy.server_port}"), "actor-1": Door("a", gone)})
+        until(lambda: (found := probes.silence("actor-1", "a")) is not None and found.seconds >= 2.0)
+        assert probes.silence("actor-0", "a") is None
+    busy.shutdown()
+    busy.server_close()

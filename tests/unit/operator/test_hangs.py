@@ -1,0 +1,67 @@
+"""Members that do not answer, as the core decides about them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rljob_operator.model import Member, Phase
+from rljob_operator.rules import hangs
+
+from .operator_builders import START, exited, make_job, members, running
+
+
+def silent(name: str, seconds: float, seen: tuple[Member, ...] | None = None) -> tuple[Member, ...]:
+    given = {"silent_seconds": seconds, "silent_because": "does not answer"}
+    return tuple(replace(m, **given) if m.name == name else m for m in (seen or members()))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["replay-0", "learner", "actor-1", "evaluator"])
+def test_a_silent_member_is_named_then_replaced_and_its_end_is_a_failure_of_its_own(name: str) -> None:
+    controller = running()
+    assert controller.status.state == "Running"
+    decision = controller.look(1.0, members=silent(name, hangs.NAMED_SECONDS - 0.1))
+    assert (decision.state, decision.replace) == ("Running", ())
+    decision = controller.look(1.0, members=silent(name, hangs.NAMED_SECONDS))
+    condition = decision.status.condition("Ready")
+    assert condition is not None
+    assert (condition.status, condition.reason, condition.message) == ("True", "Degraded", f"{name} does not answer")
+    again = controller.look(0.5, members=silent(name, hangs.NAMED_SECONDS + 0.5))
+    assert again.status.conditions == decision.status.conditions, (
+        "the status does not change with every second of silence"
+    )
+    assert controller.look(1.0, members=members()).state == "Running", "it answers again"
+    decision = controller.look(1.0, members=silent(name, hangs.REPLACED_SECONDS))
+    assert (decision.replace, decision.drain, decision.start) == ((name,), (), ())
+    ended = exited(name, members(), since_seconds=START, exit_code=-9, hung=True, last_words="it did not answer")
+    decision = controller.look(1.0, members=ended)
+    failure = decision.status.failures[-1]
+    assert (failure.pod_name, failure.reason, failure.exit_code, failure.action) == (name, "Hung", 137, "RestartRole")
+    assert decision.start == (name,)
+    assert decision.status.restarts.counted == int(name in ("replay-0", "learner"))
+
+
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.DRAINING, Phase.EXITED])
+def test_only_who_serves_can_be_silent(phase: Phase) -> None:
+    controller = running()
+    seen = silent("actor-1", 1000.0, members(actor_1=phase))
+    decision = controller.look(1.0, members=seen)
+    assert decision.replace == ()
+    condition = decision.status.condition("Ready")
+    assert condition is not None
+    assert "does not answer" not in condition.message
+
+
+def test_a_learner_that_hangs_while_it_is_to_be_saved_does_not_hold_up_the_suspension_for_ever() -> None:
+    controller = running()
+    controller.job = make_job("spec.suspend=true")
+    left = silent("learner", hangs.REPLACED_SECONDS, members(actors=0, evaluator=Phase.EXITED))
+    assert controller.look(1.0, members=left).replace == ("learner",)
+
+
+def test_whoever_leaves_at_the_end_has_a_time_of_its_own() -> None:
+    from rljob_operator.model import Session
+
+    controller = running()
+    decision = controller.look(1.0, members=silent("learner", 1000.0), session=Session(1.0, interrupted=True))
+    assert decision.replace == ()
