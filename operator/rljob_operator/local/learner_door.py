@@ -37,15 +37,19 @@ class NoAnswer(Exception):
 
 
 class LearnerDoor:
-    """Asks at the address that ``url`` answers, which may be None while there is no learner, until closed."""
+    """Asks at the address that ``url`` answers, which may be None while there is no learner, until closed.
+
+    ``token``: the job's, which a request for a checkpoint carries."""
 
     def __init__(
         self,
         url: Callable[[], str | None],
         period_seconds: float = _PERIOD_SECONDS,
         now: Callable[[], float] = time.time,
+        token: str = "",
     ) -> None:
         self._url = url
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._period_seconds = period_seconds
         self._now = now
         self._answer = Answer(None, self._now(), "the learner has not announced itself yet")
@@ -89,7 +93,8 @@ class LearnerDoor:
             return
         body = json.dumps({"sinceUnix": wanted}).encode()
         try:
-            with urllib.request.urlopen(f"{url}/checkpoint", data=body, timeout=_TIMEOUT_SECONDS):
+            request = urllib.request.Request(f"{url}/checkpoint", data=body, headers=self._headers)
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS):
                 self._asked = (url, wanted)
         except (OSError, http.client.HTTPException):
             pass  # asked again in the next round

@@ -17,6 +17,7 @@ from rljob_operator.local.launch import PROGRAM, Launcher
 from rljob_operator.local.learner_door import Answer, LearnerDoor
 from rljob_operator.local.probes import Door, Probes
 from rljob_operator.local.process import RoleProcess, announce_path
+from rljob_operator.local.token_file import job_token_file, read_token
 from rljob_operator.model import Decision, LearnerSample, Member, Observation, Phase, Role
 from rljob_operator.sample import BadSample, parse_sample
 from rljob_operator.wall_clock import WallClock
@@ -53,12 +54,13 @@ class LocalSubstrate:
         self._checkpoints = CheckpointWatch(run_dir / "checkpoints")
         self._latest: LearnerSample | None = None
         self._answer: Answer | None = None
+        self._token_file = job_token_file(run_dir)
         self._processes: dict[str, RoleProcess] = {}
         for name in _names_on_record(run_dir):
             self._processes[name] = self._process(name)
             self._processes[name].adopt()
         self.adopted = tuple(name for name, process in self._processes.items() if process.pid is not None)
-        self._door = LearnerDoor(self._learner_url, now=clock.now)
+        self._door = LearnerDoor(self._learner_url, now=clock.now, token=read_token(self._token_file))
         self._probes = Probes()
         self._notice_leap()
         record_offset(run_dir, clock.offset_seconds)
@@ -186,7 +188,8 @@ class LocalSubstrate:
             data = sample if self._has_replay else ingest
             # A learner that comes back after a crash must go on from its checkpoint, so it always may; only a fresh run
             # folder has none to go on from.
-            return [*data, *weights, *(inference if self._learner_serves else ()), "--resume", "latest"]
+            token = ["--token-file", str(self._token_file)] if self._token_file is not None else []
+            return [*data, *weights, *(inference if self._learner_serves else ()), *token, "--resume", "latest"]
         if role is Role.INFERENCE:
             return ["--inference", meeting.inference[_number(name)], *weights]
         if role is Role.ACTOR:

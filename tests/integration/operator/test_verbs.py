@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,21 @@ from rljob.api.status import RLJobStatus
 from rljob_operator.local.run_view import running_members
 
 pytestmark = pytest.mark.timeout(400)
+
+
+def test_a_learner_that_the_network_reaches_takes_requests_of_its_own_job_only(
+    local_run: Callable[..., LocalRun],
+) -> None:
+    run = local_run(*ENDLESS, environment={"RLJOB_METRICS_HOST": "0.0.0.0"})
+    run.until_learning(50)
+    url = run.announced("learner")["metrics_url"]
+    request = urllib.request.Request(f"{url}/checkpoint", data=json.dumps({"sinceUnix": time.time()}).encode())
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(request, timeout=10)
+    assert (run.run_dir / "roles" / "request-token").stat().st_mode & 0o777 == 0o600
+    code, printed = run.verb("checkpoint", str(run.run_dir), "--wait")
+    assert code == 0, printed
+    assert "verified, file://" in printed
 
 
 def test_a_run_is_suspended_and_goes_on_where_it_was(local_run: Callable[..., LocalRun]) -> None:

@@ -14,6 +14,7 @@ from rljob.cli.app import app
 from rljob.cli.errors import EXIT_CONFIGURATION, Unusable, one_line_errors
 from rljob.cli.options import RoleOptions
 from rljob.cli.roles import Role, check_options, role_function, stopping_on_signals
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
@@ -55,6 +56,22 @@ def test_missing_and_impossible_options_are_configuration_problems(tmp_path: Pat
     assert worker("actor").exit_code == EXIT_CONFIGURATION
     assert worker("conductor", *common(tmp_path)).exit_code == EXIT_CONFIGURATION
     assert worker("actor", *common(tmp_path), "--metrics-port", "70000").exit_code == EXIT_CONFIGURATION
+
+
+def test_a_token_file_without_a_token_is_a_configuration_problem(tmp_path: Path) -> None:
+    addresses = ["--replay-sample", "inproc://s", "--weights", "inproc://w", "--notice", "inproc://n"]
+    (tmp_path / "empty").write_text("\n")
+    for name in ("empty", "missing"):
+        result = worker("learner", *common(tmp_path), *addresses, "--token-file", str(tmp_path / name))
+        assert result.exit_code == EXIT_CONFIGURATION
+        assert f"--token-file {tmp_path / name}: a readable file with the job's token in it is needed" in result.stderr
+
+
+def test_where_telemetry_listens_is_an_option_that_help_names() -> None:
+    names = {option: each.envvar for each in get_command(app).commands["worker"].params for option in each.opts}  # type: ignore[attr-defined]
+    assert names["--metrics-host"] == "RLJOB_METRICS_HOST"
+    assert names["--metrics-port"] == "RLJOB_METRICS_PORT"
+    assert names["--token-file"] == "RLJOB_TOKEN_FILE"
 
 
 def test_every_role_has_its_function() -> None:

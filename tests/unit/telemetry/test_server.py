@@ -9,13 +9,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from rljob.telemetry.metrics import learner_registry
-from rljob.telemetry.server import HOST_VARIABLE, TelemetryServer
+from rljob.telemetry.server import TelemetryServer, is_loopback
 
 
 class Role:
@@ -139,22 +140,20 @@ def test_silent_and_rude_callers_hold_nobody_up(server: TelemetryServer) -> None
             caller.close()
 
 
-def test_binds_loopback_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(HOST_VARIABLE, raising=False)
+def test_binds_loopback_unless_told() -> None:
     with TelemetryServer("actor", 0, dict, bool) as server:
         assert server.host == "127.0.0.1"
         with pytest.raises(OSError, match=f"the replay cannot serve its metrics on 127.0.0.1:{server.port}"):
             TelemetryServer("replay", server.port, dict, bool)
-    monkeypatch.setenv(HOST_VARIABLE, "0.0.0.0")
-    with TelemetryServer("actor", 0, dict, bool) as server:
+    with TelemetryServer("actor", 0, dict, bool, host="0.0.0.0") as server:
         assert server.host == "0.0.0.0"
         assert get(server, "/status") == (200, "{}")
     server.close()  # a second time is allowed
 
 
-def post(server: TelemetryServer, path: str, body: bytes) -> tuple[int, str]:
+def post(server: TelemetryServer, path: str, body: bytes, **headers: str) -> tuple[int, str]:
     try:
-        request = urllib.request.Request(server.url + path, data=body, method="POST")
+        request = urllib.request.Request(server.url + path, data=body, method="POST", headers=headers)
         with urllib.request.urlopen(request, timeout=60) as reply:
             return reply.status, reply.read().decode()
     except urllib.error.HTTPError as error:
@@ -181,3 +180,50 @@ def test_a_request_leaves_a_note_and_bad_ones_are_refused(role: Role) -> None:
         assert (code, "/checkpoint" in body) == (404, True)
         assert notes == [7]
         assert get(server, "/status")[0] == 200
+
+
+def test_off_loopback_the_port_is_read_only(role: Role) -> None:
+    notes: list[Any] = []
+    requests = {"/checkpoint": notes.append}
+    with TelemetryServer("learner", 0, role.read, lambda: True, requests=requests, host="0.0.0.0") as server:
+        for headers in ({}, {"Authorization": "Bearer anything"}):
+            code, body = post(server, "/checkpoint", b"{}", **headers)
+            assert (code, "read-only on 0.0.0.0" in body, "--token-file" in body) == (403, True, True)
+        assert get(server, "/status")[0] == 200
+    assert notes == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_what_changes_something_needs_the_token_of_the_job(role: Role, tmp_path: Path, host: str) -> None:
+    notes: list[Any] = []
+    requests = {"/checkpoint": notes.append}
+    token_file = tmp_path / "token"
+    token_file.write_text("s3cret\n")
+    with TelemetryServer(
+        "learner", 0, role.read, lambda: True, requests=requests, host=host, token_file=token_file
+    ) as server:
+        code, body = post(server, "/checkpoint", b"{}")
+        assert (code, "Authorization: Bearer" in body) == (401, True)
+        for wrong in ("Bearer s3cre", "Bearer s3crett", "Basic s3cret", "s3cret", "Bearer ", "Bearer \xe9"):
+            code, body = post(server, "/checkpoint", b"{}", Authorization=wrong)
+            assert (code, "s3cret" in body) == (401, False), wrong
+        assert notes == []
+        assert post(server, "/checkpoint", b"{}", Authorization="Bearer s3cret")[0] == 202
+        token_file.write_text("another")
+        assert post(server, "/checkpoint", b"{}", Authorization="Bearer s3cret")[0] == 401
+        assert post(server, "/checkpoint", b"{}", Authorization="bearer another")[0] == 202
+        token_file.write_text("")
+        assert post(server, "/checkpoint", b"{}", Authorization="Bearer ")[0] == 403
+        token_file.unlink()
+        assert post(server, "/checkpoint", b"{}", Authorization="Bearer another")[0] == 403
+        assert get(server, "/status")[0] == 200, "reading needs no token"
+    assert len(notes) == 2
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("127.0.0.1", True), ("127.0.0.9", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False),
+     ("10.0.0.7", False), ("", False), ("127.0.0.1.example.org", False)],
+)  # fmt: skip
+def test_what_is_loopback(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback

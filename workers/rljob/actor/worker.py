@@ -79,6 +79,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
         # One that waits for credit does its work too: the learner sets the pace, and a new actor would wait as well.
         lambda: figures.state in ("Running", "Blocked"),
         actor_registry(figures.status),
+        host=options.metrics_host,
     )
     announce(options, "actor", telemetry.url, identity.incarnation)
     try:

@@ -17,7 +17,8 @@ class RoleOptions:
     ``weights`` and ``notice`` are bound by the learner and connected to by actors and the evaluator.
     ``inference`` holds one endpoint an inference server, for a job with central inference; the learner that serves, and an
     inference role, get exactly their own.
-    ``metrics_port`` 0 takes any free port; ``announce`` then tells which. ``profile``: write a profile of the loop.
+    ``metrics_host`` and ``metrics_port``: where telemetry listens; port 0 takes any free one, and ``announce`` then tells which.
+    ``token_file`` holds the job's token, which requests over that port need. ``profile``: write a profile of the loop.
     """
 
     job: RLJob
@@ -28,7 +29,9 @@ class RoleOptions:
     weights: str = ""
     notice: str = ""
     inference: tuple[str, ...] = ()
+    metrics_host: str = "127.0.0.1"
     metrics_port: int = 0
+    token_file: Path | None = None
     announce: Path | None = None
     redis: str | None = None
     resume: str | None = None

@@ -111,8 +111,17 @@ def check_options(role: Role, options: RoleOptions) -> None:
             f"{role} got {len(options.inference)} --inference; allowed: {servers}, "
             + ("one for each server of spec.inference.replicas" if role is Role.ACTOR else "the address that it binds")
         )
+    if options.token_file is not None and not _has_text(options.token_file):
+        raise Unusable(f"--token-file {options.token_file}: a readable file with the job's token in it is needed")
     if options.keys is not None and not options.keys.is_file():
         raise Unusable(f"--keys {options.keys}: no such file; `rljob keys FOLDER` writes one for each role")
+
+
+def _has_text(file: Path) -> bool:
+    try:
+        return bool(file.read_bytes().strip())
+    except OSError:
+        return False
 
 
 @contextmanager
@@ -169,12 +178,27 @@ def worker(
             help="Where actions are computed (actors.inference: Central); for an actor once a server, in order.",
         ),
     ] = None,
+    metrics_host: Annotated[
+        str,
+        typer.Option(
+            envvar="RLJOB_METRICS_HOST",
+            help="Address where /metrics, /status and /healthz listen; 0.0.0.0 lets other machines read them.",
+        ),
+    ] = "127.0.0.1",
     metrics_port: Annotated[
         int,
         typer.Option(
             envvar="RLJOB_METRICS_PORT", min=0, max=65535, help="Port of /metrics and /status; 0 takes a free one."
         ),
     ] = 0,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="RLJOB_TOKEN_FILE",
+            help="File with the job's token. Requests to the metrics port that change something (POST /checkpoint) need it; "
+            "without one they are taken on loopback only.",
+        ),
+    ] = None,
     announce: Annotated[
         Path | None, typer.Option(envvar="RLJOB_ANNOUNCE", help="File to write pid and metrics address to, once ready.")
     ] = None,
@@ -224,7 +248,9 @@ def worker(
             weights=weights,
             notice=notice,
             inference=tuple(inference or ()),
+            metrics_host=metrics_host,
             metrics_port=metrics_port,
+            token_file=token_file,
             announce=announce,
             redis=redis,
             resume=resume,

@@ -82,7 +82,12 @@ class Evaluator:
         self._next_word = 0.0
         self._state = "Waiting"
         self._server = TelemetryServer(
-            "evaluator", options.metrics_port, self.status, self.ready, evaluator_registry(self.status)
+            "evaluator",
+            options.metrics_port,
+            self.status,
+            self.ready,
+            evaluator_registry(self.status),
+            host=options.metrics_host,
         )
         announce(options, "evaluator", self._server.url, uuid.uuid4().hex)
 

@@ -53,7 +53,12 @@ def run_inference(options: RoleOptions, stop: threading.Event) -> None:
             return {"role": "inference", "name": options.name, **server.status()}
 
         telemetry = TelemetryServer(
-            "inference", options.metrics_port, status, lambda: server.state == "Serving", inference_registry(status)
+            "inference",
+            options.metrics_port,
+            status,
+            lambda: server.state == "Serving",
+            inference_registry(status),
+            host=options.metrics_host,
         )
         announce(options, "inference", telemetry.url, uuid.uuid4().hex)
         with telemetry:

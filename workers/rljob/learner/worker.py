@@ -142,6 +142,8 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
                 lambda: learner.state in ("WarmingUp", "Training"),
                 learner_registry(lambda: told(learner.status())),
                 requests={"/checkpoint": lambda note: learner.request_checkpoint(wanted_since(note))},
+                host=options.metrics_host,
+                token_file=options.token_file,
             )
         )
         announce(options, "learner", telemetry.url, uuid.uuid4().hex)

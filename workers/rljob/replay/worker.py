@@ -57,6 +57,7 @@ def run_replay(options: RoleOptions, stop: threading.Event) -> None:
                 lambda: {"role": "replay", "name": options.name, **service.status},
                 lambda: service.state != "warming",
                 replay_registry(lambda: service.status),
+                host=options.metrics_host,
             )
         )
         announce(options, "replay", telemetry.url, service.service)

@@ -3,20 +3,25 @@
 It runs on daemon threads of the role's own process. A page only *reads*, and a request only leaves a note that the role's
 loop picks up when it can, so no client can hold up training: the number of threads is bounded, a slow client is cut off,
 and an error while answering is answered, not raised.
+
+Whoever reaches the port may read. What leaves a note changes something: on loopback it is taken, elsewhere only with the job's
+token, and never where the server has none.
 """
 
 from __future__ import annotations
 
+import hmac
+import ipaddress
 import json
 import logging
 import math
-import os
 import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -28,8 +33,7 @@ from rljob.threads import SupervisedThread, check_threads, start_contained
 
 log = logging.getLogger(__name__)
 
-HOST_VARIABLE: Final = "RLJOB_METRICS_HOST"
-"""Environment variable that names the address to bind; a pod sets 0.0.0.0, everything else stays on 127.0.0.1."""
+LOOPBACK: Final = "127.0.0.1"
 
 _MAX_THREADS = 8
 _CLIENT_TIMEOUT_SECONDS = 5.0
@@ -49,7 +53,9 @@ class TelemetryServer:
         registry: the figures for ``/metrics``; None serves an empty page.
         requests: path -> what ``POST path`` leaves a note with, called on a server thread with the JSON object that was
             sent. It must be harmless to repeat and return at once; ValueError is answered as a bad request.
-        host: address to bind; None means ``$RLJOB_METRICS_HOST``, else 127.0.0.1.
+        host: address to bind.
+        token_file: the job's token, read anew for each request, so that it may be replaced. Where it is given, every request
+            must carry it as ``Authorization: Bearer TOKEN``; without it requests are taken on loopback only.
 
     Raises:
         OSError: the address cannot be bound; the message names it.
@@ -66,22 +72,23 @@ class TelemetryServer:
         registry: CollectorRegistry | None = None,
         *,
         requests: Mapping[str, Callable[[Mapping[str, Any]], None]] | None = None,
-        host: str | None = None,
+        host: str = LOOPBACK,
+        token_file: Path | None = None,
     ) -> None:
         self.role = role
+        self._token_file = token_file
         self._requests = dict(requests or {})
         self._status = status
         self._ready = ready
         self._registry = registry if registry is not None else CollectorRegistry()
         self._due: tuple[float, float] | None = None  # (monotonic deadline of the next beat, its limit in seconds)
-        address = host or os.environ.get(HOST_VARIABLE) or "127.0.0.1"
         try:
-            self._server = _BoundedServer((address, port), self)
+            self._server = _BoundedServer((host, port), self)
         except OSError as error:
             raise OSError(
-                error.errno, f"the {role} cannot serve its metrics on {address}:{port}: {error.strerror}"
+                error.errno, f"the {role} cannot serve its metrics on {host}:{port}: {error.strerror}"
             ) from error
-        self.host: str = address
+        self.host: str = host
         self.port: int = self._server.server_address[1]
         self._closing = threading.Event()
         self._thread = SupervisedThread(
@@ -161,6 +168,29 @@ class TelemetryServer:
             return 400, "application/json", _dumps({"error": f"{path}: {error}"})
         return 202, "application/json", _dumps({"noted": path})
 
+    def refusal(self, authorization: str) -> tuple[int, str, bytes] | None:
+        """The reply to a request that may not be made with this Authorization header; None where it may."""
+        if self._token_file is None:
+            if is_loopback(self.host):
+                return None
+            error = (
+                f"{self.role}: read-only on {self.host}: requests need the job's token, and this role was given none"
+            )
+            return 403, "application/json", _dumps({"error": f"{error} (--token-file)"})
+        try:
+            token = self._token_file.read_bytes().strip()
+        except OSError as problem:
+            log.warning("%s: %s can't be read: %s", self.role, self._token_file, problem.strerror)
+            token = b""
+        if not token:
+            return 403, "application/json", _dumps({"error": f"{self.role}: the job's token can't be read here"})
+        scheme, _, given = authorization.partition(" ")
+        known = hmac.compare_digest(given.strip().encode("latin-1", "replace"), token)
+        if scheme.lower() == "bearer" and known:
+            return None
+        error = "wrong token" if authorization else "the job's token is needed, as `Authorization: Bearer TOKEN`"
+        return 401, "application/json", _dumps({"error": f"{self.role}: {error}"})
+
     def _health(self) -> tuple[int, str, bytes]:
         due = self._due
         if due is None:
@@ -233,6 +263,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(*self.server.telemetry.answer(urlsplit(self.path).path, self.headers.get("Accept", "")))
 
     def do_POST(self) -> None:
+        refusal = self.server.telemetry.refusal(self.headers.get("Authorization", ""))
+        if refusal is not None:
+            self._reply(*refusal)
+            return
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > _LONGEST_REQUEST_BYTES:
             error = f"a Content-Length of at most {_LONGEST_REQUEST_BYTES} bytes is needed"
@@ -245,6 +279,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
+        if code == 401:
+            self.send_header("WWW-Authenticate", "Bearer")
         self.end_headers()
         self.wfile.write(body)
 
@@ -254,6 +290,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _dumps(document: Any) -> bytes:
     return json.dumps(finite(document), separators=(",", ":")).encode()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what is bound to ``host``. A name other than localhost is not trusted to be."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def finite(value: Any) -> Any:
