@@ -31,13 +31,17 @@ def in_words(error: redis.RedisError) -> str:
     """What an error of Redis means for whoever runs the job, and where it can be known, what mends it; one line."""
     text = (str(error).splitlines() or [""])[0] or type(error).__name__
     if isinstance(error, redis.TimeoutError):
-        return f"it does not answer in time ({text})"
+        return f"Redis does not answer in time ({text})"
     if isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError):
-        return f"it refuses this user: {text}"
+        return f"Redis refuses this user: {text}"
+    if isinstance(error, redis.BusyLoadingError):
+        return "Redis is still reading its data"
+    if isinstance(error, redis.ConnectionError):
+        return f"Redis can't be reached ({text})"
     if isinstance(error, redis.ReadOnlyError):
-        return "it is a read-only replica; give the address of the primary"
+        return "Redis is a read-only replica; give the address of the primary"
     if isinstance(error, redis.OutOfMemoryError):
-        return f"its memory is used up: {text}"
+        return f"Redis has no memory left: {text}"
     if "MISCONF" in text:
-        return "it can't save to its disk and takes no writes; free space there"
-    return text
+        return "Redis can't save to its disk and takes no writes; free space there"
+    return f"Redis answers with an error: {text}"

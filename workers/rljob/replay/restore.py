@@ -53,7 +53,7 @@ def patiently(read: Callable[[], T], patience_seconds: float) -> Generator[list[
                 raise
             if not said:
                 said = True
-                log.warning("replay log: Redis failed while the log was read (%s); trying again", in_words(error))
+                log.warning("replay log: %s while the log is read; trying again", in_words(error))
         yield []
         time.sleep(_RETRY_SECONDS)
 
