@@ -1,4 +1,4 @@
-"""A writer of the log that fails on something else than Redis: nothing that it has not written is acknowledged, and the shard ends."""
+"""A writer of the log that fails on something else than Redis: nothing unwritten is acknowledged, and the shard ends."""
 
 from __future__ import annotations
 
