@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
-from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from gymnasium.wrappers import FrameStackObservation
 
 from rljob.envs import wrappers
 from rljob.envs.errors import EnvironmentProblem
@@ -48,15 +48,14 @@ def _atari(game: AtariGame, parameters: EnvironmentParameters, render_mode: str 
             repeat_action_probability=parameters.sticky_action_probability,
             full_action_space=parameters.full_action_space,
             max_num_frames_per_episode=parameters.max_episode_raw_frames,
-            obs_type="ram",
+            obs_type="grayscale",
             **game.kwargs,
         )
     except Exception as error:
         raise _cannot_make(game.id, error) from error
-    env = wrappers.ScreenUnread(env)
     if parameters.fire_reset:
         env = wrappers.FireReset(env)
-    preprocessing = AtariPreprocessing if parameters.max_pool else wrappers.NewestFrameOnly
+    preprocessing = wrappers.DirectSteps if parameters.max_pool else wrappers.NewestFrameOnly
     env = preprocessing(
         env,
         noop_max=parameters.noop_max,
