@@ -137,5 +137,7 @@ def evaluation(status: Mapping[str, Any]) -> str:
         last = evaluations[-1]
         more = "" if last.get("finished", True) else ", given up early"
         error = f" +- {last['standard_error']:.2f}" if last.get("standard_error") is not None else ""
-        said.append(f"{'last ' if said else ''}{last['mean']:.2f}{error} ({int(last['episodes'])} games{more})")
+        played = int(last["episodes"])
+        games = "1 game" if played == 1 else f"{played} games"
+        said.append(f"{'last ' if said else ''}{last['mean']:.2f}{error} ({games}{more})")
     return "; ".join(said) or "-"

@@ -1,0 +1,49 @@
+"""What is said of evaluations: how far one has come, the last verdict, and which games a success rests on."""
+
+from __future__ import annotations
+
+import pytest
+from rljob_operator.view.figures import evaluation as shown
+
+from .operator_builders import START, evaluation, running, sample
+
+VERDICT = {"mean": 18.5, "standard_error": 0.25, "episodes": 100, "finished": True, "seed": 1000004}
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ({}, "-"),
+        ({"evaluating": None, "evaluations": []}, "-"),
+        ({"evaluating": {"version": 3, "games": 0, "episodes": 100, "mean": None}}, "0 of 100 games"),
+        (
+            {"evaluating": {"version": 3, "games": 12, "episodes": 100, "mean": 17.25}},
+            "12 of 100 games, mean 17.25 so far",
+        ),
+        ({"evaluations": [VERDICT]}, "18.50 +- 0.25 (100 games)"),
+        (
+            {"evaluations": [VERDICT | {"finished": False, "episodes": 20}]},
+            "18.50 +- 0.25 (20 games, given up early)",
+        ),
+        (
+            {"evaluating": {"version": 3, "games": 12, "episodes": 100, "mean": 17.25}, "evaluations": [VERDICT]},
+            "12 of 100 games, mean 17.25 so far; last 18.50 +- 0.25 (100 games)",
+        ),
+        ({"evaluations": [VERDICT | {"standard_error": None, "episodes": 1}]}, "18.50 (1 game)"),
+    ],
+)
+def test_how_far_an_evaluation_has_come(status: dict[str, object], words: str) -> None:
+    assert shown(status) == words
+
+
+def test_a_success_names_the_seed_of_its_games() -> None:
+    outcome = running().look(learner=sample(START + 2, evaluations=[evaluation(18.5) | {"seed": 1000004}])).outcome
+    assert outcome is not None
+    assert "games of seed 1000004; target 18" in outcome.message
+
+
+def test_a_verdict_without_a_seed_says_none() -> None:
+    """One that an older run left in its checkpoint."""
+    outcome = running().look(learner=sample(START + 2, evaluations=[evaluation(18.5)])).outcome
+    assert outcome is not None
+    assert "games; target 18" in outcome.message
