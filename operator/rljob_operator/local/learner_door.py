@@ -96,7 +96,7 @@ class LearnerDoor:
             request = urllib.request.Request(f"{url}/checkpoint", data=body, headers=self._headers)
             with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS):
                 self._asked = (url, wanted)
-        except (OSError, http.client.HTTPException):
+        except (OSError, ValueError, http.client.HTTPException):
             pass  # asked again in the next round
 
 
@@ -116,7 +116,7 @@ def fetch_status(url: str, timeout_seconds: float = _TIMEOUT_SECONDS, name: str 
         raise NoAnswer(f"{name}: its status answers with HTTP {error.code}") from None
     except TimeoutError:
         raise NoAnswer(f"{name}: it has not answered within {timeout_seconds:g} s") from None
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: the address is none
         reason = getattr(error, "reason", error)
         if isinstance(reason, TimeoutError):
             raise NoAnswer(f"{name}: it has not answered within {timeout_seconds:g} s") from None

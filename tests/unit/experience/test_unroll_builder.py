@@ -152,7 +152,7 @@ def test_an_unroll_survives_the_wire() -> None:
         ({"discount": np.full(4, 1.5, np.float32)}, "outside"),
         ({"observation_at": np.full(5, 60_000, np.uint16)}, "obs_at leaves"),
         ({"state": np.zeros((2, 3), np.float32)}, r"expected f4\[2, 0\]"),
-        ({"action": np.full(4, -1, np.int32)}, "negative"),
+        ({"action": np.full(4, -1, np.int32)}, "actions are -1 to -1; allowed: 0 or more"),
     ],
 )
 def test_a_contradictory_unroll_is_refused(change: dict[str, Any], message: str) -> None:

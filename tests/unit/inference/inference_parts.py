@@ -158,7 +158,8 @@ class Player:
             policy._acting.compute(Compute())  # type: ignore[operator]
             self.loop = ActorLoop(self.environment, policy, recorder, sink, weights, self.figures)
         else:
-            self.client = InferenceClient(Client(address), identity, GROUPS + 1, compress=True)
+            outputs = method.outputs(spec.num_actions)
+            self.client = InferenceClient(Client(address), identity, GROUPS + 1, compress=True, outputs=outputs)
             remote = RemotePolicy(method, spec, parameters, num_envs, GROUPS, generator, self.client)
             self.loop = GroupedLoop(grouped, remote, recorder, sink, self.figures, 20.0)
 

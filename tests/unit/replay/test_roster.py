@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.replay.roster import Roster
@@ -13,7 +14,7 @@ def heartbeat(steps: int, actor: str = "actor-0", inc: str = "a", state: str = "
         "actor": actor, "inc": inc, "pv": 3, "state": state, "steps": steps, "raw": 4 * steps, "produced": steps,
         "blocked": 0.5, "rss": 1, "sps": 10.0,
     }  # fmt: skip
-    return Message("heartbeat", fields, {})
+    return Message("heartbeat", fields, {"stages": np.zeros(5)})
 
 
 def test_every_step_counts_once_over_restarts_of_an_actor() -> None:

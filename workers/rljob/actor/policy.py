@@ -15,7 +15,7 @@ from rljob.algorithms import Algorithm
 from rljob.algorithms.decision import Decision
 from rljob.api import EnvironmentParameters
 from rljob.envs.spec import EnvironmentSpec
-from rljob.learner.flat import Weights
+from rljob.learner.flat import Weights, shapes_of
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +59,11 @@ class Policy:
         """Explore as the ``slot``-th of ``slots`` actors, in the way of the algorithm."""
         self.epsilon = self._algorithm.exploration(self._parameters, slot, slots, self._num_envs)
         log.info("slot %d of %d, epsilon %.3g to %.3g", slot, slots, self.epsilon.max(), self.epsilon.min())
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the weights that it can act with, by name."""
+        return shapes_of(self._network)
 
     def load(self, weights: Weights) -> None:
         """Act with ``weights`` from now on. Raises ``WeightsProblem`` when they belong to another network."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rljob.experience import Chunk, Unroll
-from rljob.wire import Client, CreditWindow, Message, encode
+from rljob.wire import Client, CreditWindow, MalformedMessage, Message, encode
 from rljob.wire.transport import Socket
 
 log = logging.getLogger(__name__)
@@ -210,6 +210,10 @@ class ReplaySession:
             self._refusals_in_a_row += 1
             if self._refusals_in_a_row >= _HOPELESS_REFUSALS:
                 raise ChunkRefused(f"the replay shard accepts nothing from this actor any more: {reason}")
+        else:
+            self._client.count(
+                MalformedMessage("kind", f"{message.kind} is nothing that a replay shard tells an actor")
+            )
 
     def _release(self, chunks: int) -> None:
         """The ``chunks`` oldest chunks are in the shard's hands."""

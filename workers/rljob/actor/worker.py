@@ -70,7 +70,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     identity = Identity(options.name, uuid.uuid4().hex[:12], num_envs)
     figures = ActorFigures(identity)
     figures.failures = failures = RestartLimit(environment_parameters.max_failures_per_10000_steps)
-    sink, actions = _connect(options, identity, figures, layout)
+    sink, actions = _connect(options, identity, figures, layout, spec.num_actions)
     figures.sink = sink
     telemetry = TelemetryServer(
         "actor",
@@ -102,6 +102,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
             environment: VectorEnvironment
             if isinstance(actions, WeightClient):
                 policy = Policy(chosen, spec, parameters, environment_parameters, num_envs, generator)
+                actions.shapes = policy.shapes
                 environment = make_restarting_environment(
                     environment_id,
                     environment_parameters,
@@ -153,7 +154,11 @@ def environment_seed(seed: int, slot: int, incarnation: str) -> int:
 
 
 def _connect(
-    options: RoleOptions, identity: Identity, figures: ActorFigures, layout: ChunkLayout | UnrollLayout
+    options: RoleOptions,
+    identity: Identity,
+    figures: ActorFigures,
+    layout: ChunkLayout | UnrollLayout,
+    num_actions: int,
 ) -> tuple[MultiShard, WeightClient | InferenceClient]:
     """The sink for chunks, and where actions come from: weights for a network of its own, or an inference server."""
     keys = load_keys(options.keys, "actor") if options.keys else None
@@ -175,7 +180,10 @@ def _connect(
     endpoint = options.inference[server_of(options.name, len(options.inference))]
     client = Client(endpoint, keys.client(server) if keys else None)
     # One lane a group, and one for the values of final observations.
-    return sink, InferenceClient(client, identity, GROUPS + 1, compress=bool(layout.compressed_columns))
+    outputs = algorithm(spec.algorithm.name).outputs(num_actions)
+    return sink, InferenceClient(
+        client, identity, GROUPS + 1, compress=bool(layout.compressed_columns), outputs=outputs
+    )
 
 
 def server_of(actor: str, servers: int) -> int:

@@ -34,7 +34,8 @@ class Experience(StrEnum):
 class Algorithm:
     """What the loops need of an algorithm; the functions are documented where they are defined (``apex_dqn``, ``impala``).
 
-    Acting: ``infer(net, observation, state) -> Inference`` is one forward pass; ``decide(outputs, epsilon, generator) ->
+    Acting: ``infer(net, observation, state) -> Inference`` is one forward pass, with ``outputs(num_actions)`` numbers for each
+    observation; ``decide(outputs, epsilon, generator) ->
     Decision`` makes actions of its outputs, on the host, wherever those were computed; ``state_values(outputs)`` the values of
     states; ``random_decision`` acts without weights. ``judged_action`` plays the games of an evaluation.
 
@@ -49,6 +50,7 @@ class Algorithm:
     layout: Callable[[EnvironmentSpec, Any], Any]
     exploration: Callable[..., Any]
     infer: Callable[..., Inference]
+    outputs: Callable[[int], int]
     decide: Callable[..., Decision]
     random_decision: Callable[..., Decision]
     state_values: Callable[..., Any]
@@ -80,6 +82,7 @@ def _chunks(spec: EnvironmentSpec, params: ApeXDQNParameters) -> ChunkLayout:
         frame_dtype=np.dtype(spec.frame_dtype),
         stack=spec.stack,
         n_step=params.n_step,
+        num_actions=spec.num_actions,
     )
 
 
@@ -90,6 +93,7 @@ def _unrolls(spec: EnvironmentSpec, params: ImpalaParameters) -> UnrollLayout:
         frame_dtype=np.dtype(spec.frame_dtype),
         stack=spec.stack,
         memory=params.lstm_units if params.recurrent == "LSTM" else 0,
+        num_actions=spec.num_actions,
     )
 
 
@@ -102,6 +106,7 @@ _ALGORITHMS = {
         layout=_chunks,
         exploration=apex_dqn.exploration,
         infer=apex_dqn.infer,
+        outputs=lambda num_actions: num_actions,
         decide=apex_dqn.decide,
         random_decision=apex_dqn.random_decision,
         state_values=apex_dqn.state_values,
@@ -124,6 +129,7 @@ _ALGORITHMS = {
         layout=_unrolls,
         exploration=impala.exploration,
         infer=impala.infer,
+        outputs=lambda num_actions: num_actions + 1,  # and the value of the state
         decide=impala.decide,
         random_decision=impala.random_decision,
         state_values=impala.state_values,

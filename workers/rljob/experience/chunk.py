@@ -173,3 +173,12 @@ class Chunk:
             raise InvalidChunk("a priority is not positive; such a transition could never be sampled")
         if not (float(self.discount.min()) >= 0.0 and float(self.discount.max()) <= 1.0):
             raise InvalidChunk("a discount lies outside [0, 1]")
+        check_actions(self.action, layout.num_actions)
+
+
+def check_actions(action: Array, num_actions: int | None) -> None:
+    """Raise ``InvalidChunk`` for an action (int[T], T > 0) that the environment does not have: a learner would look its value
+    up beyond the network's outputs."""
+    if int(action.min()) < 0 or (num_actions is not None and int(action.max()) >= num_actions):
+        allowed = "0 or more" if num_actions is None else f"0..{num_actions - 1}"
+        raise InvalidChunk(f"actions are {int(action.min())} to {int(action.max())}; allowed: {allowed}")

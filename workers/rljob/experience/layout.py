@@ -18,7 +18,8 @@ class ChunkLayout:
     """Bounds shared by the producer and every consumer of chunks.
 
     ``length`` is the largest number of steps a chunk owns (T), ``frame_shape`` the shape of one frame (``F*``),
-    ``stack`` the number of frames in an observation (S) and ``n_step`` the longest bootstrap window (n).
+    ``stack`` the number of frames in an observation (S) and ``n_step`` the longest bootstrap window (n). ``num_actions``: an
+    action must lie below it; None bounds it not at all, for a table that no network learns from.
     Raises ``ValueError`` when a bound is not positive or when positions would not fit their 16-bit columns.
     """
 
@@ -27,6 +28,7 @@ class ChunkLayout:
     frame_dtype: np.dtype[np.generic]
     stack: int
     n_step: int
+    num_actions: int | None = None
     frame_bytes: int = field(init=False)
     max_frames: int = field(init=False)
 

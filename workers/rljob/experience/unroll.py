@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rljob.experience.chunk import InvalidChunk, fields_of, origin_of
+from rljob.experience.chunk import InvalidChunk, check_actions, fields_of, origin_of
 from rljob.experience.layout import MAX_POSITION
 from rljob.wire import Message
 
@@ -31,7 +31,7 @@ _COLUMNS: tuple[tuple[str, str, str, int], ...] = (
 @dataclass(frozen=True, slots=True)
 class UnrollLayout:
     """The shape of every unroll of a run: ``length`` steps (T), ``frame_shape`` (F*) and dtype of a frame, ``stack`` frames an
-    observation (S), ``memory`` units of a recurrent state (H, 0 for none).
+    observation (S), ``memory`` units of a recurrent state (H, 0 for none), ``num_actions`` as in ``ChunkLayout``.
 
     Raises ``ValueError`` when a bound is not positive or positions would not fit their 16-bit columns.
     """
@@ -41,6 +41,7 @@ class UnrollLayout:
     frame_dtype: np.dtype[np.generic]
     stack: int
     memory: int = 0
+    num_actions: int | None = None
     max_frames: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -152,5 +153,6 @@ class Unroll:
             raise InvalidChunk("a discount lies outside [0, 1]")
         if float(self.log_prob.max()) > 1e-4:
             raise InvalidChunk("a log-probability is positive")
-        if int(self.action.min()) < 0 or int(self.policy_versions.min()) < 0:
-            raise InvalidChunk("an action or a policy version is negative")
+        check_actions(self.action, layout.num_actions)
+        if int(self.policy_versions.min()) < 0:
+            raise InvalidChunk("a policy version is negative")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.actor.session import Identity
-from rljob.wire import Client, Message, encode
+from rljob.wire import Client, MalformedMessage, Message, encode
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,8 @@ class Answer:
 @dataclass(slots=True)
 class _Asked:
     number: int
+    rows: int
+    memory: tuple[int, ...]
     parts: Sequence[bytes | memoryview]
     at: float
     next_send: float
@@ -52,7 +54,9 @@ class _Asked:
 class InferenceClient:
     """One actor, one server. Single-threaded; nothing blocks but ``poll``, for as long as it is told.
 
-    ``lanes`` requests may be in flight, one each. Counts: ``requests``, ``resent``, ``refused``.
+    ``lanes`` requests may be in flight, one each. ``outputs`` (K) is how many the network has for an observation, None where
+    nobody decides on them; an answer of another shape is none, is counted in ``unusable``, and its request is sent again.
+    Counts beside it: ``requests``, ``resent``, ``refused``.
     """
 
     def __init__(
@@ -62,16 +66,18 @@ class InferenceClient:
         lanes: int,
         *,
         compress: bool,
+        outputs: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._identity = identity
         self._compress = ("obs",) if compress else ()
         self._asked: list[_Asked | None] = [None] * lanes
+        self._outputs = outputs
         self._clock = clock
         self._numbers = 0
         self._refusals_in_a_row = 0
-        self.requests = self.resent = self.refused = 0
+        self.requests = self.resent = self.refused = self.unusable = 0
 
     @property
     def endpoint(self) -> str:
@@ -91,7 +97,7 @@ class InferenceClient:
         }
         parts = encode(Message("infer", fields, {"obs": observation, "state": state.copy()}), compress=self._compress)
         now = self._clock()
-        self._asked[lane] = asked = _Asked(self._numbers, parts, now, now)
+        self._asked[lane] = asked = _Asked(self._numbers, len(observation), state.shape[1:], parts, now, now)
         self._numbers += 1
         self.requests += 1
         self._send(asked, now)
@@ -145,10 +151,23 @@ class InferenceClient:
                 raise InferenceLost(f"the inference server {self.endpoint} refuses what this actor asks: {reason}")
             return
         if message.kind != "inferred" or not 0 <= int(fields["group"]) < len(self._asked):
+            self._client.count(MalformedMessage("kind", f"{message.kind} answers nothing that was asked"))
             return
         asked = self._asked[int(fields["group"])]
         if asked is None or asked.number != fields["req"] or asked.answer is not None:
             return  # the second answer to a request that was sent twice
+        out, memory = message.columns.get("out"), message.columns.get("state")
+        if out is not None and memory is not None:
+            outputs = out.shape[1] if self._outputs is None else self._outputs
+            wanted = (asked.rows, outputs), (asked.rows, *asked.memory)
+            if (out.shape, memory.shape) != wanted:
+                self.unusable += 1
+                log.warning(
+                    "the inference server %s answers with outputs %s and memory %s, not %s and %s: it is of another job",
+                    self.endpoint,
+                    *map(list, (out.shape, memory.shape, *wanted)),
+                )
+                return
         self._refusals_in_a_row = 0
         found = {name: column.astype(np.float32, copy=False) for name, column in message.columns.items()}
         asked.answer = Answer(found.get("out"), found.get("state"), int(fields["pv"]), int(fields["epoch"]))

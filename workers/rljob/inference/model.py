@@ -15,7 +15,7 @@ from rljob.algorithms.decision import Inference
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.envs.spec import EnvironmentSpec
 from rljob.inference.batching import Request, bucket_sizes
-from rljob.learner.flat import Weights
+from rljob.learner.flat import Weights, shapes_of
 
 
 class ServedModel:
@@ -50,6 +50,11 @@ class ServedModel:
         self._observations = self._staging((size, *self.shape), getattr(torch, spec.frame_dtype))
         self._states = self._staging((size, *self.state_shape), torch.float32)
         self._acting = acting_copy(network.to(device), compute)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the weights that it can evaluate with, by name."""
+        return shapes_of(self._acting)
 
     def load(self, weights: Weights) -> None:
         """Evaluate with ``weights`` from now on. Raises ``WeightsProblem`` when they belong to another network."""

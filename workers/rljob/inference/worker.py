@@ -40,6 +40,7 @@ def run_inference(options: RoleOptions, stop: threading.Event) -> None:
     keys = load_keys(options.keys, "inference") if options.keys is not None else None
     model = served_model(options.job, torch.device("cpu"))
     weights = WeightClient(options.weights, options.notice, keys.client("learner") if keys else None)
+    weights.shapes = model.shapes
     try:
         server = InferenceServer(
             options.inference[0],

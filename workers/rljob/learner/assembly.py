@@ -10,19 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.learner.division import charges_by_error, draws_by_mass
-from rljob.learner.shard import ShardSession
+from rljob.learner.shard import FRAME_COLUMNS, ShardSession
 from rljob.learner.staging import Part, Staging
 from rljob.replay.ring import TransitionBatch
 from rljob.wire import Message
-
-_FRAME_COLUMNS = {
-    "observation": "obs",
-    "next_observation": "next_obs",
-    "action": "action",
-    "n_step_return": "ret",
-    "discount": "disc",
-    "policy_version": "pv",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +97,7 @@ class Assembly:
             if session.ring is not None:
                 session.ring.gather(columns["slot"], into)
             else:
-                for name, column in _FRAME_COLUMNS.items():
+                for name, column in FRAME_COLUMNS.items():
                     np.copyto(getattr(into, name), columns[column])
             self.slots[rows], self.generations[rows] = columns["slot"], columns["gen"]
             np.multiply(columns["prob"], asked.share, out=self.probability[rows])
@@ -115,5 +106,5 @@ class Assembly:
 
 
 def _rows(batch: TransitionBatch, rows: slice) -> TransitionBatch:
-    arrays: dict[str, Any] = {name: getattr(batch, name)[rows] for name in _FRAME_COLUMNS}
+    arrays: dict[str, Any] = {name: getattr(batch, name)[rows] for name in FRAME_COLUMNS}
     return TransitionBatch(**arrays)

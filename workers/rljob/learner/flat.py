@@ -20,6 +20,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 MAX_TENSORS = 4096
+MAX_DIMENSIONS = 16
+MAX_COUNTER = (1 << 63) - 1
+COUNTERS = ("updates", "samples", "steps", "raw_frames", "version", "epoch")
+"""What ``meta`` counts, where it says so."""
 
 
 class WeightsProblem(ValueError):
@@ -52,8 +56,10 @@ class Weights:
         try:
             document = json.loads(self.manifest.tobytes())
             tensors, meta = document["tensors"], document["meta"]
-        except (ValueError, TypeError, KeyError) as error:
-            raise WeightsProblem(f"the manifest of weights version {self.version} is not readable: {error!r}") from None
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise WeightsProblem(
+                f"the manifest of weights version {self.version} is not readable: {type(error).__name__}: {str(error)[:80]}"
+            ) from None
         if not isinstance(tensors, list) or not isinstance(meta, dict) or len(tensors) > MAX_TENSORS:
             raise WeightsProblem(f"the manifest of weights version {self.version} does not list tensors and meta")
         return {"tensors": tensors, "meta": meta}
@@ -72,37 +78,84 @@ class Weights:
             )
         return self
 
+    def check(self, shapes: Mapping[str, tuple[int, ...]] | None = None) -> None:
+        """Raise WeightsProblem unless everything that is read of these weights later can be: tensors that lie within the buffer
+        and together fill no more than it, counters that count, and the network whose ``shapes`` are given, if any are."""
+        own = self.shapes
+        for name in COUNTERS:
+            value = self.meta.get(name, 0)
+            if type(value) is not int or not 0 <= value <= MAX_COUNTER:
+                raise WeightsProblem(
+                    f"weights version {self.version} say that {name} is {str(value)[:40]!r}, which is no count"
+                )
+        mean = self.meta.get("mean_return")
+        if mean is not None and type(mean) not in (int, float):
+            raise WeightsProblem(
+                f"weights version {self.version} say that mean_return is {str(mean)[:40]!r}, which is no number"
+            )
+        if shapes is not None and own != dict(shapes):
+            wrong = sorted(name for name in own.keys() | shapes.keys() if own.get(name) != shapes.get(name))
+            raise WeightsProblem(
+                f"weights version {self.version} are of another network: they differ in {', '.join(wrong[:6])}"
+            )
+
     def state(self) -> dict[str, Tensor]:
         """The tensors by name, copied out of the buffer. Raises WeightsProblem where the manifest does not fit it."""
         state: dict[str, Tensor] = {}
+        for name, (shape, offset) in self._places.items():
+            values = bytearray(
+                self.buffer[offset : offset + 4 * prod(shape)]
+            )  # a copy, aligned wherever the buffer lay
+            state[name] = torch.frombuffer(values, dtype=torch.float32).reshape(shape) if values else torch.zeros(shape)
+        return state
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every tensor by name; nothing is copied. Raises WeightsProblem as ``state`` does."""
+        return {name: shape for name, (shape, _) in self._places.items()}
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[tuple[int, ...], int]]:
+        """Shape and offset in bytes of every tensor, each of which lies within the buffer."""
+        places: dict[str, tuple[tuple[int, ...], int]] = {}
+        total = 0
         for entry in self.document["tensors"]:
             try:
                 name, shape, offset = str(entry["name"]), tuple(map(int, entry["shape"])), int(entry["offset"])
                 known = entry["dtype"] == "float32"
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
                 raise WeightsProblem(
-                    f"a tensor of weights version {self.version} is described wrongly: {error!r}"
+                    f"a tensor of weights version {self.version} is described wrongly: {type(error).__name__}: {str(error)[:80]}"
                 ) from None
             size = 4 * prod(shape)
-            if not known or min((offset, *shape), default=0) < 0 or offset + size > self.buffer.size:
+            total += size
+            extents = offset, *shape
+            if (
+                not known
+                or len(shape) > MAX_DIMENSIONS
+                or min(extents) < 0
+                or max(extents) > self.buffer.size
+                or offset + size > self.buffer.size
+                or total > self.buffer.size
+            ):
                 raise WeightsProblem(
                     f"tensor {name!r} of weights version {self.version} does not lie within its buffer"
                 )
-            values = bytearray(self.buffer[offset : offset + size])  # a copy, aligned wherever the buffer lay
-            state[name] = torch.frombuffer(values, dtype=torch.float32).reshape(shape) if values else torch.zeros(shape)
-        return state
+            places[name] = shape, offset
+        return places
 
     def load_into(self, module: nn.Module) -> None:
         """Copy into ``module`` (float32, any device). Nothing is changed unless every name and shape fits."""
+        self.check(shapes_of(module))
         state, own = self.state(), module.state_dict()
-        wrong = sorted(set(state) ^ set(own)) or sorted(n for n in own if state[n].shape != own[n].shape)
-        if wrong:
-            raise WeightsProblem(
-                f"weights version {self.version} are of another network: they differ in {', '.join(wrong[:6])}"
-            )
         with torch.no_grad():
             for name, tensor in own.items():
                 tensor.copy_(state[name])
+
+
+def shapes_of(module: nn.Module) -> dict[str, tuple[int, ...]]:
+    """The shapes of a network's state by name, as weights for it have them."""
+    return {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
 
 
 def snapshot(module: nn.Module, version: int, epoch: int, meta: Mapping[str, Any]) -> Weights:

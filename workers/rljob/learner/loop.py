@@ -310,6 +310,7 @@ class Learner:
             "learning_rate": self._updater.step_size.at(self.steps),
             **self.figures.document(shards, self.clock.seconds()),
             **self._source.section(),
+            "weights": self._server.status(),
             "evaluations": self.verdicts.documents(),
             "evaluating": None if evaluating is None else evaluating.document(),
             "checkpoint": self._saver.status,

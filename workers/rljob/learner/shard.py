@@ -7,18 +7,18 @@ A restarted service, a silent one, or a batch that does not fit the mirror start
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rljob.experience import Chunk, ChunkLayout
-from rljob.experience.chunk import InvalidChunk
-from rljob.replay.ring import ChunkRing
-from rljob.wire import Client, Message
+from rljob.experience.chunk import InvalidChunk, check_actions
+from rljob.learner.status import read_status
+from rljob.replay.ring import ChunkRing, TransitionBatch
+from rljob.wire import Client, MalformedMessage, Message
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,16 @@ SUBSCRIBE_AGAIN_SECONDS = 2.0
 MAX_PENDING_PRIORITIES = 64
 MESSAGES_A_TURN = 64
 _LARGEST = 1e100
+
+FRAME_COLUMNS = {
+    "observation": "obs",
+    "next_observation": "next_obs",
+    "action": "action",
+    "n_step_return": "ret",
+    "discount": "disc",
+    "policy_version": "pv",
+}
+"""The columns of a batch in frames mode, by the names that a ``TransitionBatch`` has for them."""
 
 
 class LayoutMismatch(ValueError):
@@ -128,7 +138,7 @@ class ShardSession:
                 return
             self._unanswered_since, self._unreachable = None, False
             if message.kind == "subscribed":
-                self._begin(message)
+                self._begin(message, now)
                 self._next_stats = now
             elif message.kind == "stats":
                 self._learn_status(message, now)
@@ -137,29 +147,39 @@ class ShardSession:
                 self._next_subscribe = now + SUBSCRIBE_AGAIN_SECONDS  # nothing has changed since: no storm of refusals
             elif not self.subscribed:
                 continue  # what was under way for a subscription that we gave up
-            elif message.kind == "mirror":
-                self._mirror(message, now)
-            elif message.kind == "batch" and self._accept(message, now):
-                yield message
+            elif message.kind == "mirror" and self.ring is not None:
+                self._mirror(self.ring, message, now)
+            elif message.kind == "batch":
+                if self._accept(message, now):
+                    yield message
+            else:
+                self.connection.count(
+                    MalformedMessage("kind", f"{message.kind} is nothing that a shard tells a learner")
+                )
 
-    def _begin(self, message: Message) -> None:
+    def _begin(self, message: Message, now: float) -> None:
         fields, layout = message.fields, self._layout
         if (fields["length"], fields["frames"]) != (layout.length, layout.max_frames):
             raise LayoutMismatch(
                 f"replay shard {self.index} stores chunks of {fields['length']} steps in {fields['frames']} frames, this "
                 f"job's are of {layout.length} in {layout.max_frames}; start both from the same manifest"
             )
+        try:
+            ring = ChunkRing(layout, int(fields["chunks"]), keep_frames=True) if self._mode == "index" else None
+        except (ValueError, MemoryError) as error:
+            self._start_over(f"its table can't be mirrored: {error}", now)
+            self._next_subscribe = now + SUBSCRIBE_AGAIN_SECONDS
+            return
         self._service = str(fields["service"])
         self.outstanding.clear()
         self._pending.clear()
         self.subscribed, self._serving, self.mass = True, False, 0.0
-        self.ring = ChunkRing(layout, int(fields["chunks"]), keep_frames=True) if self._mode == "index" else None
+        self.ring = ring
 
-    def _mirror(self, message: Message, now: float) -> None:
-        assert self.ring is not None
+    def _mirror(self, ring: ChunkRing, message: Message, now: float) -> None:
         try:
             chunk = Chunk.from_message(message, self._layout)
-            self.ring.insert_at(int(message.fields["slot"]), int(message.fields["gen"]), chunk)
+            ring.insert_at(int(message.fields["slot"]), int(message.fields["gen"]), chunk)
             self.mirrored_chunks += 1
         except (InvalidChunk, IndexError, ValueError) as error:
             self._start_over(f"its chunk does not fit the mirror: {error}", now)
@@ -173,19 +193,38 @@ class ShardSession:
         if len(columns["slot"]) != count:
             self._start_over(f"it sent {len(columns['slot'])} transitions where {count} were asked for", now)
             return False
+        if not _is_drawn(columns["prob"]) or (self._mode == "frames" and count and not self._are_transitions(columns)):
+            self._start_over("a batch holds what no table could have drawn", now)
+            return False
         if self.ring is not None and not self.ring.matches(columns["slot"], columns["gen"]).all():
             self._start_over("a batch named transitions that the mirror does not hold", now)
             return False
         self._weigh(message.fields["mass"], message.fields["error"])
         return True
 
+    def _are_transitions(self, columns: Mapping[str, NDArray[Any]]) -> bool:
+        """Whether a batch brings transitions of this job's shape that a network can learn from."""
+        blank = TransitionBatch.empty(self._layout, 0)
+        for name, column in FRAME_COLUMNS.items():
+            like: NDArray[Any] = getattr(blank, name)
+            found = columns.get(column)
+            if found is None or found.dtype != like.dtype or found.shape[1:] != like.shape[1:]:
+                return False
+        try:
+            check_actions(columns["action"], self._layout.num_actions)
+        except InvalidChunk:
+            return False
+        discount = columns["disc"]
+        return bool(np.isfinite(columns["ret"]).all() and ((discount >= 0) & (discount <= 1)).all())
+
     def _learn_status(self, message: Message, now: float) -> None:
         if "json" not in message.columns:
             return
         try:
-            status = json.loads(message.columns["json"].tobytes())
-        except ValueError:
-            log.warning("replay shard %d sent a status that is not JSON", self.index)
+            status = read_status(message.columns["json"].tobytes())
+        except ValueError as error:
+            log.warning("replay shard %d sent a status that can't be read: %s", self.index, error)
+            self.connection.count(MalformedMessage("contents", str(error)))
             return
         self.status = status
         if self.subscribed and status.get("service", self._service) != self._service:
@@ -221,3 +260,8 @@ class ShardSession:
         slots, generations, priority = self._pending[0]
         if self.connection.send(Message("priorities", {}, {"slot": slots, "gen": generations, "prio": priority})):
             self._pending.clear()
+
+
+def _is_drawn(probability: NDArray[Any]) -> bool:
+    """Whether these could be the probabilities of transitions that were drawn."""
+    return bool((np.isfinite(probability) & (probability > 0)).all())

@@ -2,12 +2,64 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 GAMES_IN_MEAN = 20
 GAMES_TO_GO_BY = 10
 _STATES = ("warming", "filling", "serving")
+
+_NUMBERS = (
+    *("items", "capacity", "bytes", "inserted_total", "sampled_total", "episodes_total", "steps_total"),
+    *("raw_frames_total", "queue_depth_batches", "queue_bound_batches"),
+)
+_LARGEST = float(1 << 63)
+
+
+def read_status(text: bytes) -> dict[str, Any]:
+    """A shard's status document, in which everything that is read here is what it should be; whatever is not finite is None.
+
+    Raises ValueError, saying what is wrong, for anything else.
+    """
+    try:
+        status = json.loads(text, parse_constant=lambda word: None)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(status, dict):
+        raise ValueError("it is no JSON object")
+    for name in _NUMBERS:
+        _check_number(status, name)
+    _check_numbers(status, "stages")
+    for row in _rows(status, "actors"):
+        _check_number(row, "age_seconds")
+        _check_numbers(row, "stages")
+    for row in _rows(status, "episodes"):
+        if row.get("return") is None:
+            raise ValueError("an episode has no return")
+        _check_number(row, "return")
+    return status
+
+
+def _rows(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    rows = document.get(name) or []
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError(f"{name} is no list of objects")
+    return rows
+
+
+def _check_numbers(document: Mapping[str, Any], name: str) -> None:
+    values = document.get(name) or {}
+    if not isinstance(values, dict):
+        raise ValueError(f"{name} is no object")
+    for each in values:
+        _check_number(values, each)
+
+
+def _check_number(document: Mapping[str, Any], name: str) -> None:
+    value = document.get(name)
+    if value is not None and (type(value) not in (int, float) or not -_LARGEST <= value <= _LARGEST):
+        raise ValueError(f"{name} is {str(value)[:40]!r}, which is no number that counts anything")
 
 
 def least_state(shards: Sequence[Mapping[str, Any]]) -> str:

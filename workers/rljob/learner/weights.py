@@ -23,11 +23,22 @@ from torch import nn
 
 from rljob.learner.flat import Weights, WeightsProblem, snapshot
 from rljob.threads import SupervisedThread
-from rljob.wire import Client, ClientSecurity, Message, Publisher, Server, ServerSecurity, Subscriber
+from rljob.wire import (
+    Client,
+    ClientSecurity,
+    MalformedMessage,
+    Message,
+    Publisher,
+    Server,
+    ServerSecurity,
+    Subscriber,
+)
 
 log = logging.getLogger(__name__)
 
 _EMPTY = np.zeros(0, np.uint8)
+# A learner that publishes so many versions in a row that this role can't use has another job.
+_HOPELESS_VERSIONS = 5
 
 _WORD_SECONDS = 30.0
 """An evaluator that has said nothing for so long is gone: between two words may be the start of a game on a busy machine."""
@@ -79,7 +90,12 @@ class Evaluation:
         )
 
     @classmethod
-    def from_message(cls, message: Message) -> Evaluation:
+    def from_message(cls, message: Message, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Evaluation:
+        """Read a verdict. ``shapes`` are those of the network being trained, where they are known.
+
+        Raises MalformedMessage for what the schema allows and is no verdict all the same: no games, returns and means that are
+        not finite, and weights that no policy could be made of (`Weights.check`).
+        """
         fields, columns = message.fields, message.columns
         version = int(fields["version"])
         judged = (
@@ -87,7 +103,7 @@ class Evaluation:
             if columns["buffer"].size
             else None
         )
-        return cls(
+        evaluation = cls(
             version=version,
             mean=float(fields["mean"]),
             standard_error=float(fields["stderr"]),
@@ -98,6 +114,27 @@ class Evaluation:
             weights=judged,
             seed=int(fields["seed"]),
         )
+        evaluation._check(shapes)
+        return evaluation
+
+    def _check(self, shapes: Mapping[str, tuple[int, ...]] | None) -> None:
+        returns, lengths = self.returns, self.lengths
+        if not len(returns) or not np.isfinite(returns).all() or int(lengths.min()) < 0:
+            raise MalformedMessage(
+                "contents", "a game's return is not finite, its length is negative, or there is no game"
+            )
+        if not math.isfinite(self.mean):
+            raise MalformedMessage("contents", f"the mean is {self.mean}")
+        # Of a single game there is no standard error, and the evaluator says NaN.
+        if self.standard_error < 0 or math.isinf(self.standard_error) or not 0 <= self.seconds < math.inf:
+            raise MalformedMessage(
+                "contents", f"standard error {self.standard_error} or seconds {self.seconds} are no figures"
+            )
+        if self.weights is not None:
+            try:
+                self.weights.check(shapes)
+            except WeightsProblem as problem:
+                raise MalformedMessage("contents", str(problem)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +161,8 @@ class Evaluating:
         fields = message.fields
         mean = float(fields["mean"])
         games, episodes = int(fields["games"]), int(fields["episodes"])
+        if math.isinf(mean) or not 0 <= games <= episodes:
+            raise MalformedMessage("contents", f"{games} of {episodes} games with a mean of {mean} are no evaluation")
         return cls(int(fields["version"]), games, episodes, None if math.isnan(mean) else mean)
 
 
@@ -187,6 +226,10 @@ class WeightServer:
         told = self._evaluating
         return told[0] if told is not None and time.monotonic() - told[1] < _WORD_SECONDS else None
 
+    def status(self) -> dict[str, Any]:
+        """Fetches answered, and what was refused by reason: the ``weights`` part of the learner's status."""
+        return {"fetches_total": self.fetches, "refused_total": dict(self._server.malformed)}
+
     def close(self) -> None:
         """Stop serving and release the endpoints. Called by the thread that publishes."""
         self._stop.set()
@@ -201,13 +244,21 @@ class WeightServer:
                 poller.poll(100)
                 while (arrived := self._server.receive()) is not None:
                     peer, message = arrived
-                    reply = self._answer(message)
-                    if reply is not None:
-                        self._server.send(peer, reply)
+                    try:
+                        answer = self._answer(message)
+                    except MalformedMessage as error:
+                        # The first of a kind is said, the others are counted: nobody shall fill the log.
+                        if not self._server.malformed[error.reason]:
+                            log.warning("a message to the weight server is refused: %s", error)
+                        self._server.refuse(peer, error, message.kind)
+                        continue
+                    if answer is not None:
+                        self._server.send(peer, answer)
         finally:
             self._server.close()
 
     def _answer(self, message: Message) -> Message | None:
+        """The answer to one message, None where it needs none. Raises MalformedMessage for one that nobody here understands."""
         if message.kind == "fetch":
             self.fetches += 1
             judged = bool(message.fields["evaluation"])
@@ -223,13 +274,14 @@ class WeightServer:
                 {"buffer": current.buffer, "manifest": current.manifest},
             )
         if message.kind == "evaluation":
-            self._evaluations.append(Evaluation.from_message(message))
+            trained = self._latest.shapes if self._latest is not None else None
+            self._evaluations.append(Evaluation.from_message(message, trained))
             self._evaluating = None
             return Message("noted", {"version": message.fields["version"]}, {})
         if message.kind == "evaluating":
             self._evaluating = Evaluating.from_message(message), time.monotonic()
             return None
-        return Message("refused", {"reason": f"a weight server does not answer {message.kind}"}, {})
+        raise MalformedMessage("kind", f"a weight server does not answer {message.kind}")
 
 
 class WeightClient:
@@ -237,7 +289,7 @@ class WeightClient:
 
     ``poll`` costs microseconds when nothing has happened. One fetch is in flight at a time; a notice, or ``poll_seconds``
     without one, starts the next; a fetch unanswered for ``retry_seconds`` is sent again (the learner was away). ``answered``
-    once the learner has answered any fetch.
+    once the learner has answered any fetch. ``shapes``, once set, are those of the network that the weights are for.
     """
 
     def __init__(
@@ -261,11 +313,18 @@ class WeightClient:
         self.epoch = 0
         self.announced = 0
         self.digest_mismatches = 0
+        self.unusable = 0
+        self.shapes: Mapping[str, tuple[int, ...]] | None = None
+        self._unusable_in_a_row = 0
+        self._reported = 0
         self.noted = 0
         self.answered = False
 
     def poll(self) -> Weights | None:
-        """Newly arrived, verified weights, or None. Damaged weights are counted and dropped: the version in use stays."""
+        """Newly arrived, verified weights, or None. Damaged weights are counted and dropped: the version in use stays.
+
+        Raises ``WeightsProblem`` when weight after weight is of another network: the learner has another job than this role.
+        """
         now = time.monotonic()
         while (notice := self._subscriber.receive()) is not None:
             if len(notice) == 8:
@@ -298,7 +357,9 @@ class WeightClient:
         self._next_ask = 0.0
 
     def report(self, evaluation: Evaluation) -> bool:
-        """Send a verdict to the learner; False when it could not be sent now. ``noted`` becomes its version on arrival."""
+        """Send a verdict to the learner; False when it could not be sent now. ``noted`` becomes its version when it has arrived,
+        or when the learner refuses it, which is in the log: it would do so again."""
+        self._reported = evaluation.version
         return self._client.send(evaluation.to_message())
 
     def tell(self, evaluating: Evaluating) -> None:
@@ -315,6 +376,12 @@ class WeightClient:
             return None
         if message.kind == "refused":
             log.warning("the weight server refused a request: %s", message.fields.get("reason"))
+            if message.fields.get("kind") == "evaluation":
+                self.noted = self._reported
+                return None
+        elif message.kind not in ("weights", "current"):
+            self._client.count(MalformedMessage("kind", f"{message.kind} is no answer to a fetch"))
+            return None
         self._asked_at = None
         self.answered = True
         if self._outdated:
@@ -337,5 +404,16 @@ class WeightClient:
             self._next_ask = now + self._poll_seconds
             log.warning("%s", problem)
             return None
+        # Fetched once, whatever it is worth: only another version is worth another fetch.
         self.version, self.epoch = arrived.version, arrived.epoch
+        try:
+            arrived.check(self.shapes)
+        except WeightsProblem as problem:
+            self.unusable += 1
+            self._unusable_in_a_row += 1
+            log.warning("%s; they are passed over", problem)
+            if self._unusable_in_a_row >= _HOPELESS_VERSIONS:
+                raise
+            return None
+        self._unusable_in_a_row = 0
         return arrived

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 import uuid
@@ -48,6 +47,7 @@ log = logging.getLogger(__name__)
 
 _LONGEST_TURN_SECONDS = 600.0
 """No update, with the compilation before the first or the longest checkpoint, takes so long."""
+_LAST_UNIX_SECONDS = 1e11
 
 
 @denormals_as_zero()
@@ -161,7 +161,8 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
 def wanted_since(note: Mapping[str, Any]) -> float:
     """The time of a request for a checkpoint, ``{"sinceUnix": 1790000000.5}``. Raises ValueError."""
     seconds = note.get("sinceUnix")
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+    # An integer of any length is JSON, but not every one is a time.
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= _LAST_UNIX_SECONDS:
         raise ValueError('"sinceUnix" is needed: seconds since 1970, which name the request')
     return float(seconds)
 

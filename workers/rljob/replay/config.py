@@ -60,9 +60,10 @@ def config_of(
     frame_shape: tuple[int, ...],
     frame_dtype: str,
     stack: int,
+    num_actions: int | None = None,
     security: ServerSecurity | None = None,
 ) -> ReplayConfig:
-    """This shard's part of a job. Frame shape, dtype and stack are those of the environment.
+    """This shard's part of a job. Frame shape, dtype, stack and number of actions are those of the environment.
 
     Raises ``ValueError`` (see ``ReplayConfig`` and ``LimiterConfig``).
     """
@@ -73,6 +74,7 @@ def config_of(
         frame_dtype=np.dtype(frame_dtype),
         stack=stack,
         n_step=algorithm.n_step,
+        num_actions=num_actions,
     )
     shards = replay.shards
     return ReplayConfig(

@@ -131,7 +131,7 @@ class Ingest:
             try:
                 self._other(peer, raw.message(), now)
             except MalformedMessage as error:
-                self._server.refuse(peer, error)
+                self._server.refuse(peer, error, raw.kind)
         self._store()
         return handled
 
@@ -248,7 +248,7 @@ class Ingest:
                 self._roster.heard(message, now)
                 self._renew(session, now)
             self._pulse(peer, known=known)
-        elif message.kind == "episodes" and session is not None:
+        elif message.kind == "episodes" and session is not None and session.actor == fields["actor"]:
             entries = self._roster.finished(message)
             wall = round(time.time(), 3)
             self._durability.episodes([{**episode_fields(entry), "time": wall} for entry in entries])

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rljob.wire import Message
+import numpy as np
+from numpy.typing import NDArray
+
+from rljob.wire import MalformedMessage, Message
 
 EPISODES_SHOWN = 256
 _INCARNATIONS_REMEMBERED = 1024
+_MOST_ACTORS = 2048
+"""Known at a time: a status document with all of them, each at its longest, still fits a message."""
+_MOST_COUNTED = 1 << 48
+"""By one life of an actor: the totals of thousands of them are still numbers that everybody can read."""
 ACTOR_STAGES = ("env", "infer", "encode", "send", "blocked")
 
 
@@ -85,10 +93,20 @@ class Roster:
                 self.actors[actor].steps, self.actors[actor].raw_frames = before
         else:
             record.slot, record.seen_at = slot, now
+        if len(self.actors) > _MOST_ACTORS:  # names that nobody bears any more, or that somebody makes up
+            self._remember(self.actors.pop(min(self.actors.values(), key=lambda each: each.seen_at).name))
 
     def heard(self, message: Message, now: float) -> None:
-        """Take over a heartbeat. One from another incarnation than the one that joined is ignored."""
+        """Take over a heartbeat. One from another incarnation than the one that joined is ignored.
+
+        Raises ``MalformedMessage`` for figures that are none: they would make the whole status document unreadable.
+        """
         fields: Mapping[str, Any] = message.fields
+        stages = message.columns["stages"]
+        if not all(0 <= figure < math.inf for figure in (fields["sps"], fields["blocked"], *stages.tolist())):
+            raise MalformedMessage("contents", "a rate or a time is negative or not finite")
+        if max(fields["steps"], fields["raw"], fields["produced"]) > _MOST_COUNTED:
+            raise MalformedMessage("contents", f"a count is above {_MOST_COUNTED}, which no actor lives to reach")
         record = self.actors.get(fields["actor"])
         if record is None or record.incarnation != fields["inc"]:
             return
@@ -101,9 +119,7 @@ class Roster:
         record.steps, record.raw_frames, record.produced = fields["steps"], fields["raw"], fields["produced"]
         record.steps_per_second, record.policy_version = fields["sps"], fields["pv"]
         record.blocked_seconds, record.rss_bytes = fields["blocked"], fields["rss"]
-        stages = message.columns.get("stages")
-        if stages is not None:
-            record.stages = dict(zip(ACTOR_STAGES, map(float, stages.tolist()), strict=False))
+        record.stages = dict(zip(ACTOR_STAGES, map(float, stages.tolist()), strict=False))
 
     def left(self, actor: str, incarnation: str) -> None:
         """An actor said goodbye."""
@@ -130,8 +146,17 @@ class Roster:
             del self._counted[next(iter(self._counted))]
 
     def finished(self, message: Message) -> list[dict[str, Any]]:
-        """Take over finished games; returns them as status entries."""
-        columns = message.columns
+        """Take over finished games; returns them as status entries. Raises ``MalformedMessage`` for what can't have been."""
+        columns: Mapping[str, NDArray[Any]] = message.columns
+        epsilons = columns["epsilon"]
+        if not (
+            np.isfinite(columns["ret"]).all()
+            and ((epsilons >= 0) & (epsilons <= 1)).all()
+            and all((columns[name] >= 0).all() for name in ("length", "raw", "pv"))
+        ):
+            raise MalformedMessage(
+                "contents", "a return is not finite, an epsilon is outside [0, 1], or a count is negative"
+            )
         entries = []
         rows = zip(*(columns[name].tolist() for name in ("ret", "length", "raw", "epsilon", "cut", "pv")), strict=True)
         for game_return, length, raw_frames, epsilon, cut, version in rows:

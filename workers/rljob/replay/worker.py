@@ -47,6 +47,7 @@ def run_replay(options: RoleOptions, stop: threading.Event) -> None:
             frame_shape=spec.frame_shape,
             frame_dtype=spec.frame_dtype,
             stack=spec.stack,
+            num_actions=spec.num_actions,
             security=load_keys(options.keys, "replay").server() if options.keys is not None else None,
         )
         service = ReplayService(config)

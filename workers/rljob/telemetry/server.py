@@ -164,8 +164,12 @@ class TelemetryServer:
             if not isinstance(document, dict):
                 raise ValueError("a JSON object is expected")
             take(document)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return 400, "application/json", _dumps({"error": f"{path}: {error}"})
+        except Exception as error:  # noqa: BLE001  as in `answer`
+            reason = f"{type(error).__name__}: {error}"
+            log.warning("%s: cannot take %s: %s", self.role, path, reason)
+            return 500, "application/json", _dumps({"error": f"{self.role} cannot take {path}: {reason}"})
         return 202, "application/json", _dumps({"noted": path})
 
     def refusal(self, authorization: str) -> tuple[int, str, bytes] | None:
@@ -260,7 +264,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        self._reply(*self.server.telemetry.answer(urlsplit(self.path).path, self.headers.get("Accept", "")))
+        self._reply(*self.server.telemetry.answer(self._page(), self.headers.get("Accept", "")))
 
     def do_POST(self) -> None:
         refusal = self.server.telemetry.refusal(self.headers.get("Authorization", ""))
@@ -272,7 +276,14 @@ class _Handler(BaseHTTPRequestHandler):
             error = f"a Content-Length of at most {_LONGEST_REQUEST_BYTES} bytes is needed"
             self._reply(413, "application/json", _dumps({"error": error}))
             return
-        self._reply(*self.server.telemetry.note(urlsplit(self.path).path, self.rfile.read(int(length))))
+        self._reply(*self.server.telemetry.note(self._page(), self.rfile.read(int(length))))
+
+    def _page(self) -> str:
+        """The path that is asked for; what is no address is taken as it is, and found nowhere."""
+        try:
+            return urlsplit(self.path).path
+        except ValueError:
+            return self.path
 
     def _reply(self, code: int, content_type: str, body: bytes) -> None:
         self.send_response(code)

@@ -17,12 +17,13 @@ REASONS: Final = frozenset(
         "size",  # bytes declared, bytes received and the limits disagree
         "codec",  # an unknown codec, or a buffer that does not decompress to what was declared
         "checksum",  # the buffer's CRC-32 is not the declared one
+        "contents",  # allowed by all of the above, and nonsense to whoever it is meant for
     }
 )
 
 
 class MalformedMessage(ValueError):
-    """A message that contradicts the schema, its own header or the limits.
+    """A message that contradicts the schema, its own header or the limits, or that its receiver can make no sense of.
 
     `reason` is one of `REASONS`, so that counters keyed by it stay bounded whatever a sender invents; `detail` says
     what was found and what would be right, with anything the sender wrote cut to a few characters.

@@ -250,7 +250,8 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             ),
         ),
         "goodbye": _kind(_WHO),
-        "refused": _kind({"reason": _REASON}),
+        # `kind` is that of the message refused, where it could be read
+        "refused": _kind({"reason": _REASON, "kind": Field(str, max_bytes=64, optional=True)}),
         # actor <-> inference; `group` is a part of the actor's environments, which has one request at a time in flight;
         # `state` is a recurrent network's memory [n, 2, H], H = 0 for a network without
         "infer": _kind({**_WHO, "group": _SMALL, "req": _COUNT}, {"obs": _OBSERVATIONS, "state": _MEMORY}),
@@ -290,7 +291,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         "priorities": _kind({}, _rows("n", [("slot", "u4"), ("gen", "u4"), ("prio", "f4")])),
         "stats": _kind({}, _optional({"json": _TEXT})),
         # weights
-        "fetch": _kind({"have": _NUMBER, "epoch": Field(int, optional=True), "evaluation": Field(bool, optional=True)}),
+        "fetch": _kind({"have": _NUMBER, "epoch": Field(int, optional=True), "evaluation": _TRUTH}),
         "weights": _kind({"version": _COUNT, "epoch": _NUMBER, "digest": _NAME}, {"buffer": _BLOB, "manifest": _TEXT}),
         "current": _kind({"version": _COUNT}),
         "evaluation": _kind(

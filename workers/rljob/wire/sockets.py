@@ -20,6 +20,7 @@ from rljob.wire.errors import MalformedMessage
 from rljob.wire.message import DEFAULT, Limits, Message, RawMessage, decode_header, encode
 from rljob.wire.notices import Publisher, Subscriber
 from rljob.wire.refusals import RefusalLimiter
+from rljob.wire.schema import Scalar
 from rljob.wire.security import ClientSecurity, ServerSecurity
 from rljob.wire.transport import Closing, Context, Socket
 
@@ -145,13 +146,16 @@ class Server(_Endpoint):
             try:
                 return peer, raw.message()
             except MalformedMessage as error:
-                self.refuse(peer, error)
+                self.refuse(peer, error, raw.kind)
         return None
 
-    def refuse(self, peer: bytes, error: MalformedMessage) -> None:
-        """Counts a malformed message and tells its sender, at most a few times a second."""
+    def refuse(self, peer: bytes, error: MalformedMessage, kind: str | None = None) -> None:
+        """Counts a malformed message (of that kind, where it is known) and tells its sender, at most a few times a second."""
         self.malformed[error.reason] += 1
-        if self._refusals.allows(peer) and self.send(peer, Message("refused", {"reason": _short(str(error))}, {})):
+        fields: dict[str, Scalar] = {"reason": _short(str(error))}
+        if kind is not None:
+            fields["kind"] = kind
+        if self._refusals.allows(peer) and self.send(peer, Message("refused", fields, {})):
             self.refused_total += 1
         else:
             self.unanswered_total += 1
@@ -220,8 +224,12 @@ class Client(_Endpoint):
             try:
                 return raw.message()
             except MalformedMessage as error:
-                self.malformed[error.reason] += 1
+                self.count(error)
         return None
+
+    def count(self, error: MalformedMessage) -> None:
+        """Counts a message that the schema allows and that makes no sense to whoever received it; it is to be ignored."""
+        self.malformed[error.reason] += 1
 
 
 def _short(text: str) -> str:
