@@ -9,6 +9,7 @@ Tests only ask that each of these happens, however long it takes. Here are the s
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import signal
 import sys
@@ -108,7 +109,7 @@ def dead_environment() -> None:
     parameters = EnvironmentParameters(backend="Async")
     env = make_vector_environment("CartPole-v1", parameters, 3, 0)
     env.reset()
-    worker = psutil.Process().children()[-1]
+    worker = multiprocessing.active_children()[0]
     killed = time.monotonic()
     worker.kill()
     try:

@@ -114,7 +114,7 @@ class LocalRun:
             time.sleep(0.1)
         raise AssertionError(f"after {seconds} s still not: {why}\n{self.output}{self.logs()}")
 
-    def until_learning(self, updates: int = 20, seconds: float = 90) -> int:
+    def until_learning(self, updates: int = 20, seconds: float = 180) -> int:
         """Wait until the learner has done so many updates; answers how many."""
         done: int = self.until(
             lambda: (n := self.status("learner").get("updates", 0)) >= updates and n, seconds, f"{updates} updates"

@@ -123,7 +123,7 @@ def test_every_role_tells_how_it_is(local_run: Callable[..., LocalRun]) -> None:
 
 def test_two_shards_and_two_actors_count_every_step_once(local_run: Callable[..., LocalRun]) -> None:
     run = local_run(*ENDLESS, "--set", "spec.replay.shards=2", "--set", "spec.actors.replicas=2")
-    run.until_learning(1000)
+    run.until_learning(300)
     assert run.interrupt() == 130
     actors = [json.loads((run.run_dir / "roles" / f"actor-{k}.final.json").read_text()) for k in range(2)]
     shards = [json.loads((run.run_dir / "roles" / f"replay-{k}.final.json").read_text()) for k in range(2)]
