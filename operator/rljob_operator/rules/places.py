@@ -27,9 +27,11 @@ def vacancies(look: Look) -> tuple[list[str], list[str]]:
     does not want replaced keep their places empty.
     """
     known = look.remembered()
-    leaving = set(_leaving(look, known))
-    back = [name for name in _ended(look, known) if name not in leaving]
-    free = number(look) - len(_running(look)) - len(back)
+    back = _ended(look, known)
+    if back:
+        leaving = set(_leaving(look, known))
+        back = [name for name in back if name not in leaving]
+    free = number(look) - _count_running(look) - len(back)
     if free <= 0:
         return back, []
     taken = {each.name for each in look.memory.members if each.abandoned} | set(back)
@@ -40,8 +42,10 @@ def vacancies(look: Look) -> tuple[list[str], list[str]]:
 
 def surplus(look: Look) -> tuple[str, ...]:
     """Actors to drain so that the wanted number is left; `choose_victims` has their order."""
-    running = {m.name for m in _running(look)}
-    return tuple(name for name in _leaving(look, look.remembered()) if name in running)
+    known = look.remembered()
+    leaving = _leaving(look, known)
+    ended = set(_ended(look, known)) if leaving else ()
+    return tuple(name for name in leaving if name not in ended)
 
 
 def recall(look: Look) -> Look:
@@ -84,16 +88,19 @@ def placed(look: Look) -> set[str]:
 
 def without_place(look: Look) -> tuple[str, ...]:
     """Actors that have ended and are not started again, because fewer are wanted."""
+    if not look.count(Role.ACTOR, Phase.EXITED):
+        return ()
     leaving = set(_leaving(look, look.remembered()))
     return tuple(m.name for m in look.failed(Role.ACTOR) if m.name in leaving)
 
 
 def _leaving(look: Look, known: dict[str, MemberMemory]) -> tuple[str, ...]:
     """Who has no place where there are more actors, running or to be started again, than places."""
-    running, ended = _running(look), _ended(look, known)
-    too_many = len(running) + len(ended) - number(look)
+    ended = _ended(look, known)
+    too_many = _count_running(look) + len(ended) - number(look)
     if too_many <= 0:
         return ()
+    running = _running(look)
     lags = look.seen.learner.lags if look.seen.learner is not None else {}
     views = [
         ActorView(
@@ -117,15 +124,25 @@ def _running(look: Look) -> list[Member]:
     return look.of(Role.ACTOR, Phase.STARTING, Phase.READY)
 
 
+def _count_running(look: Look) -> int:
+    return look.count(Role.ACTOR, Phase.STARTING) + look.ready(Role.ACTOR)
+
+
 def _ended(look: Look, known: dict[str, MemberMemory]) -> list[str]:
     """Actors that ended unasked and would come back, the ones that were taken from sight before their next start included."""
     failed = look.failed(Role.ACTOR)
     if not known:
         return [m.name for m in failed]
     found = [m.name for m in failed if not (m.name in known and known[m.name].abandoned)]
-    there = {m.name for m in look.of(Role.ACTOR) if m.phase is not Phase.ABSENT}
-    gone = (each for each in known.values() if each.name not in there and Role.of(each.name) is Role.ACTOR)
-    return found + [each.name for each in gone if not each.abandoned and failures.restart_due(look, None, each) > 0]
+    gone = [each.name for each in known.values() if _would_wait(look, each)]
+    if gone:
+        there = {m.name for m in look.of(Role.ACTOR) if m.phase is not Phase.ABSENT}
+        found += [name for name in gone if name not in there]
+    return found
+
+
+def _would_wait(look: Look, each: MemberMemory) -> bool:
+    return not each.abandoned and Role.of(each.name) is Role.ACTOR and failures.restart_due(look, None, each) > 0
 
 
 def _loops(each: MemberMemory | None) -> bool:

@@ -113,9 +113,10 @@ def _books(world: World, seen: Observation, decision: Decision) -> None:
     if seen.status.controller.outcome is None and outcome is not None and outcome.reason == "ActorsCrashLooping":
         memory = decision.status.controller.members
         away = {each.name for each in memory if each.abandoned}
+        dismissed = {each.name for each in memory if each.dismissed}
         names = {m.name for m in seen.members if m.phase is not Phase.DRAINING and not m.asked}
         names |= {each.name for each in memory if each.quick_ends} - {m.name for m in seen.members}
-        actors = [name for name in names - away if Role.of(name) is Role.ACTOR]
+        actors = [name for name in names - away - dismissed if Role.of(name) is Role.ACTOR]
         places = decision.status.autoscaling.desired_replicas
         ends = sorted(world.quick_ends[name] for name in actors)[:places]
         all_there_are = len(ends) if decision.status.controller.started is None else max(len(ends), places - len(away))

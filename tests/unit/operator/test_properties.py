@@ -39,7 +39,7 @@ def walk(plan: Plan, looks: int) -> tuple[int, set[str]]:
     return looks, states
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(plans(), st.integers(10, LOOKS))
 def test_what_holds_at_every_look_whatever_happens(plan: Plan, looks: int) -> None:
     walk(plan, looks)
@@ -59,7 +59,7 @@ def test_the_walks_go_everywhere() -> None:
     assert sum(looks for looks, _ in walks) > 3000, "of 4800: few are cut short"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(plans(), st.integers(5, LOOKS))
 def test_deciding_twice_on_the_same_world_decides_nothing_new(plan: Plan, looks: int) -> None:
     """Nothing is applied and no time passes between the two, so there is nothing to be said that was not said at the first."""

@@ -91,7 +91,7 @@ class Plan:
 
 def plans(*, actors: int = 9, faults: frozenset[Fault] = EVERY_FAULT) -> st.SearchStrategy[Plan]:
     """Worlds with up to ``actors`` actors that do some or all of ``faults``."""
-    some = st.frozensets(st.sampled_from(sorted(faults)))
+    some = st.frozensets(st.sampled_from(sorted(faults))) if faults else st.just(faults)
     return st.builds(
         Plan,
         algorithm=st.sampled_from(sorted(MANIFESTS)),
@@ -379,7 +379,7 @@ class World:
         if self._does(Fault.MACHINE, 0.02):
             self.observed["max_actors"] = self.chance.choice((None, None, 1, 4))
             self.observed["cores"] = self.chance.choice((None, 2, 5))
-        if self._does(Fault.SESSION, 0.01):
+        if self._does(Fault.SESSION, 0.02):
             session = Session(self.chance.uniform(0, 100), 50.0, self._often(0.1))
             self.observed["session"] = self.chance.choice((None, None, session))
 
