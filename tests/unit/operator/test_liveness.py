@@ -19,6 +19,9 @@ LOOKS_TO_COME_BACK = 40
 
 LOOKS_TO_STAY = 30
 
+LOOKS_TO_LEAVE = 30
+"""Three waves one after the other; at a look 60 % of those that were asked to leave do."""
+
 
 def on(world: World) -> None:
     """One more look at a world that is well, with all that must hold at each."""
@@ -78,9 +81,13 @@ def test_a_job_whose_end_is_decided_gets_there(plan: Plan, looks: int) -> None:
         on(world)
     world.heal()
     for _ in range(LOOKS_TO_COME_BACK):
+        if world.status.controller.outcome is not None:
+            break
         on(world)
-    if world.status.controller.outcome is None:
+    else:
         assert world.status.state not in ("Finishing", "Complete", "Failed")
         return
+    for _ in range(LOOKS_TO_LEAVE):
+        on(world)
     assert world.status.finished
     assert not any(m.alive for m in world.members.values())
