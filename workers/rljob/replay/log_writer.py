@@ -158,7 +158,8 @@ class LogWriter:
         if now >= self._next_memory:
             self._next_memory = now + _MEMORY_INTERVAL_SECONDS
             memory = self._memory()
-            self.used_memory_bytes = memory.used_bytes if memory is not None else None
+            if memory is not None:
+                self.used_memory_bytes = memory.used_bytes
 
     def _wait_for_room(self, token: int) -> None:
         """Say that Redis is full; return when its limit was raised, when room has come, or when it is time to try again."""
