@@ -34,6 +34,7 @@ from rljob.wire import Client, ClientSecurity, Message
 log = logging.getLogger(__name__)
 
 POLL_MILLISECONDS = 100
+_COPYING_MILLISECONDS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class ReplayClient:
         self._staging = StagingRing(config.layout, config.batch_size, config.prefetch + 2, device)
         self._assemblies: list[Assembly] = []
         self._draws = np.random.default_rng()
+        self._copying = False
         self._ready: deque[ReadyBatch] = deque()
         self._ready_at = time.monotonic()
         self._changed = threading.Condition()
@@ -183,7 +185,7 @@ class ReplayClient:
         try:
             while not self._stop.is_set():
                 busy = self._turn(time.monotonic())
-                poller.poll(0 if busy else POLL_MILLISECONDS)
+                poller.poll(0 if busy else _COPYING_MILLISECONDS if self._copying else POLL_MILLISECONDS)
                 self._waker.clear()
         finally:
             for session in self._sessions:
@@ -214,11 +216,13 @@ class ReplayClient:
         given_up = {session.index for session in self._sessions if askable and session.quiet(now)}
         for assembly in self._assemblies:
             assembly.recover(self._sessions, given_up)
+        self._copying = False
         if not askable:
             return
         while len(self._assemblies) + len(self._ready) < self._config.prefetch:
             staging = self._staging.take()
             if staging is None:
+                self._copying = self._staging.available() > 0  # nothing tells when a copy to the device has finished
                 break
             self._assemblies.append(Assembly(staging, self._config.batch_size))
         for assembly in self._assemblies:
