@@ -205,7 +205,7 @@ def loss(online: nn.Module, target: nn.Module, batch: Batch, *, double: bool = T
     else:
         raise ValueError(f"loss is {kind!r}; it can be Huber or MSE")
     detached = taken.detach()
-    metrics = {"q_taken": detached.mean(), "target": wanted.mean()}
+    metrics = {"q_taken": detached.mean()}
     return Loss((batch.weight * each).mean(), (wanted - detached).abs(), metrics)
 
 
