@@ -62,7 +62,7 @@ def test_every_schema_is_structural_described_and_bounded() -> None:
             assert len(schema["description"]) >= 4, path
         kind = schema.get("type")
         if kind == "array":
-            assert 1 <= schema["maxItems"] <= 1000, path
+            assert 1 <= schema["maxItems"] <= 2000, path
         if kind == "string":
             assert "enum" in schema or schema["maxLength"] <= 4096, path
         if kind == "integer":
