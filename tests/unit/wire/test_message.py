@@ -102,6 +102,7 @@ def test_numpy_scalars_and_integers_become_the_declared_type() -> None:
         "mean": np.float32(0.5),
         "stderr": 1,
         "n": 3,
+        "seed": np.int64(5),
         "seconds": 2.0,
         "finished": np.True_,
     }
@@ -113,6 +114,7 @@ def test_numpy_scalars_and_integers_become_the_declared_type() -> None:
         "mean": 0.5,
         "stderr": 1.0,
         "n": 3,
+        "seed": 5,
         "seconds": 2.0,
         "finished": True,
     }

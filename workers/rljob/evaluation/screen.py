@@ -9,12 +9,12 @@ An evaluation asks whether the mean of N games reaches a target. It is given up
 For the second, let m and s be the mean and the standard deviation of the n = 20 screened games. The mean over all N is
 (n m + (N - n) m') / N with the unknown mean m' of the others. If returns were normal, m' - m would be distributed as
 s sqrt(1/n + 1/(N - n)) times Student's t with n - 1 degrees of freedom, so that the mean over all N stays below
-m + t (N - n) / N s sqrt(1/n + 1/(N - n)) with the probability of that quantile. It is taken at 99.9 %: of evaluations that would
-have reached the target at most one in a thousand is given up, and then a later one decides.
+m + t (N - n) / N s sqrt(1/n + 1/(N - n)) with the probability of that quantile. It is taken at 99 %: of evaluations that would have
+reached the target at most one in a hundred is given up, and then a later one decides.
 
 Returns are not normal. A game that is lost now and then lowers m but widens s more, so such a policy is played on. The other way
-round the rule is less sure: of exponentially distributed returns one or two evaluations in a hundred are given up wrongly, and a
-policy that lives from rewards so rare that none of twenty games brought one always is.
+round the rule is less sure: of exponentially distributed returns up to one evaluation in twenty is given up wrongly, and a policy
+that lives from rewards so rare that none of twenty games brought one always is.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from rljob.evaluation.score import Played
 SCREEN_GAMES: Final = 20
 """Games 0 to 19 of an evaluation are its screen."""
 
-_T_QUANTILE: Final = 3.579
-"""Student's t with 19 degrees of freedom stays below this with probability 0.999 (any table of it)."""
+_T_QUANTILE: Final = 2.539
+"""Student's t with 19 degrees of freedom stays below this with probability 0.99 (any table of it)."""
 
 
 def hopeless(
