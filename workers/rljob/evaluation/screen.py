@@ -9,8 +9,8 @@ An evaluation asks whether the mean of N games reaches a target. It is given up
 For the second, let m and s be the mean and the standard deviation of the n = 20 screened games. The mean over all N is
 (n m + (N - n) m') / N with the unknown mean m' of the others. If returns were normal, m' - m would be distributed as
 s sqrt(1/n + 1/(N - n)) times Student's t with n - 1 degrees of freedom, so that the mean over all N stays below
-m + t (N - n) / N s sqrt(1/n + 1/(N - n)) with the probability of that quantile. It is taken at 99 %: of evaluations that would have
-reached the target at most one in a hundred is given up, and then a later one decides.
+m + t (N - n) / N s sqrt(1/n + 1/(N - n)) with the probability of that quantile. It is taken at 99 %: of evaluations that
+would have reached the target at most one in a hundred is given up, and then a later one decides.
 
 Returns are not normal. A game that is lost now and then lowers m but widens s more, so such a policy is played on. The other way
 round the rule is less sure: of exponentially distributed returns up to one evaluation in twenty is given up wrongly, and a policy
