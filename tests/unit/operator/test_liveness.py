@@ -14,8 +14,9 @@ from .world import EVERY_FAULT, Fault, Plan, World, plans
 PATIENT = EVERY_FAULT - {Fault.SUCCESS, Fault.FATAL, Fault.LOOP}
 """All but what is meant to end a job; deadlines and the limit on failures are far away."""
 
-LOOKS_TO_COME_BACK = 40
-"""Of five seconds: the longest wait before a start is 30 seconds, and roles start one after the other."""
+LOOKS_TO_COME_BACK = 60
+"""Of five seconds: the longest wait before a start is 30 seconds, and roles start one after the other; where they had started
+with something else than the job now says, they leave first, one after the other, too."""
 
 LOOKS_TO_STAY = 30
 

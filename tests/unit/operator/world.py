@@ -258,6 +258,8 @@ class World:
                 self.members[name] = replace(self.members[name], phase=Phase.DRAINING, since_seconds=self.now)
         for name in decision.remove:
             self.members.pop(name)
+        if self.healthy and decision.checkpoint_seconds is not None:
+            self.observed["checkpoint"] = self._checkpoint(CheckpointState.VERIFIED)
 
     def _start(self, name: str) -> None:
         self.life += 1
