@@ -8,7 +8,7 @@ from pydantic import Field
 
 from rljob.api.learning_rate import LEARNING_RATE_RULES
 from rljob.api.mutability import never
-from rljob.api.parameters import OF_THIS_NETWORK, OF_THIS_OPTIMIZER, ParameterRule, ParameterSet
+from rljob.api.parameters import OF_THIS_NETWORK, ParameterRule, ParameterSet
 from rljob.api.types import Flag, Integer, Real
 
 _STORED = "stored experience was made with it"
@@ -38,8 +38,9 @@ class ApeXDQNParameters(ParameterSet):
     """Step size at the end of the linear decay; the same as learningRate unless given."""
     learning_rate_decay_steps: Annotated[int, Integer(0)] = 0
     """Steps (of all environments together) over which the learning rate falls; 0 keeps it constant."""
-    optimizer: Annotated[Literal["Adam", "RMSProp", "CentredRMSProp"], never(OF_THIS_OPTIMIZER)] = "Adam"
-    """Which optimiser. CentredRMSProp divides by the gradient's deviation, RMSProp by its root mean square."""
+    optimizer: Literal["Adam", "RMSProp", "CentredRMSProp"] = "Adam"
+    """Which optimiser. CentredRMSProp divides by the gradient's deviation, RMSProp by its root mean square. Changed while a job
+    is suspended, its moments begin anew."""
     adam_epsilon: Annotated[float, Real(0, 1, above=True)] = Field(default=1.5e-4, alias="optimizerEpsilon")
     """The number that keeps the optimiser's denominator from zero: beside the root with Adam, under it with RMSProp, as the
     published numbers mean it."""

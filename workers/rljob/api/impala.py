@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rljob.api.learning_rate import LEARNING_RATE_RULES
 from rljob.api.mutability import never
-from rljob.api.parameters import OF_THIS_NETWORK, OF_THIS_OPTIMIZER, ParameterRule, ParameterSet
+from rljob.api.parameters import OF_THIS_NETWORK, ParameterRule, ParameterSet
 from rljob.api.types import Flag, Integer, Real
 
 ImpalaPreset = Literal["None", "ImpalaAtari", "PongClippedSurrogate", "PongVTrace", "CartPoleImpala"]
@@ -73,8 +73,9 @@ class ImpalaParameters(ParameterSet):
     loss_reduction: Literal["Sum", "Mean"] = "Sum"
     """Whether the losses of a minibatch's steps are added, as published for IMPALA, or averaged; the learning rate
     depends on it."""
-    optimizer: Annotated[Literal["Adam", "RMSProp", "CentredRMSProp"], never(OF_THIS_OPTIMIZER)] = "RMSProp"
-    """Which optimiser. CentredRMSProp divides by the gradient's deviation, RMSProp by its root mean square."""
+    optimizer: Literal["Adam", "RMSProp", "CentredRMSProp"] = "RMSProp"
+    """Which optimiser. CentredRMSProp divides by the gradient's deviation, RMSProp by its root mean square. Changed while a job
+    is suspended, its moments begin anew."""
     learning_rate: Annotated[float, Real(0, 1, above=True)] = 6e-4
     """Step size of the optimiser at the start."""
     learning_rate_final: Annotated[float, Real(0, 1)] = Field(
@@ -88,7 +89,7 @@ class ImpalaParameters(ParameterSet):
     updates is above this, and raised back up to it when below; 0 follows the schedule alone."""
     rmsprop_decay: Annotated[float, Real(0, 1, below=True)] = 0.99
     """Decay of RMSProp's running means; Adam does not use it."""
-    rmsprop_momentum: Annotated[float, Real(0, 1, below=True), never(OF_THIS_OPTIMIZER)] = 0.0
+    rmsprop_momentum: Annotated[float, Real(0, 1, below=True)] = 0.0
     """Momentum of RMSProp; Adam does not use it."""
     optimizer_epsilon: Annotated[float, Real(0, 1, above=True)] = 0.01
     """The number that keeps the optimiser's denominator from zero: beside the root with Adam, under it with RMSProp, as the

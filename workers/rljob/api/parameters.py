@@ -23,7 +23,6 @@ from rljob.api.types import ALLOWED, DECIMAL_PATTERN, INTEGER_PATTERN, APIModel,
 Scalar = bool | int | float | str
 
 OF_THIS_NETWORK = "checkpoints hold the tensors of this network"
-OF_THIS_OPTIMIZER = "checkpoints hold the state of this optimiser"
 """Why a parameter never changes (`rljob.api.mutability`)."""
 
 
