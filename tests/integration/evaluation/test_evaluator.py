@@ -20,7 +20,8 @@ from rljob.cli.app import app
 from rljob.cli.options import RoleOptions
 from rljob.evaluation.worker import run_evaluator
 from rljob.learner import checkpoint
-from rljob.learner.weights import Evaluation, WeightServer
+from rljob.learner.evaluations import Evaluation
+from rljob.learner.weights import WeightServer
 from typer.testing import CliRunner
 
 

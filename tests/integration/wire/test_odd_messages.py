@@ -30,13 +30,14 @@ from rljob.inference.client import InferenceClient, InferenceLost
 from rljob.inference.server import InferenceServer
 from rljob.learner import shard
 from rljob.learner.client import ReplayClient, ReplayClientConfig
+from rljob.learner.evaluations import Evaluation
 from rljob.learner.figures import Figures
 from rljob.learner.flat import WeightsProblem, snapshot
 from rljob.learner.status import read_status, replay_summary, return_to_go_by, steps_and_raw_frames
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.learner.verdicts import Verdicts
 from rljob.learner.versions import VersionLog
-from rljob.learner.weights import Evaluation, WeightClient, WeightServer
+from rljob.learner.weights import WeightClient, WeightServer
 from rljob.learner.worker import wanted_since
 from rljob.replay.config import ReplayConfig
 from rljob.replay.limiter import LimiterConfig

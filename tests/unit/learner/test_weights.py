@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 from learner_builders import IMAGES, parameters, updater
+from rljob.learner.evaluations import Evaluating, Evaluation
 from rljob.learner.flat import Weights, WeightsProblem, pack, snapshot
 from rljob.learner.verdicts import Verdicts
-from rljob.learner.weights import Evaluating, Evaluation, WeightClient, WeightServer
+from rljob.learner.weights import WeightClient, WeightServer
 from rljob.wire import Message, Publisher, Server
 from torch import nn
 

@@ -8,7 +8,7 @@ from rljob.algorithms import algorithm
 from rljob.envs import RestartLimit, make_single_environment
 from rljob.evaluation.policy import ROWS, judged_policy
 from rljob.evaluation.score import Played, Sitting
-from rljob.learner.flat import Weights
+from rljob.learner.flat import Weights, shapes_of
 from rljob.learner.policy import Identity
 
 SIDE_BY_SIDE = ROWS
@@ -41,6 +41,11 @@ class Player:
     def abandon(self) -> None:
         """Leave the games in play."""
         self._sitting.begin(0)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the weights that it can play with, by name."""
+        return shapes_of(self._module)
 
     @property
     def playing(self) -> int:

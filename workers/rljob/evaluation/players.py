@@ -61,6 +61,11 @@ class Players:
         self._round = 0
 
     @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """As ``Player`` says."""
+        return self._own.shapes
+
+    @property
     def failures_total(self) -> int:
         """Environments that failed and were begun anew, as far as it is known."""
         return self._own.failures.total + sum(self._failures)

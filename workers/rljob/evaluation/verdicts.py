@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from typing import Protocol
 
-from rljob.learner.weights import Evaluation
+from rljob.learner.evaluations import Evaluation
 
 log = logging.getLogger(__name__)
 

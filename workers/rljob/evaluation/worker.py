@@ -25,9 +25,10 @@ from rljob.evaluation.players import Players
 from rljob.evaluation.score import Played, Score, tally
 from rljob.evaluation.screen import hopeless
 from rljob.evaluation.verdicts import Verdicts
+from rljob.learner.evaluations import Evaluating, Evaluation
 from rljob.learner.flat import Weights
 from rljob.learner.policy import Identity
-from rljob.learner.weights import Evaluating, Evaluation, WeightClient
+from rljob.learner.weights import WeightClient
 from rljob.telemetry.clock import StageClock
 from rljob.telemetry.metrics import evaluator_registry
 from rljob.telemetry.server import TelemetryServer
@@ -55,6 +56,7 @@ def run_evaluator(options: RoleOptions, stop: threading.Event) -> None:
     players = Players(policy, job.evaluator.resources.cores(), job.evaluator.episodes)
     security = load_keys(options.keys, "evaluator").client("learner") if options.keys else None
     client = WeightClient(options.weights, options.notice, security, evaluation=True)
+    client.shapes = players.shapes
     evaluator = Evaluator(options, players, client, stop)
     try:
         evaluator.run()
