@@ -62,9 +62,8 @@ def test_a_new_run_starts_from_it_and_later_goes_on_with_its_own(
     tmp_path: Path, other: checkpoint.Checkpoint, named: str
 ) -> None:
     source = other.path if named == "checkpoint" else other.path.parent.parent
-    fresh = job(
-        f"file://{source}", learningRate=1e-30, learningRateFinal=1e-30
-    )  # so that its networks stay what they were
+    still = {"learningRate": 1e-30, "learningRateFinal": 1e-30, "targetUpdateInterval": 1_000_000}
+    fresh = job(f"file://{source}", **still)  # its networks stay what they were, however fast it makes updates
     with running(fresh, tmp_path) as run:
         run.start(run_learner, "learner", resume="latest")
         client = WeightClient(run.endpoints["weights"], run.endpoints["notice"])
