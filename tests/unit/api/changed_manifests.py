@@ -25,7 +25,7 @@ CHANGES: list[tuple[Path, list[str], list[str], str | None]] = [
     (BASE, [], ["spec.replay.redis.persistence.mode=None"], "replay.redis.persistence"),
     (BASE, [], ["spec.checkpoint.storage={persistentVolumeClaim: {claimName: a}}"], "checkpoint.storage"),
     (BASE, [], ["spec.algorithm.parameters.hiddenUnits=64"], "algorithm.parameters.hiddenUnits"),
-    (BASE, [], ["spec.algorithm.parameters.preset=ApeXAtari"], "algorithm.parameters.optimizer"),
+    (BASE, [], ["spec.algorithm.parameters.preset=ApeXAtari"], "algorithm.parameters"),
     (BASE, _SUSPENDED, ["spec.algorithm.parameters.nStep=5"], "algorithm.parameters.nStep"),
     (BASE, [*_SUSPENDED, "spec.algorithm.parameters.nStep=3"], ["spec.algorithm.parameters.preset=None"], None),
     (IMPALA, _SUSPENDED, ["spec.algorithm.parameters.recurrent=LSTM"], "algorithm.parameters.recurrent"),
