@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from rljob.threads import SupervisedThread
+
 PERIOD_SECONDS = 2.0
 TIMEOUT_SECONDS = 2.0
 _LONGEST_ANSWER_BYTES = 4096
@@ -51,11 +53,12 @@ class Probes:
         self._silences: Mapping[str, Silence] = {}
         self._ended = steady()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="liveness-probes", daemon=True)
+        self._thread = SupervisedThread("liveness-probes", self._run, until=self._stop)
         self._thread.start()
 
     def watch(self, doors: Mapping[str, Door]) -> None:
-        """These are the members that should answer now, by name."""
+        """These are the members that should answer now, by name. Raises ``ThreadEnded`` where a defect has ended the asking."""
+        self._thread.check()
         self._doors = dict(doors)
 
     def silence(self, name: str, incarnation: str) -> Silence | None:
@@ -66,13 +69,15 @@ class Probes:
     def close(self) -> None:
         """Stop asking."""
         self._stop.set()
-        self._thread.join(timeout=TIMEOUT_SECONDS + 1.0)
+        self._thread.close(timeout_seconds=TIMEOUT_SECONDS + 1.0)
 
     def _run(self) -> None:
-        while not self._stop.wait(
-            max(0.0, self._ended + PERIOD_SECONDS - self._steady()) if not self._silences else 0.5
-        ):
+        while not self._stop.wait(self._pause_seconds()):
             self.ask()
+
+    def _pause_seconds(self) -> float:
+        """Until the next round; a short one where somebody was silent, so that a member that answers again is soon known to."""
+        return 0.5 if self._silences else max(0.0, self._ended + PERIOD_SECONDS - self._steady())
 
     def ask(self) -> None:
         """One round: ask everybody, and add up the silence of those who did not answer."""

@@ -32,6 +32,7 @@ from rljob.replay.worker import run_replay
 from rljob.threads import SupervisedThread, ThreadEnded
 from rljob.wire import keyfile, load_keys
 from rljob_operator.local.learner_door import LearnerDoor
+from rljob_operator.local.probes import Probes
 from role_threads import ENDPOINTS, RoleThreads, cartpole
 
 ROOT = Path(__file__).parents[3]
@@ -88,6 +89,7 @@ CASES = [
 ELSEWHERE = {
     "checkpoint": "test_a_checkpoint_thread_that_dies_ends_the_learner",
     "learner-door": "test_a_controller_hears_that_nobody_asks_the_learner",
+    "liveness-probes": "test_a_controller_hears_that_nobody_asks_the_members",
 }
 CONTAINED = {
     "profile": "unit/telemetry/test_profile.py",
@@ -268,6 +270,17 @@ def test_a_controller_hears_that_nobody_asks_the_learner() -> None:
             door.answer  # noqa: B018 - the controller reads it in every tick
     finally:
         door.close()
+
+
+def test_a_controller_hears_that_nobody_asks_the_members() -> None:
+    probes = Probes()
+    try:
+        inject(until(lambda: at_work("liveness-probes"), "no thread"))
+        until(lambda: alive("liveness-probes") is None, "it does not end")
+        with pytest.raises(ThreadEnded, match=r"^thread liveness-probes has ended: Fault$"):
+            probes.watch({})
+    finally:
+        probes.close()
 
 
 def test_what_a_share_of_an_update_raises_is_raised_in_the_loop() -> None:
