@@ -397,7 +397,9 @@ def test_a_learner_takes_whatever_a_shard_says(tmp_path: Path, mode: str, monkey
     columns: dict[str, Any] = {"slot": four, "gen": four + 1, "prob": np.full(4, 0.1)}
     if mode == "frames":
         columns |= {"obs": frames, "next_obs": frames, "action": np.zeros(4, np.int32), **moves}
-    batch = Message("batch", {"req": 1, "size": 10, "shard": 0}, columns)
+    batch = Message("batch", {"req": 1, "mass": 1.0, "error": 0.0, "shard": 0}, columns)
+    serving = {"service": "s", "state": "serving", "priority_total": 1.0, "limiter": {"error": 0.0}}
+    stats = Message("stats", {}, {"json": np.frombuffer(json.dumps(serving).encode(), np.uint8)})
     # Of another job: ends the learner, which says so. It is tested where the session is.
     told = [m for m in every_kind(subscribed, mirror, batch) if m.kind != "refused" and _same_layout(m)]
     remaining = iter(told)
@@ -415,7 +417,7 @@ def test_a_learner_takes_whatever_a_shard_says(tmp_path: Path, mode: str, monkey
                 replace(each, fields={**each.fields, "req": number}) if each.kind == "batch" else each for each in some
             ]
             return [*said, Message("batch", {**batch.fields, "req": number}, columns)]
-        return some
+        return [*some, stats] if message.kind == "stats" else some
 
     server = Server(f"ipc://{tmp_path}/sample")
     with saying(server, answers):

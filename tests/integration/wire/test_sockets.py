@@ -102,7 +102,7 @@ def test_large_columns_cross_without_copies(endpoint: str, context: zmq.Context)
         "weights", {"version": 1, "epoch": 0, "digest": "d"}, {"buffer": buffer, "manifest": np.zeros(2, "u1")}
     )
     with Server(endpoint, context=context) as server, Client(server.endpoint, context=context) as client:
-        eventually(lambda: client.send(Message("fetch", {"have": 0}, {})))
+        eventually(lambda: client.send(Message("fetch", {"have": 0, "evaluation": False}, {})))
         peer, _ = take(server)
         assert server.send(peer, weights, copy=False)
         received = client.receive(60)
@@ -351,9 +351,9 @@ def test_the_door_closes_with_the_last_server_and_opens_again(context: zmq.Conte
             with Client(server.endpoint, ClientSecurity(friend, own.public), context=context) as client:
                 eventually(lambda c=client: c.send(GOODBYE))
                 take(server)
-            assert any(thread.name == "rljob-zap" for thread in threading.enumerate())
+            assert any(thread.name == "zap" for thread in threading.enumerate())
             server.close()
-        assert not any(thread.name == "rljob-zap" for thread in threading.enumerate())
+        assert not any(thread.name == "zap" for thread in threading.enumerate())
 
 
 @pytest.mark.parametrize("endpoint", ["tcp://0.0.0.0:0", "tcp://*:0", "tcp://10.1.2.3:5555"])
@@ -380,4 +380,4 @@ def test_a_secure_socket_that_cannot_bind_leaves_no_door_open(context: zmq.Conte
     security = ServerSecurity(generate_keys(), frozenset())
     with Server("tcp://127.0.0.1:*", context=context) as server, pytest.raises(zmq.ZMQError):
         Server(server.endpoint, security, context=context)
-    assert not any(thread.name == "rljob-zap" for thread in threading.enumerate())
+    assert not any(thread.name == "zap" for thread in threading.enumerate())
