@@ -1,4 +1,5 @@
-"""Makes what tests share importable here: ``role_threads``, and of the unit tests ``mutations`` and ``inference_parts``."""
+"""Makes what tests share importable here: the files of tests/integration, and of the unit tests ``mutations`` and
+``inference_parts``."""
 
 from __future__ import annotations
 

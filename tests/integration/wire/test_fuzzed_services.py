@@ -13,12 +13,14 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 import pytest
+import small_experience
 import torch
 import zmq
 from inference_parts import Given, apex
@@ -186,37 +188,8 @@ def honest_actor(endpoint: str, make: Callable[[int], Chunk | Unroll]) -> tuple[
 
 CHUNKS = ChunkLayout(length=10, frame_shape=(6, 6), frame_dtype=np.dtype(np.uint8), stack=4, n_step=3)
 UNROLLS = UnrollLayout(3, (2, 2), np.dtype(np.uint8), 2)
-
-
-def chunk(number: int) -> Chunk:
-    at = np.arange(10, dtype=np.uint16) + 3
-    tens = {name: np.ones(10, np.float32) for name in ("n_step_return", "discount", "priority")}
-    return Chunk(
-        **{**STAMP, "sequence": number},
-        frames=np.zeros((16, 6, 6), np.uint8),
-        observation_at=at,
-        bootstrap_at=(at + 3).astype(np.uint16),
-        action=np.zeros(10, np.int32),
-        flags=np.zeros(10, np.uint8),
-        **tens,
-    )
-
-
-def unroll(number: int) -> Unroll:
-    threes = {name: np.zeros(3, np.float32) for name in ("reward", "discount", "log_prob", "final_value")}
-    return Unroll(
-        **{**STAMP, "sequence": number},
-        frames=np.zeros((5, 2, 2), np.uint8),
-        observation_at=np.arange(1, 5, dtype=np.uint16),
-        action=np.zeros(3, np.int32),
-        value=np.zeros(4, np.float32),
-        policy_versions=np.ones(3, np.int64),
-        state=np.zeros((2, 0), np.float32),
-        **threes,
-    )
-
-
-STAMP: dict[str, Any] = {"actor": "honest", "incarnation": "life", "environment": 0, "policy_version": 1, "epoch": 1}
+chunk = partial(small_experience.chunk, "honest")
+unroll = partial(small_experience.unroll, "honest")
 
 
 def replay_config(tmp_path: Path) -> ReplayConfig:

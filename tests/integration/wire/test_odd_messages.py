@@ -12,12 +12,14 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgpack
 import numpy as np
 import pytest
+import small_experience
 import torch
 from inference_parts import Given, apex
 from mutations import well_formed
@@ -53,36 +55,9 @@ pytestmark = pytest.mark.timeout(300)
 SECONDS = 60.0
 CHUNKS = ChunkLayout(10, (6, 6), np.dtype(np.uint8), 4, 3, num_actions=6)
 UNROLLS = UnrollLayout(3, (2, 2), np.dtype(np.uint8), 2, num_actions=6)
-STAMP: dict[str, Any] = {"actor": "odd", "incarnation": "life", "environment": 0, "policy_version": 1, "epoch": 1}
 WHO = {"actor": "odd", "inc": "life"}
-
-
-def chunk(number: int) -> Chunk:
-    at = np.arange(10, dtype=np.uint16) + 3
-    tens = {name: np.ones(10, np.float32) for name in ("n_step_return", "discount", "priority")}
-    return Chunk(
-        **{**STAMP, "sequence": number},
-        frames=np.zeros((16, 6, 6), np.uint8),
-        observation_at=at,
-        bootstrap_at=(at + 3).astype(np.uint16),
-        action=np.zeros(10, np.int32),
-        flags=np.zeros(10, np.uint8),
-        **tens,
-    )
-
-
-def unroll(number: int) -> Unroll:
-    threes = {name: np.zeros(3, np.float32) for name in ("reward", "discount", "log_prob", "final_value")}
-    return Unroll(
-        **{**STAMP, "sequence": number},
-        frames=np.zeros((5, 2, 2), np.uint8),
-        observation_at=np.arange(1, 5, dtype=np.uint16),
-        action=np.zeros(3, np.int32),
-        value=np.zeros(4, np.float32),
-        policy_versions=np.ones(3, np.int64),
-        state=np.zeros((2, 0), np.float32),
-        **threes,
-    )
+chunk = partial(small_experience.chunk, "odd")
+unroll = partial(small_experience.unroll, "odd")
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
