@@ -93,9 +93,11 @@ def _starts(job: RLJob, seen: Observation, decision: Decision) -> None:
     wanted, after = wanted_names(job), decision.status.autoscaling
     started = [n for n in decision.start if Role.of(n) is Role.ACTOR]
     assert set(decision.start) - set(started) <= wanted
+    running = running_actors(seen)
+    if started or decision.drain:
+        stay = [m for m in running if m.name not in decision.drain]
+        assert len(stay) + len(started) <= after.desired_replicas, "who is asked to leave has no place any more"
     if started:
-        running = running_actors(seen)
-        assert len(running) + len(started) <= after.desired_replicas
         starting = sum(m.phase is Phase.STARTING for m in running)
         assert starting + len(started) <= job.spec.actors.startup_wave
 

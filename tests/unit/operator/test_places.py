@@ -86,6 +86,14 @@ def test_actors_that_ended_once_come_back_instead_of_those_that_loop() -> None:
     assert (decision.start, decision.drain) == (("actor-5", "actor-6"), ())
 
 
+def test_the_place_of_one_that_loops_is_given_in_one_look_to_one_that_ended_once() -> None:
+    controller = half_of_ten_loop()
+    coming = {"phase": Phase.STARTING, "incarnation": "new", "since_seconds": controller.now + 1.0, "exit_code": None}
+    seen = tuple(replace(m, **coming) if m.name == "actor-0" else m for m in controller.world["members"])
+    decision = scaled(controller, 5).look(1.0, members=exited("actor-5", seen, since_seconds=controller.now + 1.0))
+    assert (decision.start, decision.drain) == (("actor-5",), ("actor-0",))
+
+
 def test_too_many_of_those_that_are_left_still_fail_the_job() -> None:
     controller = scaled(half_of_ten_loop(), 9)
     assert controller.look(1.0).outcome is None, "four of nine"
