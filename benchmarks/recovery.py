@@ -1,4 +1,5 @@
-"""How soon a local run is itself again: after kill -9 of a role, a resume, a change of the learner's speed, a dead environment.
+"""How soon a local run is itself again: after kill -9 of a role or of one of two replay shards, a resume, a change of the
+learner's speed, a dead environment.
 
     python benchmarks/recovery.py [--rounds 3]
 
@@ -9,6 +10,7 @@ Tests only ask that each of these happens, however long it takes. Here are the s
 from __future__ import annotations
 
 import argparse
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -24,6 +26,7 @@ from common import machine, report
 from rljob.api import EnvironmentParameters
 from rljob.cli.slowdown import LEARNER_DELAY_FILE
 from rljob.envs import EnvironmentProblem, make_vector_environment
+from rljob_operator.local.run_view import running_members
 
 TESTS = Path(__file__).parents[1] / "tests" / "integration" / "operator"
 sys.path.insert(0, str(TESTS))
@@ -35,6 +38,10 @@ FAST, SLOW = "0.06", "0.15"
 PERIOD_SECONDS = 4.0
 """Between two decisions about the number of actors in slow_game.yaml."""
 WATCHED_SECONDS = 6 * PERIOD_SECONDS
+SHARDED_ACTORS = ("actor-0", "actor-1")
+"""Actors of the run with two shards."""
+AWAY_SECONDS = 6.0
+"""How long one of two shards is kept away; its return, which takes a second or two, would hide that actors wait for it."""
 
 
 def killed_roles(run: LocalRun) -> None:
@@ -47,6 +54,57 @@ def killed_roles(run: LocalRun) -> None:
         updates = run.until(lambda: run.status("learner").get("updates"), PATIENCE_SECONDS, "the learner's status")
         run.until_learning(updates + 1)
         report("killed_role", role=name, announced_seconds=announced, updating_seconds=time.monotonic() - killed)
+
+
+def lost_shard(folder: Path, lost: str) -> None:
+    """From kill -9 of one of two shards, which is kept away: the longest time in which the other has acknowledged nothing of an
+    actor's, beside the longest while both were there."""
+    sets = ("spec.replay.shards=2", "spec.actors.replicas=2", "spec.backoffLimit=100")
+    options = [word for each in sets for word in ("--set", each)]
+    run = LocalRun(EXAMPLES / "cartpole-apex.yaml", folder / "shards", *ENDLESS, *options)
+    try:
+        run.until_learning(50)
+        run.until(
+            lambda: all(run.status(name).get("acknowledged") for name in SHARDED_ACTORS), PATIENCE_SECONDS, "actors"
+        )
+        with_both = longest_pauses(run)
+        ended = {run.kill(lost)}
+        with_one = longest_pauses(run, lost, ended)
+        run.until(lambda: run.status(lost).get("state") == "serving", PATIENCE_SECONDS, "the shard's return")
+        run.interrupt()
+    finally:
+        run.close()
+    report(
+        "lost_shard",
+        shard=lost,
+        longest_pause_seconds=max(with_one.values()),
+        longest_pause_with_both_seconds=max(with_both.values()),
+        lives_ended=len(ended),
+    )
+
+
+def longest_pauses(run: LocalRun, kept_away: str = "", ended: set[int] | None = None) -> dict[str, float]:
+    """The longest time without an acknowledgement for each actor, in the next ``AWAY_SECONDS``.
+
+    Each new life of ``kept_away`` is ended before it can serve; ``ended`` has the processes of those that were.
+    """
+    ended = set() if ended is None else ended
+    started = time.monotonic()
+    acknowledged, since = dict.fromkeys(SHARDED_ACTORS, 0), dict.fromkeys(SHARDED_ACTORS, started)
+    longest = dict.fromkeys(SHARDED_ACTORS, 0.0)
+    while time.monotonic() - started < AWAY_SECONDS:
+        pid = running_members(run.run_dir).get(kept_away)
+        if pid is not None and pid not in ended:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            ended.add(pid)
+        for name in SHARDED_ACTORS:
+            count, now = run.status(name).get("acknowledged", acknowledged[name]), time.monotonic()
+            longest[name] = max(longest[name], now - since[name])
+            if count > acknowledged[name]:
+                acknowledged[name], since[name] = count, now
+        time.sleep(0.02)
+    return longest
 
 
 def asked_to_leave(run: LocalRun) -> None:
@@ -140,6 +198,7 @@ def main() -> None:
                 run.interrupt()
             finally:
                 run.close()
+            lost_shard(folder, f"replay-{number % 2}")
             throttled_and_released(folder)
         report("round", number=number)
 
