@@ -94,7 +94,7 @@ def _starts(job: RLJob, seen: Observation, decision: Decision) -> None:
     started = [n for n in decision.start if Role.of(n) is Role.ACTOR]
     assert set(decision.start) - set(started) <= wanted
     running = running_actors(seen)
-    if started or decision.drain:
+    if started or any(Role.of(n) is Role.ACTOR for n in decision.drain):
         stay = [m for m in running if m.name not in decision.drain]
         assert len(stay) + len(started) <= after.desired_replicas, "who is asked to leave has no place any more"
     if started:
