@@ -22,6 +22,13 @@ JOB = EXAMPLES / "cartpole-apex.yaml"
 TWO_SHARDS = EXAMPLES / "pong-apex-cluster.yaml"
 
 
+@pytest.fixture(autouse=True)
+def own_title(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These roles run in the tests' own process, which keeps its name in `ps` and `top`."""
+    for name in ("setproctitle", "setthreadtitle"):
+        monkeypatch.setattr(f"rljob.cli.roles.{name}", lambda title: None)
+
+
 def worker(*arguments: str, env: dict[str, str] | None = None) -> Result:
     return CliRunner().invoke(app, ["worker", *arguments], env=env)
 
