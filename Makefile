@@ -38,7 +38,7 @@ lint: $(READY_TEST) ## Check style and types.
 	$(VENV)/bin/mypy
 
 generate: $(READY) ## Write the CRD and the API reference from the types in workers/rljob/api.
-	$(VENV)/bin/python -m rljob.api.crd
+	$(VENV)/bin/python -m rljob.api.generate
 
 clean: ## Remove the virtual environment.
 	rm -rf $(VENV)

@@ -27,8 +27,8 @@ from rljob.telemetry.recorder import read_records
 ROOT = Path(__file__).resolve().parents[1]
 JOB = ROOT / "manifests" / "examples" / "pong-apex-nature.yaml"
 SAME_TERMS = [
-    "spec.algorithm.parameters.batchSize=32",
-    "spec.algorithm.parameters.dueling=false",
+    "spec.algorithm.apeXDQN.batchSize=32",
+    "spec.algorithm.apeXDQN.dueling=false",
     "spec.replay.rateLimiter.samplesPerInsert=8",
     "spec.replay.rateLimiter.minSize=2000",
     "spec.replay.rateLimiter.errorBuffer=16000",

@@ -86,9 +86,9 @@ def policy_of(checkpoint: Path | None) -> tuple[Identity, Weights]:
         judged = Identity(str(found.manifest["algorithm"]), found.spec, found.params, found.env_params)
         return judged, snapshot(found.module, 1, 1, {})
     job = load_manifest(JOB).spec
-    parameters, environment = job.algorithm.resolved(), job.environment.resolved()
+    parameters, environment = job.algorithm.parameters, job.environment.parameters
     described = describe_environment(job.environment.id, environment)
-    judged = Identity(job.algorithm.name, described, parameters, environment)
+    judged = Identity(job.algorithm.type, described, parameters, environment)
     return judged, snapshot(algorithm(judged.algorithm).build(described, parameters, environment), 1, 1, {})
 
 

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import machine, report
+from common import machine, report, seed_override
 from rljob.telemetry.recorder import read_records
 
 HERE = Path(__file__).parent
@@ -31,13 +31,14 @@ def run(job: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """One run in a folder of its own, which stays where it is."""
     run_dir = Path(tempfile.mkdtemp(prefix=f"{job}-failing-")) / "run"
     kwargs = json.dumps({"crash": arguments.crash, "stall": arguments.stall})
+    example = EXAMPLES / f"{job}.yaml"
     sets = [
         "spec.environment.id=failing_cart_pole:make",
-        f"spec.environment.parameters.kwargs={kwargs}",
-        f"spec.algorithm.parameters.seed={seed}",
+        f"spec.environment.kwargs={kwargs}",
+        seed_override(example, seed),
         *arguments.overrides,
     ]
-    command = [sys.executable, "-m", "rljob_operator.cli", "run", str(EXAMPLES / f"{job}.yaml")]
+    command = [sys.executable, "-m", "rljob_operator.cli", "run", str(example)]
     command += ["--run-dir", str(run_dir), "--max-seconds", str(arguments.max_seconds)]
     command += [word for item in sets for word in ("--set", item)]
     path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])

@@ -46,7 +46,7 @@ JOB = ROOT / "manifests" / "examples" / "pong-impala-nature.yaml"
 def acting_alone(seconds: float) -> float:
     """Steps a second of one process that plays and sends nothing."""
     job = load_manifest(JOB).spec
-    params, environment_params = job.algorithm.resolved(), job.environment.resolved()
+    params, environment_params = job.algorithm.parameters, job.environment.parameters
     method, num_envs = algorithm("IMPALA"), job.actors.envs_per_actor
     spec = describe_environment(job.environment.id, environment_params)
     policy = Policy(method, spec, params, environment_params, num_envs, np.random.default_rng(0))
@@ -71,7 +71,7 @@ def learning_alone(seconds: float) -> float:
     """Steps a second that one thread learns from, in the way the learner would choose to compute."""
     keep_freed_memory()
     job = load_manifest(JOB).spec
-    params, environment_params = job.algorithm.resolved(), job.environment.resolved()
+    params, environment_params = job.algorithm.parameters, job.environment.parameters
     method = algorithm("IMPALA")
     spec = describe_environment(job.environment.id, environment_params)
     device = torch.device("cpu")

@@ -14,6 +14,7 @@ import argparse
 import statistics
 import time
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,7 @@ from common import machine, report
 from rljob.actor.policy import Policy
 from rljob.actor.recorder import make_recorder
 from rljob.algorithms import algorithm
-from rljob.api import EnvironmentParameters, ImpalaParameters
-from rljob.api.parameters import scalar
-from rljob.api.presets import IMPALA_PRESETS
+from rljob.api import ImpalaParameters, load_manifest
 from rljob.envs import describe_environment, make_vector_environment
 from rljob.learner.flat import snapshot
 from rljob.learner.unroll_staging import UnrollStagingRing
@@ -32,30 +31,29 @@ from rljob.learner.update import make_updater
 
 CPU = torch.device("cpu")
 NUM_ENVS = 16
-SETTINGS = {
-    "unroll_length": 5,
-    "batch_size": 16,
-    "gamma": 0.98,
-    "learning_rate": 1e-3,
-    "learning_rate_final": 0.0,
-}
-"""Beside the preset, the same for both arms: an update every 80 steps, so that 50 versions are 4,000 steps. The learning rate
+JOB = Path(__file__).resolve().parents[1] / "manifests" / "examples" / "cartpole-impala.yaml"
+SETTINGS = (
+    "unrollLength=5",
+    "batchSize=16",
+    "gamma=0.98",
+    "learningRate=0.001",
+    "learningRateFinal=0",
+)
+"""Beside the example, the same for both arms: an update every 80 steps, so that 50 versions are 4,000 steps. The learning rate
 falls to 0 over the run. Chosen on seeds 1 to 3; report others."""
 
 
-def run(lag_versions: int, corrected: bool, seed: int, steps: int, overrides: dict[str, Any]) -> dict[str, Any]:
+def run(lag_versions: int, corrected: bool, seed: int, steps: int, overrides: list[str]) -> dict[str, Any]:
     """Train once; the mean return of the games in the second half, and of the last tenth."""
     method = algorithm("IMPALA")
-    values = {
-        **IMPALA_PRESETS["CartPoleImpala"],
-        **SETTINGS,
-        "learning_rate_decay_steps": steps,
-        **overrides,
-        "seed": seed,
-        "correct_off_policy": corrected,
-    }
-    params = ImpalaParameters.model_validate(values)
-    environment_params = EnvironmentParameters(reward_clipping=False)
+    of_this_run = [
+        f"learningRateDecaySteps={steps}",
+        *overrides,
+        f"seed={seed}",
+        f"correctOffPolicy={str(corrected).lower()}",
+    ]
+    job = load_manifest(JOB, [f"spec.algorithm.impala.{item}" for item in (*SETTINGS, *of_this_run)]).spec
+    params, environment_params = job.algorithm.parameters_as(ImpalaParameters), job.environment.parameters
     spec = describe_environment("CartPole-v1", environment_params)
     torch.manual_seed(seed)
     updater = make_updater(method, params, method.build(spec, params, environment_params), CPU)
@@ -118,14 +116,12 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    names = ImpalaParameters.names()
-    overrides = {names[name]: scalar(value) for name, value in (item.split("=", 1) for item in arguments.overrides)}
     without_lag: dict[bool, float] = {}
     for lag in arguments.lags:
         for corrected in (True, False):
             results = []
             for seed in arguments.seeds:
-                results.append(run(lag, corrected, seed, arguments.steps, overrides))
+                results.append(run(lag, corrected, seed, arguments.steps, arguments.overrides))
                 report("lag_ablation", **results[-1])
             scores = [result["mean_return_second_half"] for result in results]
             mean = statistics.fmean(scores)

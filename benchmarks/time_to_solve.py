@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import machine, report, resident_bytes
+from common import machine, report, resident_bytes, seed_override
 from rljob.telemetry.recorder import read_records
 
 SAMPLE_SECONDS = 5.0
@@ -28,7 +28,7 @@ CURVE_COLUMNS = ("elapsed_seconds", "raw_frames", "updates", "mean_return", "ste
 
 def run_seed(job: Path, seed: int, run_dir: Path, overrides: list[str], max_seconds: float) -> dict[str, Any]:
     """One run; seconds, verdict, and the memory of all its processes."""
-    sets = [word for item in [f"spec.algorithm.parameters.seed={seed}", *overrides] for word in ("--set", item)]
+    sets = [word for item in [seed_override(job, seed), *overrides] for word in ("--set", item)]
     bound = ["--run-dir", str(run_dir), "--max-seconds", str(max_seconds)]
     command = [sys.executable, "-m", "rljob_operator.cli", "run", str(job), *bound, *sets]
     started = time.monotonic()

@@ -21,7 +21,7 @@ def shipped(scenario: Scenario, spec: AutoscalingSpec | None = None) -> Law:
     """`rljob_operator.autoscaling.advance` with every default, called every five seconds as the controller does."""
     memory = AutoscalingMemory()
     by_most: dict[int, AutoscalingSpec] = {}
-    base = spec or AutoscalingSpec(mode="Internal", min_replicas=MIN_REPLICAS, signal="SamplesPerInsert")
+    base = spec or AutoscalingSpec(mode="Internal", min_replicas=MIN_REPLICAS)
 
     def law(view: View) -> int:
         nonlocal memory

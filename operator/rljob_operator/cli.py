@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rljob.api import load_manifest
+from rljob.api import read_manifest
 from rljob.cli.app import app
 from rljob.cli.errors import Unusable, one_line_errors
 from rljob.cli.roles import Profiled
@@ -64,26 +64,25 @@ def run(
 
       rljob run manifests/examples/pong-vtrace.yaml
 
-      rljob run manifests/examples/cartpole-impala.yaml --set spec.algorithm.parameters.seed=2 --run-dir runs/seed-2
+      rljob run manifests/examples/cartpole-impala.yaml --set spec.algorithm.impala.seed=2 --run-dir runs/seed-2
     """
     with one_line_errors():
         if resume_ and run_dir is None:
             raise Unusable("--resume needs --run-dir: the folder of the run to go on with")
         # Gymnasium and ALE take a second to import: only a run pays for them, not --help.
         from rljob_operator.local import run as local
-        from rljob_operator.local.run_folder import default_run_dir, is_stored_job
+        from rljob_operator.local.run_folder import is_stored_job
 
         if profile:  # the roles inherit it
             os.environ["RLJOB_PROFILE"] = " ".join(profile)
         console = Console()
         if resume_ and run_dir is not None:
             stored = is_stored_job(file, run_dir) and not set_
-            job = None if stored else load_manifest(file, set_ or (), on_cluster=False)
-            code = local.go_on(run_dir, job, max_seconds=max_seconds, max_actors=max_actors, console=console)
+            written = None if stored else read_manifest(file, set_ or ())
+            code = local.go_on(run_dir, written, max_seconds=max_seconds, max_actors=max_actors, console=console)
         else:
-            job = load_manifest(file, set_ or (), on_cluster=False)
-            folder = run_dir or default_run_dir(job.metadata.name)
-            code = local.start(job, folder, max_seconds=max_seconds, max_actors=max_actors, console=console)
+            written = read_manifest(file, set_ or ())
+            code = local.start(written, run_dir, max_seconds=max_seconds, max_actors=max_actors, console=console)
     raise typer.Exit(code)
 
 

@@ -117,7 +117,7 @@ def decide(job: RLJob, observation: Observation, now_seconds: float) -> Decision
         look, now = clock.stop(look).tell(completion_time=look.now), Mode.FINISHED
     if now in (Mode.SUSPENDING, Mode.SESSION_ENDING) and not look.alive():
         look = clock.stop(look)
-    look = facts.members(look).tell(observed_generation=observation.generation)
+    look = facts.spec(facts.members(look), observation.generation)
     said = (rule(look, now) for rule in CONDITION_RULES)
     look = look.tell(conditions=merged(look.status.conditions, said, observation.generation, look.now))
     start = lifecycle.to_start(look) if now is Mode.RUNNING else ()

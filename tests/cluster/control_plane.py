@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import trustme
-from rljob.api import crd
+from rljob.api.generate import files
 from rljob.replay.tied import tied_to_this_process
 
-CRD_FILE = Path(__file__).parents[2] / crd.CRD_FILE
+CRD_FILE = Path(__file__).parents[2] / files.CRD_FILE
 PROGRAMS = ("etcd", "kube-apiserver", "kubectl")
 START_SECONDS = 90.0
 STOP_SECONDS = 15.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from control_plane import CRD_FILE, ControlPlane
-from rljob.api.crd import definition
+from rljob.api.generate.crd import definition
 
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rljobs.rljob.dev"
 

@@ -1,4 +1,4 @@
-"""Server-side apply: two owners of one job, each with entries of their own in its keyed lists."""
+"""Server-side apply: several owners of one job, each with fields and entries of its own."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import Any
 
 import jobs
 import pytest
-from bad_manifests import BASE
+from bad_manifests import BASE, PRESET
 from control_plane import ControlPlane
+from rljob.api import ImpalaParameters, parse_job
 from written import document
 
 APPLY = "application/apply-patch+yaml"
+SUSPENDED = ["spec.suspend=true", "spec.checkpoint.onSuspend=Skip"]
 
 
 def apply(
@@ -29,33 +31,38 @@ def by_name(entries: list[dict[str, Any]], key: str = "name") -> dict[str, dict[
 @pytest.fixture
 def pong(cluster: ControlPlane) -> dict[str, Any]:
     """A job made by the owner `user`, suspended so that its parameters may change."""
-    spec: dict[str, Any] = document(BASE, ["spec.suspend=true", "spec.checkpoint.onSuspend=Skip"])["spec"]
+    spec: dict[str, Any] = document(BASE, SUSPENDED)["spec"]
     made = apply(cluster, "user", spec)
     assert made.accepted, made.message
     return spec
 
 
-def test_parameters_of_two_owners_lie_side_by_side(cluster: ControlPlane, pong: dict[str, Any]) -> None:
-    tuner = {"algorithm": {"parameters": [{"name": "learningRate", "value": "0.0002"}]}}
-    applied = apply(cluster, "tuner", tuner)
-    assert applied.accepted, applied.message
-    parameters = by_name(applied.document["spec"]["algorithm"]["parameters"])
-    assert set(parameters) == {"gamma", "batchSize", "learningRate"}
-    again = apply(cluster, "user", pong)
-    assert set(by_name(again.document["spec"]["algorithm"]["parameters"])) == set(parameters), (
-        "each keeps what is theirs"
-    )
-    removed = apply(cluster, "tuner", {"algorithm": {"parameters": []}})
-    assert set(by_name(removed.document["spec"]["algorithm"]["parameters"])) == {"gamma", "batchSize"}
+def test_one_leaf_is_changed_without_its_neighbours(cluster: ControlPlane) -> None:
+    """What a sweep or a population does, beside the person who wrote the job."""
+    spec = document(PRESET, [*SUSPENDED, "spec.algorithm.impala={entropyCost: 0.005, unrollQueue: {capacity: 32}}"])[
+        "spec"
+    ]
+    assert apply(cluster, "user", spec).accepted
+    for rate in (3e-4, 5e-4):
+        swept = apply(cluster, "sweep", {"algorithm": {"impala": {"learningRate": rate}}})
+        assert swept.accepted, swept.message
+        impala = swept.document["spec"]["algorithm"]["impala"]
+        assert impala == {"entropyCost": 0.005, "unrollQueue": {"capacity": 32}, "learningRate": rate}
+        in_force = parse_job(swept.document).spec.algorithm.parameters_as(ImpalaParameters)
+        assert (in_force.learning_rate, in_force.entropy_cost, in_force.batch_size) == (rate, 0.005, 16)
+    again = apply(cluster, "user", spec | {"algorithm": {"impala": {"entropyCost": 0.01}}})
+    assert again.document["spec"]["algorithm"]["impala"] == {"entropyCost": 0.01, "learningRate": 5e-4}, "each its own"
+    ended = apply(cluster, "sweep", {})
+    assert ended.document["spec"]["algorithm"]["impala"] == {"entropyCost": 0.01}, "the preset's rate is in force again"
 
 
-def test_the_same_parameter_is_a_conflict(cluster: ControlPlane, pong: dict[str, Any]) -> None:
-    gamma = {"algorithm": {"parameters": [{"name": "gamma", "value": "0.9"}]}}
+def test_the_same_leaf_is_a_conflict(cluster: ControlPlane, pong: dict[str, Any]) -> None:
+    gamma = {"algorithm": {"apeXDQN": {"gamma": 0.9}}}
     refused = apply(cluster, "tuner", gamma)
     assert refused.code == 409
-    assert 'k:{"name":"gamma"}' in str(refused.document) or 'name="gamma"' in refused.message, refused.message
+    assert ".spec.algorithm.apeXDQN.gamma" in refused.message
     forced = apply(cluster, "tuner", gamma, force=True)
-    assert by_name(forced.document["spec"]["algorithm"]["parameters"])["gamma"]["value"] == "0.9"
+    assert forced.document["spec"]["algorithm"]["apeXDQN"] == {"gamma": 0.9, "batchSize": 128}
 
 
 def test_rules_of_failures_are_merged_by_name(cluster: ControlPlane, pong: dict[str, Any]) -> None:
@@ -66,9 +73,15 @@ def test_rules_of_failures_are_merged_by_name(cluster: ControlPlane, pong: dict[
 
 
 def test_a_partial_owner_cannot_break_a_rule(cluster: ControlPlane, pong: dict[str, Any]) -> None:
-    refused = apply(cluster, "tuner", {"replay": {"rateLimiter": {"errorBuffer": "1"}}})
+    refused = apply(cluster, "tuner", {"autoscaling": {"minReplicas": 5, "maxReplicas": 4}})
     assert refused.code == 422
-    assert "spec.replay.rateLimiter" in refused.message
+    assert "spec.autoscaling.minReplicas" in refused.message
+
+
+def test_a_partial_owner_cannot_add_a_member_of_another_algorithm(cluster: ControlPlane, pong: dict[str, Any]) -> None:
+    refused = apply(cluster, "tuner", {"algorithm": {"impala": {"gamma": 0.9}}})
+    assert refused.code == 422
+    assert "spec.algorithm: Forbidden: allowed: only the block of the algorithm's own type" in refused.message
 
 
 def test_conditions_of_two_writers_lie_side_by_side(cluster: ControlPlane, pong: dict[str, Any]) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import jobs
 import pytest
-from bad_manifests import BASE, IMPALA
+from bad_manifests import BASE, IMPALA, PRESET
 from control_plane import ControlPlane
-from rljob.api.crd import COLUMNS
+from rljob.api import ImpalaParameters, load_manifest, parse_job
+from rljob.api.generate.crd import COLUMNS
 from written import CLUSTER, EXAMPLES, document
 
 
@@ -79,8 +80,12 @@ def test_a_new_job_has_empty_columns(cluster: ControlPlane, pong: str) -> None:
     [
         ("rljob", ["RLJob", "One training job", "spec"]),
         ("rljob.spec.replay", ["capacity", "integer", "rateLimiter"]),
-        ("rljob.spec.replay.rateLimiter.samplesPerInsert", ["samplesPerInsert", "string"]),
+        ("rljob.spec.replay.rateLimiter.samplesPerInsert", ["samplesPerInsert", "number"]),
         ("rljob.spec.actors.replicas", ["replicas", "integer"]),
+        ("rljob.spec.preset", ["PongVTrace", "CartPoleIMPALA", "ApeXAtari"]),
+        ("rljob.spec.algorithm.type", ["ApeXDQN", "IMPALA", "Custom"]),
+        ("rljob.spec.algorithm.impala.unrollQueue.maxPolicyLagUpdates", ["integer", "updates"]),
+        ("rljob.spec.environment.kwargs", ["Object", "gymnasium.make"]),
         ("rljob.status.conditions", ["lastTransitionTime", "reason"]),
     ],
 )
@@ -89,6 +94,75 @@ def test_explain(cluster: ControlPlane, path: str, words: list[str]) -> None:
     assert told.returncode == 0, told.stderr
     for word in words:
         assert word in told.stdout
+
+
+def test_explain_teaches_a_parameter(cluster: ControlPlane) -> None:
+    """What it does, its type and bounds, what it is unless it is written, and which presets set it to what."""
+    told = cluster.kubectl("explain", "rljob.spec.algorithm.impala.learningRate")
+    assert told.returncode == 0, told.stderr
+    words = " ".join(told.stdout.split())
+    for taught in (
+        "FIELD: learningRate <number>",
+        "Step size of the optimiser",
+        "Above 0 to 1.",
+        "Default: 0.0006.",
+        "Presets: 0.001 in PongVTrace",
+    ):
+        assert taught in words, words
+
+
+def test_scale_of_a_manifest_that_is_a_preset_alone(cluster: ControlPlane) -> None:
+    """The number of actors is stored although nobody wrote it, as the scale subresource reads it from there."""
+    applied = cluster.kubectl("apply", "-n", "default", "-f", str(PRESET))
+    assert applied.returncode == 0, applied.stderr
+    assert cluster.request("GET", f"{jobs.JOBS}/pong/scale")[1]["spec"] == {"replicas": 1}
+    scaled = cluster.kubectl("scale", "-n", "default", "rlj/pong", "--replicas=3")
+    assert scaled.returncode == 0, scaled.stderr
+    assert cluster.request("GET", f"{jobs.JOBS}/pong/scale")[1]["spec"] == {"replicas": 3}
+    stored = jobs.read(cluster, "pong")
+    filled_in = {"suspend": False, "algorithm": {}, "evaluator": {}}
+    assert stored.document["spec"] == {"preset": "PongVTrace", "actors": {"replicas": 3}, **filled_in}
+    again = cluster.kubectl("apply", "-n", "default", "-f", str(PRESET))
+    assert again.returncode == 0, again.stderr
+    assert jobs.read(cluster, "pong").document["spec"]["actors"]["replicas"] == 3, "whoever scales keeps what they set"
+    spec = parse_job(stored.document).spec
+    assert spec.actors.replicas == 3
+    assert spec.algorithm == load_manifest(PRESET).spec.algorithm
+
+
+NUMBERS = """\
+apiVersion: rljob.dev/v1alpha1
+kind: RLJob
+metadata: {name: numbers}
+spec:
+  preset: PongVTrace
+  algorithm: {impala: {gamma: 1, learningRate: 1e-4, learningRateFinal: .5e-4, learningRateDecaySteps: 2e6, batchSize: 16.0}}
+  successPolicy: {rawFrames: 2e8, targetReturn: {value: 18}}
+"""
+
+
+def test_numbers_arrive_as_numbers_however_people_write_them(cluster: ControlPlane) -> None:
+    applied = cluster.kubectl("apply", "-n", "default", "-f", "-", stdin=NUMBERS)
+    assert applied.returncode == 0, applied.stderr
+    spec = parse_job(jobs.read(cluster, "numbers").document).spec
+    impala = spec.algorithm.parameters_as(ImpalaParameters)
+    assert (impala.gamma, impala.learning_rate, impala.learning_rate_final) == (1.0, 1e-4, 0.5e-4)
+    assert (impala.learning_rate_decay_steps, impala.batch_size, spec.success_policy.raw_frames) == (
+        2_000_000,
+        16,
+        2 * 10**8,
+    )
+
+
+@pytest.mark.parametrize(
+    "line", ['gamma: "1"', 'learningRate: "1e-4"', 'batchSize: "16"', "batchSize: 16.5", "gamma: true"]
+)
+def test_what_is_no_number_is_refused(cluster: ControlPlane, line: str) -> None:
+    wrong = NUMBERS.replace("gamma: 1,", "").replace("batchSize: 16.0", line).replace("learningRate: 1e-4, ", "")
+    applied = cluster.kubectl("apply", "-n", "default", "-f", "-", stdin=wrong)
+    assert applied.returncode == 1
+    assert f"spec.algorithm.impala.{line.split(':')[0]}" in applied.stderr
+    assert "must be of type" in applied.stderr
 
 
 def test_scale(cluster: ControlPlane, pong: str) -> None:

@@ -17,16 +17,14 @@ ENDPOINTS = ("ingest", "sample", "weights", "notice", "inference")
 
 def cartpole(parameters: Mapping[str, object] | None = None, **sections: Mapping[str, Any]) -> RLJob:
     """Ape-X on CartPole that learns after 500 transitions. ``sections`` of the spec add to what is set here."""
-    values = {"preset": "CartPole", "precision": "FP32", "publishInterval": 10, **(parameters or {})}
+    values = {"precision": "FP32", "publishInterval": 10, **(parameters or {})}
     spec: dict[str, Any] = {
-        "algorithm": {
-            "name": "ApeXDQN",
-            "parameters": [{"name": name, "value": str(value)} for name, value in values.items()],
-        },
-        "environment": {"id": "CartPole-v1", "parameters": [{"name": "rewardClipping", "value": "false"}]},
+        "preset": "CartPoleApeX",
+        "algorithm": {"apeXDQN": values},
+        "environment": {"rewardClipping": "Disabled"},
         "replay": {
             "capacity": 50_000,
-            "rateLimiter": {"samplesPerInsert": "8", "minSize": 500, "errorBuffer": "4000"},
+            "rateLimiter": {"samplesPerInsert": 8, "minSize": 500, "errorBuffer": 4000},
         },
         "actors": {"replicas": 1, "envsPerActor": 8},
     }

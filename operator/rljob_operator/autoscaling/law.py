@@ -21,9 +21,6 @@ INTEGRAL_GAIN: Final = 0.004
 MOST_INTEGRAL: Final = 0.15
 """The integral corrects the match of rates by at most so much, up or down."""
 
-HALF: Final = 0.5
-"""Target fill of the rate limiter's credit: as far from a waiting learner as from blocked actors."""
-
 _ROUNDED_UP: Final = 0.65
 """Added before the fraction is cut: up from .35 on, since a learner that waits costs more than an actor that does."""
 
@@ -68,7 +65,7 @@ class Match:
 
 def target_fill(spec: AutoscalingSpec) -> float:
     """The share of its bound that the depth should have, 0..1."""
-    return HALF if spec.signal == "SamplesPerInsert" else spec.target.queue_utilization_percent / 100
+    return spec.target.queue_utilization_percent / 100
 
 
 def match(spec: AutoscalingSpec, rates: Rates, sample: ScalingSample, integral: float) -> Match:

@@ -20,8 +20,8 @@ def check(job: RLJob, *, new: bool = False) -> None:
 
     Raises EnvironmentProblem (from the environment room), NetworkProblem, CheckpointProblem or PreflightProblem.
     """
-    spec = describe_environment(job.spec.environment.id, job.spec.environment.resolved())
-    resolved_network(job.spec.algorithm.name, job.spec.algorithm.resolved().network, spec.frame_shape)
+    spec = describe_environment(job.spec.environment.id, job.spec.environment.parameters)
+    resolved_network(job.spec.algorithm.type, job.spec.algorithm.parameters.network, spec.frame_shape)
     if new:
         named_checkpoint(job, spec)
     estimate = memory_estimate(job, frame_bytes=spec.frame_bytes)

@@ -7,9 +7,10 @@ import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
-from rljob.api import RLJob, not_applied_locally
+from rljob.api import RLJob, not_applied_locally, parse_job
 from rljob.api.status import RLJobStatus
 from rljob.telemetry.report import write_report
 
@@ -37,18 +38,27 @@ _WITHOUT_EXPERIENCE = (
 )
 
 
-def start(job: RLJob, run_dir: Path, *, max_seconds: float | None, max_actors: int | None, console: Console) -> int:
-    """Train ``job`` in the new folder ``run_dir`` and answer the exit code: 0 complete or stopped as asked, 1 failed, 130
-    interrupted.
+def start(
+    written: dict[str, Any],
+    run_dir: Path | None,
+    *,
+    max_seconds: float | None,
+    max_actors: int | None,
+    console: Console,
+) -> int:
+    """Train the job ``written`` in the new folder ``run_dir`` (None: one named after job and time) and answer the exit code:
+    0 complete or stopped as asked, 1 failed, 130 interrupted.
 
-    Raises PreflightProblem or EnvironmentProblem before anything has been started.
+    Raises ManifestError, PreflightProblem or EnvironmentProblem before anything has been started.
     """
+    job = parse_job(written, on_cluster=False)
+    run_dir = run_dir or run_folder.default_run_dir(job.metadata.name)
     with contextlib.closing(Launcher()) as launcher:
         launcher.prepare()  # it loads while the job is looked at
         preflight.check(job, new=True)
         run_folder.prepare(run_dir, resume=False)
         with ControllerLock(run_dir):
-            SpecStore(run_dir).create(job)
+            SpecStore(run_dir).create(written)
             ignored = not_applied_locally(job)
             _say(console, f"run folder: {run_dir}")
             if ignored:
@@ -57,18 +67,24 @@ def start(job: RLJob, run_dir: Path, *, max_seconds: float | None, max_actors: i
 
 
 def go_on(
-    run_dir: Path, job: RLJob | None, *, max_seconds: float | None, max_actors: int | None, console: Console
+    run_dir: Path,
+    written: dict[str, Any] | None,
+    *,
+    max_seconds: float | None,
+    max_actors: int | None,
+    console: Console,
 ) -> int:
     """Go on with the run in ``run_dir``: adopt what still runs of it, start what does not. The exit code is `start`'s.
 
-    ``job``: a spec to store first, or None to take what is stored. A run that has ended for good begins a new status.
+    ``written``: a job to store first, or None to take what is stored. A run that has ended for good begins a new status.
     Raises as `start`.
     """
     run_folder.prepare(run_dir, resume=True)
     with ControllerLock(run_dir), contextlib.closing(Launcher()) as launcher:
         launcher.prepare()
-        if job is not None:
-            SpecStore(run_dir).edit(replace_spec(job))
+        if written is not None:
+            parse_job(written, on_cluster=False)
+            SpecStore(run_dir).edit(replace_spec(written))
         stored = StoredRun(run_dir)
         if stored.status.finished:
             stored.status = RLJobStatus()
@@ -104,7 +120,7 @@ def _control(
     before = recorded_offset(run_dir) if stored.status.start_time is not None else None
     asked, cores = job.spec.actors.replicas, machine_cores()
     substrate = LocalSubstrate(
-        run_dir, stored.spec.accepted_path, job, max_actors, cores, launcher, WallClock(offset_seconds=before)
+        run_dir, stored.spec.effective_path, job, max_actors, cores, launcher, WallClock(offset_seconds=before)
     )
     if job.spec.autoscaling.mode == "Disabled" and max_actors is None and asked > cores and not interrupt.requested:
         _say(console, f"{asked} actors as asked for, {oversubscribed(asked, cores)}; --max-actors bounds them")
@@ -207,7 +223,7 @@ class _Notices:
     """Lines that are said once, as soon as they are known."""
 
     def __init__(self, job: RLJob, stored: StoredRun, console: Console) -> None:
-        self._wants_accelerator = job.spec.learner.accelerator.count > 0
+        self._wants_accelerator = job.spec.learner.accelerator.count == 1
         self._resource = job.spec.learner.accelerator.resource_name
         self._stored = stored
         self._problem = ""

@@ -13,9 +13,12 @@ from typing import Any, Final
 from rljob.cli.errors import Unusable
 
 JOB_FILE: Final = "job.yaml"
-"""The stored object: what the user wants. Users and their verbs write it, the controller reads it."""
-ACCEPTED_FILE: Final = "accepted.yaml"
-"""The spec in force: the last stored one that could be run. The controller writes it, the roles are started from it."""
+"""The stored object: the job as written. Users and their verbs write it, the controller reads it."""
+ACCEPTED_FILE: Final = "job-accepted.yaml"
+"""The last job that could be run, as written. The controller writes it and compares a later one with it."""
+EFFECTIVE_FILE: Final = "job-effective.yaml"
+"""The job in force: the same with its preset and every default filled in. The controller writes it, the roles are started from
+it."""
 STATUS_FILE: Final = "status.json"
 OUTCOME_FILE: Final = "outcome.json"
 RUNS: Final = Path("runs")

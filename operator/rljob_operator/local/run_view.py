@@ -37,7 +37,7 @@ class RunView:
     """One look at a run.
 
     Attributes:
-        document: what ``job.yaml`` holds; empty where it can't be read.
+        document: what ``job.yaml`` holds, the job as written; empty where it can't be read.
         status: the newest status; a new one where none was written yet.
         controller: process id of its controller, None where none runs.
         running: process ids of its members that run, by name.

@@ -1,12 +1,14 @@
 """``job.yaml`` of a run folder as the API server's part: the stored object, its generation, and who may change it how.
 
-Users and verbs write it, under a lock and in one step; the controller reads it and never writes what the user wants. The
-generation counts the specs that were stored; an edit made with a text editor is counted by the controller's next look.
+It holds the job as written; what presets and defaults add to it is in ``job-effective.yaml``. Users and verbs write it, under
+a lock and in one step; the controller reads it and never writes what the user wants. The generation counts the specs that were
+stored; an edit made with a text editor is counted by the controller's next look.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rljob.api import ManifestError, Problem, RLJob, dump_manifest, parse_job, transition_problems
 from rljob.api.document import parse_document
+from rljob.api.rule import STORED
+from rljob.api.yaml_dialect import dump_document
 
-from rljob_operator.local.run_folder import ACCEPTED_FILE, JOB_FILE, RunFolderProblem, write_text
+from rljob_operator.local.run_folder import ACCEPTED_FILE, EFFECTIVE_FILE, JOB_FILE, RunFolderProblem, write_text
 from rljob_operator.local.run_view import running_members
 
 Document = dict[str, Any]
@@ -43,10 +46,14 @@ class SpecStore:
         self._last: StoredJob | None = None
         self._counted: Any = None
 
-    def create(self, job: RLJob) -> None:
-        """Store a new run's job as generation 1. Raises RunFolderProblem."""
-        document: Document = yaml.safe_load(dump_manifest(job))
-        document["metadata"]["generation"] = 1
+    def create(self, written: Document) -> None:
+        """Store a new run's job, as written and found to be valid, as generation 1. Raises RunFolderProblem.
+
+        The number of actors is stored even where it was not written, as an API server does, for those who scale.
+        """
+        spec = {**written["spec"]}
+        spec["actors"] = {"replicas": STORED["actors.replicas"], **(spec.get("actors") or {})}
+        document = {**written, "metadata": {**written["metadata"], "generation": 1}, "spec": spec}
         with self._locked():
             self._write(document)
 
@@ -74,7 +81,7 @@ class SpecStore:
         """
         with self._locked():
             before = self._document()
-            after: Document = yaml.safe_load(yaml.safe_dump(before))  # without shared parts, so a change is one change
+            after: Document = json.loads(json.dumps(before))  # without shared parts, so a change is one change
             change(after)
             if after == before:
                 return _generation(before)
@@ -99,22 +106,33 @@ class SpecStore:
             return counted
 
     def accept(self, job: RLJob) -> None:
-        """Note the spec in force: roles are started from it, and it stays in force while a later edit is refused."""
-        try:
-            write_text(self.accepted_path, dump_manifest(job), durable=True)
-        except OSError as error:
-            raise RunFolderProblem(f"{self.accepted_path}: can't be written: {error.strerror}") from error
+        """Note the spec in force: roles are started from it, and it stays in force while a later edit is refused.
+
+        As written too: whether a later one may follow depends on that, as a default may follow a change of other fields.
+        """
+        for path, text in (
+            (self.effective_path, dump_manifest(job)),
+            (self._accepted_path, dump_document(as_written(job))),
+        ):
+            try:
+                write_text(path, text, durable=True)
+            except OSError as error:
+                raise RunFolderProblem(f"{path}: can't be written: {error.strerror}") from error
 
     def accepted(self) -> RLJob | None:
         """The spec in force before this controller, or None where there is none yet."""
         try:
-            return _job(parse_document(self.accepted_path.read_bytes(), str(self.accepted_path)))
+            return _job(parse_document(self._accepted_path.read_bytes(), str(self._accepted_path)))
         except (OSError, ManifestError):
             return None
 
     @property
-    def accepted_path(self) -> Path:
-        """The manifest that the roles are started from."""
+    def effective_path(self) -> Path:
+        """The manifest that the roles are started from: the job in force."""
+        return self._run_dir / EFFECTIVE_FILE
+
+    @property
+    def _accepted_path(self) -> Path:
         return self._run_dir / ACCEPTED_FILE
 
     def problems(self, in_force: RLJob, new: RLJob) -> list[Problem]:
@@ -146,7 +164,7 @@ class SpecStore:
 
     def _write(self, document: Document) -> None:
         try:
-            write_text(self._path, yaml.safe_dump(document, sort_keys=False), durable=True)
+            write_text(self._path, dump_document(document), durable=True)
         except OSError as error:
             raise RunFolderProblem(
                 f"{self._path}: can't be written: {error.strerror}; what was stored before stays"
@@ -165,14 +183,20 @@ class SpecStore:
             os.close(file)
 
 
-def replace_spec(job: RLJob) -> Callable[[Document], None]:
-    """An edit that stores another job's spec, labels and annotations; the name stays."""
+def as_written(job: RLJob) -> Document:
+    """The job's manifest: what its preset and defaults add is not in it."""
+    return job.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def replace_spec(written: Document) -> Callable[[Document], None]:
+    """An edit that stores another job's spec, labels and annotations, as written there; the name stays."""
 
     def change(document: Document) -> None:
-        given = yaml.safe_load(dump_manifest(job))
-        document["spec"] = given["spec"]
+        document["spec"] = written["spec"]
         for field in ("labels", "annotations"):
-            document["metadata"][field] = given["metadata"].get(field, {})
+            document["metadata"].pop(field, None)
+            if field in written["metadata"]:
+                document["metadata"][field] = written["metadata"][field]
 
     return change
 

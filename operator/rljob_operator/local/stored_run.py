@@ -10,7 +10,7 @@ from rljob.api.status import RLJobStatus
 
 from rljob_operator.controller import Wanted
 from rljob_operator.local.run_folder import RunFolderProblem
-from rljob_operator.local.spec_store import SpecStore
+from rljob_operator.local.spec_store import SpecStore, as_written
 from rljob_operator.local.status_file import StatusFile
 from rljob_operator.model import CHECKPOINT_ANNOTATION, Refusal
 
@@ -51,7 +51,7 @@ class StoredRun:
             if stored.job is not None and self._job is not None:
                 problems = [str(problem) for problem in self.spec.problems(self._job, stored.job)]
             if stored.job is not None and not problems:
-                if stored.job != self._job:
+                if self._job is None or as_written(stored.job) != as_written(self._job):
                     self.spec.accept(stored.job)
                 self._job = stored.job
             if self._job is None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
-from rljob.api.algorithm import AlgorithmSpec
-from rljob.api.autoscaling import AutoscalingSpec
+from rljob.api.autoscaling import AutoscalingSpec, ScalingTarget
 from rljob.api.conditions import Reason
 from rljob.api.status import AutoscalingStatus, ScalingCalculation
 from rljob.api.timestamps import stamp
@@ -27,6 +25,9 @@ from rljob_operator.rules import places, progress
 LAW_SECONDS = 5.0
 """The law is asked at most so often, or every sample period where that is shorter: its memory is part of the status, and a status
 that changed at every look would be written at every look."""
+
+CREDIT_PERCENT = 50
+"""Fill that the rate limiter's credit is steered to: as far from a waiting learner as from blocked actors."""
 
 
 def wanted(look: Look) -> Look:
@@ -61,7 +62,7 @@ def _by_law(look: Look) -> Look:
     memory = remembered(status)
     if not _due(look, spec, memory):
         return look
-    answer = advance(spec, memory, law_sample(look), _supply(look, memory), look.now)
+    answer = advance(_aims(spec, look), memory, law_sample(look), _supply(look, memory), look.now)
     whole = answer.desired if answer.recommended is None else min(round(answer.recommended), 10**9)
     calculation = told(answer.calculation) if answer.is_new else status.calculation
     limited = answer.limited_by
@@ -103,6 +104,13 @@ def _limits(look: Look) -> AutoscalingSpec:
     if (least, most) == (spec.min_replicas, spec.max_replicas):
         return spec
     return spec.model_copy(update={"min_replicas": least, "max_replicas": most})
+
+
+def _aims(spec: AutoscalingSpec, look: Look) -> AutoscalingSpec:
+    """The spec with the fill to steer to: with a replay, whose bounds follow from samplesPerInsert, nobody has to choose one."""
+    if look.spec.replay is None:
+        return spec
+    return spec.model_copy(update={"target": ScalingTarget(queue_utilization_percent=CREDIT_PERCENT)})
 
 
 def _hard_caps(look: Look) -> list[int]:
@@ -152,8 +160,6 @@ def law_sample(look: Look) -> ScalingSample | None:
     if any(figure is None for figure in figures):
         return None
     wait, blocked, consumption, production, depth, bound = (float(figure or 0.0) for figure in figures)
-    algorithm = look.spec.algorithm
-    batch_size = _batch_size(algorithm.name, tuple((each.name, each.value) for each in algorithm.parameters))
     replay = look.spec.replay
     ratio = (replay.rate_limiter.samples_per_insert if replay is not None else 0.0) or 1.0
     return ScalingSample(
@@ -164,18 +170,10 @@ def law_sample(look: Look) -> ScalingSample | None:
         production_per_second=production,
         depth_batches=depth,
         bound_batches=bound,
-        items_per_batch=batch_size / ratio,
+        items_per_batch=look.spec.algorithm.parameters.batch_size / ratio,
         policy_lag_updates_p95=seen.policy_lag_updates_p95,
         learner_advancing=progress.advancing(look),
     )
-
-
-@lru_cache(maxsize=1024)  # checking all parameters takes a third of a decision, and they hardly ever change
-def _batch_size(name: str, parameters: tuple[tuple[str, str], ...]) -> int:
-    """Transitions or unrolls of an update."""
-    given = [{"name": each, "value": value} for each, value in parameters]
-    checked, _ = AlgorithmSpec.model_validate({"name": name, "parameters": given}).checked()
-    return checked.batch_size
 
 
 def _supply(look: Look, memory: AutoscalingMemory) -> Supply:

@@ -1,4 +1,4 @@
-"""The plain facts of the status: who is ready and who is there."""
+"""The plain facts of the status: who is ready, who is there, and which spec is in force."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ def members(look: Look) -> Look:
     }
     changed = {name: value for name, value in found.items() if value != getattr(status, name)}
     return look.tell(**changed) if changed else look
+
+
+def spec(look: Look, generation: int) -> Look:
+    """Write which generation of the spec this look was about, and what is in force by it."""
+    if look.status.observed_generation == generation and look.status.effective_spec:
+        return look
+    in_force = look.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return look.tell(observed_generation=generation, effective_spec=in_force)
 
 
 def _learner(look: Look) -> LearnerStatus:

@@ -79,11 +79,11 @@ def write(look: Look) -> Look:
     frames = sample.raw_frames_total
     curve = _with(look.memory.curve, active, frames, sample.mean_return)
     means = [e.mean for e in sample.evaluations if e.finished]
-    points = [Point(float(p.active_seconds), p.env_frames, p.mean_return) for p in curve]
+    points = [Point(float(p.active_seconds), p.raw_frames, p.mean_return) for p in curve]
     done = progress(_target(look), points, means)
     figures = ProgressStatus.model_construct(
         learner_updates=sample.updates,
-        env_frames=before.env_frames if frames is None else frames,
+        raw_frames=before.raw_frames if frames is None else frames,
         eval_return=means[-1] if means else before.eval_return,
         percent=None if done.percent is None else int(done.percent),
         estimated_seconds_remaining=None if done.eta_seconds is None else int(done.eta_seconds),
@@ -102,17 +102,17 @@ def _fill_percent(sample: LearnerSample) -> int | None:
 
 def _moved(look: Look, frames: int | None) -> bool:
     """Whether the way to the frame budget changed by a percent since it was written."""
-    budget = look.spec.success_policy.env_frames
+    budget = look.spec.success_policy.raw_frames
     if budget is None or frames is None:
         return False
-    return abs(frames - look.status.progress.env_frames) >= budget / 100
+    return abs(frames - look.status.progress.raw_frames) >= budget / 100
 
 
 def _target(look: Look) -> Target:
     policy = look.spec.success_policy
     wanted = policy.target_return
     return Target(
-        raw_frames=policy.env_frames,
+        raw_frames=policy.raw_frames,
         mean_return=wanted.value if wanted is not None else None,
         window_evaluations=wanted.window_evaluations if wanted is not None else 1,
     )
@@ -124,8 +124,8 @@ def _with(curve: list[CurvePoint], active: float, frames: int | None, mean: floa
         return curve
     if len(curve) >= MAX_CURVE_POINTS:
         curve = curve[::2]
-    last = curve[-1].env_frames if curve else 0
+    last = curve[-1].raw_frames if curve else 0
     point = CurvePoint.model_construct(
-        active_seconds=int(active), env_frames=last if frames is None else frames, mean_return=mean
+        active_seconds=int(active), raw_frames=last if frames is None else frames, mean_return=mean
     )
     return [*curve, point]

@@ -36,8 +36,8 @@ def target_return(look: Look) -> OutcomeMemory | None:
 
 
 def raw_frames(look: Look) -> OutcomeMemory | None:
-    """The actors have produced ``envFrames`` raw frames."""
-    budget = look.spec.success_policy.env_frames
+    """The actors have produced ``rawFrames`` raw frames."""
+    budget = look.spec.success_policy.raw_frames
     seen = look.seen.learner.raw_frames_total if look.seen.learner is not None else None
     if budget is None or seen is None or seen < budget:
         return None

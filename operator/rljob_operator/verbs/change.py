@@ -161,7 +161,8 @@ def _changeable(folder: Path) -> RunView:
 def _set_spec(document: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     node = document["spec"]
     for name in path[:-1]:
-        node = node.setdefault(name, {})
+        node[name] = node.get(name) or {}
+        node = node[name]
     node[path[-1]] = value
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
+from rljob.api.yaml_dialect import dump_document
 from rljob.cli.errors import Unusable, one_line_errors
 
 from rljob_operator.local.run_folder import RUNS, chosen_run, stored_runs
@@ -53,7 +53,7 @@ def get(
             documents = [as_object(one) for one in seen]
             shown = {"apiVersion": "v1", "kind": "List", "items": documents} if everything else documents[0]
             as_json = output is Form.JSON
-            typer.echo(json.dumps(shown, indent=2) if as_json else yaml.safe_dump(shown, sort_keys=False).rstrip())
+            typer.echo(json.dumps(shown, indent=2) if as_json else dump_document(shown).rstrip())
             return
         for line in table(seen, wide=output is Form.WIDE):
             typer.echo(line)

@@ -30,7 +30,7 @@ class ProgressTracker:
         policy = job.spec.success_policy
         wanted = policy.target_return
         self._target = Target(
-            raw_frames=policy.env_frames,
+            raw_frames=policy.raw_frames,
             mean_return=float(wanted.value) if wanted is not None else None,
             window_evaluations=wanted.window_evaluations if wanted is not None else 1,
         )
@@ -38,8 +38,8 @@ class ProgressTracker:
         words = []
         if wanted is not None:
             words.append(f"mean return {float(wanted.value):g} over {job.spec.evaluator.episodes} games")
-        if policy.env_frames is not None:
-            words.append(f"{policy.env_frames:,} raw frames")
+        if policy.raw_frames is not None:
+            words.append(f"{policy.raw_frames:,} raw frames")
         self.rule = " or ".join(words) or "no stop rule"
 
     def at(self, tick: Tick) -> Progress:

@@ -34,18 +34,15 @@ from rljob.replay.service import ReplayService
 ROOT = Path(__file__).parents[3]
 
 
-def a_job(environment: str, *, envs: int = 4, parameters: dict[str, str] | None = None) -> RLJob:
+def a_job(environment: str, *, envs: int = 4, parameters: dict[str, Any] | None = None) -> RLJob:
     return parse_job(
         {
             "apiVersion": "rljob.dev/v1alpha1",
             "kind": "RLJob",
             "metadata": {"name": "actor-test"},
             "spec": {
-                "algorithm": {"name": "ApeXDQN", "parameters": [{"name": "precision", "value": "FP32"}]},
-                "environment": {
-                    "id": environment,
-                    "parameters": [{"name": name, "value": value} for name, value in (parameters or {}).items()],
-                },
+                "algorithm": {"type": "ApeXDQN", "apeXDQN": {"precision": "FP32"}},
+                "environment": {"id": environment, **(parameters or {})},
                 "replay": {"capacity": 100_000},
                 "actors": {"replicas": 2, "envsPerActor": envs},
             },
@@ -82,7 +79,7 @@ class Surroundings:
         self.service_thread.join(60)
 
     def publish(self, version: int, epoch: int = 1) -> None:
-        parameters, environment_parameters = self.job.spec.algorithm.resolved(), self.job.spec.environment.resolved()
+        parameters, environment_parameters = self.job.spec.algorithm.parameters, self.job.spec.environment.parameters
         network = algorithm("ApeXDQN").build(self.spec, parameters, environment_parameters)
         self.weights.publish(network, version, epoch, {})
 
@@ -94,7 +91,7 @@ class Surroundings:
 def surroundings(job: RLJob, run_dir: Path, *, scheme: str = "inproc", generous: bool = True) -> Iterator[Surroundings]:
     base = f"inproc://{uuid.uuid4().hex}-" if scheme == "inproc" else f"ipc://{run_dir}/"
     environment = job.spec.environment
-    spec = describe_environment(environment.id, environment.resolved())
+    spec = describe_environment(environment.id, environment.parameters)
     config = config_of(
         job,
         shard=0,
@@ -168,7 +165,7 @@ def assert_conserved(around: Surroundings) -> None:
 
 @pytest.mark.parametrize("environment", ["CartPole-v1", "ALE/Pong-v5"])
 def test_plays_reports_takes_weights_and_leaves_nothing_behind(environment: str, tmp_path: Path) -> None:
-    parameters = {"maxEpisodeRawFrames": "1000"} if environment.startswith("ALE") else {}
+    parameters = {"maxEpisodeRawFrames": 1000} if environment.startswith("ALE") else {}
     with surroundings(a_job(environment, parameters=parameters), tmp_path) as around:
         status = lambda: around.service.status  # noqa: E731
         with actor_thread(around.options):
@@ -293,9 +290,9 @@ def test_sigterm_ends_a_real_process(tmp_path: Path) -> None:
 
 def test_layout_of_actor_and_service_agree() -> None:
     job = a_job("CartPole-v1")
-    algorithm_parameters = job.spec.algorithm.resolved()
+    algorithm_parameters = job.spec.algorithm.parameters
     layout = ChunkLayout(algorithm_parameters.chunk_length, (4,), np.dtype("f4"), 1, algorithm_parameters.n_step)
-    spec = describe_environment("CartPole-v1", job.spec.environment.resolved())
+    spec = describe_environment("CartPole-v1", job.spec.environment.parameters)
     arguments = {"frame_shape": spec.frame_shape, "frame_dtype": spec.frame_dtype, "stack": spec.stack}
     config = config_of(job, shard=0, ingest="inproc://a", sample="inproc://b", redis=None, **arguments)
     assert config.layout == layout

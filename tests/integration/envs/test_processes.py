@@ -49,9 +49,7 @@ def test_a_killed_worker_is_named_and_the_others_end() -> None:
 
 
 def test_an_environment_that_dies_inside_its_step_is_named(toys_importable: None) -> None:
-    env = make_vector_environment(
-        "toys:countdown", EnvironmentParameters(backend="Async", kwargs='{"kill_at": 4}'), 3, 0
-    )
+    env = make_vector_environment("toys:countdown", EnvironmentParameters(backend="Async", kwargs={"kill_at": 4}), 3, 0)
     assert isinstance(env, GymnasiumVector)
     env.reset()
     problem = _step_until_problem(env, np.zeros(3, np.int64))
@@ -60,7 +58,7 @@ def test_an_environment_that_dies_inside_its_step_is_named(toys_importable: None
 
 @pytest.mark.parametrize("backend", ["Async", "Sync"])
 def test_an_environment_that_raises_is_named_with_its_reason(backend: str, toys_importable: None) -> None:
-    parameters = EnvironmentParameters(backend=backend, kwargs='{"fail_at": 4}')
+    parameters = EnvironmentParameters(backend=backend, kwargs={"fail_at": 4})
     env = make_vector_environment("toys:countdown", parameters, 3, 0)
     assert isinstance(env, GymnasiumVector)
     env.reset()

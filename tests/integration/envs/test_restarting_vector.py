@@ -11,7 +11,7 @@ from rljob.envs.grouped import GroupedEnvironment
 
 def test_a_failing_row_is_cut_and_the_others_do_not_notice(toys_importable: None) -> None:
     limit = RestartLimit(10)
-    parameters = EnvironmentParameters(backend="Sync", kwargs='{"fail_at": 3}', reward_clipping=False)
+    parameters = EnvironmentParameters(backend="Sync", kwargs={"fail_at": 3}, reward_clipping="Disabled")
     env = make_restarting_environment("toys:countdown", parameters, 3, 0, limit)
     env.reset()
     results = [env.step(np.ones(3, np.int64)) for _ in range(5)]
@@ -33,7 +33,7 @@ def test_a_failing_row_is_cut_and_the_others_do_not_notice(toys_importable: None
 
 def test_a_worker_that_dies_costs_the_vector_its_episodes(toys_importable: None) -> None:
     limit = RestartLimit(10)
-    parameters = EnvironmentParameters(backend="Async", kwargs='{"kill_at": 2}', reward_clipping=False)
+    parameters = EnvironmentParameters(backend="Async", kwargs={"kill_at": 2}, reward_clipping="Disabled")
     env = make_restarting_environment("toys:countdown", parameters, 2, 0, limit)
     env.reset()
     env.step(np.ones(2, np.int64))
@@ -47,7 +47,7 @@ def test_a_worker_that_dies_costs_the_vector_its_episodes(toys_importable: None)
 
 
 def test_an_environment_that_always_fails_is_given_up_at_once(toys_importable: None) -> None:
-    parameters = EnvironmentParameters(backend="Sync", kwargs='{"fail_at": 1}')
+    parameters = EnvironmentParameters(backend="Sync", kwargs={"fail_at": 1})
     env = make_restarting_environment("toys:countdown", parameters, 2, 0, RestartLimit(0))
     env.reset()
     with pytest.raises(KeepsFailing, match="environment 1 of 'toys:countdown' failed in step"):
@@ -57,7 +57,7 @@ def test_an_environment_that_always_fails_is_given_up_at_once(toys_importable: N
 
 def test_a_failure_in_one_group_is_found_at_its_place_among_all(toys_importable: None) -> None:
     limit = RestartLimit(10)
-    parameters = EnvironmentParameters(backend="Sync", kwargs='{"fail_at": 2}')
+    parameters = EnvironmentParameters(backend="Sync", kwargs={"fail_at": 2})
     env = GroupedEnvironment(
         [make_restarting_environment("toys:countdown", parameters, 2, seed, limit) for seed in (2, 0)]
     )

@@ -12,9 +12,9 @@ from rljob.envs import describe_environment
 from rljob.learner.policy import Identity
 
 
-def manifest(target: str | None = None, algorithm: dict[str, Any] | None = None, **evaluator: Any) -> dict[str, Any]:
+def manifest(target: float | None = None, algorithm: dict[str, Any] | None = None, **evaluator: Any) -> dict[str, Any]:
     """CartPole with ``algorithm`` (Ape-X), judged as ``evaluator`` says; it ends with ``target`` or after a million frames."""
-    chosen = algorithm or {"name": "ApeXDQN", "parameters": [{"name": "network", "value": "MLP"}]}
+    chosen = algorithm or {"type": "ApeXDQN", "apeXDQN": {"network": "MLP"}}
     return {
         "apiVersion": "rljob.dev/v1alpha1",
         "kind": "RLJob",
@@ -22,18 +22,17 @@ def manifest(target: str | None = None, algorithm: dict[str, Any] | None = None,
         "spec": {
             "environment": {"id": "CartPole-v1"},
             "algorithm": chosen,
-            **({"queue": {}} if chosen["name"] == "IMPALA" else {"replay": {}}),
             "evaluator": evaluator,
-            "successPolicy": {"targetReturn": {"value": target}} if target else {"envFrames": 1_000_000},
+            "successPolicy": {"targetReturn": {"value": target}} if target else {"rawFrames": 1_000_000},
         },
     }
 
 
 def identity_of(job: RLJob) -> Identity:
     """What the job's policies are policies of."""
-    environment = job.spec.environment.resolved()
+    environment = job.spec.environment.parameters
     described = describe_environment(job.spec.environment.id, environment)
-    return Identity(job.spec.algorithm.name, described, job.spec.algorithm.resolved(), environment)
+    return Identity(job.spec.algorithm.type, described, job.spec.algorithm.parameters, environment)
 
 
 def network(job: RLJob, seed: int = 0) -> FrameNetwork:

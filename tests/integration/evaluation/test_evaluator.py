@@ -81,19 +81,12 @@ def test_it_judges_new_weights_and_reports_them_with_the_weights_if_best(run: An
         assert second.version == 2
 
 
-SAMPLED = {"name": "IMPALA", "parameters": [{"name": "preset", "value": "CartPoleImpala"}]}
-SAMPLED["parameters"] += [{"name": "evaluationTemperature", "value": "0.5"}]  # type: ignore[operator]
-
-
 @pytest.mark.parametrize("cpu", ["1", "2"])
 @pytest.mark.parametrize(
     "algorithm",
     [
-        {
-            "name": "ApeXDQN",
-            "parameters": [{"name": "network", "value": "MLP"}, {"name": "evaluationEpsilon", "value": "0.3"}],
-        },
-        SAMPLED,
+        {"type": "ApeXDQN", "apeXDQN": {"network": "MLP", "evaluationEpsilon": 0.3}},
+        {"type": "IMPALA", "impala": {"network": "MLP", "hiddenUnits": 64, "evaluationTemperature": 0.5}},
     ],
     ids=["random-moves", "sampled"],
 )
@@ -167,7 +160,7 @@ def test_a_hopeless_policy_is_given_up_early(run: Any, cpu: str) -> None:
 def test_the_screen_gives_up_what_could_reach_its_target_but_is_not_believed_to(run: Any) -> None:
     """Ten steps a game, target 11: any later game could still be one of 500, yet the first twenty say enough. They alone are
     the verdict, whichever games ended beside them."""
-    job = _job(target="11", resources={"limits": {"cpu": "2"}}, episodes=100)
+    job = _job(target=11, resources={"limits": {"cpu": "2"}}, episodes=100)
     module = network(job)
     with torch.no_grad():
         for parameter in module.parameters():
@@ -183,16 +176,16 @@ def test_the_screen_gives_up_what_could_reach_its_target_but_is_not_believed_to(
 @pytest.mark.parametrize(
     "wanted",
     [
-        {"successPolicy": {"targetReturn": {"value": "475", "windowEvaluations": 2}}},
+        {"successPolicy": {"targetReturn": {"value": 475, "windowEvaluations": 2}}},
         {
-            "successPolicy": {"targetReturn": {"value": "475"}},
+            "successPolicy": {"targetReturn": {"value": 475}},
             "earlyStopping": {"plateau": {"patienceEvaluations": 3}},
         },
     ],
     ids=["window", "plateau"],
 )
 def test_an_evaluation_that_counts_beside_others_is_played_to_its_end(run: Any, wanted: dict[str, Any]) -> None:
-    document = manifest("475", None, episodes=25, intervalSeconds=1)
+    document = manifest(475, None, episodes=25, intervalSeconds=1)
     document["spec"] |= wanted
     job = parse_job(document)
     module = network(job)
@@ -208,7 +201,7 @@ def test_an_evaluation_that_counts_beside_others_is_played_to_its_end(run: Any, 
 
 
 def test_the_trigger_keeps_it_idle_until_training_looks_good(run: Any) -> None:
-    job = _job(triggerReturn="100")
+    job = _job(triggerReturn=100)
     with closing(WeightServer("inproc://eval-weights-3", "inproc://eval-notice-3")) as server:
         run(job, server.weights, server.notice)
         for version, mean in enumerate((None, 99.0), start=1):

@@ -26,13 +26,7 @@ PONG = {
     "kind": "RLJob",
     "metadata": {"name": "same-games"},
     "spec": {
-        "environment": {
-            "id": "ALE/Pong-v5",
-            "parameters": [{"name": "frameSize", "value": "42"}, {"name": "actions", "value": "0,2,3"}],
-        },
-        "algorithm": {"name": "IMPALA", "parameters": [{"name": "preset", "value": "PongVTrace"}]},
-        "queue": {"maxPolicyLagUpdates": 300},
-        "successPolicy": {"envFrames": 1_000_000},
+        "preset": "PongVTrace",
     },
 }
 GAMES = 4
@@ -95,7 +89,7 @@ def by_hand(environment_id: str, parameters: EnvironmentParameters, seed: int, i
 )
 def test_every_game_is_the_one_that_plain_gymnasium_plays(environment_id: str, settings: dict[str, Any]) -> None:
     """Every frame that the policy saw, every length and every raw, unclipped score; side by side and one after the other."""
-    parameters = EnvironmentParameters(**{"reward_clipping": True, **settings})
+    parameters = EnvironmentParameters(**{"reward_clipping": "Enabled", **settings})
     envs = [make_single_environment(environment_id, parameters, for_scoring=True, restarting=True) for _ in range(3)]
     policy = Erratic(int(envs[0].action_space.n))  # type: ignore[attr-defined]
     ended = sorted(play(policy, envs, range(GAMES), SEED), key=lambda game: game.index)

@@ -17,12 +17,17 @@ from role_threads import ENDPOINTS, RoleThreads
 
 REPLAY: dict[str, Any] = {
     "capacity": 2000,
-    "rateLimiter": {"samplesPerInsert": "2", "minSize": 200, "errorBuffer": "400"},
+    "rateLimiter": {"samplesPerInsert": 2, "minSize": 200, "errorBuffer": 400},
 }
 SMALL = {"batchSize": 16, "hiddenUnits": 16}
-ALGORITHMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "ApeXDQN": ({"chunkLength": 10, "publishInterval": 2, **SMALL}, {"replay": REPLAY}),
-    "IMPALA": ({"unrollLength": 5, **SMALL}, {"queue": {"capacity": 32}}),
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    "ApeXDQN": {
+        "algorithm": {"type": "ApeXDQN", "apeXDQN": {"chunkLength": 10, "publishInterval": 2, **SMALL}},
+        "replay": REPLAY,
+    },
+    "IMPALA": {
+        "algorithm": {"type": "IMPALA", "impala": {"unrollLength": 5, "unrollQueue": {"capacity": 32}, **SMALL}},
+    },
 }
 
 
@@ -30,16 +35,10 @@ ALGORITHMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_colours_are_learned_from_by_convolutions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "envs"))
-    parameters, sections = ALGORITHMS[name]
-    environment = {"frameStack": 2, "centreInput": "true", "backend": "Sync"}
     spec: dict[str, Any] = {
-        "algorithm": {"name": name, "parameters": [{"name": k, "value": str(v)} for k, v in parameters.items()]},
-        "environment": {
-            "id": "toys:Colours",
-            "parameters": [{"name": k, "value": str(v)} for k, v in environment.items()],
-        },
+        "environment": {"id": "toys:Colours", "frameStack": 2, "centreInput": True, "backend": "Sync"},
         "actors": {"replicas": 1, "envsPerActor": 2},
-        **sections,
+        **ALGORITHMS[name],
     }
     head = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "colours"}}
     job = parse_job({**head, "spec": spec})

@@ -22,7 +22,7 @@ from rljob.learner.worker import run_learner
 from rljob.replay.worker import run_replay
 from role_threads import ENDPOINTS, RoleThreads
 
-REPLAY = {"prioritization": {"exponent": "0.5", "importance": "0.4"}}
+REPLAY = {"prioritization": {"exponent": 0.5, "importance": 0.4}}
 
 
 def cartpole(sampling: str = "Index") -> RLJob:

@@ -16,23 +16,25 @@ from typing import Any
 import pytest
 import yaml
 
-EXAMPLE = Path(__file__).parents[3] / "manifests" / "examples" / "cartpole-impala.yaml"
-
 
 class Roles:
     """Real processes of one job; each can be ended and started again by itself."""
 
-    def __init__(self, directory: Path, parameters: dict[str, str], queue: dict[str, Any], inference: str) -> None:
+    def __init__(self, directory: Path, parameters: dict[str, Any], queue: dict[str, Any], inference: str) -> None:
         self._sockets = tempfile.TemporaryDirectory(prefix="rljob-")
         self.directory = directory
-        document = yaml.safe_load(EXAMPLE.read_text())
-        document["spec"]["algorithm"]["parameters"] += [{"name": n, "value": v} for n, v in parameters.items()]
-        document["spec"]["queue"] = {**document["spec"]["queue"], **queue}
-        document["spec"]["checkpoint"]["intervalSeconds"] = 1
-        document["spec"]["actors"]["inference"] = inference
-        document["spec"]["inference"] = {"timeoutSeconds": 120}  # a busy machine needs a while to start a learner
+        spec = {
+            "preset": "CartPoleIMPALA",
+            "algorithm": {
+                "impala": {**parameters, "unrollQueue": {"capacity": 32, "maxPolicyLagUpdates": 50, **queue}}
+            },
+            "actors": {"envsPerActor": 16, "inference": inference},
+            "checkpoint": {"intervalSeconds": 1},
+            "inference": {"timeoutSeconds": 120},  # a busy machine needs a while to start a learner
+        }
+        head = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "cartpole-impala"}}
         self.job = directory / "job.yaml"
-        self.job.write_text(yaml.safe_dump(document))
+        self.job.write_text(yaml.safe_dump({**head, "spec": spec}))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, role: str, name: str, *options: str) -> None:
@@ -81,7 +83,7 @@ class Roles:
 def roles(tmp_path: Path) -> Iterator[Callable[..., Roles]]:
     made: list[Roles] = []
 
-    def make(parameters: dict[str, str] | None = None, inference: str = "Local", **queue: Any) -> Roles:
+    def make(parameters: dict[str, Any] | None = None, inference: str = "Local", **queue: Any) -> Roles:
         made.append(Roles(tmp_path, parameters or {}, queue, inference))
         return made[-1]
 
@@ -145,7 +147,7 @@ def test_an_actor_whose_actions_the_learner_computes_waits_for_it_and_goes_on(ro
 
 @pytest.mark.timeout(300)
 def test_what_the_actor_produced_is_what_the_learner_received(roles: Callable[..., Roles]) -> None:
-    job = roles({"unrollLength": "5"}, overflow="DropOldest", maxPolicyLagUpdates=1000)
+    job = roles({"unrollLength": 5}, overflow="DropOldest", maxPolicyLagUpdates=1000)
     job.start("learner", "learner")
     job.start("actor", "actor-0")
     job.until("learner", lambda s: s["updates"] > 30)

@@ -20,7 +20,7 @@ def test_what_is_changed_while_the_job_suspends_is_what_it_goes_on_with(local_ru
     run = local_run(*ENDLESS)
     run.until_learning(100)
     store = SpecStore(run.run_dir)
-    with pytest.raises(ManifestError, match=r"spec\.algorithm\.parameters\.gamma: .* only while the job is suspended"):
+    with pytest.raises(ManifestError, match=r"spec\.algorithm\.apeXDQN\.gamma: .* only while the job is suspended"):
         store.edit(with_changes)
     before = running_members(run.run_dir)
     store.edit(lambda document: document["spec"].update(suspend=True))
@@ -43,9 +43,8 @@ def test_what_is_changed_while_the_job_suspends_is_what_it_goes_on_with(local_ru
 
 
 def with_changes(document: dict[str, Any]) -> None:
-    parameters = document["spec"]["algorithm"]["parameters"]
-    parameters[:] = [each for each in parameters if each["name"] != "gamma"] + [{"name": "gamma", "value": "0.9"}]
-    document["spec"]["actors"].update(envsPerActor=4, inference="Central")
+    document["spec"].setdefault("algorithm", {}).setdefault("apeXDQN", {})["gamma"] = 0.9
+    document["spec"].setdefault("actors", {}).update(envsPerActor=4, inference="Central")
 
 
 def pids(run: LocalRun) -> set[int]:

@@ -21,15 +21,15 @@ pytestmark = pytest.mark.timeout(180)
 def failing(crash: float, stall: float, allowed: int) -> list[str]:
     settings = {
         "id": "failing_cart_pole:make",
-        "parameters.kwargs": json.dumps({"crash": crash, "stall": stall}),
-        "parameters.maxFailuresPer10000Steps": str(allowed),
+        "kwargs": json.dumps({"crash": crash, "stall": stall}),
+        "maxFailuresPer10000Steps": str(allowed),
     }
     return [word for key, value in settings.items() for word in ("--set", f"spec.environment.{key}={value}")]
 
 
 def test_training_goes_on_around_failing_environments(local_run: Callable[..., LocalRun]) -> None:
     run = local_run(
-        *ENDLESS, *failing(crash=5e-3, stall=2e-4, allowed=200), "--set", "spec.successPolicy.envFrames=6000",
+        *ENDLESS, *failing(crash=5e-3, stall=2e-4, allowed=200), "--set", "spec.successPolicy.rawFrames=6000",
         job=EXAMPLES / "cartpole-impala.yaml", environment=PYTHONPATH,
     )  # fmt: skip
     assert run.finish(150) == 0, run.output + run.logs()

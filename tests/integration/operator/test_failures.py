@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from harness import ENDLESS, LocalRun
-from rljob.api import load_manifest
+from rljob.api import read_manifest
 from rljob.api.status import RLJobStatus
 from rljob_operator.local.checkpoints import CheckpointWatch
 from rljob_operator.local.run_folder import RunFolderProblem, prepare
@@ -85,7 +85,7 @@ def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]
 def test_a_full_disk_is_told_and_damages_nothing(small_disk: Path) -> None:
     run_dir = small_disk / "run"
     prepare(run_dir, resume=False)
-    SpecStore(run_dir).create(load_manifest(HERE.parents[2] / "manifests" / "examples" / "cartpole-apex.yaml"))
+    SpecStore(run_dir).create(read_manifest(HERE.parents[2] / "manifests" / "examples" / "cartpole-apex.yaml"))
     run = StoredRun(run_dir)
     run.write_status(RLJobStatus(active_seconds=1), at_once=True)
     before = {path.name: path.read_bytes() for path in run_dir.iterdir() if path.is_file()}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from harness import ENDLESS, EXAMPLES
-from rljob.api import load_manifest
+from rljob.api import read_manifest
 from rljob.api.timestamps import rfc3339
 from rljob_operator.controller import Interrupt, Tick, run_job
 from rljob_operator.local.launch import Launcher
@@ -28,10 +28,10 @@ DEADLINES = ("startupDeadlineSeconds=90", "progressDeadlineSeconds=90", "activeD
 
 def test_a_run_goes_through_leaps_of_the_clock(tmp_path: Path) -> None:
     overrides = [*ENDLESS[1::2], "spec.checkpoint.intervalSeconds=600", *(f"spec.{each}" for each in DEADLINES)]
-    job = load_manifest(EXAMPLES / "cartpole-apex.yaml", overrides, on_cluster=False)
+    written = read_manifest(EXAMPLES / "cartpole-apex.yaml", overrides)
     prepare(tmp_path, resume=False)
     store = SpecStore(tmp_path)
-    store.create(job)
+    store.create(written)
     stored, interrupt, ahead = StoredRun(tmp_path), Interrupt(), 0.0
 
     def wall() -> float:
@@ -72,7 +72,7 @@ def test_a_run_goes_through_leaps_of_the_clock(tmp_path: Path) -> None:
             else:
                 ahead += act
 
-    substrate = LocalSubstrate(tmp_path, store.accepted_path, job, 1, 2, Launcher(), WallClock(wall))
+    substrate = LocalSubstrate(tmp_path, store.effective_path, stored.wanted().job, 1, 2, Launcher(), WallClock(wall))
     try:
         decision = run_job(stored, substrate, stored.status, interrupt=interrupt, clock=WallClock(wall), report=report)
     finally:

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 from harness import ENDLESS, LocalRun
+from rljob.api.document import parse_document
 from rljob.api.status import RLJobStatus
+from rljob.api.yaml_dialect import dump_document
 from rljob_operator.local.run_view import running_members
 
 pytestmark = pytest.mark.timeout(400)
@@ -123,7 +125,9 @@ def assert_a_refused_edit_changes_nothing(run: LocalRun) -> None:
     path = run.run_dir / "job.yaml"
     good = path.read_text()
     before = running_members(run.run_dir)
-    path.write_text(good.replace("envsPerActor: 8", "envsPerActor: lots"))
+    document = parse_document(good.encode(), path.name)
+    document["spec"]["actors"]["envsPerActor"] = "lots"
+    path.write_text(dump_document(document))
     run.until(lambda: run.reason("Accepted") == "InvalidSpec", 60, "Accepted=False")
     assert "spec.actors.envsPerActor" in run.verb("why", str(run.run_dir))[1]
     code, printed = run.verb("scale", str(run.run_dir), "2")

@@ -38,7 +38,7 @@ def test_ratios_are_of_the_policy_that_learns_to_the_one_that_acted(corrected: b
         network="MLP", hidden_units=16, unroll_length=LENGTH, batch_size=NUM_ENVS, precision="FP32",
         gamma=0.9, correct_off_policy=corrected,
     )  # fmt: skip
-    env_params = EnvironmentParameters(reward_clipping=False)
+    env_params = EnvironmentParameters(reward_clipping="Disabled")
     method, spec = algorithm("IMPALA"), describe_environment("CartPole-v1", env_params)
     torch.manual_seed(0)
     first = method.build(spec, params, env_params)

@@ -1,9 +1,10 @@
 """What a Kubernetes API server does with an RLJob, from the generated CRD alone: prune nulls, fill in defaults, refuse unknown
-fields (``kubectl`` asks for that), check the structural schema and the keys of lists, evaluate CEL."""
+fields (``kubectl`` asks for that), check the structural schema and the keys of lists, evaluate CEL on values of its types."""
 
 from __future__ import annotations
 
 import copy
+import math
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -11,7 +12,7 @@ from typing import Any
 
 import cel
 import jsonschema
-from rljob.api.crd import definition
+from rljob.api.generate.crd import definition
 
 Schema = dict[str, Any]
 VERSION = definition()["spec"]["versions"][0]
@@ -73,12 +74,16 @@ def fill(value: Any, schema: Schema) -> None:
 
 
 def unknown(value: Any, schema: Schema, path: str) -> Iterator[str]:
+    """Fields that the schema does not have; where it preserves unknown ones, only those below the fields that it has."""
     if isinstance(value, dict) and "properties" in schema:
         for name, item in value.items():
             if name in schema["properties"]:
                 yield from unknown(item, schema["properties"][name], f"{path}.{name}".lstrip("."))
-            else:
+            elif not schema.get("x-kubernetes-preserve-unknown-fields"):
                 yield f"{path}.{name}: unknown field"
+    elif isinstance(value, dict) and isinstance(schema.get("additionalProperties"), dict):
+        for name, item in value.items():
+            yield from unknown(item, schema["additionalProperties"], f"{path}.{name}")
     elif isinstance(value, list) and "items" in schema:
         for i, item in enumerate(value):
             yield from unknown(item, schema["items"], f"{path}[{i}]")
@@ -95,8 +100,36 @@ def _pattern(validator: Any, pattern: str, value: Any, schema: Schema) -> Iterat
         yield jsonschema.ValidationError(f"{value!r} should match {pattern!r}")
 
 
+def _minimum(validator: Any, least: float, value: Any, schema: Schema) -> Iterator[jsonschema.ValidationError]:
+    """OpenAPI 3.0 says with a boolean beside the bound whether the bound itself is allowed."""
+    if validator.is_type(value, "number") and (value < least or (schema.get("exclusiveMinimum") and value == least)):
+        yield jsonschema.ValidationError(f"{value!r} is below the minimum of {least!r}")
+
+
+def _maximum(validator: Any, most: float, value: Any, schema: Schema) -> Iterator[jsonschema.ValidationError]:
+    if validator.is_type(value, "number") and (value > most or (schema.get("exclusiveMaximum") and value == most)):
+        yield jsonschema.ValidationError(f"{value!r} is above the maximum of {most!r}")
+
+
+def _nothing(validator: Any, said: Any, value: Any, schema: Schema) -> Iterator[jsonschema.ValidationError]:
+    """Said by another keyword already."""
+    yield from ()
+
+
 Validator = jsonschema.validators.extend(
-    jsonschema.Draft202012Validator, {"x-kubernetes-int-or-string": _int_or_string, "pattern": _pattern}
+    jsonschema.Draft202012Validator,
+    {
+        "x-kubernetes-int-or-string": _int_or_string,
+        "pattern": _pattern,
+        "minimum": _minimum,
+        "maximum": _maximum,
+        "exclusiveMinimum": _nothing,
+        "exclusiveMaximum": _nothing,
+    },
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
+        "number",
+        lambda _, value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value),
+    ),
 )
 _VALIDATOR = Validator(ROOT)
 
@@ -135,9 +168,28 @@ def _program(rule: str) -> Any:
     return cel.compile(rule)
 
 
+def typed(value: Any, schema: Schema) -> Any:
+    """The document as CEL sees it: a number of the schema is a double however it was written, an integer is none."""
+    kind = schema.get("type")
+    if kind == "number" and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind == "integer" and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        fields, further = schema.get("properties", {}), schema.get("additionalProperties") or {}
+        return {name: typed(item, fields.get(name, further)) for name, item in value.items()}
+    if isinstance(value, list):
+        return [typed(item, schema.get("items", {})) for item in value]
+    return value
+
+
 def broken(value: Any, old: Any, schema: Schema, path: str) -> Iterator[tuple[str, dict[str, str], str]]:
     """The validations that ``value`` breaks, as (place, validation, message); those about a change only where there is
     something to compare with."""
+    yield from _broken(typed(value, schema), None if old is None else typed(old, schema), schema, path)
+
+
+def _broken(value: Any, old: Any, schema: Schema, path: str) -> Iterator[tuple[str, dict[str, str], str]]:
     context = cel.Context(variables={"self": value} if old is None else {"self": value, "oldSelf": old})
     for validation in schema.get("x-kubernetes-validations", []):
         rule = validation["rule"]
@@ -153,11 +205,11 @@ def broken(value: Any, old: Any, schema: Schema, path: str) -> Iterator[tuple[st
         for name, field in schema.get("properties", {}).items():
             if name in value:
                 before = old.get(name) if isinstance(old, dict) else None
-                yield from broken(value[name], before, field, f"{path}.{name}".lstrip("."))
+                yield from _broken(value[name], before, field, f"{path}.{name}".lstrip("."))
         further = schema.get("additionalProperties")
         if isinstance(further, dict):
             for name, item in value.items():
-                yield from broken(item, None, further, f"{path}[{name}]")
+                yield from _broken(item, None, further, f"{path}[{name}]")
     elif isinstance(value, list) and "items" in schema:
         for i, item in enumerate(value):  # entries of a list are not compared: no rule about a change stands below one
-            yield from broken(item, None, schema["items"], f"{path}[{i}]")
+            yield from _broken(item, None, schema["items"], f"{path}[{i}]")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 BASE = Path(__file__).parent / "base.yaml"
 IMPALA = Path(__file__).parent / "impala.yaml"
-PARAMETER = "spec.algorithm.parameters"
-ENVIRONMENT = "spec.environment.parameters"
+PRESET = Path(__file__).parent / "preset.yaml"
+APEX = "spec.algorithm.apeXDQN"
+IMPALAS = "spec.algorithm.impala"
+QUEUE = f"{IMPALAS}.unrollQueue"
+ENVIRONMENT = "spec.environment"
 
 # (overrides that break it, path of the problem, words that its text must contain)
 BROKEN: list[tuple[list[str], str, list[str]]] = [
@@ -16,7 +20,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["metadata.name=" + "x" * 46], "metadata.name", ["1 to 45"]),
     (["metadata.name=1pong"], "metadata.name", ["a letter first"]),
     (["metadata.lables={}"], "metadata.lables", ["unknown field", "'labels'"]),
-    (["spec.algoritm.name=x"], "spec.algoritm", ["unknown field", "'algorithm'"]),
+    (["spec.algoritm.type=x"], "spec.algoritm", ["unknown field", "'algorithm'"]),
     (["spec.replay.capcity=5"], "spec.replay.capcity", ["unknown field", "'capacity'"]),
     (["spec.replay.rate_limiter.minSize=5"], "spec.replay.rate_limiter", ["'rateLimiter'"]),
     # nothing under a name that is none: a null, and a removal by --set
@@ -26,65 +30,83 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["metadata.lables=null"], "metadata.lables", ["unknown field", "'labels'"]),
     (["spec.learner.resources.limit=null"], "spec.learner.resources.limit", ["unknown field", "'limits'"]),
     (["spec.failurePolicy.rules[0].roels="], "spec.failurePolicy.rules[0].roels", ["unknown field", "'roles'"]),
-    (
-        ["spec.actors.placement.tolerations=[{key: a, efect: }]"],
-        "spec.actors.placement.tolerations[0].efect",
-        ["'effect'"],
-    ),
     (["spec.imagePullSecrets=[null]"], "spec.imagePullSecrets[0]", ["got null", "mapping of fields"]),
-    (["spec.algorithm.parameters=[{name: gamma, value: }]"], f"{PARAMETER}.gamma.value", ["required"]),
-    (["spec.algorithm.parameters=[{name: gamma, vlaue: , value: '0.9'}]"], f"{PARAMETER}.gamma.vlaue", ["'value'"]),
-    (["spec.replay="], "spec.replay", ["required with algorithm ApeXDQN"]),
-    (["spec.queue.capacity=64"], "spec.queue", ["not allowed with algorithm ApeXDQN", "spec.replay"]),
-    (["spec.algorithm.name=ApexDQN"], "spec.algorithm.name", ["'ApexDQN'", "ApeXDQN, IMPALA"]),
-    (["spec.algorithm.name="], "spec.algorithm.name", ["required"]),
+    ([f"{APEX}={{gama: }}"], f"{APEX}.gama", ["got null", "unknown field", "'gamma'"]),
+    # which algorithm, and which preset
+    (["spec.queue.capacity=64"], "spec.queue", ["unknown field"]),
+    (["spec.algorithm.type=ApexDQN"], "spec.algorithm.type", ["'ApexDQN'", "ApeXDQN, IMPALA, Custom"]),
+    (["spec.algorithm.name=ApeXDQN"], "spec.algorithm.name", ["unknown field"]),
+    (["spec.algorithm.type="], "spec.algorithm.type", ["required", "preset"]),
+    (["spec.algorithm=3"], "spec.algorithm", ["mapping of fields"]),
+    (["spec.algorithm.impala={}"], "spec.algorithm", ["ApeXDQN", "remove impala"]),
+    (["spec.algorithm.impala.unrollQueue.capacity=64"], "spec.algorithm", ["ApeXDQN", "remove impala"]),
+    (["spec.algorithm.custom={factory: 'm:f'}"], "spec.algorithm", ["ApeXDQN", "remove custom"]),
+    (["spec.preset=Best"], "spec.preset", ["'Best'", "PongVTrace"]),
+    (["spec.preset=PongQuickstart"], "spec.preset", ["PongApeX"]),
+    (["spec.preset=PongVTrace"], "spec.algorithm.type", ["ApeXDQN", "IMPALA"]),
     (["spec.environment.id="], "spec.environment.id", ["required", "Gymnasium"]),
     (["spec.environment.id='two words'"], "spec.environment.id", ["'two words'", "module:factory"]),
     (["spec.managedBy=me"], "spec.managedBy", ["rljob.dev/operator"]),
     (["spec.image='a b'"], "spec.image", ["container image"]),
-    # algorithm parameters
-    ([f"{PARAMETER}.gama=0.9"], f"{PARAMETER}.gama", ["unknown parameter", "'gamma'"]),
-    ([f"{PARAMETER}.n_step=3"], f"{PARAMETER}.n_step", ["unknown parameter", "'nStep'"]),
-    (["spec.algorithm.parameters.a$b=3"], f"{PARAMETER}.a$b.name", ["a parameter's name"]),
-    ([f"{PARAMETER}.wings=3"], f"{PARAMETER}.wings", ["unknown parameter", "known here", "gamma"]),
-    ([f"{PARAMETER}.gamma=1.5"], f"{PARAMETER}.gamma", ["'1.5'", "from 0 to 1"]),
-    ([f"{PARAMETER}.gamma=nan"], f"{PARAMETER}.gamma", ["'nan'", "from 0 to 1"]),
-    ([f"{PARAMETER}.gamma=high"], f"{PARAMETER}.gamma", ["'high'", "from 0 to 1"]),
-    ([f"{PARAMETER}.gradientClipNorm=inf"], f"{PARAMETER}.gradientClipNorm", ["finite", "0 upwards"]),
-    ([f"{PARAMETER}.nStep=0"], f"{PARAMETER}.nStep", ["integer from 1 to 100"]),
-    ([f"{PARAMETER}.nStep=2.5"], f"{PARAMETER}.nStep", ["integer from 1 to 100"]),
-    ([f"{PARAMETER}.nStep=60"], f"{PARAMETER}.nStep", ["at most chunkLength", "chunk of 50"]),
-    ([f"{PARAMETER}.batchSize=-1"], f"{PARAMETER}.batchSize", ["integer from 1 to 65,536"]),
-    ([f"{PARAMETER}.learningRate=0"], f"{PARAMETER}.learningRate", ["above 0 to 1"]),
-    ([f"{PARAMETER}.learningRateFinal=0.5"], f"{PARAMETER}.learningRateFinal", ["at most learningRate (0.0001)"]),
-    ([f"{PARAMETER}.learningRateFinal=1e-5"], f"{PARAMETER}.learningRateFinal", ["learningRateDecaySteps"]),
-    ([f"{PARAMETER}.optimizer=adam"], f"{PARAMETER}.optimizer", ["Adam, RMSProp or CentredRMSProp"]),
-    ([f"{PARAMETER}.optimizerEpsilon=0"], f"{PARAMETER}.optimizerEpsilon", ["above 0"]),
-    ([f"{PARAMETER}.targetUpdateTau=-.1"], f"{PARAMETER}.targetUpdateTau", ["from 0 to 1"]),
+    # parameters of the algorithm
+    ([f"{APEX}.gama=0.9"], f"{APEX}.gama", ["unknown field", "'gamma'"]),
+    ([f"{APEX}.n_step=3"], f"{APEX}.n_step", ["unknown field", "'nStep'"]),
+    ([f"{APEX}.wings=3"], f"{APEX}.wings", ["unknown field", "known here", "gamma"]),
+    ([f"{APEX}.parameters=[]"], f"{APEX}.parameters", ["unknown field"]),
+    ([f"{APEX}=[]"], APEX, ["mapping of fields"]),
+    ([f"{APEX}.gamma=1.5"], f"{APEX}.gamma", ["1.5", "from 0 to 1"]),
+    ([f"{APEX}.gamma='0.99'"], f"{APEX}.gamma", ["'0.99'", "from 0 to 1"]),
+    ([f"{APEX}.gamma=true"], f"{APEX}.gamma", ["True", "from 0 to 1"]),
+    ([f"{APEX}.gamma=high"], f"{APEX}.gamma", ["'high'", "from 0 to 1"]),
+    ([f"{APEX}.gradientClipNorm=-1"], f"{APEX}.gradientClipNorm", ["finite", "0 upwards"]),
+    ([f"{APEX}.nStep=0"], f"{APEX}.nStep", ["integer from 1 to 100"]),
+    ([f"{APEX}.nStep='3'"], f"{APEX}.nStep", ["'3'", "integer from 1 to 100"]),
+    ([f"{APEX}.nStep=2.5"], f"{APEX}.nStep", ["integer from 1 to 100"]),
+    ([f"{APEX}.nStep=60"], f"{APEX}.nStep", ["at most chunkLength", "chunk of 50"]),
+    ([f"{APEX}.batchSize=-1"], f"{APEX}.batchSize", ["integer from 1 to 65,536"]),
+    ([f"{APEX}.learningRate=0"], f"{APEX}.learningRate", ["above 0 to 1"]),
+    ([f"{APEX}.learningRateFinal=0.5"], f"{APEX}.learningRateFinal", ["at most learningRate (0.0001)"]),
+    ([f"{APEX}.learningRateFinal=1e-5"], f"{APEX}.learningRateFinal", ["learningRateDecaySteps"]),
+    ([f"{APEX}.optimizer=adam"], f"{APEX}.optimizer", ["Adam, RMSProp, CentredRMSProp"]),
+    ([f"{APEX}.optimizerEpsilon=0"], f"{APEX}.optimizerEpsilon", ["above 0"]),
+    ([f"{APEX}.targetUpdateTau=-.1"], f"{APEX}.targetUpdateTau", ["from 0 to 1"]),
     (
-        [f"{PARAMETER}.targetUpdateTau=0.01", f"{PARAMETER}.targetUpdateInterval=100"],
-        f"{PARAMETER}.targetUpdateInterval",
-        ["nothing beside targetUpdateTau (0.01)", "remove one"],
+        [f"{APEX}.targetUpdateTau=0.01", f"{APEX}.targetUpdateInterval=100"],
+        f"{APEX}.targetUpdateInterval",
+        ["0 or nothing beside targetUpdateTau (0.01)"],
     ),
-    ([f"{PARAMETER}.double=1"], f"{PARAMETER}.double", ["true or false"]),
-    ([f"{PARAMETER}.network=ResNet"], f"{PARAMETER}.network", ["Nature", "Compact", "MLP"]),
-    ([f"{PARAMETER}.preset=Best"], f"{PARAMETER}.preset", ["PongQuickstart"]),
-    ([f"{PARAMETER}.evaluationWeightsDecay=1"], f"{PARAMETER}.evaluationWeightsDecay", ["0 to below 1"]),
-    ([f"{PARAMETER}.seed=-1"], f"{PARAMETER}.seed", ["integer from 0"]),
-    ([f"{PARAMETER}.chunkLength=100000"], f"{PARAMETER}.chunkLength", ["integer from 1 to 1,000"]),
+    ([f"{APEX}.double=1"], f"{APEX}.double", ["true or false"]),
+    (
+        ["spec.algorithm={type: Custom, custom: {factory: 'm:f'}}", "spec.replay="],
+        "spec.algorithm.type",
+        ["does not load"],
+    ),
+    (["spec.algorithm.custom.parameters={a: 1}"], "spec.algorithm.custom.factory", ["required"]),
+    ([f"{APEX}.network='my_pkg.nets:make'"], f"{APEX}.network", ["does not load"]),
+    ([f"{APEX}.targetUpdateInterval=0"], f"{APEX}.targetUpdateInterval", ["1 or more while targetUpdateTau is 0"]),
+    ([f"{APEX}.network=ResNet"], f"{APEX}.network", ["Nature", "Compact", "MLP", "module:factory"]),
+    ([f"{APEX}.network='my_pkg.nets:'"], f"{APEX}.network", ["module:factory"]),
+    ([f"{APEX}.evaluationWeightsDecay=1"], f"{APEX}.evaluationWeightsDecay", ["0 to below 1"]),
+    ([f"{APEX}.seed=-1"], f"{APEX}.seed", ["integer from 0"]),
+    ([f"{APEX}.chunkLength=100000"], f"{APEX}.chunkLength", ["integer from 1 to 1,000"]),
     # environment parameters
     ([f"{ENVIRONMENT}.framesize=42"], f"{ENVIRONMENT}.framesize", ["'frameSize'"]),
     ([f"{ENVIRONMENT}.frameSize=8"], f"{ENVIRONMENT}.frameSize", ["integer from 16 to 512"]),
-    ([f"{ENVIRONMENT}.actions=0,2,2"], f"{ENVIRONMENT}.actions", ["different action numbers"]),
-    ([f"{ENVIRONMENT}.actions=up"], f"{ENVIRONMENT}.actions", ["different action numbers"]),
+    ([f"{ENVIRONMENT}.actions=[0, 2, 2]"], f"{ENVIRONMENT}.actions", ["once"]),
+    ([f"{ENVIRONMENT}.actions=0,2"], f"{ENVIRONMENT}.actions", ["'0,2'", "a list"]),
+    ([f"{ENVIRONMENT}.actions=[1024]"], f"{ENVIRONMENT}.actions[0]", ["integer from 0 to 1,023"]),
+    ([f"{ENVIRONMENT}.actions=[up]"], f"{ENVIRONMENT}.actions[0]", ["'up'", "integer from 0"]),
+    ([f"{ENVIRONMENT}.rewardClipping=true"], f"{ENVIRONMENT}.rewardClipping", ["Auto, Enabled, Disabled"]),
+    ([f"{ENVIRONMENT}.fireReset='true'"], f"{ENVIRONMENT}.fireReset", ["true or false"]),
+    ([f"{ENVIRONMENT}.parameters={{frameSize: 42}}"], f"{ENVIRONMENT}.parameters", ["unknown field"]),
     ([f"{ENVIRONMENT}.inputScale=0"], f"{ENVIRONMENT}.inputScale", ["finite number above 0"]),
     ([f"{ENVIRONMENT}.stickyActionProbability=1"], f"{ENVIRONMENT}.stickyActionProbability", ["0 to below 1"]),
     ([f"{ENVIRONMENT}.lifeLoss=Ends"], f"{ENVIRONMENT}.lifeLoss", ["EndsEpisode"]),
-    ([f"{ENVIRONMENT}.kwargs=[1]"], f"{ENVIRONMENT}.kwargs", ["JSON object"]),
-    ([f"{ENVIRONMENT}.kwargs={{"], f"{ENVIRONMENT}.kwargs", ["JSON object"]),
+    ([f"{ENVIRONMENT}.kwargs=[1]"], f"{ENVIRONMENT}.kwargs", ["mapping"]),
+    ([f"{ENVIRONMENT}.kwargs='{{}}'"], f"{ENVIRONMENT}.kwargs", ["mapping"]),
     ([f"{ENVIRONMENT}.maxEpisodeRawFrames=2"], f"{ENVIRONMENT}.maxEpisodeRawFrames", ["frameSkip"]),
     (
-        [f"{ENVIRONMENT}.actions=0,1", f"{ENVIRONMENT}.fullActionSpace=true"],
+        [f"{ENVIRONMENT}.actions=[0, 1]", f"{ENVIRONMENT}.fullActionSpace=true"],
         f"{ENVIRONMENT}.actions",
         ["not both"],
     ),
@@ -99,7 +121,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.replay.shards=0"], "spec.replay.shards", ["integer from 1"]),
     (["spec.replay.sampling=index"], "spec.replay.sampling", ["Index, Frames", "did you mean 'Index'"]),
     (["spec.replay.prioritization.exponent=1.1"], "spec.replay.prioritization.exponent", ["1.1", "from 0 to 1"]),
-    (["spec.replay.prioritization.exponent=.nan"], "spec.replay.prioritization.exponent", ["nan", "from 0 to 1"]),
+    (["spec.replay.prioritization.exponent='0.6'"], "spec.replay.prioritization.exponent", ["'0.6'", "from 0 to 1"]),
     (["spec.replay.prioritization.importance=x"], "spec.replay.prioritization.importance", ["from 0 to 1"]),
     (["spec.replay.rateLimiter.samplesPerInsert=-1"], "spec.replay.rateLimiter.samplesPerInsert", ["from 0"]),
     (["spec.replay.rateLimiter.minSize=100"], "spec.replay.rateLimiter.minSize", ["batchSize (128)"]),
@@ -109,14 +131,9 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         ["at least 600", "2 * max(1, samplesPerInsert 6) * chunkLength 50", "wait for each other"],
     ),
     (
-        ["spec.replay.rateLimiter.errorBuffer=700", f"{PARAMETER}.batchSize=701"],
+        ["spec.replay.rateLimiter.errorBuffer=700", f"{APEX}.batchSize=701"],
         "spec.replay.rateLimiter.errorBuffer",
         ["at least 701", "batchSize 701"],
-    ),
-    (
-        ["spec.replay.rateLimiter.minSize=9000", f"{PARAMETER}.batchSize=8000"],
-        "spec.replay.rateLimiter.errorBuffer",
-        ["the default, from minSize"],
     ),
     (
         ["spec.replay.rateLimiter.errorBuffer=1000", "spec.replay.shards=2"],
@@ -139,13 +156,34 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.learner.accelerator.resourceName=a/b/c"], "spec.learner.accelerator.resourceName", ["nvidia.com/gpu"]),
     (["spec.learner.accelerator.count=-1"], "spec.learner.accelerator.count", ["integer from 0"]),
     (["spec.learner.accelerator.count=8"], "spec.learner.accelerator.count", ["0 or 1", "the others of 8", "idle"]),
-    (["spec.learner.disruptionBudget=Yes"], "spec.learner.disruptionBudget", ["Protected, None"]),
+    (["spec.learner.accelerator={count: 1, onMissing: Warn}"], "spec.learner.accelerator.onMissing", ["Fail, UseCPU"]),
     (
-        ["spec.actors.placement.tolerations=[{operator: Exists, key: a, value: b}]"],
-        "spec.actors.placement.tolerations[0].value",
-        ["Exists"],
+        ["spec.learner.accelerator.onMissing=Fail"],
+        "spec.learner.accelerator.onMissing",
+        ["beside count", "none can be"],
     ),
-    (["spec.actors.placement.tolerations=[{}]"], "spec.actors.placement.tolerations[0].key", ["required", "Equal"]),
+    (["spec.learner.disruptionBudget=Yes"], "spec.learner.disruptionBudget", ["Protected, None"]),
+    (["spec.actors.placement={nodeSelector: {a: b}}"], "spec.actors.placement", ["unknown field"]),
+    (["spec.actors.tolerations=[Exists]"], "spec.actors.tolerations[0]", ["'Exists'", "mapping of fields"]),
+    (["spec.actors.tolerations=[null]"], "spec.actors.tolerations[0]", ["got null", "mapping of fields"]),
+    (["spec.actors.tolerations={key: a}"], "spec.actors.tolerations", ["allowed: a list"]),
+    ([f"spec.actors.tolerations=[{', '.join(['{}'] * 33)}]"], "spec.actors.tolerations", ["at most 32", "33"]),
+    (["spec.learner.affinity=[]"], "spec.learner.affinity", ["mapping of fields"]),
+    (["spec.learner.nodeSelector={zone: 1}"], "spec.learner.nodeSelector.zone", ["a label or annotation"]),
+    (["spec.replay.env=[{value: b}]"], "spec.replay.env[0].name", ["required", "Its name"]),
+    (["spec.replay.env=[{name: A}, {name: A}]"], "spec.replay.env[1].name", ["'A'", "each name once"]),
+    (["spec.inference.volumes=[{name: Data}]"], "spec.inference.volumes[0].name", ["'Data'", "DNS label"]),
+    (["spec.evaluator.volumeMounts=[{name: a}]"], "spec.evaluator.volumeMounts[0].mountPath", ["required"]),
+    (
+        ["spec.learner.volumeMounts=[{name: a, mountPath: /a}, {name: b, mountPath: /a}]"],
+        "spec.learner.volumeMounts[1].mountPath",
+        ["'/a'", "each mountPath once"],
+    ),
+    (["spec.learner.image='a b'"], "spec.learner.image", ["container image"]),
+    (["spec.learner.runtimeClassName=''"], "spec.learner.runtimeClassName", ["a RuntimeClass, 1 to 253"]),
+    (["spec.learner.podTemplate=[]"], "spec.learner.podTemplate", ["mapping of fields"]),
+    (["spec.learner.spot=true"], "spec.learner.spot", ["unknown field"]),
+    (["spec.actors.spot=yes please"], "spec.actors.spot", ["true or false"]),
     (["spec.evaluator.enabled=maybe"], "spec.evaluator.enabled", ["true or false"]),
     (
         ["spec.evaluator.enabled=false", "spec.evaluator.triggerReturn=3"],
@@ -163,7 +201,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         "spec.actors.replicas",
         ["from autoscaling.minReplicas (2) to autoscaling.maxReplicas (100)"],
     ),
-    (["spec.autoscaling.signal=LearnerQueueDepth"], "spec.autoscaling.signal", ["SamplesPerInsert with algorithm"]),
+    (["spec.autoscaling.signal=SamplesPerInsert"], "spec.autoscaling.signal", ["unknown field"]),
     (
         ["spec.autoscaling.mode=Internal", "spec.replay.rateLimiter.samplesPerInsert=0"],
         "spec.autoscaling.mode",
@@ -189,14 +227,16 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.monitoring.metricsPort=80"], "spec.monitoring.metricsPort", ["from 1,024 to 65,535"]),
     # the end of a job
     (["spec.successPolicy.targetReturn={}"], "spec.successPolicy.targetReturn.value", ["required", "Mean return"]),
-    (["spec.successPolicy.targetReturn.value=.inf"], "spec.successPolicy.targetReturn.value", ["finite"]),
+    (["spec.successPolicy.targetReturn.value='18'"], "spec.successPolicy.targetReturn.value", ["'18'", "finite"]),
     (
         ["spec.successPolicy.targetReturn.value=18", "spec.evaluator.enabled=false"],
         "spec.successPolicy.targetReturn",
         ["evaluator.enabled"],
     ),
     (["spec.earlyStopping.plateau={}", "spec.evaluator.enabled=false"], "spec.earlyStopping.plateau", ["evalReturn"]),
-    (["spec.successPolicy.envFrames=0"], "spec.successPolicy.envFrames", ["integer from 1"]),
+    (["spec.successPolicy.rawFrames=0"], "spec.successPolicy.rawFrames", ["integer from 1"]),
+    (["spec.successPolicy.envFrames=1000"], "spec.successPolicy.envFrames", ["unknown field"]),
+    (["spec.earlyStopping.plateau.metric=evalReturn"], "spec.earlyStopping.plateau.metric", ["unknown field"]),
     (["spec.activeDeadlineSeconds=0"], "spec.activeDeadlineSeconds", ["integer from 1"]),
     (["spec.suspend=true"], "spec.suspend", ["checkpoint.storage", "onSuspend: Skip"]),
     (["spec.checkpoint.storage={}"], "spec.checkpoint.storage", ["exactly one"]),
@@ -229,7 +269,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (
         [
             "spec.failurePolicy.rules=[{name: a, onPodConditions: [{type: X}], action: Ignore}, "
-            "{name: a, onPodConditions: [{type: Y}], action: Ignore}]"
+            "{name: a, onPodConditions: [{type: Z}], action: Ignore}]"
         ],
         "spec.failurePolicy.rules[1].name",
         ["each name once"],
@@ -241,25 +281,25 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.actors.replicas=[1"], "--set", ["not valid YAML"]),
     (["spec.failurePolicy.rules[7].action=Ignore"], "--set", ["an index below 1", "bad-config"]),
     (["spec.environment.id.x=1"], "--set", ["field of an object"]),
-    ([f"{PARAMETER}.gama="], "--set", ["nothing to remove", "gamma, batchSize"]),
+    ([f"{APEX}.gamma=.nan"], "--set", ["finite"]),
+    (["spec.successPolicy.targetReturn.value=.inf"], "--set", ["finite"]),
 ]
 
 BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
-    (["spec.replay={}"], "spec.replay", ["not allowed with algorithm IMPALA", "spec.queue"]),
-    (["spec.queue="], "spec.queue", ["required with algorithm IMPALA"]),
-    (["spec.queue.capacity=31"], "spec.queue.capacity", ["at least batchSize (32 unrolls)", "whole batch"]),
-    (["spec.queue.overflow=Drop"], "spec.queue.overflow", ["Block, DropOldest"]),
+    (["spec.replay={}"], "spec.replay", ["not allowed with algorithm IMPALA", "unrollQueue"]),
+    ([f"{APEX}={{}}"], "spec.algorithm", ["IMPALA", "remove apeXDQN"]),
+    ([f"{QUEUE}.capacity=31"], f"{QUEUE}.capacity", ["at least batchSize (32 unrolls)", "whole batch"]),
+    ([f"{QUEUE}.overflow=Drop"], f"{QUEUE}.overflow", ["Block, DropOldest"]),
     (
-        ["spec.queue.maxPolicyLagUpdates=4"],
-        "spec.queue.maxPolicyLagUpdates",
+        [f"{QUEUE}.maxPolicyLagUpdates=4"],
+        f"{QUEUE}.maxPolicyLagUpdates",
         ["at least 5 = ((queue 64 + actors 1 * 8 on the way) / batchSize 32 + prefetchBatches 1) * 1 updates a batch"],
     ),
-    (["spec.actors.replicas=200"], "spec.queue.maxPolicyLagUpdates", ["at least 54", "actors 200 * 8"]),
-    (["spec.autoscaling.signal=SamplesPerInsert"], "spec.autoscaling.signal", ["LearnerQueueDepth with algorithm"]),
+    (["spec.actors.replicas=200"], f"{QUEUE}.maxPolicyLagUpdates", ["at least 54", "actors 200 * 8"]),
     (
         ["spec.autoscaling={mode: Internal, guards: {maxPolicyLagUpdates: 51}}"],
         "spec.autoscaling.guards.maxPolicyLagUpdates",
-        ["at most queue.maxPolicyLagUpdates (50)"],
+        ["at most unrollQueue.maxPolicyLagUpdates (50)"],
     ),
     (
         ["spec.autoscaling={mode: Internal, guards: {maxPolicyLagUpdates: 3}}"],
@@ -272,66 +312,155 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
         ["at least actors.envsPerActor (8)", "no room"],
     ),
     (
-        ["spec.environment.parameters.maxFailuresPer10000Steps=-1"],
-        "spec.environment.parameters.maxFailuresPer10000Steps",
+        [f"{ENVIRONMENT}.maxFailuresPer10000Steps=-1"],
+        f"{ENVIRONMENT}.maxFailuresPer10000Steps",
         ["0 to 10,000"],
     ),
     (["spec.inference.replicas=2"], "spec.inference.replicas", ["0 with actors.inference: Local", "Central"]),
-    ([f"{PARAMETER}.batchsize=2"], f"{PARAMETER}.batchsize", ["unknown parameter", "'batchSize'"]),
-    ([f"{PARAMETER}.nStep=3"], f"{PARAMETER}.nStep", ["unknown parameter"]),
-    ([f"{PARAMETER}.preset=ApeXAtari"], f"{PARAMETER}.preset", ["ImpalaAtari"]),
-    ([f"{PARAMETER}.cClip=1.5"], f"{PARAMETER}.cClip", ["at most rhoClip (1)"]),
-    ([f"{PARAMETER}.minibatches=0"], f"{PARAMETER}.minibatches", ["an integer from 1 to 4,096"]),
+    ([f"{IMPALAS}.batchsize=2"], f"{IMPALAS}.batchsize", ["unknown field", "'batchSize'"]),
+    ([f"{IMPALAS}.network='my_pkg.nets:make'"], f"{IMPALAS}.network", ["does not load"]),
+    ([f"{IMPALAS}.learningRateFinal=0.5"], f"{IMPALAS}.learningRateFinal", ["at most learningRate (0.0006)"]),
+    ([f"{IMPALAS}.nStep=3"], f"{IMPALAS}.nStep", ["unknown field"]),
+    ([f"{IMPALAS}.preset=ImpalaAtari"], f"{IMPALAS}.preset", ["unknown field"]),
+    ([f"{IMPALAS}.cClip=1.5"], f"{IMPALAS}.cClip", ["at most rhoClip (1)"]),
+    ([f"{IMPALAS}.minibatches=0"], f"{IMPALAS}.minibatches", ["an integer from 1 to 4,096"]),
     (
-        [f"{PARAMETER}.minibatches=5"],
-        f"{PARAMETER}.minibatches",
+        [f"{IMPALAS}.minibatches=5"],
+        f"{IMPALAS}.minibatches",
         ["a divisor of 32 (batchSize, the unrolls of a batch)"],
     ),
     (
-        [f"{PARAMETER}.minibatches=7", f"{PARAMETER}.loss=ClippedSurrogate"],
-        f"{PARAMETER}.minibatches",
+        [f"{IMPALAS}.minibatches=7", f"{IMPALAS}.loss=ClippedSurrogate"],
+        f"{IMPALAS}.minibatches",
         ["a divisor of 640 (batchSize 32 * unrollLength 20, the steps of a batch)"],
     ),
     (
-        [f"{PARAMETER}.minibatches=40", f"{PARAMETER}.loss=ClippedSurrogate", f"{PARAMETER}.recurrent=LSTM"],
-        f"{PARAMETER}.minibatches",
+        [
+            f"{IMPALAS}.minibatches=40",
+            f"{IMPALAS}.loss=ClippedSurrogate",
+            f"{IMPALAS}.recurrent=LSTM",
+            f"{QUEUE}.maxPolicyLagUpdates=200",
+        ],
+        f"{IMPALAS}.minibatches",
         ["a divisor of 32", "unrolls"],
     ),
-    ([f"{PARAMETER}.weightsRefreshSteps=21"], f"{PARAMETER}.weightsRefreshSteps", ["at most unrollLength (20)"]),
+    ([f"{IMPALAS}.weightsRefreshSteps=21"], f"{IMPALAS}.weightsRefreshSteps", ["at most unrollLength (20)"]),
     (
-        [f"{PARAMETER}.correctOffPolicy=false", f"{PARAMETER}.loss=ClippedSurrogate"],
-        f"{PARAMETER}.correctOffPolicy",
+        [f"{IMPALAS}.correctOffPolicy=false", f"{IMPALAS}.loss=ClippedSurrogate"],
+        f"{IMPALAS}.correctOffPolicy",
         ["only with loss VTrace"],
     ),
-    ([f"{PARAMETER}.learningRateFinal=1e-5"], f"{PARAMETER}.learningRateFinal", ["learningRateDecaySteps"]),
+    ([f"{IMPALAS}.learningRateFinal=1e-5"], f"{IMPALAS}.learningRateFinal", ["learningRateDecaySteps"]),
     (
-        ["spec.actors.inference=Central", f"{PARAMETER}.weightsRefreshSteps=4"],
-        "spec.actors.inference",
-        ["Local beside an algorithm parameter weightsRefreshSteps other than 1", "Remove it"],
+        ["spec.actors.inference=Central", f"{IMPALAS}.weightsRefreshSteps=4"],
+        f"{IMPALAS}.weightsRefreshSteps",
+        ["1 or nothing with actors.inference: Central"],
     ),
 ]
-CASES = [(BASE, *case) for case in BROKEN] + [(IMPALA, *case) for case in BROKEN_IMPALA]
-
-ONLY_PYTHON = (
-    "spec.environment.parameters.kwargs",  # JSON in a string
-    "spec.environment.parameters.actions=0,2,2",  # repeated numbers in a string
-)
-"""Overrides of the table that only `rljob validate` and the controller refuse (`rljob.api.cel.NOT_IN_CEL`)."""
-
-REFUSED_BY_CLUSTER = [
-    case for case in CASES if case[2] != "--set" and not any(text.startswith(ONLY_PYTHON) for text in case[1])
+BROKEN_PRESET: list[tuple[list[str], str, list[str]]] = [
+    (["spec.preset=", "spec.environment.id=ALE/Pong-v5"], "spec.algorithm", ["required", "preset"]),
+    (["spec.preset=", "spec.algorithm.type=IMPALA"], "spec.environment", ["required", "preset"]),
+    (["spec.preset=pongVTrace"], "spec.preset", ["did you mean 'PongVTrace'"]),
+    (["spec.preset=pongVTrace", f"{IMPALAS}.gamma=0.9"], "spec.preset", ["did you mean 'PongVTrace'"]),
+    (
+        ["spec.preset=", f"{IMPALAS}.gamma=0.9", "spec.environment.id=A-v1"],
+        "spec.algorithm.type",
+        ["required", "preset"],
+    ),
+    (
+        ["spec.preset=", "spec.algorithm.type=IMPALA", f"{ENVIRONMENT}.frameSize=42"],
+        f"{ENVIRONMENT}.id",
+        ["required", "preset"],
+    ),
+    # what the preset's algorithm has no use for
+    (["spec.algorithm.type=ApeXDQN"], "spec.algorithm.type", ["IMPALA", "PongVTrace"]),
+    ([f"{APEX}.gamma=0.9"], "spec.algorithm", ["IMPALA", "remove apeXDQN"]),
+    (["spec.preset=PongApeX", f"{IMPALAS}.gamma=0.9"], "spec.algorithm", ["ApeXDQN", "remove impala"]),
+    (["spec.preset=CartPoleIMPALA", "spec.replay={}"], "spec.replay", ["not allowed with algorithm IMPALA"]),
+    # what the preset does not say
+    (
+        ["spec.preset=ImpalaAtari", "spec.successPolicy.targetReturn={}"],
+        "spec.successPolicy.targetReturn.value",
+        ["required", "Mean return"],
+    ),
+    # what stands against a value of the preset
+    ([f"{QUEUE}.maxPolicyLagUpdates=151"], f"{QUEUE}.maxPolicyLagUpdates", ["at least 152"]),
+    ([f"{ENVIRONMENT}.fullActionSpace=true"], f"{ENVIRONMENT}.actions", ["not both"]),
+    ([f"{IMPALAS}.learningRateFinal=0.002"], f"{IMPALAS}.learningRateFinal", ["at most learningRate (0.001)"]),
+    ([f"{IMPALAS}.minibatches=5"], f"{IMPALAS}.minibatches", ["a divisor of 16"]),
+    (
+        ["spec.evaluator.enabled=false", "spec.successPolicy.targetReturn.value=20"],
+        "spec.successPolicy.targetReturn",
+        ["evaluator.enabled"],
+    ),
 ]
-"""The cases that an API server refuses too: all but those of ``--set`` itself."""
+
+CASES = [
+    *((BASE, *case) for case in BROKEN),
+    *((IMPALA, *case) for case in BROKEN_IMPALA),
+    *((PRESET, *case) for case in BROKEN_PRESET),
+]
+
+OF_THE_MANIFEST = [case for case in CASES if case[2] != "--set"]
+"""The cases that are about a manifest: all but those of ``--set`` itself."""
 
 # Good manifests with nulls under known names, which count as not given. (base, override)
 NULLS: list[tuple[Path, str]] = [
     (BASE, "spec.actors=null"),
-    (BASE, "spec.actors={replicas: null, placement: {nodeSelector: {zone: null}, tolerations: null}}"),
+    (BASE, "spec.actors={replicas: null, nodeSelector: {zone: null}, tolerations: null, env: null}"),
     (BASE, "spec.learner={resources: {limits: {cpu: null}}, podTemplate: {metadata: {labels: null}}}"),
     (BASE, "spec.failurePolicy.rules[0].roles=null"),
     (BASE, "metadata.labels=null"),
-    (BASE, "spec.queue=null"),
-    (IMPALA, "spec.autoscaling={signal: null, guards: null}"),
+    (BASE, "spec.preset="),
+    (BASE, "spec.algorithm.impala=null"),
+    (BASE, f"{APEX}={{gamma: null}}"),
+    (IMPALA, "spec.autoscaling={target: null, guards: null}"),
+    (IMPALA, "spec.replay=null"),
+    (IMPALA, f"{QUEUE}=null"),
+    (PRESET, "spec.algorithm={type: null, impala: null}"),
+]
+
+# Good manifests with numbers in the forms that people write. (base, override)
+NUMBERS: list[tuple[Path, str]] = [
+    (BASE, f"{APEX}.gamma=1"),
+    (BASE, f"{APEX}.learningRate=1e-4"),
+    (BASE, f"{APEX}.batchSize=256.0"),
+    (BASE, "spec.replay.capacity=2e6"),
+    (BASE, "spec.replay.rateLimiter.samplesPerInsert=8"),
+    (BASE, "spec.replay.rateLimiter.errorBuffer=1e4"),
+    (BASE, "spec.successPolicy={rawFrames: 2e8, targetReturn: {value: -18}}"),
+    (BASE, "spec.learner.resources.requests={cpu: 2, memory: 4Gi}"),
+    (IMPALA, f"{IMPALAS}.learningRateDecaySteps=5e7"),
+    (PRESET, "spec.evaluator.triggerReturn=11.5"),
+]
+
+# Good manifests in which a default follows from what is written. (base, overrides, the field, its value)
+FOLLOWING: list[tuple[Path, list[str], str, Any]] = [
+    (BASE, [f"{APEX}.chunkLength=101", "spec.replay.rateLimiter.minSize=128"], "replay.rateLimiter.errorBuffer", 1212),
+    (
+        BASE,
+        ["spec.replay.shards=2", f"{APEX}.chunkLength=200", "spec.replay.rateLimiter.minSize=7999"],
+        "replay.rateLimiter.errorBuffer",
+        4800,
+    ),
+    (BASE, [f"{APEX}.batchSize=4801"], "replay.rateLimiter.errorBuffer", 4801),
+    (
+        BASE,
+        ["spec.replay.rateLimiter.samplesPerInsert=0.5", f"{APEX}.batchSize=801"],
+        "replay.rateLimiter.errorBuffer",
+        801,
+    ),
+    (BASE, ["spec.replay.rateLimiter.minSize=", "spec.replay.capacity=20000"], "replay.rateLimiter.minSize", 20_000),
+    (BASE, ["spec.replay.rateLimiter.minSize=", f"{APEX}.batchSize=60000"], "replay.rateLimiter.minSize", 60_000),
+    (BASE, [f"{APEX}.targetUpdateTau=0.01"], "algorithm.apeXDQN.targetUpdateInterval", 0),
+    (BASE, [f"{APEX}.learningRate=0.01"], "algorithm.apeXDQN.learningRateFinal", 0.01),
+    (IMPALA, [f"{QUEUE}=", f"{IMPALAS}.batchSize=100"], "algorithm.impala.unrollQueue.capacity", 200),
+    (BASE, ["spec.actors={inference: Central, envsPerActor: 65}"], "inference.maxBatchSize", 65),
+    (BASE, ["spec.actors.replicas=120"], "autoscaling.maxReplicas", 120),
+    (IMPALA, [f"{QUEUE}.maxPolicyLagUpdates=100"], "autoscaling.guards.maxPolicyLagUpdates", 80),
+    # what of a preset gives way to what is written
+    (PRESET, ["spec.evaluator.enabled=false"], "successPolicy.targetReturn", None),
+    (PRESET, ["spec.actors.inference=Central"], "algorithm.impala.weightsRefreshSteps", 1),
 ]
 
 # Good manifests at the very edge of a rule; one step further is refused. (base, overrides, override that goes too far)
@@ -349,78 +478,41 @@ EDGES: list[tuple[Path, list[str], str]] = [
         ],
         "spec.replay.capacity=149",
     ),
-    (BASE, ["spec.replay.rateLimiter.errorBuffer='600'"], "spec.replay.rateLimiter.errorBuffer='599.9'"),
+    (BASE, ["spec.replay.rateLimiter.errorBuffer=600"], "spec.replay.rateLimiter.errorBuffer=599.9"),
     (
         BASE,
         [
-            "spec.replay.rateLimiter.samplesPerInsert='0.5'",
-            "spec.replay.rateLimiter.errorBuffer='128'",
-            f"{PARAMETER}.chunkLength=10",
+            "spec.replay.rateLimiter.samplesPerInsert=0.5",
+            "spec.replay.rateLimiter.errorBuffer=128",
+            f"{APEX}.chunkLength=10",
         ],
-        "spec.replay.rateLimiter.errorBuffer='127'",
-    ),
-    (
-        BASE,
-        [
-            "spec.replay.rateLimiter.samplesPerInsert='0.5'",
-            "spec.replay.rateLimiter.errorBuffer='140'",
-            f"{PARAMETER}.chunkLength=70",
-        ],
-        "spec.replay.rateLimiter.errorBuffer='139'",
-    ),
-    (
-        BASE,
-        ["spec.replay.shards=2", "spec.replay.rateLimiter.errorBuffer='1200'"],
-        "spec.replay.rateLimiter.errorBuffer='1199'",
-    ),
-    (
-        BASE,
-        ["spec.replay.shards=2", f"{PARAMETER}.batchSize=900", "spec.replay.rateLimiter.errorBuffer='1800'"],
-        "spec.replay.rateLimiter.errorBuffer='1799'",
-    ),
-    (BASE, [f"{PARAMETER}.chunkLength=100", "spec.replay.rateLimiter.minSize=128"], f"{PARAMETER}.chunkLength=101"),
-    (
-        BASE,
-        ["spec.replay.shards=2", f"{PARAMETER}.chunkLength=200", "spec.replay.rateLimiter.minSize=8000"],
-        "spec.replay.rateLimiter.minSize=7999",
-    ),
-    (BASE, [f"{PARAMETER}.batchSize=1200", "spec.replay.rateLimiter.minSize=1201"], f"{PARAMETER}.batchSize=1201"),
-    (BASE, [f"{PARAMETER}.batchSize=4800"], f"{PARAMETER}.batchSize=4801"),
-    (
-        BASE,
-        [
-            "spec.replay.rateLimiter.samplesPerInsert='0.5'",
-            f"{PARAMETER}.batchSize=200",
-            "spec.replay.rateLimiter.minSize=300",
-        ],
-        f"{PARAMETER}.batchSize=201",
-    ),
-    (
-        BASE,
-        ["spec.replay.rateLimiter.samplesPerInsert='0.5'", f"{PARAMETER}.batchSize=800"],
-        f"{PARAMETER}.batchSize=801",
+        "spec.replay.rateLimiter.errorBuffer=127",
     ),
     (
         BASE,
         [
-            "spec.replay.shards=2",
-            "spec.replay.rateLimiter.samplesPerInsert='0.5'",
-            f"{PARAMETER}.batchSize=400",
-            "spec.replay.rateLimiter.minSize=8000",
+            "spec.replay.rateLimiter.samplesPerInsert=0.5",
+            "spec.replay.rateLimiter.errorBuffer=140",
+            f"{APEX}.chunkLength=70",
         ],
-        f"{PARAMETER}.batchSize=401",
+        "spec.replay.rateLimiter.errorBuffer=139",
     ),
     (
         BASE,
-        ["spec.replay.shards=2", "spec.replay.rateLimiter.samplesPerInsert='2'", f"{PARAMETER}.batchSize=800"],
-        f"{PARAMETER}.batchSize=801",
+        ["spec.replay.shards=2", "spec.replay.rateLimiter.errorBuffer=1200"],
+        "spec.replay.rateLimiter.errorBuffer=1199",
     ),
-    (BASE, [f"{PARAMETER}.nStep=50"], f"{PARAMETER}.nStep=51"),
-    (BASE, [f"{PARAMETER}.learningRateFinal=1e-4"], f"{PARAMETER}.learningRateFinal=1.01e-4"),
     (
         BASE,
-        [f"{PARAMETER}.learningRateFinal=1e-5", f"{PARAMETER}.learningRateDecaySteps=1"],
-        f"{PARAMETER}.learningRateDecaySteps=0",
+        ["spec.replay.shards=2", f"{APEX}.batchSize=900", "spec.replay.rateLimiter.errorBuffer=1800"],
+        "spec.replay.rateLimiter.errorBuffer=1799",
+    ),
+    (BASE, [f"{APEX}.nStep=50"], f"{APEX}.nStep=51"),
+    (BASE, [f"{APEX}.learningRateFinal=1e-4"], f"{APEX}.learningRateFinal=1.01e-4"),
+    (
+        BASE,
+        [f"{APEX}.learningRateFinal=1e-5", f"{APEX}.learningRateDecaySteps=1"],
+        f"{APEX}.learningRateDecaySteps=0",
     ),
     (BASE, [f"{ENVIRONMENT}.maxEpisodeRawFrames=4"], f"{ENVIRONMENT}.maxEpisodeRawFrames=3"),
     (
@@ -447,25 +539,30 @@ EDGES: list[tuple[Path, list[str], str]] = [
     (BASE, ["spec.scheduling.gang={scheduler: Volcano, minActors: 1}"], "spec.scheduling.gang.minActors=2"),
     (
         BASE,
-        ["spec.autoscaling.mode=Internal", "spec.replay.rateLimiter.samplesPerInsert='0.01'"],
-        "spec.replay.rateLimiter.samplesPerInsert='0'",
+        ["spec.autoscaling.mode=Internal", "spec.replay.rateLimiter.samplesPerInsert=0.01"],
+        "spec.replay.rateLimiter.samplesPerInsert=0",
     ),
-    (BASE, ["spec.actors={inference: Central, envsPerActor: 64}"], "spec.actors.envsPerActor=65"),
+    (
+        BASE,
+        ["spec.actors={inference: Central, envsPerActor: 64}", "spec.inference.maxBatchSize=64"],
+        "spec.actors.envsPerActor=65",
+    ),
     (BASE, ["spec.suspend=true", "spec.checkpoint.onSuspend=Skip"], "spec.checkpoint.onSuspend=BestEffort"),
     (BASE, ["spec.learner.accelerator.count=1"], "spec.learner.accelerator.count=2"),
-    (IMPALA, ["spec.queue.capacity=32"], "spec.queue.capacity=31"),
-    (IMPALA, ["spec.queue.maxPolicyLagUpdates=5"], "spec.queue.maxPolicyLagUpdates=4"),
+    (IMPALA, [f"{QUEUE}.capacity=32"], f"{QUEUE}.capacity=31"),
+    (IMPALA, [f"{QUEUE}.maxPolicyLagUpdates=5"], f"{QUEUE}.maxPolicyLagUpdates=4"),
+    (BASE, ["spec.learner.accelerator={count: 0, onMissing: UseCPU}"], "spec.learner.accelerator.count="),
     (IMPALA, ["spec.actors.replicas=184"], "spec.actors.replicas=185"),
     (IMPALA, ["spec.actors={replicas: 368, envsPerActor: 3}"], "spec.actors.replicas=369"),
     (
         IMPALA,
         [
-            f"{PARAMETER}.epochs=2",
-            f"{PARAMETER}.minibatches=4",
-            f"{PARAMETER}.prefetchBatches=2",
-            f"{PARAMETER}.publishInterval=16",
+            f"{IMPALAS}.epochs=2",
+            f"{IMPALAS}.minibatches=4",
+            f"{IMPALAS}.prefetchBatches=2",
+            f"{IMPALAS}.publishInterval=16",
         ],
-        f"{PARAMETER}.publishInterval=17",
+        f"{IMPALAS}.publishInterval=17",
     ),
     (
         IMPALA,
@@ -483,22 +580,22 @@ EDGES: list[tuple[Path, list[str], str]] = [
             "spec.autoscaling={mode: Internal, maxReplicas: 200, target: {queueUtilizationPercent: 90}}",
             "spec.actors.replicas=142",
         ],
-        "spec.queue.maxPolicyLagUpdates=49",
+        f"{QUEUE}.maxPolicyLagUpdates=49",
     ),
-    (IMPALA, [f"{PARAMETER}.cClip=0.5", f"{PARAMETER}.rhoClip=0.5"], f"{PARAMETER}.rhoClip=0.49"),
-    (IMPALA, [f"{PARAMETER}.weightsRefreshSteps=20"], f"{PARAMETER}.weightsRefreshSteps=21"),
+    (IMPALA, [f"{IMPALAS}.cClip=0.5", f"{IMPALAS}.rhoClip=0.5"], f"{IMPALAS}.rhoClip=0.49"),
+    (IMPALA, [f"{IMPALAS}.weightsRefreshSteps=20"], f"{IMPALAS}.weightsRefreshSteps=21"),
     (
         IMPALA,
-        ["spec.actors.inference=Central", f"{PARAMETER}.weightsRefreshSteps=1"],
-        f"{PARAMETER}.weightsRefreshSteps=2",
+        ["spec.actors.inference=Central", f"{IMPALAS}.weightsRefreshSteps=1"],
+        f"{IMPALAS}.weightsRefreshSteps=2",
     ),
     (
         IMPALA,
         [
             "spec.actors.inference=Central",
-            f"{PARAMETER}.preset=PongClippedSurrogate",
-            "spec.queue.maxPolicyLagUpdates=1000",
+            "spec.preset=PongClippedSurrogate",
+            f"{QUEUE}.maxPolicyLagUpdates=1000",
         ],
-        f"{PARAMETER}.weightsRefreshSteps=8",
+        f"{IMPALAS}.weightsRefreshSteps=8",
     ),
 ]

@@ -4,52 +4,103 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bad_manifests import BASE, IMPALA
+from bad_manifests import APEX, BASE, ENVIRONMENT, IMPALA, IMPALAS, PRESET, QUEUE
+from rljob.api.generate.cel import transition_validations
+from rljob.api.rule import TransitionRule
+from rljob.api.rules.transitions import TRANSITIONS
 from written import CLUSTER
 
 _SUSPENDED = ["spec.suspend=true", "spec.checkpoint.onSuspend=Skip"]
+_WRITTEN_OUT = ["spec.algorithm.type=IMPALA", f"{ENVIRONMENT}.id=ALE/Pong-v5"]
 
 # (base, overrides of the stored job, overrides of the new one, the field that may not change so; None: allowed)
 CHANGES: list[tuple[Path, list[str], list[str], str | None]] = [
-    (
-        BASE,
-        [],
-        ["spec.algorithm.name=IMPALA", "spec.replay=", "spec.queue={}", "spec.algorithm.parameters="],
-        "algorithm.name",
-    ),
+    # the preset and the type of the algorithm: added, removed and replaced, whatever they make of the job
+    (BASE, [], ["spec.preset=PongApeX"], "preset"),
+    (BASE, _SUSPENDED, ["spec.preset=PongApeX"], "preset"),
+    (PRESET, [], ["spec.preset=", *_WRITTEN_OUT], "preset"),
+    (PRESET, [], ["spec.preset=PongClippedSurrogate"], "preset"),
+    (PRESET, _SUSPENDED, ["spec.preset=PongClippedSurrogate"], "preset"),
+    (PRESET, [], ["spec.preset=PongVTrace"], None),
+    (BASE, [], ["spec.algorithm={type: IMPALA}", "spec.replay="], "algorithm.type"),
+    (BASE, _SUSPENDED, ["spec.algorithm={type: IMPALA}", "spec.replay="], "algorithm.type"),
     (BASE, [], ["spec.managedBy=example.com/other"], "managedBy"),
     (BASE, [], ["spec.environment.id=ALE/Breakout-v5"], "environment"),
-    (BASE, [], ["spec.environment.parameters.frameSize=84"], "environment"),
+    (BASE, [], ["spec.environment.frameSize=84"], "environment"),
+    (BASE, [], ["spec.environment.frameSize="], "environment"),
+    (BASE, [], ["spec.environment.kwargs={difficulty: 1}"], "environment"),
+    (BASE, ["spec.environment.kwargs={difficulty: 1}"], ["spec.environment.kwargs.difficulty=2"], "environment"),
+    (PRESET, [], ["spec.environment.frameSize=84"], "environment"),
     (BASE, [], ["spec.replay.shards=2"], "replay.shards"),
     (BASE, [], ["spec.replay.rateLimiter.samplesPerInsert=7"], "replay.rateLimiter"),
     (BASE, [], ["spec.replay.redis.persistence.mode=None"], "replay.redis.persistence"),
     (BASE, [], ["spec.checkpoint.storage={persistentVolumeClaim: {claimName: a}}"], "checkpoint.storage"),
-    (BASE, [], ["spec.algorithm.parameters.hiddenUnits=64"], "algorithm.parameters.hiddenUnits"),
-    (BASE, [], ["spec.algorithm.parameters.preset=ApeXAtari"], "algorithm.parameters"),
-    (BASE, _SUSPENDED, ["spec.algorithm.parameters.nStep=5"], "algorithm.parameters.nStep"),
-    (BASE, [*_SUSPENDED, "spec.algorithm.parameters.nStep=3"], ["spec.algorithm.parameters.preset=None"], None),
-    (IMPALA, _SUSPENDED, ["spec.algorithm.parameters.recurrent=LSTM"], "algorithm.parameters.recurrent"),
-    (IMPALA, _SUSPENDED, ["spec.algorithm.parameters.lstmUnits=256"], None),
+    (BASE, [], [f"{APEX}.hiddenUnits=64"], "algorithm.apeXDQN.hiddenUnits"),
+    (BASE, _SUSPENDED, [f"{APEX}.nStep=5"], "algorithm.apeXDQN.nStep"),
+    (BASE, [*_SUSPENDED, f"{APEX}.nStep=5"], [f"{APEX}.nStep="], "algorithm.apeXDQN.nStep"),
+    (BASE, [*_SUSPENDED, f"{APEX}.nStep=5"], [f"{APEX}.nStep=4"], "algorithm.apeXDQN.nStep"),
+    (IMPALA, _SUSPENDED, [f"{IMPALAS}.recurrent=LSTM"], "algorithm.impala.recurrent"),
+    (PRESET, _SUSPENDED, [f"{IMPALAS}.hiddenUnits=64"], "algorithm.impala.hiddenUnits"),
     (BASE, [], ["spec.image=other:1"], "image"),
-    (BASE, [], ["spec.algorithm.parameters.gamma=0.9"], "algorithm.parameters"),
-    (IMPALA, [], ["spec.algorithm.parameters.gamma=0.9"], "algorithm.parameters"),
-    (BASE, [], ["spec.learner.accelerator.count=1"], "learner"),
+    (BASE, [], [f"{APEX}.gamma=0.9"], "algorithm.apeXDQN.gamma"),
+    (BASE, [], [f"{APEX}.batchSize="], "algorithm.apeXDQN.batchSize"),
+    (BASE, [], [f"{APEX}="], "algorithm.apeXDQN.batchSize"),
+    (IMPALA, [], [f"{IMPALAS}.gamma=0.9"], "algorithm.impala.gamma"),
+    (PRESET, [], [f"{IMPALAS}.gamma=0.9"], "algorithm.impala.gamma"),
+    (IMPALA, [], [f"{QUEUE}.capacity=128"], "algorithm.impala.unrollQueue.capacity"),
+    (BASE, [], ["spec.learner.accelerator.count=1"], "learner.accelerator.count"),
     (BASE, [], ["spec.actors.envsPerActor=9"], "actors.envsPerActor"),
-    (BASE, [], ["spec.network.encryption=None"], "network"),
+    (BASE, [], ["spec.network.encryption=None"], "network.encryption"),
     (BASE, [], ["spec.replay.capacity=300000"], "replay.capacity"),
     (BASE, [], ["spec.replay.capacityBytes=1Gi"], "replay.capacityBytes"),
     (BASE, [], ["spec.actors.podTemplate={spec: {hostNetwork: true}}"], "actors.podTemplate"),
-    (CLUSTER, [], ["spec.learner.podTemplate={spec: {hostNetwork: true}}"], "learner"),
-    (IMPALA, [], ["spec.queue.capacity=128"], "queue"),
-    (BASE, [], ["spec.successPolicy.targetReturn={value: '18'}"], "successPolicy.targetReturn"),
+    (BASE, ["spec.replay.image=a:1"], ["spec.replay.image=a:2"], "replay.image"),
+    (BASE, ["spec.replay.image=a:1"], ["spec.replay.image="], "replay.image"),
+    (BASE, [], ["spec.evaluator.env=[{name: A, value: a}]"], "evaluator.env"),
+    (BASE, ["spec.actors.env=[{name: A, value: a}]"], ["spec.actors.env=[{name: A, value: b}]"], "actors.env"),
+    (CLUSTER, [], ["spec.learner.podTemplate={spec: {hostNetwork: true}}"], "learner.podTemplate"),
+    (BASE, [], ["spec.successPolicy.targetReturn={value: 18}"], "successPolicy.targetReturn"),
+    (PRESET, [], ["spec.successPolicy.targetReturn={value: 20}"], "successPolicy.targetReturn"),
     (BASE, _SUSPENDED, ["spec.image=other:1"], None),
-    (BASE, _SUSPENDED, ["spec.algorithm.parameters.gamma=0.9"], None),
+    (BASE, _SUSPENDED, [f"{APEX}.gamma=0.9"], None),
+    (PRESET, _SUSPENDED, [f"{IMPALAS}.gamma=0.9"], None),
     (BASE, _SUSPENDED, ["spec.actors.podTemplate={spec: {hostNetwork: true}}", "spec.replay.capacity=300000"], None),
-    (BASE, _SUSPENDED, ["spec.suspend=false", "spec.algorithm.parameters.gamma=0.9"], None),
-    (BASE, [], [*_SUSPENDED, "spec.algorithm.parameters.gamma=0.9"], None),
+    (BASE, _SUSPENDED, ["spec.suspend=false", f"{APEX}.gamma=0.9"], None),
+    (BASE, [], [*_SUSPENDED, f"{APEX}.gamma=0.9"], None),
     (BASE, _SUSPENDED, ["spec.replay.shards=2"], "replay.shards"),
     (BASE, [], ["spec.actors.replicas=3"], None),
+    (PRESET, [], ["spec.actors.replicas=3"], None),
     (BASE, [], _SUSPENDED, None),
-    (BASE, [], ["spec.successPolicy.envFrames=1000", "spec.earlyStopping.plateau={}"], None),
+    (BASE, [], ["spec.successPolicy.rawFrames=1000", "spec.earlyStopping.plateau={}"], None),
     (CLUSTER, [], ["spec.autoscaling.maxReplicas=300", "spec.failurePolicy.resetAfterSeconds=60"], None),
 ]
+
+# What is in force stays, but is written out or no more: no change for `rljob`, which compares jobs in force, but one for a
+# cluster, which compares what is written (`NOT_IN_CEL`). (base, overrides of the stored job, overrides of the new one, the field)
+WRITTEN_OUT: list[tuple[Path, list[str], list[str], str]] = [
+    (PRESET, [], ["spec.algorithm.type=IMPALA"], "algorithm.type"),
+    (PRESET, ["spec.algorithm.type=IMPALA"], ["spec.algorithm.type="], "algorithm.type"),
+    (PRESET, ["spec.algorithm.type=IMPALA"], ["spec.algorithm="], "algorithm.type"),
+    (PRESET, [], [f"{IMPALAS}.learningRate=0.001"], "algorithm.impala.learningRate"),
+    (PRESET, _SUSPENDED, [f"{IMPALAS}.hiddenUnits=128"], "algorithm.impala.hiddenUnits"),
+    (BASE, [], [f"{APEX}.learningRate=1e-4"], "algorithm.apeXDQN.learningRate"),
+    (BASE, _SUSPENDED, [f"{APEX}.nStep=3"], "algorithm.apeXDQN.nStep"),
+    (BASE, [], [f"{ENVIRONMENT}.frameStack=4"], "environment"),
+]
+
+
+def rule_of(field: str) -> TransitionRule:
+    """The rule about the field, or about the smallest section that it is in."""
+    covering = [rule for rule in TRANSITIONS if field == rule.field or field.startswith(f"{rule.field}.")]
+    return max(covering, key=lambda rule: len(rule.field))
+
+
+def said_by_the_server(rule: TransitionRule) -> tuple[str, str]:
+    """(place, message) of the validation that holds the rule, perhaps among others of its section."""
+    section, _, rest = rule.field.partition(".")
+    for validation in transition_validations(TRANSITIONS):
+        place, message = validation["fieldPath"], validation["message"]
+        names = message.removesuffix(rule.message).removesuffix(": ").split(", ")
+        if message.endswith(rule.message) and (place == f".{rule.field}" or (place == f".{section}" and rest in names)):
+            return f"spec{place}", message
+    raise AssertionError(f"no validation says anything of {rule.field}")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from bad_manifests import IMPALA, PRESET
+from hypothesis import given as drawn
+from hypothesis import settings
 from hypothesis import strategies as st
 from rljob.api import ManifestError, RLJob, parse_job
-from rljob.api.document import parse_document
+from written import CLUSTER, document, effective, in_force
 
-CLUSTER = Path(__file__).parents[3] / "manifests" / "examples" / "pong-apex-cluster.yaml"
-DOCUMENT = parse_document(CLUSTER.read_bytes(), CLUSTER.name)
+DOCUMENTS = [document(CLUSTER), effective(CLUSTER), effective(IMPALA), document(PRESET)]
 
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.integers(10**20, 10**30) | st.floats() | st.text(max_size=20)
@@ -31,9 +31,9 @@ def places(node: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [place for key, child in items for place in [(*here, key), *places(child, (*here, key))]]
 
 
-def replaced(document: dict[str, Any], place: tuple[Any, ...], value: Any) -> dict[str, Any]:
+def replaced(start: dict[str, Any], place: tuple[Any, ...], value: Any) -> dict[str, Any]:
     """A copy with ``value`` at ``place``, if the place is still there."""
-    result = copy.deepcopy(document)
+    result = copy.deepcopy(start)
     node: Any = result
     for part in place[:-1]:
         try:
@@ -46,13 +46,13 @@ def replaced(document: dict[str, Any], place: tuple[Any, ...], value: Any) -> di
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(places(DOCUMENT)), VALUES), min_size=1, max_size=4))
-def test_mutated_manifests(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
-    document = DOCUMENT
-    for place, value in changes:
-        document = replaced(document, place, value)
+@drawn(st.data(), st.sampled_from(DOCUMENTS))
+def test_mutated_manifests(data: st.DataObject, given: dict[str, Any]) -> None:
+    known = places(given)
+    for place, value in data.draw(st.lists(st.tuples(st.sampled_from(known), VALUES), min_size=1, max_size=4)):
+        given = replaced(given, place, value)
     try:
-        job = parse_job(document)
+        job = parse_job(given)
     except ManifestError as error:
         for problem in error.problems:
             assert problem.path, str(problem)
@@ -60,6 +60,4 @@ def test_mutated_manifests(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
             assert "something else" not in problem.message, str(problem)
     else:
         assert isinstance(job, RLJob)
-        job.spec.algorithm.resolved()
-        job.spec.environment.resolved()
-        job.spec.required_replay.resolved()
+        assert parse_job(in_force(job)).spec == job.spec

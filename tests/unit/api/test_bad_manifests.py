@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bad_manifests import BASE, CASES, PARAMETER
-from rljob.api import ManifestError, load_manifest
+from bad_manifests import APEX, BASE, CASES
+from rljob.api import ApeXDQNParameters, ManifestError, load_manifest
 
 
 @pytest.mark.parametrize(
@@ -24,16 +24,16 @@ def test_a_broken_rule_is_named(base: Path, overrides: list[str], path: str, wor
 
 def test_the_base_is_right() -> None:
     job = load_manifest(BASE)
-    assert job.spec.algorithm.resolved().batch_size == 128
+    assert job.spec.algorithm.parameters_as(ApeXDQNParameters).batch_size == 128
 
 
 def test_every_problem_at_once() -> None:
-    """Structure, parameters, names, and rules between fields, in one answer."""
+    """Structure, numbers, names, and rules between fields, in one answer."""
     overrides = [
         "spec.actors.replicas=-1",
         "spec.nonsense=1",
-        f"{PARAMETER}.gamma=2",
-        f"{PARAMETER}.learningRateFinal=0.5",
+        f"{APEX}.gamma=2",
+        f"{APEX}.learningRateFinal=0.5",
         "spec.replay.rateLimiter.errorBuffer=1",
         "spec.checkpoint.storage={}",
         "spec.environment.id=",
@@ -43,8 +43,8 @@ def test_every_problem_at_once() -> None:
     assert {problem.path for problem in caught.value.problems} == {
         "spec.actors.replicas",
         "spec.nonsense",
-        f"{PARAMETER}.gamma",
-        f"{PARAMETER}.learningRateFinal",
+        f"{APEX}.gamma",
+        f"{APEX}.learningRateFinal",
         "spec.replay.rateLimiter.errorBuffer",
         "spec.checkpoint.storage",
         "spec.environment.id",

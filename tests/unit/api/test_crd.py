@@ -13,8 +13,9 @@ import cel
 import pytest
 import yaml
 from pydantic import BaseModel
-from rljob.api.crd import CRD_FILE, REFERENCE_FILE, definition, generated
 from rljob.api.fields import unwrapped
+from rljob.api.generate.crd import definition
+from rljob.api.generate.files import CRD_FILE, REFERENCE_FILE, generated
 from rljob.api.status import RLJobStatus
 from rljob.api.timestamps import TimestampText
 from rljob.api.types import DecimalText
@@ -48,16 +49,17 @@ def test_generated_files_are_current(path: Path) -> None:
 def test_it_is_small() -> None:
     """kubectl apply keeps a copy, as JSON without spaces, in an annotation of at most 256 KiB."""
     written = yaml.safe_load((REPOSITORY / CRD_FILE).read_text())
-    assert len(json.dumps(written, separators=(",", ":"))) < 200_000
+    assert len(json.dumps(written, separators=(",", ":"))) < 120_000
     assert written == definition()
 
 
 def test_every_schema_is_structural_described_and_bounded() -> None:
     for path, schema in EVERYWHERE:
         assert not {"$ref", "anyOf", "oneOf", "allOf", "not", "nullable", "title"} & set(schema), path
-        assert schema.get("type") in ("object", "array", "string", "integer", "boolean") or schema.get(
+        assert schema.get("type") in ("object", "array", "string", "integer", "number", "boolean") or schema.get(
             "x-kubernetes-int-or-string"
         ), path
+        assert schema.get("type") != "number" or path.startswith("spec."), f"{path}: a status holds numbers as strings"
         if not path.endswith("[]"):
             assert len(schema["description"]) >= 4, path
         kind = schema.get("type")
@@ -66,8 +68,8 @@ def test_every_schema_is_structural_described_and_bounded() -> None:
         if kind == "string":
             assert "enum" in schema or schema["maxLength"] <= 4096, path
         if kind == "integer":
-            assert {"minimum", "maximum"} <= set(schema), path
-        if kind == "object" and "properties" not in schema:
+            assert {"minimum", "maximum"} <= set(schema) or path.startswith("status."), path
+        if kind == "object" and "properties" not in schema and path != "status.controller":  # which no rule looks at
             assert schema["maxProperties"] <= 64, path
 
 
@@ -88,7 +90,8 @@ def test_lists_with_keys() -> None:
     keyed = {
         path: schema.get("x-kubernetes-list-map-keys") for path, schema in EVERYWHERE if schema.get("type") == "array"
     }
-    assert keyed["spec.algorithm.parameters"] == keyed["spec.failurePolicy.rules"] == ["name"]
+    assert keyed["spec.failurePolicy.rules"] == keyed["spec.actors.env"] == ["name"]
+    assert keyed["spec.actors.volumeMounts"] == ["mountPath"]
     assert keyed["status.conditions"] == ["type"]
     for path, schema in EVERYWHERE:
         for key in schema.get("x-kubernetes-list-map-keys", []):
@@ -111,7 +114,7 @@ def test_every_rule_compiles_and_names_a_field_that_exists() -> None:
         assert "$" not in re.sub(r"'[^']*'", "", rule["rule"]), "a name of a parameter was left over"
         if "fieldPath" in rule:
             assert field_at(nodes[path], rule["fieldPath"])
-    assert len(RULES) >= 130
+    assert len(RULES) >= 90
 
 
 def test_rules_about_a_change_stand_where_old_and_new_can_be_matched() -> None:
@@ -129,14 +132,17 @@ def test_columns_and_subresources_point_at_fields() -> None:
             continue
         plain = re.sub(r'\[\?\(@\.type=="[A-Za-z]+"\)\]', "", path)
         if plain == path:
-            assert field_at(api_server.ROOT, path), path
+            known = path.replace(
+                ".status.effectiveSpec.", ".spec."
+            )  # it holds a spec, and is not described a second time
+            assert field_at(api_server.ROOT, known), path
         else:  # by type, never by index
             assert plain in (".status.conditions.reason", ".status.conditions.status")
         assert not re.search(r"\[-?[0-9]", path)
     assert [column["name"] for column in columns if not column.get("priority")][:4] == [
         "State",
-        "Ready",
         "Actors",
+        "Wanted",
         "Learner",
     ]
 

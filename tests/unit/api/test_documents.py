@@ -16,9 +16,8 @@ apiVersion: rljob.dev/v1alpha1
 kind: RLJob
 metadata: {name: a}
 spec:
-  algorithm: {name: ApeXDQN}
+  algorithm: {type: ApeXDQN}
   environment: {id: A-v1}
-  replay: {}
 """
 
 BOMB = "\n".join(["a0: &a0 [x]", *(f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 10)}]" for i in range(7))]).encode()
@@ -30,7 +29,7 @@ TEXTS: list[tuple[str, bytes, str, str]] = [
     ("null", b"~\n", "m.yaml", "is empty"),
     ("a list", b"- 1\n- 2\n", "m.yaml:1:1", "is a list; allowed: a mapping with apiVersion"),
     ("a scalar", b"hello\n", "m.yaml:1:1", "is a single value"),
-    ("two documents", f"{GOOD}---\n{GOOD}".encode(), "m.yaml:9:1", "has 2 documents; allowed: one"),
+    ("two documents", f"{GOOD}---\n{GOOD}".encode(), "m.yaml:8:1", "has 2 documents; allowed: one"),
     ("broken YAML", b"a: 1\nb: [1, 2\nc: 3\n", "m.yaml:3:", "not valid YAML"),
     ("a tab", b"a:\n\tb: 1\n", "m.yaml:2:1", "not valid YAML"),
     ("not UTF-8", b"a: 1\nb: \xff\n", "m.yaml:2:4", "byte 0xff is not UTF-8"),
@@ -40,7 +39,7 @@ TEXTS: list[tuple[str, bytes, str, str]] = [
     ("python tag", b"a: !!python/object/apply:os.system [ls]\n", "m.yaml:1:4", "not valid YAML"),
     ("itself through an alias", b"a: &x [*x]\n", "m.yaml:1:", "contains itself"),
     ("a bomb", BOMB, "m.yaml", "unfolds to more than 100,000"),
-    ("impossible date", b"a: 2026-13-45\n", "m.yaml", "quote it"),
+    ("infinity", b"a: 1\nb: -.inf\n", "m.yaml:2:4", "allowed: a finite number"),
     ("deep", b"[" * 5000 + b"]" * 5000, "m.yaml", "nested too deeply"),
     ("a control character", b"a: \x07\n", "m.yaml", "not valid YAML"),
     ("too long", b"#" * (MAX_BYTES + 1), "m.yaml", "allowed: up to 1,048,576"),
@@ -80,19 +79,6 @@ def test_wrong_heads(tmp_path: Path, line: str, path: str, words: str) -> None:
         load_manifest(file)
     assert [problem.path for problem in caught.value.problems] == [path]
     assert words in str(caught.value)
-
-
-def test_duplicate_parameters(tmp_path: Path) -> None:
-    file = tmp_path / "m.yaml"
-    file.write_text(
-        GOOD.replace(
-            "{name: ApeXDQN}", '{name: ApeXDQN, parameters: [{name: gamma, value: "1"}, {name: gamma, value: "0.5"}]}'
-        )
-    )
-    with pytest.raises(
-        ManifestError, match=r"spec.algorithm.parameters.gamma: got '0.5'; allowed: each parameter once"
-    ):
-        load_manifest(file)
 
 
 def test_missing_file_and_folder(tmp_path: Path) -> None:

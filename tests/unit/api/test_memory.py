@@ -9,6 +9,7 @@ from rljob.api import load_manifest, memory_estimate
 
 BASE = Path(__file__).parent / "base.yaml"
 IMPALA = Path(__file__).parent / "impala.yaml"
+QUEUE = "spec.algorithm.impala.unrollQueue"
 MIB = 2**20
 PROCESSES = (900 + 450 + 500 + 150 + 60) * MIB
 
@@ -59,7 +60,7 @@ def test_a_queue_by_hand() -> None:
 
 
 def test_a_queue_that_does_not_fit() -> None:
-    job = load_manifest(IMPALA, ["spec.queue.capacity=100000", "spec.queue.maxPolicyLagUpdates=10000"])
+    job = load_manifest(IMPALA, [f"{QUEUE}.capacity=100000", f"{QUEUE}.maxPolicyLagUpdates=10000"])
     text = memory_estimate(job, frame_bytes=7056).problem(4 << 30)
-    assert text.startswith("spec.queue.capacity: got 100000; allowed on this machine: about 1")
+    assert text.startswith(f"{QUEUE}.capacity: got 100000; allowed on this machine: about 1")
     assert "100,000 unrolls * (24 frames * 7,056 B + 20 steps * 64 B)" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -15,52 +16,92 @@ from rljob.api import RLJob, transition_problems
 from rljob.api.fields import literal_values
 from rljob.api.job import RLJobSpec
 from rljob.api.mutability import ANY_TIME, NEVER, WHILE_SUSPENDED, Place, When, places
-from written import document
+from rljob.api.rules.read_at_start import read_at_start
+from written import document, in_force
 
 FIELDS = places(RLJobSpec, whole_sections=False)
 VALUES: tuple[Any, ...] = (
-    True, False, 2, 3, 7, 5000, "0.25", "0.5", "other", "example.com/other", "s3://bucket/other", "https://s3", "2Gi",
-    "CartPole-v1",
-    {"some": "thing"}, {"cpu": "3"}, [{"name": "other"}], [{"name": "gamma", "value": "0.5"}], ["Learner"],
-    [{"key": "spot"}], [{"name": "a", "action": "Ignore", "onExitCodes": {"values": [3]}}],
-    [{"type": "Pods", "value": 7, "periodSeconds": 7}],
+    True, False, 2, 3, 7, 42, 64, 5000, 6000, 0.25, 0.5, "0.25", "other", "more", "example.com/other", "example.com/more",
+    "s3://bucket/other", "s3://bucket/more", "https://s3", "https://s4", "2Gi", "1Gi",
+    "CartPole-v1", "CartPole-v0", "my_pkg:make", "my_pkg:other",
+    {"some": "thing"}, {"some": "other"}, {"cpu": "3"}, {"cpu": "4"}, [{"name": "other"}], [{"name": "more"}],
+    ["Learner"], ["Replay"], [3], [4], [{"key": "spot"}], [{"key": "gpu"}],
+    [{"name": "a", "mountPath": "/a"}], [{"name": "b", "mountPath": "/a"}],
+    [{"name": "a", "action": "Ignore", "onExitCodes": {"values": [3]}}],
+    [{"name": "a", "action": "Ignore", "onExitCodes": {"values": [4]}}],
+    [{"type": "Pods", "value": 7, "periodSeconds": 7}], [{"type": "Pods", "value": 8, "periodSeconds": 7}],
 )  # fmt: skip
-"""One of them is allowed for each field, and not what stands there."""
+"""Two of them are allowed for each field that is no choice of words."""
+ABSENT: Any = object()
 
 
 def complete(base: dict[str, Any]) -> dict[str, Any]:
-    """The job with all its optional sections. It breaks rules between fields, which nobody is asked about here."""
+    """The job with all its optional sections, and every field written. It breaks rules between fields, of which nobody asks
+    here."""
     given = copy.deepcopy(base)
     given["spec"] |= {
         "checkpoint": {"storage": {"persistentVolumeClaim": {"claimName": "a"}, "objectStore": {"url": "s3://a/b"}}},
-        "successPolicy": {"targetReturn": {"value": "1"}},
+        "successPolicy": {"targetReturn": {"value": 1}},
         "earlyStopping": {"plateau": {}},
     }
     given["spec"]["checkpoint"]["storage"]["objectStore"]["secretRef"] = {"name": "a"}
-    return given
+    return in_force(RLJob.model_validate(given, by_alias=True, by_name=False))
 
 
 APEX, UNROLLS = complete(document(BASE)), complete(document(IMPALA))
+CUSTOM = complete(document(BASE, ["spec.algorithm={type: Custom, custom: {factory: 'my_pkg:make'}}"]))
 
 
-def changed(place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(a stored job, the same with another value at ``place``), both with every default, as an API server stores them."""
-    stored = api_server.admitted(UNROLLS if place.steps[0].name == "queue" else APEX)
-    for value in [*_words(place), *VALUES]:
-        new = copy.deepcopy(stored)
-        node = new["spec"]
-        for step in place.steps[:-1]:
-            node = node[step.alias]
-        if node.get(place.steps[-1].alias) == value:
-            continue
+def base_of(place: Place) -> dict[str, Any]:
+    blocks = {"algorithm.impala.": UNROLLS, "algorithm.custom.": CUSTOM}
+    return next((base for prefix, base in blocks.items() if place.path.startswith(prefix)), APEX)
+
+
+def with_value(place: Place, value: Any) -> dict[str, Any] | None:
+    """A job with ``value`` at ``place``, as an API server stores it; None where it is not allowed there."""
+    new = copy.deepcopy(base_of(place))
+    node = new["spec"]
+    for step in place.steps[:-1]:
+        node = node[step.alias]
+    if value is ABSENT:
+        node.pop(place.steps[-1].alias, None)
+    else:
         node[place.steps[-1].alias] = value
-        try:
-            RLJob.model_validate(new, by_alias=True, by_name=False)
-        except ValidationError:
-            continue
-        if not api_server.structural(place.path, value):
-            return stored, api_server.admitted(new)
-    raise AssertionError(f"VALUES has nothing that {place.path} allows")
+    try:
+        RLJob.model_validate(new, by_alias=True, by_name=False)
+    except ValidationError:
+        return None
+    if value is not ABSENT and api_server.structural(place.path, value):
+        return None
+    return api_server.admitted(new)
+
+
+def in_job(given: dict[str, Any], place: Place) -> Any:
+    node: Any = RLJob.model_validate(given, by_alias=True, by_name=False).spec
+    for step in place.steps:
+        node = getattr(node, step.name)
+    return node
+
+
+def changes(place: Place) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    """What can happen to a field -> (a stored job, the new one), in each of which another value is in force."""
+    allowed = [given for value in (*_words(place), *VALUES) if (given := with_value(place, value)) is not None]
+    first, second = next(
+        pair for pair in itertools.combinations(allowed, 2) if in_job(pair[0], place) != in_job(pair[1], place)
+    )
+    found = {"replaced": (first, second)}
+    absent = with_value(place, ABSENT)
+    if absent is not None and "default" not in schema_at(place):
+        other = first if in_job(first, place) != in_job(absent, place) else second
+        found |= {"added": (absent, other), "removed": (other, absent)}
+    return found
+
+
+def schema_at(place: Place) -> dict[str, Any]:
+    schema = api_server.ROOT["properties"]["spec"]
+    for step in place.steps:
+        schema = schema["properties"][step.alias]
+    return schema
 
 
 def _words(place: Place) -> list[str]:
@@ -92,18 +133,20 @@ CHANGEABLE = [place for place in FIELDS if place.path != "suspend" and len(_word
 
 @pytest.mark.parametrize("place", CHANGEABLE, ids=lambda place: place.path)
 def test_both_doors_keep_to_the_list_that_a_field_is_in(place: Place) -> None:
-    old, new = changed(place)
     when = place.mutability.when
-    running = refused(old, new)
-    assert [bool(door) for door in running] == [when is not When.ANY_TIME] * 2, running
-    for before, after in ((True, True), (True, False), (False, True)):  # while suspended, and with either edge of it
-        stopped = refused(suspended(old, before), suspended(new, after))
-        assert [bool(door) for door in stopped] == [when is When.NEVER] * 2, stopped
-    if when is not When.ANY_TIME:
-        assert running[0][0].startswith(f"spec.{place.path}"), "it names the field itself"
-        assert running[0][0].endswith(running[1][0].split(": ", 1)[1]), "both say the same"
-    back = refused(new, old)
-    assert [bool(door) for door in back] == [bool(door) for door in running], "to unset is a change like any other"
+    for kind, (old, new) in changes(place).items():
+        running = refused(old, new)
+        assert [bool(door) for door in running] == [when is not When.ANY_TIME] * 2, (kind, running)
+        for before, after in (
+            (True, True),
+            (True, False),
+            (False, True),
+        ):  # while suspended, and with either edge of it
+            stopped = refused(suspended(old, before), suspended(new, after))
+            assert [bool(door) for door in stopped] == [when is When.NEVER] * 2, (kind, stopped)
+        if when is not When.ANY_TIME:
+            assert running[0][0].startswith(f"spec.{place.path}"), f"{kind}: it names the field itself"
+            assert running[0][0].endswith(running[1][0].split(": ", 1)[1]), f"{kind}: both say the same"
 
 
 def test_every_field_is_in_exactly_one_list() -> None:
@@ -112,8 +155,8 @@ def test_every_field_is_in_exactly_one_list() -> None:
     assert set(paths) == set(leaves(api_server.ROOT["properties"]["spec"], ""))
     whole = places(RLJobSpec)
     for place in FIELDS:
-        (above,) = [each for each in whole if place.path == each.path or place.path.startswith(f"{each.path}.")]
-        assert above.mutability == place.mutability
+        above = [each for each in whole if place.path == each.path or place.path.startswith(f"{each.path}.")]
+        assert max(above, key=lambda each: len(each.path)).mutability == place.mutability
 
 
 def leaves(schema: dict[str, Any], path: str) -> Iterator[str]:
@@ -151,13 +194,33 @@ def test_what_nobody_has_marked_never_changes_and_a_mark_counts_once() -> None:
 
 def test_the_order_of_a_list_with_keys_is_no_change_and_its_entries_are_named() -> None:
     old = suspended(api_server.admitted(APEX), False)
+    old["spec"]["imagePullSecrets"] = [{"name": "a"}, {"name": "b"}]
     new = copy.deepcopy(old)
-    new["spec"]["algorithm"]["parameters"].reverse()
+    new["spec"]["imagePullSecrets"].reverse()
     new["spec"]["checkpoint"]["include"].reverse()
     assert refused(old, new)[0] == []
-    new["spec"]["algorithm"]["parameters"][0]["value"] = "64"
+    new["spec"]["imagePullSecrets"][0]["name"] = "c"
+    assert [problem.split(": ")[0] for problem in refused(old, new)[0]] == [
+        "spec.imagePullSecrets.b",
+        "spec.imagePullSecrets.c",
+    ]
+
+
+def test_the_order_of_environment_variables_is_no_change_and_what_they_hold_is() -> None:
+    old = suspended(api_server.admitted(APEX), False)
+    old["spec"]["learner"]["env"] = [{"name": "A", "value": "a"}, {"name": "B", "value": "b"}]
+    new = copy.deepcopy(old)
+    new["spec"]["learner"]["env"].reverse()
+    assert refused(old, new)[0] == []
+    assert read_at_start(spec_of(old)) == read_at_start(spec_of(new))
+    new["spec"]["learner"]["env"][0] = {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     (problem,) = refused(old, new)[0]
-    assert problem.startswith("spec.algorithm.parameters.batchSize: ")
+    assert problem.startswith("spec.learner.env.B: ")
+    assert read_at_start(spec_of(old)) != read_at_start(spec_of(new)), "roles that run have not read it"
+
+
+def spec_of(given: dict[str, Any]) -> RLJobSpec:
+    return RLJob.model_validate(given, by_alias=True, by_name=False).spec
 
 
 def test_a_name_never_changes() -> None:

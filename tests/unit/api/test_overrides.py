@@ -1,73 +1,152 @@
-"""``--set``: what it addresses, what it leaves alone, and that no text makes it do anything but apply or refuse."""
+"""``--set``: what it addresses, how the schema types its values, what it leaves alone, and that no text makes it do anything but
+apply or refuse."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob.api import ManifestError, load_manifest
+from rljob.api import ManifestError, RLJob, parse_job
 from rljob.api.overrides import apply_overrides, split_override
 
-BASE = Path(__file__).parent / "base.yaml"
-NAMES = st.from_regex(r"[a-z][A-Za-z0-9]{0,8}", fullmatch=True).filter(lambda name: name != "parameters")
+HEAD: dict[str, Any] = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "a"}}
+REPLAY: dict[str, Any] = {**HEAD, "spec": {"algorithm": {"type": "ApeXDQN"}, "environment": {"id": "ALE/Pong-v5"}}}
+QUEUE: dict[str, Any] = {**HEAD, "spec": {"algorithm": {"type": "IMPALA"}, "environment": {"id": "ALE/Pong-v5"}}}
+NAMES = st.from_regex(r"[a-z][A-Za-z0-9]{0,8}", fullmatch=True)
+
+
+def job_with(document: dict[str, Any], *overrides: str) -> RLJob:
+    return parse_job(apply_overrides(document, overrides))
+
+
+def set_in(document: dict[str, Any], *overrides: str) -> dict[str, Any]:
+    return apply_overrides(document, overrides)
 
 
 def test_values_are_yaml() -> None:
-    job = load_manifest(
-        BASE,
-        [
-            "spec.actors.replicas=2",
-            "spec.evaluator.enabled=false",
-            "spec.replay.prioritization.exponent=0.7",
-            'spec.replay.prioritization.importance="0.3"',
-            "spec.learner.resources.requests={cpu: 500m, memory: 2Gi}",
-            "spec.actors.placement.nodeSelector.zone=a=b",
-        ],
+    job = job_with(
+        REPLAY,
+        "spec.actors.replicas=2",
+        "spec.evaluator.enabled=false",
+        "spec.replay.prioritization.exponent=0.7",
+        "spec.learner.resources.requests={cpu: 500m, memory: 2Gi}",
+        "spec.actors.nodeSelector.zone=a=b",
+        "spec.environment.actions=[0, 2, 3]",
+        "spec.environment.kwargs={mode: 1}",
     )
     assert job.spec.actors.replicas == 2
     assert job.spec.evaluator.enabled is False
-    assert (job.spec.replay.prioritization.exponent, job.spec.replay.prioritization.importance) == (0.7, 0.3)
+    assert job.spec.required_replay.prioritization.exponent == 0.7
     assert job.spec.learner.resources.requests == {"cpu": "500m", "memory": "2Gi"}
-    assert job.spec.actors.placement.node_selector == {"zone": "a=b"}
+    assert job.spec.actors.node_selector == {"zone": "a=b"}
+    assert job.spec.environment.actions == [0, 2, 3]
+    assert job.spec.environment.kwargs == {"mode": 1}
 
 
-def test_parameters_are_addressed_by_name() -> None:
-    job = load_manifest(
-        BASE,
-        [
-            "spec.algorithm.parameters.gamma=0.9",
-            "spec.algorithm.parameters.compile=true",
-            "spec.algorithm.parameters.batchSize=",
-            "spec.environment.parameters.actions=0,2,3",
-            'spec.environment.parameters.kwargs={"mode": 1}',
-        ],
+def test_parameters_are_fields_like_others() -> None:
+    job = job_with(
+        QUEUE,
+        "spec.algorithm.impala.learningRate=3e-4",
+        "spec.algorithm.impala.normalizeAdvantages=false",
+        "spec.algorithm.impala.batchSize=1_6",
+        "spec.algorithm.impala.loss=ClippedSurrogate",
+        "spec.algorithm.impala.unrollQueue.capacity=96",
     )
-    parameters = job.spec.algorithm.resolved()
-    assert (parameters.gamma, parameters.compile, parameters.batch_size) == (0.9, True, 512)
-    assert job.spec.environment.resolved().actions == (0, 2, 3)
-    assert job.spec.environment.resolved().factory_options == {"mode": 1}
-    assert [item.name for item in job.spec.algorithm.parameters] == ["gamma", "compile"]
+    parameters = job.spec.algorithm.impala
+    assert parameters is not None
+    assert (parameters.learning_rate, parameters.normalize_advantages, parameters.batch_size) == (3e-4, False, 16)
+    assert (parameters.loss, parameters.unroll_queue.capacity) == ("ClippedSurrogate", 96)
 
 
-def test_parameters_without_a_list_in_the_manifest() -> None:
-    document = apply_overrides({"spec": {"algorithm": {"name": "ApeXDQN"}}}, ["spec.algorithm.parameters.gamma=0.9"])
-    assert document["spec"]["algorithm"]["parameters"] == [{"name": "gamma", "value": "0.9"}]
+@pytest.mark.parametrize(
+    ("override", "value"),
+    [
+        ("spec.actors.replicas=2", 2),
+        ("spec.algorithm.impala.learningRate=3e-4", 0.0003),
+        ("spec.algorithm.impala.compile=yes", True),
+        ("spec.algorithm.impala.recurrent=None", "None"),
+        ("spec.algorithm.impala.network=1e5", "1e5"),
+        ('spec.algorithm.impala.network="MLP"', "MLP"),
+        ("spec.environment.id=null", "null"),
+        ("spec.environment.id='a: b'", "a: b"),
+        ("spec.environment.id='a", "'a"),
+        ("spec.environment.actions=[0, 2]", [0, 2]),
+        ("spec.environment.actions=0,2", "0,2"),
+        ("spec.environment.kwargs.difficulty=1", 1),
+        ("spec.environment.kwargs.deep.mode=[yes, '1']", [True, "1"]),
+        ("spec.checkpoint.include=[Learner]", ["Learner"]),
+        ("spec.learner.resources.requests.cpu=2", "2"),
+        ("spec.learner.resources.requests.memory=1e9", "1e9"),
+        ("spec.learner.podTemplate.spec.hostNetwork=true", True),
+        ("spec.actors.nodeSelector[kubernetes.io/arch]=arm64", "arm64"),
+        ("spec.actors.nodeSelector.spot=true", "true"),
+        ("metadata.annotations.note=1e-4", "1e-4"),
+        ("metadata.annotations[a.b/c]=[x", "[x"),
+        ("spec.no.such.field=1e3", 1000),
+    ],
+)
+def test_the_schema_types_the_value(override: str, value: Any) -> None:
+    node: Any = set_in({}, override)
+    for segment in split_override(override)[0]:
+        node = node[segment]
+    assert node == value
+    assert type(node) is type(value)
+
+
+def test_entries_of_lists_are_addressed_by_index_or_name() -> None:
+    rules = [{"name": "bad-config", "action": "FailJob"}, {"name": "evicted", "onExitCodes": {"values": [1]}}]
+    document = {"spec": {"failurePolicy": {"rules": rules}}}
+    at = "spec.failurePolicy.rules"
+    changed = set_in(
+        document, f"{at}[0].action=Count", f"{at}.evicted.action=Ignore", f"{at}.1.onExitCodes.values[0]=137"
+    )
+    assert changed["spec"]["failurePolicy"]["rules"] == [
+        {"name": "bad-config", "action": "Count"},
+        {"name": "evicted", "onExitCodes": {"values": [137]}, "action": "Ignore"},
+    ]
+    assert set_in(document, f"{at}.evicted=")["spec"]["failurePolicy"]["rules"] == rules[:1]
+    for override, words in [
+        (f"{at}.2.action=Count", f"allowed in {at}: an index below 2 or a name (bad-config, evicted)"),
+        (f"{at}.evict=", "or a name"),
+        ("spec.environment.actions[0]=1", "no entry in spec.environment.actions; allowed: the whole list"),
+        (f"{at}[0].action.x=1", "action is 'FailJob' in the manifest"),
+    ]:
+        with pytest.raises(ManifestError) as caught:
+            set_in(document, override)
+        assert words in str(caught.value)
 
 
 def test_the_last_override_wins_and_empty_restores_the_default() -> None:
-    assert load_manifest(BASE, ["spec.actors.replicas=2", "spec.actors.replicas=3"]).spec.actors.replicas == 3
-    assert load_manifest(BASE, ["spec.actors.replicas=2", "spec.actors.replicas="]).spec.actors.replicas == 1
+    assert job_with(REPLAY, "spec.actors.replicas=2", "spec.actors.replicas=3").spec.actors.replicas == 3
+    assert job_with(REPLAY, "spec.actors.replicas=2", "spec.actors.replicas=").spec.actors.replicas == 1
+    assert job_with(REPLAY, "spec.algorithm.apeXDQN.batchSize=").spec.algorithm.apex_dqn is not None
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("spec.algorithm.apeXDQN.gama=1", "unknown field; did you mean 'gamma'?"),
+        ("spec.algorithm.apeXDQN.gama=", "unknown field; did you mean 'gamma'?"),
+        ("spec.algorithm.apeXDQN.gamma='0.9'", "got '0.9'; allowed: a number from 0 to 1"),
+        ("spec.environment.actions=0,2,3", "got '0,2,3'; allowed: a list"),
+        ("spec.environmnt.id=a", "did you mean 'environment'?"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_the_check_that_follows(override: str, words: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        job_with(REPLAY, override)
+    assert words in str(caught.value)
 
 
 def test_every_bad_override_is_named() -> None:
     with pytest.raises(ManifestError) as caught:
-        apply_overrides({}, ["x", "spec.a=1", "y=1"])
-    assert [problem.value for problem in caught.value.problems] == ["x", "y=1"]
+        set_in({}, "x", "spec.a=1", "y=1", "spec.a[=1", "spec.[b]=1", "spec=1", "spec.a..b=1", "spec.actors.replicas=[")
+    wrong = [problem.value for problem in caught.value.problems]
+    assert wrong == ["x", "y=1", "spec.a[=1", "spec.[b]=1", "spec=1", "spec.a..b=1", "spec.actors.replicas=["]
 
 
 @given(st.lists(NAMES, min_size=1, max_size=5), st.integers() | st.booleans())
@@ -75,7 +154,7 @@ def test_what_is_set_is_found_there(path: list[str], value: Any) -> None:
     original: dict[str, Any] = {"spec": {"kept": [1, {"deep": 2}]}}
     before = copy.deepcopy(original)
     text = str(value).lower()
-    node: Any = apply_overrides(original, [f"spec.new.{'.'.join(path)}={text}"])
+    node: Any = set_in(original, f"spec.new.{'.'.join(path)}={text}")
     assert original == before, "the document given is not changed"
     assert node["spec"]["kept"] == before["spec"]["kept"]
     for part in ["spec", "new", *path]:
@@ -83,16 +162,22 @@ def test_what_is_set_is_found_there(path: list[str], value: Any) -> None:
     assert node == value
 
 
-@given(st.lists(NAMES, min_size=1, max_size=6), st.text(max_size=20))
+@given(
+    st.lists(NAMES | st.from_regex(r"[a-z]{1,3}(\.[a-z/]{1,3}){1,2}", fullmatch=True), min_size=1, max_size=6),
+    st.text(max_size=20),
+)
 def test_splitting_is_the_inverse_of_joining(path: list[str], value: str) -> None:
-    assert split_override(f"spec.{'.'.join(path)}={value}") == (("spec", *path), value.strip())
+    written = "".join(f"[{part}]" if "." in part else f".{part}" for part in path)
+    assert split_override(f"spec{written}={value}") == (("spec", *path), value.strip())
 
 
 @settings(deadline=None)  # each case reads and checks a whole manifest
 @given(
     st.text(max_size=60),
-    st.sampled_from(["", "spec.", "spec.algorithm.parameters.", "spec.actors.", "metadata.labels="]),
+    st.sampled_from(
+        ["", "spec.", "spec.algorithm.apeXDQN.", "spec.actors.", "spec.environment.kwargs=", "metadata.labels="]
+    ),
 )
 def test_any_text_applies_or_is_refused(text: str, start: str) -> None:
     with contextlib.suppress(ManifestError):  # nothing else may come out
-        load_manifest(BASE, [start + text])
+        job_with(REPLAY, start + text)

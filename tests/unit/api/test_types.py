@@ -1,4 +1,4 @@
-"""Values: what becomes of quantities, decimals, presets and defaults; and that every field is described."""
+"""Values: what becomes of quantities, decimals and defaults; and that every field is described."""
 
 from __future__ import annotations
 
@@ -21,16 +21,13 @@ from rljob.api import (
     nearest,
     quantity,
 )
-from rljob.api.apex_dqn import Preset
 from rljob.api.fields import unwrapped
-from rljob.api.impala import ImpalaPreset
 from rljob.api.job import RLJobSpec
-from rljob.api.presets import APEX_DQN_PRESETS, IMPALA_PRESETS
 from rljob.api.types import decimal_text
 
 BASE = Path(__file__).parent / "base.yaml"
 IMPALA = Path(__file__).parent / "impala.yaml"
-PARAMETER = "spec.algorithm.parameters"
+QUEUE = "spec.algorithm.impala.unrollQueue"
 
 
 @pytest.mark.parametrize(
@@ -68,19 +65,9 @@ def test_defaults_are_the_documented_ones() -> None:
     assert (environment.frame_size, environment.frame_stack, environment.actions, environment.input_scale) == (
         84,
         4,
-        (),
+        [],
         None,
     )
-
-
-def test_presets_are_complete_names_and_lose_against_values() -> None:
-    assert set(APEX_DQN_PRESETS) | {"None"} == set(get_args(Preset))
-    for name in APEX_DQN_PRESETS:
-        job = load_manifest(BASE, [f"spec.algorithm.parameters.preset={name}", "spec.algorithm.parameters.gamma=0.5"])
-        parameters = job.spec.algorithm.resolved()
-        assert parameters.gamma == 0.5
-        expected = {**APEX_DQN_PRESETS[name], "gamma": 0.5, "batch_size": 128}
-        assert {key: getattr(parameters, key) for key in expected} == expected
 
 
 def test_parameters_are_frozen_and_checked_when_changed() -> None:
@@ -99,7 +86,7 @@ def test_replay_numbers() -> None:
     assert (replay.capacity, replay.capacity_bytes, replay.shards) == (200_000, 2**30, 2)
     assert replay.error_buffer == 6 * 800
     assert (
-        load_manifest(BASE, ["spec.replay.rateLimiter.errorBuffer='6e3'"]).spec.required_replay.resolved().error_buffer
+        load_manifest(BASE, ["spec.replay.rateLimiter.errorBuffer=6e3"]).spec.required_replay.resolved().error_buffer
         == 6000
     )
 
@@ -182,26 +169,16 @@ def test_the_api_is_light_to_import() -> None:
 
 
 def test_impala_takes_its_own_scaling_defaults() -> None:
-    job = load_manifest(IMPALA, ["spec.queue.maxPolicyLagUpdates=100", "spec.autoscaling={mode: Internal}"])
-    assert job.spec.autoscaling.signal == "LearnerQueueDepth"
+    job = load_manifest(IMPALA, [f"{QUEUE}.maxPolicyLagUpdates=100", "spec.autoscaling={mode: Internal}"])
     assert job.spec.autoscaling.guards.max_policy_lag_updates == 80
     assert load_manifest(BASE).spec.autoscaling.guards.max_policy_lag_updates == 400
 
 
 def test_parameters_are_of_the_named_algorithm() -> None:
     algorithm = load_manifest(IMPALA).spec.algorithm
-    assert algorithm.resolved_as(ImpalaParameters).unroll_length == 20
+    assert algorithm.parameters_as(ImpalaParameters).unroll_length == 20
     with pytest.raises(TypeError, match="the algorithm is IMPALA"):
-        algorithm.resolved_as(ApeXDQNParameters)
-
-
-def test_impala_presets_are_complete_names_and_valid() -> None:
-    assert set(IMPALA_PRESETS) | {"None"} == set(get_args(ImpalaPreset))
-    for name in IMPALA_PRESETS:
-        lag = ["spec.queue.maxPolicyLagUpdates=400"]
-        parameters = load_manifest(IMPALA, [f"{PARAMETER}.preset={name}", *lag]).spec.algorithm.resolved()
-        expected = {**IMPALA_PRESETS[name], "gamma": 0.99}
-        assert {key: getattr(parameters, key) for key in expected} == expected
+        algorithm.parameters_as(ApeXDQNParameters)
 
 
 def sections(model: type[BaseModel], path: str = "spec") -> Iterator[tuple[str, type[BaseModel], str, type[BaseModel]]]:

@@ -5,29 +5,33 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import api_server
+from pydantic import ValidationError
+from rljob.api import RLJob, dump_manifest, load_manifest
 from rljob.api.document import parse_document
+from rljob.api.effective import effective as with_defaults
+from rljob.api.nulls import without_nulls
 from rljob.api.overrides import apply_overrides
-from rljob.api.types import decimal_text
+from rljob.api.presets.merging import with_preset
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "manifests" / "examples").glob("*.yaml"))
 CLUSTER = next(file for file in EXAMPLES if file.stem == "pong-apex-cluster")
 
 
 def document(file: Path, overrides: list[str] | tuple[str, ...] = ()) -> dict[str, Any]:
-    return quoted(apply_overrides(parse_document(file.read_bytes(), file.name), overrides), api_server.ROOT)
+    """The document as written, and overridden."""
+    return apply_overrides(parse_document(file.read_bytes(), file.name), overrides)
 
 
-def quoted(value: Any, schema: dict[str, Any]) -> Any:
-    """The document with numbers and true/false in quotes where the schema wants a string: what `rljob` accepts unquoted."""
-    if isinstance(value, dict):
-        fields, further = schema.get("properties", {}), schema.get("additionalProperties", {})
-        return {name: quoted(item, fields.get(name, further)) for name, item in value.items()}
-    if isinstance(value, list):
-        return [quoted(item, schema.get("items", {})) for item in value]
-    if isinstance(value, bool):
-        return value
-    wanted = schema.get("type") == "string" and ("pattern" in schema or "enum" not in schema)
-    if isinstance(value, float) and (wanted or "x-kubernetes-int-or-string" in schema):
-        return decimal_text(value)
-    return str(value) if isinstance(value, int) and schema.get("pattern", "").startswith("^[+-]") else value
+def in_force(job: RLJob) -> dict[str, Any]:
+    """The document with every field written: the preset's values and all defaults."""
+    return parse_document(dump_manifest(job).encode(), "the job in force")
+
+
+def effective(file: Path, overrides: list[str] | tuple[str, ...] = ()) -> dict[str, Any]:
+    """The same of a manifest whose fields break rules between them. Where one is wrong by itself, it stands in a good job."""
+    written = without_nulls(document(file, overrides), RLJob)
+    try:
+        job = RLJob.model_validate(with_preset(written), by_alias=True, by_name=False)
+    except ValidationError:
+        return apply_overrides(in_force(load_manifest(file)), overrides)
+    return in_force(with_defaults(job, written))

@@ -28,12 +28,12 @@ def invoke(*arguments: object) -> Result:
 def untrained(folder: Path, manifest: str, *overrides: str) -> Path:
     """A run folder with one checkpoint of a job's untrained network."""
     job = load_manifest(EXAMPLES / manifest, overrides)
-    params, env_params = job.spec.algorithm.resolved(), job.spec.environment.resolved()
+    params, env_params = job.spec.algorithm.parameters, job.spec.environment.parameters
     spec = describe_environment(job.spec.environment.id, env_params)
     torch.manual_seed(1)
-    network = algorithm(job.spec.algorithm.name).build(spec, params, env_params)
+    network = algorithm(job.spec.algorithm.type).build(spec, params, env_params)
     tensors = {f"online.{name}": tensor for name, tensor in network.state_dict().items()}
-    document = Identity(job.spec.algorithm.name, spec, params, env_params).document()
+    document = Identity(job.spec.algorithm.type, spec, params, env_params).document()
     checkpoint.write(folder / "checkpoints", checkpoint.step_name(100), tensors, document)
     return folder
 
@@ -81,7 +81,7 @@ def test_a_damaged_checkpoint_is_one_line(run: Path, tmp_path: Path) -> None:
 
 def test_play_writes_the_screen_of_the_game(tmp_path: Path) -> None:
     """400 raw frames of Pong are 100 steps; the screen of 210x160 is doubled."""
-    run = untrained(tmp_path, "pong-apex.yaml", "spec.environment.parameters.maxEpisodeRawFrames=400")
+    run = untrained(tmp_path, "pong-apex.yaml", "spec.environment.maxEpisodeRawFrames=400")
     video = tmp_path / "game.mp4"
     result = invoke("play", run, "--video", video)
     assert result.exit_code == 0, result.output

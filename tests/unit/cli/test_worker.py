@@ -79,6 +79,7 @@ def test_where_telemetry_listens_is_an_option_that_help_names() -> None:
     assert names["--metrics-host"] == "RLJOB_METRICS_HOST"
     assert names["--metrics-port"] == "RLJOB_METRICS_PORT"
     assert names["--token-file"] == "RLJOB_TOKEN_FILE"
+    assert names["--on-cluster"] == "RLJOB_ON_CLUSTER"
 
 
 def test_every_role_has_its_function() -> None:
@@ -88,7 +89,7 @@ def test_every_role_has_its_function() -> None:
 
 def test_a_bad_manifest_is_a_configuration_problem(tmp_path: Path) -> None:
     bad = tmp_path / "bad.yaml"
-    bad.write_text(JOB.read_text().replace("minSize: 1000", "minSize: 1"))
+    bad.write_text(JOB.read_text() + "  replay: {rateLimiter: {minSize: 1}}\n")
     result = worker("actor", *common(tmp_path, bad))
     assert result.exit_code == EXIT_CONFIGURATION
     assert "batchSize (128)" in result.stderr

@@ -28,13 +28,13 @@ def _toys(monkeypatch: pytest.MonkeyPatch) -> None:
         ("toys:countdwn", {}, "did you mean countdown"),
         ("toys:broken", {}, "FileNotFoundError: plant.xml is missing"),
         ("toys:not_an_environment", {}, "it must return a gymnasium.Env"),
-        ("toys:countdown", {"kwargs": '{"speed": 3}'}, "unexpected keyword argument 'speed'"),
-        ("toys:countdown", {"kwargs": '{"bad": "dict"}'}, "observations of Dict; only Box"),
-        ("toys:countdown", {"kwargs": '{"bad": "continuous"}'}, "actions of Box; only Discrete"),
+        ("toys:countdown", {"kwargs": {"speed": 3}}, "unexpected keyword argument 'speed'"),
+        ("toys:countdown", {"kwargs": {"bad": "dict"}}, "observations of Dict; only Box"),
+        ("toys:countdown", {"kwargs": {"bad": "continuous"}}, "actions of Box; only Discrete"),
         ("FrozenLake-v1", {}, "observations of Discrete; only Box"),
         ("Pendulum-v1", {}, "actions of Box; only Discrete"),
         ("ALE/Pong-v5", {"actions": (0, 9)}, "actions [9] do not exist; it has 6"),
-        ("ALE/Pong-v5", {"kwargs": '{"frameskip": 2}'}, "set the parameter frameSkip"),
+        ("ALE/Pong-v5", {"kwargs": {"frameskip": 2}}, "set the parameter frameSkip"),
     ],
 )
 def test_the_first_line_says_it(environment_id: str, settings: dict[str, Any], said: str) -> None:
@@ -49,9 +49,9 @@ def test_the_first_line_says_it(environment_id: str, settings: dict[str, Any], s
     ("environment_id", "settings", "said"),
     [
         ("MountainCar-v0", {}, "it registers no vector_entry_point"),
-        ("ALE/Pong-v5", {"kwargs": '{"difficulty": 1}'}, "ALE's vector environment"),
+        ("ALE/Pong-v5", {"kwargs": {"difficulty": 1}}, "ALE's vector environment"),
         ("toys:countdown", {}, "its factory takes no num_envs"),
-        ("toys:vector", {"kwargs": '{"mode": "NextStep"}'}, "dummy step between episodes"),
+        ("toys:vector", {"kwargs": {"mode": "NextStep"}}, "dummy step between episodes"),
     ],
 )
 def test_native_is_refused_where_it_would_not_be_exact(
@@ -62,7 +62,7 @@ def test_native_is_refused_where_it_would_not_be_exact(
 
 
 def test_auto_falls_back_where_native_is_not_exact() -> None:
-    difficult = EnvironmentParameters(kwargs='{"difficulty": 1}')
+    difficult = EnvironmentParameters(kwargs={"difficulty": 1})
     make_vector_environment("ALE/Pong-v5", difficult, 2, 0).close()
 
 

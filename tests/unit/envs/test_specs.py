@@ -48,10 +48,12 @@ def test_the_fingerprint_is_of_the_experience() -> None:
             "other backend": base.updated(backend="Sync"),
             "other input": base.updated(centre_input=True),
             "other skip": base.updated(frame_skip=3),
-            "other kwargs": base.updated(kwargs='{"sutton_barto_reward": true}'),
+            "other kwargs": base.updated(kwargs={"sutton_barto_reward": True, "max_episode_steps": 9}),
+            "the same kwargs": base.updated(kwargs={"max_episode_steps": 9, "sutton_barto_reward": True}),
         }.items()
     }
     assert prints["base"] == prints["other backend"] == prints["other input"]
+    assert prints["other kwargs"] == prints["the same kwargs"], "their order says nothing"
     assert len(set(prints.values())) == 3
     assert len(prints["base"]) == 64
     assert describe_environment("CartPole-v0", base).fingerprint != prints["base"]
@@ -67,13 +69,13 @@ def test_pictures_are_stacked_oldest_first_over_zeros() -> None:
 
 CLIPPED = [
     ("toys:countdown", "Auto", False),
-    ("toys:countdown", "true", True),
-    ("toys:countdown", "false", False),
+    ("toys:countdown", "Enabled", True),
+    ("toys:countdown", "Disabled", False),
     ("toys:vector", "Auto", False),
-    ("toys:vector", "true", True),
+    ("toys:vector", "Enabled", True),
     ("CartPole-v1", "Auto", False),
     ("ALE/Pong-v5", "Auto", True),
-    ("ALE/Pong-v5", "false", False),
+    ("ALE/Pong-v5", "Disabled", False),
 ]
 
 
@@ -85,11 +87,12 @@ def test_rewards_are_clipped_for_atari_games_or_where_asked_for(
     assert describe_rewards(environment_id, parameters) == (
         f"{'clipped to [-1, 1]' if clipped else 'as the environment gives them'} (rewardClipping: {setting})"
     )
-    asked = EnvironmentParameters(reward_clipping=clipped)  # what comes of it is what makes experience interchangeable
+    same, other = ("Enabled", "Disabled") if clipped else ("Disabled", "Enabled")
+    asked = EnvironmentParameters(reward_clipping=same)  # what comes of it is what makes experience interchangeable
     assert (
         describe_environment(environment_id, parameters).fingerprint
         == describe_environment(environment_id, asked).fingerprint
-        != describe_environment(environment_id, EnvironmentParameters(reward_clipping=not clipped)).fingerprint
+        != describe_environment(environment_id, EnvironmentParameters(reward_clipping=other)).fingerprint
     )
 
 
@@ -108,7 +111,7 @@ def test_what_training_sees_of_a_reward_of_two_and_a_half(
 @pytest.mark.parametrize(("for_scoring", "reward"), [(True, 2.5), (False, 1.0)])
 def test_rewards_are_clipped_for_training_only(for_scoring: bool, reward: float) -> None:
     env = make_single_environment(
-        "toys:countdown", EnvironmentParameters(reward_clipping="true"), for_scoring=for_scoring
+        "toys:countdown", EnvironmentParameters(reward_clipping="Enabled"), for_scoring=for_scoring
     )
     env.reset(seed=0)
     assert env.step(1)[1] == reward

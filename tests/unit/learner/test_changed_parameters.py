@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import torch
 from learner_builders import ENV_PARAMS, IMAGES, SPEC, batches, unroll_batches
+from pydantic import BaseModel
 from rljob.algorithms import algorithm
 from rljob.api import ApeXDQNParameters, ImpalaParameters
 from rljob.api.fields import literal_values, marker_of
 from rljob.api.mutability import mark_of
 from rljob.api.parameters import OF_THIS_NETWORK, ParameterSet
-from rljob.api.types import Integer, Real
+from rljob.api.types import Integer, Real, WordOrFactory
 from rljob.envs import EnvironmentSpec
 from rljob.learner import checkpoint, state
 from rljob.learner.checkpoint import CheckpointProblem
@@ -34,10 +35,14 @@ BESIDE: dict[str, dict[str, Any]] = {
 """What a value needs beside it to be allowed."""
 
 
-def other(model: type[ParameterSet], name: str, value: Any) -> Any:
-    """Another value of a parameter that is allowed."""
+def other(model: type[BaseModel], name: str, value: Any) -> Any:
+    """Another value of a parameter that is allowed; of several that stand together, another of each."""
+    if isinstance(value, BaseModel):
+        inner = type(value)
+        return value.model_copy(update={each: other(inner, each, getattr(value, each)) for each in inner.model_fields})
     field = model.model_fields[name]
-    marker, words = marker_of(field), literal_values(field)
+    marker = marker_of(field)
+    words = marker.words if isinstance(marker, WordOrFactory) else literal_values(field)
     if words:
         return next(word for word in words if word not in (value, "Nature", "Deep"))  # those are for 84x84
     if isinstance(value, bool):
@@ -76,7 +81,7 @@ def gone_on(name: str, field: str, folder: Path) -> None:
     trained(name, after, changed, spec)
 
 
-FIELDS = [(name, field) for name, model in MODELS.items() for field in model.model_fields if field != "preset"]
+FIELDS = [(name, field) for name, model in MODELS.items() for field in model.model_fields]
 MARKED = [(name, field) for name, field in FIELDS if mark_of(MODELS[name].model_fields[field]) is not None]
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from learner_builders import IMAGES, batches, identity, parameters, updater
+from learner_builders import IMAGES, SPEC, batches, identity, parameters, updater
+from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, UnrollQueue
+from rljob.api.parameters import ParameterSet
 from rljob.learner import checkpoint, state
 from rljob.learner.checkpoint import CheckpointProblem
 from rljob.learner.policy import Identity, load_policy
@@ -146,12 +148,22 @@ def test_no_policy_is_one_clear_line(tmp_path: Path) -> None:
         load_policy(tmp_path / "step-1")
 
 
-def test_checkpoints_from_before_rewards_could_be_clipped_automatically_are_read() -> None:
-    document = identity(parameters()).document()
-    assert Identity.of(document).env_params.reward_clipping == "Auto"
-    for stored in (True, False):
-        document["environmentParameters"]["reward_clipping"] = stored
-        assert Identity.of(document).env_params.reward_clipping == str(stored).lower()
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("ApeXDQN", ApeXDQNParameters(n_step=7, learning_rate=3e-4)),
+        ("IMPALA", ImpalaParameters(unroll_queue=UnrollQueue(capacity=96, max_policy_lag_updates=333))),
+    ],
+)
+def test_what_a_policy_is_of_comes_back_through_json(name: str, params: ParameterSet) -> None:
+    """Nested ones too: the queue of unrolls, and keyword arguments of any depth."""
+    environment = EnvironmentParameters(
+        actions=(0, 2),
+        input_scale=0.5,
+        kwargs={"levels": [{"height": 3, "name": "\u00e4"}], "speed": 0.1, "seed": None},
+    )
+    whole = Identity(name, SPEC, params, environment)
+    assert Identity.of(json.loads(json.dumps(whole.document()))) == whole
 
 
 @pytest.mark.parametrize("before", ["Adam", "RMSProp", "CentredRMSProp"])

@@ -16,9 +16,8 @@ from rljob.learner.restore_from import named_checkpoint
 
 def named(uri: str) -> VerifiedFiles | None:
     spec = {
-        "algorithm": {"name": "ApeXDQN"},
+        "algorithm": {"type": "ApeXDQN"},
         "environment": {"id": "CartPole-v1"},
-        "replay": {},
         "checkpoint": {"restoreFrom": uri},
     }
     head = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "new"}}

@@ -29,14 +29,14 @@ def test_updates_equal_a_plain_loop(optimizer: str) -> None:
     online, target, average = (copy.deepcopy(fast.online) for _ in range(3))
     if optimizer == "Adam":
         plain: torch.optim.Optimizer = torch.optim.Adam(
-            online.parameters(), lr=1e-3, eps=params.adam_epsilon, foreach=False
+            online.parameters(), lr=1e-3, eps=params.optimizer_epsilon, foreach=False
         )
     else:
         plain = RMSProp(
             list(online.parameters()),
             learning_rate=1e-3,
             decay=0.95,
-            epsilon=params.adam_epsilon,
+            epsilon=params.optimizer_epsilon,
             centred=optimizer == "CentredRMSProp",
         )
     for index, batch in enumerate(batches(20), start=1):

@@ -23,7 +23,8 @@ from rljob_operator.model import (
 from rljob_operator.rules.timers import IDLE_SECONDS
 from rljob_operator.sample import parse_sample
 
-EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
+PONG, CARTPOLE = (Path(__file__).parent / name for name in ("pong.yaml", "cartpole.yaml"))
+"""A job of Ape-X and one of IMPALA."""
 START = 1_700_000_000.0
 LONG_AGO = START - 1000.0
 STORAGE = "spec.checkpoint.storage={persistentVolumeClaim: {claimName: checkpoints}}"
@@ -35,7 +36,7 @@ SERVERS = ("spec.actors.inference=Central", "spec.inference.replicas=1")
 
 def make_job(*sets: str) -> RLJob:
     """Pong with two actors and a place for checkpoints."""
-    return load_manifest(EXAMPLES / "pong-apex.yaml", ["spec.actors.replicas=2", STORAGE, *sets])
+    return load_manifest(PONG, ["spec.actors.replicas=2", STORAGE, *sets])
 
 
 def members(actors: int = 2, **phases: Phase) -> tuple[Member, ...]:

@@ -273,7 +273,7 @@ SCENES: tuple[Callable[[], Watched], ...] = (
     quota_taken_back,
     session_over,
     tell({"evaluations": [evaluation(21.0)]}),
-    lambda: finish(up("spec.successPolicy.envFrames=100"), learner=sample(START + 2, 1001, raw_frames_total=100)),
+    lambda: finish(up("spec.successPolicy.rawFrames=100"), learner=sample(START + 2, 1001, raw_frames_total=100)),
     lambda: finish(
         up("spec.earlyStopping.plateau={patienceEvaluations: 1}"),
         learner=sample(START + 2, 1001, evaluations=evaluations(1.0, 0.5)),

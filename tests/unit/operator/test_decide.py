@@ -111,7 +111,7 @@ def test_nothing_starts_for_a_refused_spec() -> None:
     ("sets", "figures", "reason"),
     [
         ((), {"evaluations": [evaluation(18.5)]}, "TargetReturnReached"),
-        (("spec.successPolicy.envFrames=1000000",), {"raw_frames_total": 10**6}, "StepBudgetReached"),
+        (("spec.successPolicy.rawFrames=1000000",), {"raw_frames_total": 10**6}, "StepBudgetReached"),
         (
             ("spec.earlyStopping.plateau={patienceEvaluations: 3, minDelta: 0.5}",),
             {"evaluations": evaluations(1.0, 2.0, 2.4, 1.0, 2.5)},

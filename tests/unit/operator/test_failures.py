@@ -10,7 +10,7 @@ from rljob.api import load_manifest
 from rljob_operator.model import CheckpointFacts, CheckpointState, Phase
 from rljob_operator.rules.failures import QUICK_ENDS_OF_A_CRASH_LOOP, RESTART_DELAY_SECONDS
 
-from .operator_builders import EXAMPLES, SERVERS, STORAGE, Controller, exited, gone, make_job, member, members, running
+from .operator_builders import CARTPOLE, SERVERS, STORAGE, Controller, exited, gone, make_job, member, members, running
 
 
 def end_again(controller: Controller, name: str, life: int, *, after: float = 40.0, **fields: Any) -> Any:
@@ -305,7 +305,7 @@ def test_nothing_starts_before_the_inference_servers_that_it_needs() -> None:
 
 
 def test_nothing_is_said_of_a_replay_service_that_the_job_does_not_have() -> None:
-    job = load_manifest(EXAMPLES / "cartpole-impala.yaml", [STORAGE, "spec.failurePolicy.resetAfterSeconds=100"])
+    job = load_manifest(CARTPOLE, [STORAGE, "spec.failurePolicy.resetAfterSeconds=100"])
     seen = tuple(m for m in members(1) if m.name != "replay-0")
     controller = Controller(job, members=seen)
     controller.trained()

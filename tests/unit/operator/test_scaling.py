@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from rljob.api import load_manifest
 from rljob.api.status import RLJobStatus
 from rljob_operator.look import Look
 from rljob_operator.model import LearnerSample, Observation, Phase
 from rljob_operator.rules import actors
 
-from .operator_builders import START, Controller, make_job, member, members, sample
+from .operator_builders import CARTPOLE, PONG, START, STORAGE, Controller, make_job, member, members, sample
 
 INTERNAL = "spec.autoscaling={mode: Internal, minReplicas: 1, maxReplicas: 8}"
 HUNGRY = {
@@ -69,10 +71,25 @@ def test_the_laws_figures_are_per_inserted_transition() -> None:
     figures = actors.law_sample(look)
     assert figures is not None
     assert figures.consumption_per_second == 100.0, "600 draws a second, six of each transition"
-    assert figures.items_per_batch == look.spec.algorithm.checked()[0].batch_size / 6
+    assert figures.items_per_batch == look.spec.algorithm.parameters.batch_size / 6
     for name in HUNGRY:
         told = sample(START, 1000, **(HUNGRY | {name: None}))
         assert actors.law_sample(Look.at(look.job, Observation(RLJobStatus(), (), told), START)) is None
+
+
+@pytest.mark.parametrize(("manifest", "differ"), [(PONG, False), (CARTPOLE, True)])
+def test_a_queue_of_unrolls_is_filled_as_far_as_the_user_says_and_a_credit_to_its_middle(
+    manifest: Path, differ: bool
+) -> None:
+    def wanted(percent: int) -> object:
+        fill = f"spec.autoscaling.target.queueUtilizationPercent={percent}"
+        job = load_manifest(manifest, ["spec.actors.replicas=2", STORAGE, INTERNAL, fill])
+        there = members() if not differ else tuple(m for m in members() if m.name != "replay-0")
+        fleet = Fleet(job, members=there)
+        fleet.steps(20, HUNGRY)
+        return fleet.status.autoscaling.calculation
+
+    assert (wanted(10) != wanted(90)) == differ
 
 
 def hungry_fleet() -> Fleet:

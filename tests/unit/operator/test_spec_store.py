@@ -8,20 +8,21 @@ from typing import Any
 
 import pytest
 import yaml
-from rljob.api import ManifestError, load_manifest
+from rljob.api import ManifestError, load_manifest, read_manifest
+from rljob.api.document import parse_document
 from rljob.api.status import RLJobStatus
 from rljob_operator.local.run_folder import RunFolderProblem, prepare
-from rljob_operator.local.spec_store import SpecStore
+from rljob_operator.local.spec_store import SpecStore, replace_spec
 from rljob_operator.local.stored_run import StoredRun
 
-EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
+from .operator_builders import PONG
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> SpecStore:
     prepare(tmp_path / "run", resume=False)
     store = SpecStore(tmp_path / "run")
-    store.create(load_manifest(EXAMPLES / "cartpole-apex.yaml"))
+    store.create(read_manifest(PONG, ["spec.actors.replicas=1"]))
     return store
 
 
@@ -112,6 +113,71 @@ def test_an_edit_while_no_controller_ran_is_counted_by_the_next(store: SpecStore
     wanted = StoredRun(tmp_path / "run").wanted()
     assert (wanted.generation, wanted.job.spec.actors.replicas) == (2, 2)
     assert StoredRun(tmp_path / "run").wanted().generation == 2
+
+
+@pytest.mark.parametrize("with_a_controller", [True, False])
+def test_a_default_follows_a_change_of_what_it_follows_from(tmp_path: Path, with_a_controller: bool) -> None:
+    """rateLimiter.minSize never changes, but nobody wrote it, and the capacity that it follows from may change."""
+    manifest, run_dir = tmp_path / "m.yaml", tmp_path / "run"
+    manifest.write_text(
+        "apiVersion: rljob.dev/v1alpha1\nkind: RLJob\nmetadata: {name: a}\n"
+        "spec: {algorithm: {type: ApeXDQN}, environment: {id: CartPole-v1}, replay: {capacity: 20000}}\n"
+    )
+    prepare(run_dir, resume=False)
+    store = SpecStore(run_dir)
+    store.create(read_manifest(manifest))
+    run = StoredRun(run_dir)
+    assert store.edit(lambda document: document["spec"]["replay"].update(capacity=30000)) == 2
+    wanted = (run if with_a_controller else StoredRun(run_dir)).wanted()
+    assert wanted.refusal is None
+    replay = wanted.job.spec.required_replay
+    assert (replay.capacity, replay.rate_limiter.min_size) == (30000, 30000)
+    with pytest.raises(ManifestError, match=r"rateLimiter\.minSize: got 10000; it cannot be changed"):
+        store.edit(lambda document: document["spec"]["replay"].update(rateLimiter={"minSize": 10000}))
+
+
+def test_the_folder_has_the_job_as_written_and_the_job_in_force(tmp_path: Path) -> None:
+    manifest, run_dir = tmp_path / "m.yaml", tmp_path / "run"
+    manifest.write_text(
+        "apiVersion: rljob.dev/v1alpha1\nkind: RLJob\nmetadata: {name: a, annotations: {note: '1e3'}}\n"
+        "spec: {preset: PongVTrace}\n"
+    )
+    prepare(run_dir, resume=False)
+    SpecStore(run_dir).create(read_manifest(manifest, ["spec.learner.resources.requests.cpu=2", "spec.image="]))
+    job = StoredRun(run_dir).wanted().job
+    written = parse_document((run_dir / "job.yaml").read_bytes(), "job.yaml")
+    assert written["spec"] == {
+        "preset": "PongVTrace",
+        "learner": {"resources": {"requests": {"cpu": "2"}}},
+        "actors": {"replicas": 1},  # which an API server stores, too
+    }
+    assert written["metadata"] == {"name": "a", "annotations": {"note": "1e3"}, "generation": 1}
+    in_force = parse_document((run_dir / "job-effective.yaml").read_bytes(), "job-effective.yaml")["spec"]
+    assert in_force["learner"]["resources"]["requests"] == {"cpu": "2", "memory": "2Gi"}, "the preset's memory"
+    assert in_force["algorithm"]["impala"]["unrollLength"] == 128
+    assert load_manifest(run_dir / "job-effective.yaml", on_cluster=False) == job
+
+
+def test_what_was_written_decides_when_a_run_goes_on_with_changes(tmp_path: Path) -> None:
+    manifest, run_dir = tmp_path / "m.yaml", tmp_path / "run"
+    manifest.write_text(
+        "apiVersion: rljob.dev/v1alpha1\nkind: RLJob\nmetadata: {name: a}\n"
+        "spec: {algorithm: {type: IMPALA}, environment: {id: CartPole-v1}}\n"
+    )
+    prepare(run_dir, resume=False)
+    store = SpecStore(run_dir)
+    store.create(read_manifest(manifest))
+    before = StoredRun(run_dir).wanted().job.spec.algorithm.impala
+    assert before is not None
+    assert before.unroll_queue.capacity == 2 * before.batch_size
+    store.edit(replace_spec(read_manifest(run_dir / "job.yaml", ["spec.algorithm.impala.batchSize=64"])))
+    after = StoredRun(run_dir).wanted().job.spec.algorithm.impala
+    assert after is not None
+    assert (after.batch_size, after.unroll_queue.capacity) == (64, 128), "a default follows what is written"
+    assert parse_document((run_dir / "job.yaml").read_bytes(), "job.yaml")["spec"]["algorithm"] == {
+        "type": "IMPALA",
+        "impala": {"batchSize": 64},
+    }
 
 
 def test_without_any_spec_there_is_no_run(tmp_path: Path) -> None:

@@ -46,22 +46,22 @@ def test_the_document_is_camel_case_without_nulls() -> None:
 
 
 def test_progress_is_written_rarely() -> None:
-    controller = running("spec.successPolicy.envFrames=1000000")
+    controller = running("spec.successPolicy.rawFrames=1000000")
     first = controller.status.progress
     controller.look(10.0, learner=sample(START + 11, 1100, raw_frames_total=4400))
     assert controller.status.progress == first
     controller.look(1.0, learner=sample(START + 12, 1200, raw_frames_total=60_000))
-    assert controller.status.progress.env_frames == 60_000, "more than a percent"
+    assert controller.status.progress.raw_frames == 60_000, "more than a percent"
     assert controller.status.progress.percent == 6
     controller.look(29.0, learner=sample(START + 41, 1300, raw_frames_total=60_100))
-    assert controller.status.progress.env_frames == 60_000
+    assert controller.status.progress.raw_frames == 60_000
     controller.look(1.0, learner=sample(START + 42, 1300, raw_frames_total=60_200, evaluations=[evaluation(3.5)]))
     progress = controller.status.progress
-    assert (progress.env_frames, progress.eval_return, progress.last_update_time) == (60_200, 3.5, controller.now)
+    assert (progress.raw_frames, progress.eval_return, progress.last_update_time) == (60_200, 3.5, controller.now)
 
 
 def test_the_time_to_go_follows_the_rate() -> None:
-    controller = running("spec.successPolicy.envFrames=1000000", "spec.successPolicy.targetReturn=")
+    controller = running("spec.successPolicy.rawFrames=1000000", "spec.successPolicy.targetReturn=")
     for k in range(1, 200):
         controller.look(10.0, learner=sample(START + 10.0 * k, 1000 + k, raw_frames_total=2000 * k))
     left = controller.status.progress.estimated_seconds_remaining

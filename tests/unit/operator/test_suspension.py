@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import yaml
+from rljob.api import dump_manifest, parse_job
 from rljob.api.conditions import Reason
 from rljob.api.rules.read_at_start import read_at_start
 from rljob_operator.model import Admission, CheckpointFacts, CheckpointState, Phase
@@ -108,7 +110,7 @@ def test_a_change_of_mind_halfway() -> None:
     assert controller.status.state == "Degraded", "the learner went on all the time; its actors come back"
 
 
-GAMMA = "spec.algorithm.parameters.gamma=0.9"
+GAMMA = "spec.algorithm.apeXDQN.gamma=0.9"
 
 
 @pytest.mark.parametrize("seen", ["while suspending", "with the resuming"])
@@ -156,10 +158,10 @@ def test_what_may_change_at_any_time_restarts_nothing() -> None:
     controller = running()
     controller.job = make_job("spec.actors.replicas=3", "spec.backoffLimit=9", "spec.autoscaling.pause=All")
     assert controller.look(1.0).start == ("actor-2",)
-    parameters = controller.job.spec.algorithm
-    turned = parameters.model_copy(update={"parameters": parameters.parameters[::-1]})
-    spec = controller.job.spec.model_copy(update={"algorithm": turned})
-    controller.job = controller.job.model_copy(update={"spec": spec})
+    document = yaml.safe_load(dump_manifest(controller.job))
+    parameters = document["spec"]["algorithm"]["apeXDQN"]
+    document["spec"]["algorithm"]["apeXDQN"] = dict(reversed(parameters.items()))
+    controller.job = parse_job(document)
     assert controller.look(1.0, members=members(3)).drain == (), "the order of parameters says nothing"
 
 

@@ -12,7 +12,6 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
@@ -34,8 +33,9 @@ from rljob_operator.model import (
 )
 from rljob_operator.sample import BadSample, parse_sample
 
-EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
-MANIFESTS = {"ApeXDQN": "pong-apex.yaml", "IMPALA": "cartpole-impala.yaml"}
+from .operator_builders import CARTPOLE, PONG
+
+MANIFESTS = {"ApeXDQN": PONG, "IMPALA": CARTPOLE}
 MODES = ("Internal", "External", "Disabled")
 WORKED_SECONDS = 10.0
 
@@ -159,18 +159,18 @@ def job_of(plan: Plan, edit: tuple[str, ...]) -> RLJob:
     if plan.algorithm == "ApeXDQN":
         sets.append("spec.replay.capacity=10000000" if plan.actors > 100 else "spec.replay.shards=2")
     elif plan.actors > 100:
-        sets.append("spec.queue.maxPolicyLagUpdates=10000")
+        sets.append("spec.algorithm.impala.unrollQueue.maxPolicyLagUpdates=10000")
     if plan.servers:
         sets += ["spec.actors.inference=Central", f"spec.inference.replicas={plan.servers}"]
     if Fault.SUCCESS in plan.faults:
         sets += [
             "spec.startupDeadlineSeconds=120",
             "spec.progressDeadlineSeconds=200",
-            "spec.successPolicy.envFrames=6000",
+            "spec.successPolicy.rawFrames=6000",
         ]
     else:
         sets += [*PATIENT, "spec.activeDeadlineSeconds="]
-    return load_manifest(EXAMPLES / MANIFESTS[plan.algorithm], [*sets, *edit])
+    return load_manifest(MANIFESTS[plan.algorithm], [*sets, *edit])
 
 
 @dataclass

@@ -131,7 +131,7 @@ QUEUE = {"queue/capacity": 64.0, "queue/received": 100.0, "queue/waiting": 3.0}
     [
         (flow(0.5, 0.0, 3.0), Kind.ActorsTooSlow, ["unroll more often (epochs)", "actors.replicas"]),
         (flow(0.0, 0.6), Kind.LearnerTooSlow, ["learn from each unroll less often"]),
-        (flow(0.4, 0.4), Kind.Balanced, ["they take turns", "queue.capacity"]),
+        (flow(0.4, 0.4), Kind.Balanced, ["they take turns", "unrollQueue.capacity"]),
         (flow(0.0, 0.0) | {"queue/dropped/stale": 40.0}, Kind.Balanced, ["40 % were too old", "maxPolicyLagUpdates"]),
     ],
 )

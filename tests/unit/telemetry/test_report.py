@@ -82,17 +82,13 @@ def complete_run(folder: Path, evil: str = "") -> None:
                     "rss_bytes": 3e8,
                 }
             )  # fmt: skip
-    (folder / "job.yaml").write_text(
-        json.dumps(
-            {
-                "metadata": {"name": "pong" + evil},
-                "spec": {
-                    "algorithm": {"name": "ApeXDQN" + evil}, "environment": {"id": "ALE/Pong-v5" + evil},
-                    "successPolicy": {"targetReturn": {"value": "18"}},
-                },
-            }
-        )
-    )  # fmt: skip
+    head = {"metadata": {"name": "pong" + evil}}
+    in_force = {
+        "algorithm": {"type": "ApeXDQN" + evil}, "environment": {"id": "ALE/Pong-v5" + evil},
+        "successPolicy": {"targetReturn": {"value": 18}},
+    }  # fmt: skip
+    (folder / "job.yaml").write_text(json.dumps({**head, "spec": {"preset": "PongApeX" + evil}}))
+    (folder / "job-effective.yaml").write_text(json.dumps({**head, "spec": in_force}))
     outcome = {
         "state": "Failed", "reason": "BackoffLimit" + evil, "message": "gone" + evil, "seconds": 125.0,
         "started_unix": 1.7e9, "finished_unix": 1.7e9 + 125, "resume": "rljob run --resume" + evil,
@@ -121,6 +117,7 @@ def test_a_complete_run_is_told_in_full(tmp_path: Path) -> None:
         "pong", "ApeXDQN on ALE/Pong-v5", "Failed · BackoffLimit", "2 min 05 s", "Best evaluation", "given up early", "0.00",
         "Learner queue depth", "Actors at work", "Replay fill", "Policy lag", "62.0 %", "step-200", "2.0 KiB",
         "clipped to [-1, 1] (rewardClipping: Auto)",
+        "as written", '"preset": "PongApeX"', "in force", '"value": 18',
         "torch 2", "last words", "inference-0", "1,234", "6.2", "0.7 ms", "137", "no memory", "rljob run --resume", "2023-11-14",
     ):  # fmt: skip
         assert part in text, part
@@ -155,7 +152,9 @@ def test_an_empty_folder_says_what_is_missing(tmp_path: Path) -> None:
         write_report(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("missing", ["job.yaml", "outcome.json", "metrics.jsonl", "status.json", "logs/actor-0.log"])
+@pytest.mark.parametrize(
+    "missing", ["job.yaml", "job-effective.yaml", "outcome.json", "metrics.jsonl", "status.json", "logs/actor-0.log"]
+)
 def test_any_one_file_may_be_missing(tmp_path: Path, missing: str) -> None:
     complete_run(tmp_path)
     (tmp_path / missing).unlink()
@@ -163,7 +162,8 @@ def test_any_one_file_may_be_missing(tmp_path: Path, missing: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["job.yaml", "outcome.json", "metrics.jsonl", "status.json", "roles/inference-0.final.json"]
+    "name",
+    ["job.yaml", "job-effective.yaml", "outcome.json", "metrics.jsonl", "status.json", "roles/inference-0.final.json"],
 )
 @pytest.mark.parametrize(
     "damage", [b"", b"[1, 2", b"\xff\xfe\x00", b"[]", b'"text"', b"{}", b'{"spec": 3, "metadata": []}']

@@ -60,12 +60,12 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     # Several threads were never faster at a network of this size than several actors; the emulator may use more.
     torch.set_num_threads(1)
     spec_of_job = options.job.spec
-    parameters = spec_of_job.algorithm.resolved()
-    environment_parameters = spec_of_job.environment.resolved()
+    parameters = spec_of_job.algorithm.parameters
+    environment_parameters = spec_of_job.environment.parameters
     environment_id = spec_of_job.environment.id
     num_envs = spec_of_job.actors.envs_per_actor
     spec = describe_environment(environment_id, environment_parameters)
-    chosen = algorithm(spec_of_job.algorithm.name)
+    chosen = algorithm(spec_of_job.algorithm.type)
     layout = chosen.layout(spec, parameters)
     identity = Identity(options.name, uuid.uuid4().hex[:12], num_envs)
     figures = ActorFigures(identity)
@@ -180,7 +180,7 @@ def _connect(
     endpoint = options.inference[server_of(options.name, len(options.inference))]
     client = Client(endpoint, keys.client(server) if keys else None)
     # One lane a group, and one for the values of final observations.
-    outputs = algorithm(spec.algorithm.name).outputs(num_actions)
+    outputs = algorithm(spec.algorithm.type).outputs(num_actions)
     return sink, InferenceClient(
         client, identity, GROUPS + 1, compress=bool(layout.compressed_columns), outputs=outputs
     )
@@ -198,7 +198,7 @@ def _in_groups(job: RLJob, seed: int, failures: RestartLimit) -> GroupedEnvironm
     count = spec.actors.envs_per_actor
     groups = GROUPS if count % GROUPS == 0 else 1
     size = count // groups
-    parameters, threads = spec.environment.resolved(), spec.actors.resources.cores()
+    parameters, threads = spec.environment.parameters, spec.actors.resources.cores()
     return GroupedEnvironment(
         [
             make_restarting_environment(spec.environment.id, parameters, size, seed + size * group, failures, threads)

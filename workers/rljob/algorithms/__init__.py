@@ -147,7 +147,7 @@ _ALGORITHMS = {
 
 
 def algorithm(name: str) -> Algorithm:
-    """The algorithm called ``name`` (``spec.algorithm.name``). Raises ValueError naming those that exist."""
+    """The algorithm called ``name`` (``spec.algorithm.type``). Raises ValueError naming those that exist."""
     try:
         return _ALGORITHMS[name]
     except KeyError:

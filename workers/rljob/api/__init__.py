@@ -10,20 +10,22 @@ from rljob.api.environment import EnvironmentParameters, EnvironmentSource
 from rljob.api.impala import ImpalaParameters
 from rljob.api.inference import InferenceSpec
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob, RLJobSpec
-from rljob.api.load import dump_manifest, load_manifest, parse_job
+from rljob.api.load import dump_manifest, load_manifest, parse_job, read_manifest
 from rljob.api.local import not_applied_locally
 from rljob.api.memory import MemoryEstimate, memory_estimate
+from rljob.api.presets import PRESETS, Preset
 from rljob.api.problems import ABSENT, ManifestError, Problem, nearest
-from rljob.api.queue import QueueSpec
 from rljob.api.replay import ReplayParameters, ReplaySpec
 from rljob.api.rules import transition_problems
 from rljob.api.staleness import credits_per_actor
 from rljob.api.types import quantity
+from rljob.api.unroll_queue import UnrollQueue
 
 __all__ = [
     "ABSENT",
     "API_VERSION",
     "KIND",
+    "PRESETS",
     "AlgorithmParameters",
     "AlgorithmSpec",
     "ApeXDQNParameters",
@@ -35,12 +37,13 @@ __all__ = [
     "ManifestError",
     "MemoryEstimate",
     "Metadata",
+    "Preset",
     "Problem",
-    "QueueSpec",
     "RLJob",
     "RLJobSpec",
     "ReplayParameters",
     "ReplaySpec",
+    "UnrollQueue",
     "credits_per_actor",
     "dump_manifest",
     "load_manifest",
@@ -49,5 +52,6 @@ __all__ = [
     "not_applied_locally",
     "parse_job",
     "quantity",
+    "read_manifest",
     "transition_problems",
 ]

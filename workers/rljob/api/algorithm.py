@@ -1,8 +1,10 @@
-"""``spec.algorithm``: which algorithm, and its parameters."""
+"""``spec.algorithm``: which algorithm, and its parameters in a block of their own."""
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
@@ -10,44 +12,51 @@ from pydantic import Field
 from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.impala import ImpalaParameters
 from rljob.api.mutability import WHILE_SUSPENDED, never
-from rljob.api.parameters import AlgorithmParameter, ParameterSet, check, required
-from rljob.api.presets import APEX_DQN_PRESETS, IMPALA_PRESETS
-from rljob.api.problems import Problem
-from rljob.api.types import APIModel
+from rljob.api.parameters import ParameterSet
+from rljob.api.types import FACTORY_PATTERN, APIModel, JSONObject, Text
 
-AlgorithmName = Literal["ApeXDQN", "IMPALA"]
+AlgorithmType = Literal["ApeXDQN", "IMPALA", "Custom"]
 AlgorithmParameters = ApeXDQNParameters | ImpalaParameters
 P = TypeVar("P", bound=ParameterSet)
 
-_PATH = "spec.algorithm.parameters"
-PARAMETERS: Mapping[str, tuple[type[ApeXDQNParameters] | type[ImpalaParameters], Mapping[str, Mapping[str, Any]]]] = {
-    "ApeXDQN": (ApeXDQNParameters, APEX_DQN_PRESETS),
-    "IMPALA": (ImpalaParameters, IMPALA_PRESETS),
-}
-"""Algorithm -> the type of its parameters, and its presets."""
+BLOCKS: Mapping[str, str] = MappingProxyType({"ApeXDQN": "apeXDQN", "IMPALA": "impala", "Custom": "custom"})
+"""Type of an algorithm -> the field that holds its parameters."""
+
+
+class CustomAlgorithm(APIModel):
+    """An algorithm from outside this package. Its place in the manifest is settled; this version does not load one yet."""
+
+    factory: Annotated[str, Text(253, '"module:factory"', f"^{FACTORY_PATTERN}$")]
+    """The function that makes it, as ``module:factory``."""
+    parameters: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
+    """Handed to the function by name."""
 
 
 class AlgorithmSpec(APIModel):
-    """The algorithm and its hyper-parameters."""
+    """What learns: an algorithm, and its hyper-parameters in the block of its name, of which none has to be written."""
 
-    name: Annotated[AlgorithmName, never("checkpoints of one algorithm mean nothing to another")]
-    """The algorithm. ApeXDQN needs spec.replay, IMPALA needs spec.queue."""
-    parameters: Annotated[list[AlgorithmParameter], WHILE_SUSPENDED] = Field(default_factory=list, max_length=64)
-    """Hyper-parameters by name; what is left out takes the preset's value, else the default."""
+    type: Annotated[AlgorithmType, never("checkpoints of one algorithm mean nothing to another")]
+    """The algorithm, unless a preset names it. ApeXDQN learns from a store of experience, spec.replay; IMPALA from a queue of
+    unrolls, algorithm.impala.unrollQueue."""
+    apex_dqn: Annotated[ApeXDQNParameters | None, WHILE_SUSPENDED] = Field(default=None, alias="apeXDQN")
+    """Hyper-parameters of ApeXDQN (Horgan et al., 2018, https://arxiv.org/abs/1803.00933)."""
+    impala: Annotated[ImpalaParameters | None, WHILE_SUSPENDED] = None
+    """Hyper-parameters of IMPALA (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561)."""
+    custom: Annotated[CustomAlgorithm | None, never("checkpoints of one algorithm mean nothing to another")] = None
+    """The algorithm of type Custom."""
 
-    def checked(self) -> tuple[AlgorithmParameters, list[Problem]]:
-        """The typed parameters, preset applied, and every problem; wrong values are replaced by defaults."""
-        model, presets = PARAMETERS[self.name]
-        preset = next((item.value for item in self.parameters if item.name == "preset"), "None")
-        return check(model, self.parameters, _PATH, dict(presets.get(preset, {})))
+    @property
+    def parameters(self) -> AlgorithmParameters:
+        """The parameters in force. Raises TypeError for a Custom algorithm, which no job that was checked has."""
+        if self.type == "ApeXDQN":
+            return self.apex_dqn or ApeXDQNParameters()
+        if self.type == "IMPALA":
+            return self.impala or ImpalaParameters()
+        raise TypeError(f"algorithm {self.type} has no parameters of this package")
 
-    def resolved(self) -> AlgorithmParameters:
-        """The typed parameters, preset applied. Raises ManifestError on unknown names and bad values."""
-        return required(self.checked())
-
-    def resolved_as(self, kind: type[P]) -> P:
-        """`resolved`, for code that serves one algorithm only. Raises TypeError when the job names another one."""
-        parameters = self.resolved()
+    def parameters_as(self, kind: builtins.type[P]) -> P:
+        """`parameters`, for code that serves one algorithm only. Raises TypeError when the job names another one."""
+        parameters = self.parameters
         if not isinstance(parameters, kind):
-            raise TypeError(f"the algorithm is {self.name}; its parameters are no {kind.__name__}")
+            raise TypeError(f"the algorithm is {self.type}; its parameters are no {kind.__name__}")
         return parameters

@@ -6,24 +6,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rljob.api.learning_rate import LEARNING_RATE_RULES
 from rljob.api.mutability import never
-from rljob.api.parameters import OF_THIS_NETWORK, ParameterRule, ParameterSet
-from rljob.api.types import Flag, Integer, Real
+from rljob.api.parameters import OF_THIS_NETWORK, ParameterSet
+from rljob.api.types import Flag, Integer, Real, WordOrFactory
 
 _STORED = "stored experience was made with it"
 
-Preset = Literal["None", "ApeXAtari", "PongQuickstart", "CartPole"]
-
 
 class ApeXDQNParameters(ParameterSet):
-    """Hyper-parameters, each usable in ``spec.algorithm.parameters`` under its camelCase name.
+    """Hyper-parameters of ApeXDQN.
 
     A "step" is one action of one environment; an "update" is one optimiser step on one batch.
     """
 
-    preset: Preset = "None"
-    """A named, complete set of values to start from; parameters given beside it win."""
     gamma: Annotated[float, Real(0, 1)] = 0.99
     """Discount per step."""
     n_step: Annotated[int, Integer(1, 100), never(_STORED)] = 3
@@ -35,31 +30,33 @@ class ApeXDQNParameters(ParameterSet):
     learning_rate_final: Annotated[float, Real(0, 1)] = Field(
         default_factory=lambda known: known.get("learning_rate", 0.0)
     )
-    """Step size at the end of the linear decay; the same as learningRate unless given."""
+    """Step size at the end of the linear decay."""
     learning_rate_decay_steps: Annotated[int, Integer(0)] = 0
     """Steps (of all environments together) over which the learning rate falls; 0 keeps it constant."""
     optimizer: Literal["Adam", "RMSProp", "CentredRMSProp"] = "Adam"
     """Which optimiser. CentredRMSProp divides by the gradient's deviation, RMSProp by its root mean square. Changed while a job
     is suspended, its moments begin anew."""
-    adam_epsilon: Annotated[float, Real(0, 1, above=True)] = Field(default=1.5e-4, alias="optimizerEpsilon")
+    optimizer_epsilon: Annotated[float, Real(0, 1, above=True)] = 1.5e-4
     """The number that keeps the optimiser's denominator from zero: beside the root with Adam, under it with RMSProp, as the
     published numbers mean it."""
     rmsprop_decay: Annotated[float, Real(0, 1, below=True)] = 0.95
     """Decay of RMSProp's running means; Adam does not use it."""
     gradient_clip_norm: Annotated[float, Real(0)] = 40.0
     """Largest gradient norm; longer gradients are scaled to it. 0 does not clip."""
-    target_update_interval: Annotated[int, Integer(1)] = 2500
-    """Updates between copies of the online network to the target network (when targetUpdateTau is 0)."""
+    target_update_interval: Annotated[int, Integer(0)] = 2500
+    """Updates between copies of the online network to the target network; 0, with targetUpdateTau, never copies it."""
     target_update_tau: Annotated[float, Real(0, 1)] = 0.0
     """Share of the online network that the target takes over at each update; 0 copies at intervals instead."""
     double: Flag = True
     """Choose the bootstrap action with the online network, judge it with the target network."""
     dueling: Annotated[Flag, never(OF_THIS_NETWORK)] = True
     """Split the head into a state value and action advantages."""
-    network: Annotated[Literal["Auto", "Nature", "Compact", "Small", "MLP"], never(OF_THIS_NETWORK)] = "Auto"
+    network: Annotated[str, WordOrFactory(("Auto", "Nature", "Compact", "Small", "MLP")), never(OF_THIS_NETWORK)] = (
+        "Auto"
+    )
     """Nature: Mnih et al. 2015, for 84x84. Compact: two small convolutions, for 42x42. Small: one of 3x3, for grids of a few
-    cells. MLP: for vectors. Auto chooses by the shape of a frame: convolutions for an image of 3 to 256 pixels a side,
-    [H, W], [H, W, C] or [C, H, W], MLP for a vector."""
+    cells. MLP: for vectors. Auto chooses by the shape of a
+    frame (docs/algorithms/networks.md)."""
     hidden_units: Annotated[int, Integer(0, 16_384), never(OF_THIS_NETWORK)] = 0
     """Width of the hidden layer(s); 0 takes the network's own default."""
     layer_norm: Annotated[Flag, never(OF_THIS_NETWORK)] = False
@@ -86,18 +83,3 @@ class ApeXDQNParameters(ParameterSet):
     """Batches the learner asks for ahead of use."""
     seed: Annotated[int, Integer(0, 2**31 - 1)] = 1
     """Seed of networks, exploration, sampling and environments."""
-
-    rules = (
-        ParameterRule(
-            "nStep",
-            "$nStep <= $chunkLength",
-            "at most chunkLength, or no transition would ever be stored",
-            lambda it: (
-                f"at most chunkLength; a window of {it.n_step} steps never fits into a chunk of {it.chunk_length}, so no "
-                "transition would ever be stored"
-                if it.n_step > it.chunk_length
-                else None
-            ),
-        ),
-        *LEARNING_RATE_RULES,
-    )

@@ -73,15 +73,14 @@ class ScalingTarget(APIModel):
     """What the controller steers towards."""
 
     queue_utilization_percent: Annotated[int, Integer(1, 99)] = 50
-    """Fill of the learner's queue, for signal LearnerQueueDepth."""
+    """Fill of the learner's queue of unrolls that is steered to, for IMPALA; ApeXDQN is steered by its samplesPerInsert."""
 
 
 class ScalingGuards(APIModel):
     """What forbids growth."""
 
     max_policy_lag_updates: Annotated[int, Integer(1)] = 400
-    """Policy lag (95th percentile) above which actors are taken away; for IMPALA, four fifths of
-    queue.maxPolicyLagUpdates unless given."""
+    """Policy lag (95th percentile) above which actors are taken away."""
     min_marginal_gain_percent: Percent = 10
     """Stop growing where an added actor brings less than this share of its nominal rate."""
 
@@ -117,8 +116,6 @@ class AutoscalingSpec(APIModel):
     """Fewest actors."""
     max_replicas: Replicas = 100
     """Most actors."""
-    signal: Literal["SamplesPerInsert", "LearnerQueueDepth"] = "SamplesPerInsert"
-    """What is measured: SamplesPerInsert for ApeXDQN, LearnerQueueDepth for IMPALA; the algorithm's own unless given."""
     target: ScalingTarget = Field(default_factory=ScalingTarget)
     """What is aimed for."""
     sample_period_seconds: Seconds = 15

@@ -249,7 +249,7 @@ def _entries() -> tuple[Entry, ...]:
         t.FAILURE_TARGET: failures,
         t.FAILED: failures,
         t.COMPLETE: (
-            ("True", r.STEP_BUDGET_REACHED, "`successPolicy.envFrames` raw frames were played"),
+            ("True", r.STEP_BUDGET_REACHED, "`successPolicy.rawFrames` raw frames were played"),
             ("True", r.TARGET_RETURN_REACHED, "`successPolicy.targetReturn` was reached"),
             ("True", r.EARLY_STOPPED, "`earlyStopping.plateau`: the evaluations no longer improve"),
             ("True", r.LEARNER_SUCCEEDED, "the learner ended by itself with exit code 0"),

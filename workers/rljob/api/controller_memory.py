@@ -105,7 +105,7 @@ class CurvePoint(StatusModel):
 
     active_seconds: Count
     """Active seconds of the job."""
-    env_frames: Count = 0
+    raw_frames: Count = 0
     """Raw frames so far."""
     mean_return: Annotated[float, DecimalText()] | None = None
     """Training return then."""

@@ -1,5 +1,6 @@
-"""From the text of a manifest to plain values: YAML with every trap of YAML turned into a problem with a line and a
-column."""
+"""From the text of a manifest to plain values: YAML with every trap of YAML turned into a problem with a line and a column.
+
+How scalars are read, and how a document is written, is in `rljob.api.yaml_dialect`."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 import yaml
 
 from rljob.api.problems import ABSENT, ManifestError, Problem
+from rljob.api.yaml_dialect import MERGE, NULL, STRING, Reader, scalar
 
 MAX_BYTES = 1 << 20
 """Largest manifest read; an API server accepts about 1.5 MiB for a whole object."""
@@ -19,9 +21,8 @@ def parse_document(text: bytes, source: str) -> dict[str, Any]:
     """Parse one YAML (or JSON) document that is a mapping. ``source`` names the text in problems. Raises ManifestError.
 
     Refused, each with its place: bytes that are no UTF-8, malformed YAML, nothing at all, several documents, something
-    else than a
-    mapping, the same key twice, keys that are no strings, and aliases that contain themselves or unfold beyond 100,000
-    values.
+    else than a mapping, the same key twice, keys that are no strings, numbers that JSON lacks or that have a leading zero, and
+    aliases that contain themselves or unfold beyond 100,000 values.
     """
     if len(text) > MAX_BYTES:
         raise ManifestError([Problem(source, ABSENT, f"has {len(text):,} bytes; allowed: up to {MAX_BYTES:,}")])
@@ -33,7 +34,7 @@ def parse_document(text: bytes, source: str) -> dict[str, Any]:
         message = f"byte 0x{text[error.start]:02x} is not UTF-8; save the file as UTF-8"
         raise ManifestError([Problem(f"{source}:{line}:{column}", ABSENT, message)]) from None
     try:
-        loader = yaml.SafeLoader(decoded)
+        loader = Reader(decoded)
         try:
             return _mapping(loader, source)
         finally:
@@ -50,10 +51,6 @@ def parse_document(text: bytes, source: str) -> dict[str, Any]:
         raise ManifestError(
             [Problem(source, ABSENT, "is nested too deeply; an RLJob needs about ten levels")]
         ) from None
-    except ValueError as error:  # a scalar that looks like a date or a number and is none, such as 2026-13-45
-        raise ManifestError(
-            [Problem(source, ABSENT, f"holds a value that cannot be read ({error}); quote it")]
-        ) from None
 
 
 def parse_value(text: str) -> Any:
@@ -64,7 +61,7 @@ def parse_value(text: str) -> Any:
         raise ValueError(error.problems[0].message) from None
 
 
-def _mapping(loader: yaml.SafeLoader, source: str) -> dict[str, Any]:
+def _mapping(loader: Reader, source: str) -> dict[str, Any]:
     nodes: list[yaml.Node] = []
     while loader.check_node():
         node = loader.get_node()
@@ -106,10 +103,7 @@ def _check(node: yaml.Node, source: str, problems: list[Problem], open_nodes: se
     if isinstance(node, yaml.MappingNode):
         first: dict[Hashable, yaml.Mark] = {}
         for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode) or key.tag not in (
-                "tag:yaml.org,2002:str",
-                "tag:yaml.org,2002:merge",
-            ):
+            if not isinstance(key, yaml.ScalarNode) or key.tag not in (STRING, MERGE):
                 shown = key.value if isinstance(key, yaml.ScalarNode) else "a list or mapping"
                 problems.append(Problem(_place(source, key.start_mark), shown, "allowed as a key: a string; quote it"))
             elif key.value in first:
@@ -127,11 +121,16 @@ def _check(node: yaml.Node, source: str, problems: list[Problem], open_nodes: se
     elif isinstance(node, yaml.SequenceNode):
         for item in node.value:
             _check(item, source, problems, open_nodes, count)
+    elif isinstance(node, yaml.ScalarNode):
+        try:
+            scalar(node)
+        except ValueError as error:
+            problems.append(Problem(_place(source, node.start_mark), node.value, str(error)))
     open_nodes.discard(id(node))
 
 
 def _is_empty(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
+    return isinstance(node, yaml.ScalarNode) and node.tag == NULL
 
 
 def _place(source: str, mark: yaml.Mark | None) -> str:

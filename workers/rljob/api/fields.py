@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -9,15 +10,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from rljob.api.types import Integer, JSONObjectText, QuantityText, Real, Text, decimal_text
+from rljob.api.types import Integer, JSONObject, QuantityText, Real, Text, WordOrFactory, plain_number
 
-Marker = Integer | Real | Text | QuantityText | JSONObjectText
-_MARKERS = (Integer, Real, Text, QuantityText, JSONObjectText)
-OWN_DEFAULT = {
-    ("AutoscalingSpec", "signal"): "the algorithm's",
-    ("ScalingGuards", "max_policy_lag_updates"): "400 for ApeXDQN, four fifths of queue.maxPolicyLagUpdates for IMPALA",
-}
-"""Fields whose default depends on the algorithm (`rljob.api.defaults`), in words; a schema cannot state it."""
+Marker = Integer | Real | Text | QuantityText | JSONObject | WordOrFactory
+_MARKERS = (Integer, Real, Text, QuantityText, JSONObject, WordOrFactory)
 
 
 def without_optional(annotation: Any) -> tuple[Any, bool]:
@@ -33,7 +29,8 @@ def unwrapped(annotation: Any, metadata: list[Any]) -> tuple[Any, list[Any]]:
     """The bare type and every piece of metadata, from Annotated and Optional around it."""
     annotation, _ = without_optional(annotation)
     while hasattr(annotation, "__metadata__"):
-        metadata = [*metadata, *annotation.__metadata__]
+        for item in annotation.__metadata__:
+            metadata = [*metadata, *(item.metadata if isinstance(item, FieldInfo) else [item])]
         annotation, _ = without_optional(annotation.__origin__)
     return annotation, metadata
 
@@ -50,27 +47,34 @@ def literal_values(field: FieldInfo) -> list[str]:
     return list(get_args(annotation)) if get_origin(annotation) is Literal else []
 
 
+def paragraphs(description: str | None) -> tuple[str, ...]:
+    """A docstring as paragraphs of one line each, without its marks for code."""
+    parts = re.split(r"\n\s*\n", (description or "").replace("``", "").strip())
+    return tuple(" ".join(part.split()) for part in parts if part)
+
+
+def first_sentence(description: str | None) -> str:
+    """The first sentence of a docstring; empty where there is none."""
+    found = paragraphs(description)
+    return re.split(r"(?<=\.) (?=[A-Z])", found[0])[0] if found else ""
+
+
 def default_of(model: type[BaseModel], name: str) -> Any:
-    """The default as JSON; `PydanticUndefined` where there is none, or where it depends on something else."""
+    """The default as JSON; `PydanticUndefined` where there is none. One that follows from other fields (`rljob.api.computed`) is
+    not looked at here: what stands in the type is only its value in a job of defaults."""
     field = model.model_fields[name]
-    if (model.__name__, name) in OWN_DEFAULT:
+    if field.default_factory is not None and field.default_factory_takes_validated_data:
         return PydanticUndefined
-    value = field.default if field.default_factory is None else field.default_factory()  # type: ignore[call-arg]
-    if value is PydanticUndefined or value is None:
-        return PydanticUndefined
-    return _plain(value)
+    value = field.get_default(call_default_factory=True)
+    return PydanticUndefined if value is None else _plain(value)
 
 
 def _plain(value: Any) -> Any:
-    """A default as JSON, without what a schema cannot state."""
+    """A default as JSON."""
     if isinstance(value, BaseModel):
-        owner = type(value)
-        kept = {
-            field.alias or name: getattr(value, name)
-            for name, field in owner.model_fields.items()
-            if (owner.__name__, name) not in OWN_DEFAULT
-        }
-        return {alias: _plain(item) for alias, item in kept.items() if item is not None}
+        fields = type(value).model_fields
+        plain = {field.alias or name: _plain(getattr(value, name)) for name, field in fields.items()}
+        return {alias: item for alias, item in plain.items() if item is not None}
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    return decimal_text(value) if isinstance(value, float) else value
+    return plain_number(value)

@@ -3,40 +3,23 @@ by a clipped surrogate (Schulman et al., 2017) on the same unrolls."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rljob.api.learning_rate import LEARNING_RATE_RULES
 from rljob.api.mutability import never
-from rljob.api.parameters import OF_THIS_NETWORK, ParameterRule, ParameterSet
-from rljob.api.types import Flag, Integer, Real
-
-ImpalaPreset = Literal["None", "ImpalaAtari", "PongClippedSurrogate", "PongVTrace", "CartPoleImpala"]
-
-
-def _uneven_minibatches(it: Any) -> str | None:
-    by_steps = it.loss == "ClippedSurrogate" and it.recurrent == "None"
-    size = it.batch_size * (it.unroll_length if by_steps else 1)
-    if size % it.minibatches == 0:
-        return None
-    terms = f"batchSize {it.batch_size} * unrollLength {it.unroll_length}" if by_steps else "batchSize"
-    unit = "steps" if by_steps else "unrolls"
-    return (
-        f"a divisor of {size:,} ({terms}, the {unit} of a batch); a smaller last minibatch would weigh its steps more than "
-        "the others'"
-    )
+from rljob.api.parameters import OF_THIS_NETWORK, ParameterSet
+from rljob.api.types import Flag, Integer, Real, WordOrFactory
+from rljob.api.unroll_queue import UnrollQueue
 
 
 class ImpalaParameters(ParameterSet):
-    """Hyper-parameters, each usable in ``spec.algorithm.parameters`` under its camelCase name.
+    """Hyper-parameters of IMPALA.
 
     A "step" is one action of one environment; an "unroll" is unrollLength steps of one environment; an "update" is one
     optimiser step, on one minibatch.
     """
 
-    preset: ImpalaPreset = "None"
-    """A named, complete set of values to start from; parameters given beside it win."""
     gamma: Annotated[float, Real(0, 1)] = 0.99
     """Discount per step."""
     unroll_length: Annotated[int, Integer(1, 1000)] = 20
@@ -81,7 +64,7 @@ class ImpalaParameters(ParameterSet):
     learning_rate_final: Annotated[float, Real(0, 1)] = Field(
         default_factory=lambda known: known.get("learning_rate", 0.0)
     )
-    """Step size at the end of the linear decay; the same as learningRate unless given."""
+    """Step size at the end of the linear decay."""
     learning_rate_decay_steps: Annotated[int, Integer(0)] = 0
     """Steps (of all environments together) over which the learning rate falls; 0 keeps it constant."""
     target_policy_kl: Annotated[float, Real(0)] = 0.0
@@ -96,10 +79,12 @@ class ImpalaParameters(ParameterSet):
     published numbers mean it."""
     gradient_clip_norm: Annotated[float, Real(0)] = 40.0
     """Largest gradient norm; longer gradients are scaled to it. 0 does not clip."""
-    network: Annotated[Literal["Auto", "Nature", "Deep", "Compact", "Small", "MLP"], never(OF_THIS_NETWORK)] = "Auto"
+    network: Annotated[
+        str, WordOrFactory(("Auto", "Nature", "Deep", "Compact", "Small", "MLP")), never(OF_THIS_NETWORK)
+    ] = "Auto"
     """Nature: Mnih et al. 2015, for 84x84. Deep: the residual network of Espeholt et al. 2018. Compact: two small
     convolutions, for 42x42. Small: one of 3x3, for grids of a few cells. MLP: for vectors. Auto chooses by the shape of a
-    frame: Nature, Compact or Small for an image of 3 to 256 pixels a side, [H, W], [H, W, C] or [C, H, W], MLP for a vector."""
+    frame (docs/algorithms/networks.md)."""
     hidden_units: Annotated[int, Integer(1, 16_384), never(OF_THIS_NETWORK)] = 256
     """Width of the hidden layer(s)."""
     layer_norm: Annotated[Flag, never(OF_THIS_NETWORK)] = False
@@ -127,6 +112,8 @@ class ImpalaParameters(ParameterSet):
     """Compile the learner's update with torch.compile."""
     prefetch_batches: Annotated[int, Integer(1, 64)] = 1
     """Batches the learner takes from the queue ahead of use."""
+    unroll_queue: UnrollQueue = Field(default_factory=UnrollQueue)
+    """Where unrolls wait for the learner, and how old they may become."""
     seed: Annotated[int, Integer(0, 2**31 - 1)] = 1
     """Seed of networks, exploration, shuffling and environments."""
 
@@ -134,45 +121,3 @@ class ImpalaParameters(ParameterSet):
     def updates_per_batch(self) -> int:
         """Optimiser steps that one batch of unrolls gives."""
         return self.epochs * self.minibatches
-
-    rules = (
-        ParameterRule(
-            "cClip",
-            "$cClip <= $rhoClip",
-            "at most rhoClip; V-trace is defined for cClip <= rhoClip only",
-            lambda it: (
-                f"at most rhoClip ({it.rho_clip:g}); V-trace is defined for cClip <= rhoClip only"
-                if it.c_clip > it.rho_clip
-                else None
-            ),
-        ),
-        ParameterRule(
-            "minibatches",
-            "$minibatches == 0 || ($loss == 'ClippedSurrogate' && $recurrent == 'None' "
-            "? $batchSize * $unrollLength % $minibatches == 0 : $batchSize % $minibatches == 0)",
-            "a divisor of what is split: batchSize * unrollLength steps for ClippedSurrogate without memory, else batchSize "
-            "unrolls; a smaller last minibatch would weigh its steps more than the others'",
-            _uneven_minibatches,
-        ),
-        ParameterRule(
-            "weightsRefreshSteps",
-            "$weightsRefreshSteps <= $unrollLength",
-            "at most unrollLength; 0 looks for newer weights only between unrolls",
-            lambda it: (
-                f"at most unrollLength ({it.unroll_length}); 0 looks for newer weights only between unrolls"
-                if it.weights_refresh_steps > it.unroll_length
-                else None
-            ),
-        ),
-        ParameterRule(
-            "correctOffPolicy",
-            "$correctOffPolicy || $loss == 'VTrace'",
-            "false only with loss VTrace; ClippedSurrogate has no importance weights to leave out",
-            lambda it: (
-                "false only with loss VTrace; ClippedSurrogate has no importance weights to leave out"
-                if not it.correct_off_policy and it.loss != "VTrace"
-                else None
-            ),
-        ),
-        *LEARNING_RATE_RULES,
-    )

@@ -14,8 +14,8 @@ from rljob.api.inference import InferenceSpec
 from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, PodCleanup, SuccessPolicy
 from rljob.api.mutability import ANY_TIME, WHILE_SUSPENDED, never
 from rljob.api.pods import Labels, SecretRef
+from rljob.api.presets import PresetName
 from rljob.api.problems import ABSENT, ManifestError, Problem
-from rljob.api.queue import QueueSpec
 from rljob.api.replay import ReplaySpec
 from rljob.api.roles import ActorsSpec, EvaluatorSpec, LearnerSpec
 from rljob.api.types import APIModel, Flag, Integer, Name, Seconds, SecondsOrZero, Text
@@ -58,20 +58,21 @@ class RLJobSpec(APIModel):
         never("two controllers would act on one set of pods"),
     ] = "rljob.dev/operator"
     """The controller responsible; others leave the job alone."""
-    image: Annotated[str, Text(512, "a container image", r"^[^\s]+$"), WHILE_SUSPENDED] = "rljob:latest"
-    """Image of all roles."""
+    image: Annotated[str | None, Text(512, "a container image", r"^[^\s]+$"), WHILE_SUSPENDED] = None
+    """Image of all roles; that of the operator's own release unless given."""
     image_pull_secrets: Annotated[list[SecretRef], WHILE_SUSPENDED] = Field(default_factory=list, max_length=16)
     """Secrets for the image's registry."""
+    preset: Annotated[PresetName | None, never("the job was started from it; write what differs beside it")] = None
+    """A whole job to start from: algorithm, environment, replay, evaluator and success. What is written beside it wins, field by
+    field; ``rljob presets`` lists them."""
     algorithm: AlgorithmSpec
-    """What learns, with which hyper-parameters."""
+    """What learns, with which hyper-parameters; a preset says it, too."""
     environment: Annotated[EnvironmentSource, never("what was learned and stored belongs to the environment")]
-    """What is played."""
+    """What is played; a preset says it, too."""
     learner: LearnerSpec = Field(default_factory=LearnerSpec)
     """The process that trains."""
     replay: ReplaySpec | None = None
-    """The store of experience; required for ApeXDQN, refused with IMPALA."""
-    queue: Annotated[QueueSpec | None, WHILE_SUSPENDED] = None
-    """The queue of unrolls; required for IMPALA, refused with ApeXDQN."""
+    """The store of experience, for ApeXDQN alone."""
     actors: ActorsSpec = Field(default_factory=ActorsSpec)
     """The processes that play."""
     inference: InferenceSpec = Field(default_factory=InferenceSpec)
@@ -111,15 +112,8 @@ class RLJobSpec(APIModel):
     def required_replay(self) -> ReplaySpec:
         """``replay``, for code that serves replay algorithms only. Raises ManifestError where the job has none."""
         if self.replay is None:
-            raise ManifestError([Problem("spec.replay", ABSENT, f"required with algorithm {self.algorithm.name}")])
+            raise ManifestError([Problem("spec.replay", ABSENT, f"required with algorithm {self.algorithm.type}")])
         return self.replay
-
-    @property
-    def required_queue(self) -> QueueSpec:
-        """``queue``, for code that serves queue algorithms only. Raises ManifestError where the job has none."""
-        if self.queue is None:
-            raise ManifestError([Problem("spec.queue", ABSENT, f"required with algorithm {self.algorithm.name}")])
-        return self.queue
 
 
 class RLJob(APIModel):

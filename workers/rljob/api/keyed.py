@@ -5,21 +5,24 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from rljob.api.algorithm import AlgorithmSpec
 from rljob.api.controller_memory import ControllerMemory
-from rljob.api.environment import EnvironmentSource
+from rljob.api.inference import InferenceSpec
 from rljob.api.job import RLJobSpec
 from rljob.api.lifecycle import CheckpointSpec, FailurePolicy, FailureRule
+from rljob.api.replay import ReplaySpec
+from rljob.api.roles import ActorsSpec, EvaluatorSpec, LearnerSpec
 from rljob.api.status import RLJobStatus
+
+_ROLES = (LearnerSpec, ReplaySpec, ActorsSpec, InferenceSpec, EvaluatorSpec)
+_OF_EVERY_ROLE = {"env": "name", "volumes": "name", "volume_mounts": "mount_path"}
 
 KEYED: dict[tuple[type[BaseModel], str], str] = {
     (RLJobSpec, "image_pull_secrets"): "name",
-    (AlgorithmSpec, "parameters"): "name",
-    (EnvironmentSource, "parameters"): "name",
     (CheckpointSpec, "include"): "",
     (FailurePolicy, "rules"): "name",
     (FailureRule, "roles"): "",
     (RLJobStatus, "conditions"): "type",
     (ControllerMemory, "members"): "name",
+    **{(role, field): key for role in _ROLES for field, key in _OF_EVERY_ROLE.items()},
 }
 """(model, Python field) -> the entries' key; empty for a set."""

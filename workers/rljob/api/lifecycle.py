@@ -8,7 +8,7 @@ from pydantic import Field
 
 from rljob.api.mutability import ANY_TIME, WHILE_SUSPENDED, never
 from rljob.api.pods import SecretRef
-from rljob.api.types import APIModel, DecimalText, Flag, Integer, Name, Seconds, SecondsOrZero, Text
+from rljob.api.types import APIModel, Flag, Integer, Name, Real, Seconds, SecondsOrZero, Text
 
 Included = Literal["Learner", "Replay"]
 Role = Literal["Learner", "Replay", "Actor", "Inference", "Evaluator"]
@@ -78,7 +78,7 @@ class CheckpointSpec(APIModel):
 class TargetReturn(APIModel):
     """Stop when evaluations are good enough."""
 
-    value: Annotated[float, DecimalText()]
+    value: Annotated[float, Real()]
     """Mean return to reach over the evaluator.episodes games of a whole evaluation."""
     window_evaluations: Annotated[int, Integer(1, 100)] = 1
     """Evaluations in a row that the mean is taken over."""
@@ -87,7 +87,7 @@ class TargetReturn(APIModel):
 class SuccessPolicy(APIModel):
     """When the job is complete; the first criterion met wins."""
 
-    env_frames: Annotated[Annotated[int, Integer(1)] | None, ANY_TIME] = None
+    raw_frames: Annotated[Annotated[int, Integer(1)] | None, ANY_TIME] = None
     """Raw frames played by all actors together."""
     target_return: Annotated[TargetReturn | None, WHILE_SUSPENDED] = None
     """Return reached."""
@@ -96,11 +96,9 @@ class SuccessPolicy(APIModel):
 
 
 class Plateau(APIModel):
-    """Stop when nothing improves."""
+    """Stop when the mean return of evaluations improves no more."""
 
-    metric: Literal["evalReturn"] = "evalReturn"
-    """What must improve."""
-    min_delta: Annotated[float, DecimalText(0)] = 0.0
+    min_delta: Annotated[float, Real(0)] = 0.0
     """By how much, at least."""
     patience_evaluations: Annotated[int, Integer(1, 10_000)] = 20
     """Evaluations without improvement before the job stops."""

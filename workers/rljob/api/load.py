@@ -7,25 +7,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
-from rljob.api.defaults import with_algorithm_defaults
+from rljob.api.algorithm import BLOCKS
 from rljob.api.document import parse_document
-from rljob.api.explain import Location, structural_problems
+from rljob.api.effective import effective
 from rljob.api.job import API_VERSION, KIND, RLJob
 from rljob.api.nulls import without_nulls
 from rljob.api.overrides import apply_overrides
+from rljob.api.presets.merging import preset_value, with_preset
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.rules import cross_field_problems
+from rljob.api.structure import Location, structural_problems
+from rljob.api.yaml_dialect import dump_document
 
 _SKELETON: dict[str, Any] = {
     "apiVersion": API_VERSION,
     "kind": KIND,
     "metadata": {"name": "unnamed"},
-    "spec": {"algorithm": {"name": "ApeXDQN"}, "environment": {"id": "unnamed"}},
+    "spec": {"algorithm": {"type": "ApeXDQN"}, "environment": {"id": "unnamed"}},
 }
-_STORES = {"ApeXDQN": "replay", "IMPALA": "queue"}
 
 
 _WRITTEN_BY_SERVERS = frozenset(
@@ -49,6 +50,13 @@ def load_manifest(path: Path, overrides: Sequence[str] = (), *, on_cluster: bool
     """Read, override and check a manifest. Raises ManifestError with every problem that was found.
 
     ``on_cluster``: also by the rules about what a run on one machine does in its own way."""
+    return parse_job(read_manifest(path, overrides), on_cluster=on_cluster)
+
+
+def read_manifest(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """The job as written in a file, with overrides applied, not checked yet. Raises ManifestError where it can't be read.
+
+    Nothing is added: a job that names a preset and no more stays as short as it is."""
     try:
         text = Path(path).read_bytes()
     except OSError as error:
@@ -56,66 +64,74 @@ def load_manifest(path: Path, overrides: Sequence[str] = (), *, on_cluster: bool
         raise ManifestError(
             [Problem(str(path), ABSENT, f"cannot be read: {reason}; give the path of a manifest")]
         ) from None
-    return parse_job(apply_overrides(parse_document(text, str(path)), overrides), on_cluster=on_cluster)
+    return _given(apply_overrides(parse_document(text, str(path)), overrides))
 
 
 def parse_job(document: Mapping[str, Any], *, on_cluster: bool = True) -> RLJob:
     """Check a document that has been parsed already (one from an API server, for instance). Raises ManifestError.
 
-    Known fields that are null count as not given (`rljob.api.nulls`); the status and the metadata that a stored object has
-    are passed over. Rules between fields are tried even when single fields are wrong: a wrong field is replaced by its
-    default for that purpose, and what a rule then says about it is dropped. ``on_cluster``: as `load_manifest`.
+    Returns the job in force: its preset and all defaults filled in (`rljob.api.effective`). Known fields that are null count as
+    not given (`rljob.api.nulls`); the status and the metadata that a stored object has are passed over. Rules between fields are
+    tried even when single fields are wrong: a wrong field is replaced by its default for that purpose, and what a rule then says
+    about it is dropped. ``on_cluster``: as `load_manifest`.
     """
-    given = with_algorithm_defaults(without_nulls(_as_written(document), RLJob))
+    written = _given(document)
+    given = with_preset(written)
+    problems: list[Problem] = []
     try:
-        job = RLJob.model_validate(given, by_alias=True, by_name=False)
+        job: RLJob | None = RLJob.model_validate(given, by_alias=True, by_name=False)
     except ValidationError as error:
-        problems, wrong = structural_problems(error, given)
-        repaired = _repaired(given, wrong)
-        if repaired is not None:
-            known = {problem.path for problem in problems}
-            problems += [
-                problem
-                for problem in (*_parameter_problems(repaired), *cross_field_problems(repaired, on_cluster=on_cluster))
-                if not any(_overlap(problem.path, path) for path in known)
-            ]
-        raise ManifestError(problems) from None
-    problems = [*_parameter_problems(job), *cross_field_problems(job, on_cluster=on_cluster)]
-    if problems:
+        problems, wrong = structural_problems(error)
+        job = _repaired(given, wrong)
+    if job is not None:
+        job = effective(job, written)
+        known = {problem.path for problem in problems}
+        broken = cross_field_problems(job, on_cluster=on_cluster)
+        problems += [_traced(each, written) for each in broken if not any(_overlap(each.path, path) for path in known)]
+    if problems or job is None:
         raise ManifestError(problems)
     return job
 
 
-def _as_written(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a stored object that its user wrote."""
+def _traced(problem: Problem, written: Mapping[str, Any]) -> Problem:
+    """The problem, with a word on where a value comes from that is not in the manifest."""
+    if problem.value is ABSENT or _at(written, problem.path) is not None or preset_value(written, problem.path) is None:
+        return problem
+    source = f"; the value is of preset {written['spec']['preset']}, write {problem.path} to change it"
+    return Problem(problem.path, problem.value, problem.message + source)
+
+
+def _at(document: Any, path: str) -> Any:
+    for part in path.split("."):
+        document = document.get(part) if isinstance(document, Mapping) else None
+    return document
+
+
+def _given(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a stored object that its user wrote, without nulls that stand for nothing."""
     given = {key: value for key, value in document.items() if key != "status"}
     metadata = given.get("metadata")
     if isinstance(metadata, Mapping):
         given["metadata"] = {key: value for key, value in metadata.items() if key not in _WRITTEN_BY_SERVERS}
-    return given
+    found: dict[str, Any] = without_nulls(given, RLJob)
+    return found
 
 
 def dump_manifest(job: RLJob) -> str:
-    """The job as YAML, with every field, default or not: what a role is started from."""
-    return yaml.safe_dump(json.loads(job.model_dump_json(by_alias=True, exclude_none=True)), sort_keys=False)
-
-
-def _parameter_problems(job: RLJob) -> list[Problem]:
-    return [*job.spec.algorithm.checked()[1], *job.spec.environment.checked()[1]]
+    """The job in force as YAML, with every field, of presets and defaults too: what a role is started from."""
+    return dump_document(json.loads(job.model_dump_json(by_alias=True, exclude_none=True)))
 
 
 def _repaired(document: dict[str, Any], wrong: Sequence[Location]) -> RLJob | None:
     """The job without its wrong values, and with something in the place of what is required; None if that does not
     help."""
     repaired = _without(document, set(wrong), ())
+    if ("spec", "algorithm", "type") in wrong:  # which one was meant is seen from the block beside it
+        algorithm = repaired["spec"]["algorithm"]
+        algorithm["type"] = next((each for each, block in BLOCKS.items() if block in algorithm), "ApeXDQN")
     _fill(repaired, _SKELETON)
-    spec = repaired["spec"]
-    if ("spec", "algorithm", "name") in wrong:  # which one was meant is seen from the store beside it
-        name = "IMPALA" if "queue" in spec and "replay" not in spec else "ApeXDQN"
-        spec["algorithm"]["name"] = name
-        spec.setdefault(_STORES[name], {})
     try:
-        return RLJob.model_validate(with_algorithm_defaults(repaired), by_alias=True, by_name=False)
+        return RLJob.model_validate(repaired, by_alias=True, by_name=False)
     except ValidationError:
         return None
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from rljob.api.job import RLJob
+from rljob.api.pods import RoleSpec
 
-_ROLE = ("resources", "placement", "podTemplate")
+_ROLE = tuple(field.alias or name for name, field in RoleSpec.model_fields.items())
 _CLUSTER_ONLY = (
     "metadata.namespace",
     "spec.managedBy",
@@ -20,6 +21,7 @@ _CLUSTER_ONLY = (
     "spec.replay.redis.persistence.storage",
     "spec.replay.redis.persistence.storageClassName",
     "spec.actors.onEviction",
+    "spec.actors.spot",
     "spec.checkpoint.storage",
     "spec.ttlSecondsAfterFinished",
     "spec.podCleanup",

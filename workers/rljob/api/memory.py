@@ -91,8 +91,8 @@ class MemoryEstimate:
 
 def memory_estimate(job: RLJob, *, frame_bytes: int) -> MemoryEstimate:
     """Estimate the memory of all roles on one machine; ``frame_bytes`` is the size of one frame uncompressed."""
-    parameters = job.spec.algorithm.resolved()
-    stack = job.spec.environment.resolved().frame_stack
+    parameters = job.spec.algorithm.parameters
+    stack = job.spec.environment.frame_stack
     processes = _processes(job)
     if isinstance(parameters, ImpalaParameters):
         return _of_a_queue(job.spec, parameters, stack, frame_bytes, processes)
@@ -142,7 +142,7 @@ def _of_a_queue(
 ) -> MemoryEstimate:
     """Each unroll holds its frames once. Unrolls wait in the queue and, sent or to be sent, at the actors; the batches that
     are prefetched or learned from have every observation stacked."""
-    queue, length = spec.required_queue, parameters.unroll_length
+    queue, length = parameters.unroll_queue, parameters.unroll_length
     frames = length + stack
     unroll = frames * frame_bytes + length * _COLUMN_BYTES
     travelling = spec.actors.replicas * credits_per_actor(spec.actors.envs_per_actor)
@@ -155,7 +155,7 @@ def _of_a_queue(
         batches * size * (length + 1) * stack * frame_bytes,
         f"{batches} batches * {size} unrolls * {length + 1} observations * {stack} frames * {frame_bytes:,} B",
     )
-    stored = Stored("spec.queue.capacity", queue.capacity, "unrolls", size, "one batch", unroll)
+    stored = Stored("spec.algorithm.impala.unrollQueue.capacity", queue.capacity, "unrolls", size, "one batch", unroll)
     fixed = at_actors.size_bytes + stacked.size_bytes + processes.size_bytes
     return MemoryEstimate((waiting, at_actors, stacked, processes), stored, fixed)
 

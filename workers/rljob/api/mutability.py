@@ -1,7 +1,7 @@
 """What of a stored job may change, and when: a mark on a field of the types, from which the rules of a change are made.
 
-A mark counts for its field and for all below it. What has none, and lies below none, never changes: a new field is immutable
-until somebody has seen to it that a change of it takes effect.
+A mark counts for its field and for all below it, save what is marked there as never changing. What has none, and lies below none,
+never changes: a new field is immutable until somebody has seen to it that a change of it takes effect.
 """
 
 from __future__ import annotations
@@ -77,10 +77,12 @@ def mark_of(field: FieldInfo) -> Mutability | None:
 
 
 def places(model: type[BaseModel], *, whole_sections: bool = True) -> tuple[Place, ...]:
-    """Every field below ``model`` exactly once, each with its mutability, in the order of the types.
+    """Every field below ``model``, each with its mutability, in the order of the types.
 
-    ``whole_sections``: a section is one place where all its fields have the same mutability; else each field is one. Lists are
-    fields: their entries come and go together. Raises TypeError where a mark lies below another one.
+    ``whole_sections``: a section is one place where all its fields have the same mutability. So it is where all that may change
+    may only while the job is suspended; what in it never changes then comes before it. Else each field is one place.
+    Lists are fields: their entries come and go together. Raises TypeError where a mark lies below another one, save one as
+    never changing.
     """
     return tuple(_below(model, (), None, whole_sections))
 
@@ -93,7 +95,7 @@ def _below(
         has_none = without_optional(field.annotation)[1]
         here = (*steps, Step(name, field.alias or name, has_none))
         own = mark_of(field)
-        if own is not None and inherited is not None:
+        if own is not None and inherited is not None and own.when is not When.NEVER:
             raise TypeError(f"{'.'.join(step.alias for step in here)} has a mark of mutability below another one")
         mark = own or inherited
         if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
@@ -103,5 +105,9 @@ def _below(
         kinds = {place.mutability for place in found}
         if whole_sections and len(kinds) == 1:
             yield Place(here, kinds.pop())
+        elif whole_sections and not any(kind.when is When.ANY_TIME for kind in kinds):
+            yield from (place for place in found if place.mutability.when is When.NEVER)
+            if any(kind.when is When.WHILE_SUSPENDED for kind in kinds):
+                yield Place(here, WHILE_SUSPENDED)
         else:
             yield from found

@@ -7,25 +7,30 @@ from collections.abc import Sequence
 from typing import Any
 
 from rljob.api.document import parse_value
+from rljob.api.job import RLJob
+from rljob.api.paths import TypedPlace
 from rljob.api.problems import ManifestError, Problem
 
-_SEGMENT = re.compile(r"[^.\[\]\s=]+")
+_STEP = re.compile(r"(?:^|\.)([^.\[\]\s=]+)|\[([^\[\]\s=]+)\]")
+_QUOTED = re.compile(r"'.*'|\".*\"", re.DOTALL)
 _FORM = (
-    "allowed: spec.path=value, such as spec.actors.replicas=2, spec.algorithm.parameters.gamma=0.99 "
-    "or spec.failurePolicy.rules[0].action=Ignore"
+    "allowed: spec.path=value, such as spec.actors.replicas=2, spec.algorithm.impala.gamma=0.99, "
+    "spec.failurePolicy.rules[0].action=Ignore or spec.actors.nodeSelector[kubernetes.io/arch]=arm64"
 )
 
 
 def split_override(text: str) -> tuple[tuple[str, ...], str]:
-    """Split ``spec.a.b[0].c=value`` into its path segments and the text of its value. ValueError says what form is
-    allowed."""
+    """Split ``spec.a.b[0].c=value`` into its path segments and the text of its value. ValueError says what form is allowed.
+
+    Brackets hold an index, a name or a key with dots in it.
+    """
     path, equals, value = text.partition("=")
-    if not equals:
+    path = path.strip()
+    steps = list(_STEP.finditer(path))
+    if not equals or "".join(step[0] for step in steps) != path:
         raise ValueError(_FORM)
-    segments = tuple(path.strip().replace("[", ".").replace("]", "").split("."))
+    segments = tuple(step[1] or step[2] for step in steps)
     if len(segments) < 2 or segments[0] not in ("spec", "metadata"):
-        raise ValueError(_FORM)
-    if not all(_SEGMENT.fullmatch(segment) for segment in segments):
         raise ValueError(_FORM)
     return segments, value.strip()
 
@@ -33,11 +38,11 @@ def split_override(text: str) -> tuple[tuple[str, ...], str]:
 def apply_overrides(document: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """Return a copy of ``document`` with ``overrides`` applied in order. Raises ManifestError, with each one that does not apply.
 
-    Lists of named things are addressed by name, and a parameter that is not in the list yet is added; other lists by
-    index.
-    An empty value (``spec.image=``) removes the field, so that its default counts. A field that is not there is left as a
-    null, which the validation passes over where the field exists and refuses where it is misspelt; what has no such check,
-    an entry of a list, must be there.
+    A field whose type is a text (a word out of several, a name, a quantity, an annotation) takes the value as it stands, unless
+    it is quoted as in YAML; every other value is YAML: a number, ``true``, ``[0, 2, 3]``, ``{cpu: 500m}``. An entry of a list is
+    addressed by its index, or by its name if it has one. An empty value (``spec.image=``) removes the field, so that its preset
+    or default counts. A field that is not there is then left as a null, which the validation passes over where the field exists
+    and refuses where it is misspelt; what has no such check, an entry of a list, must be there.
     Whether the resulting fields exist and their values are allowed is for the validation that follows.
     """
     result: dict[str, Any] = _copy(document)
@@ -54,38 +59,38 @@ def apply_overrides(document: dict[str, Any], overrides: Sequence[str]) -> dict[
 
 
 def _assign(document: dict[str, Any], segments: tuple[str, ...], value_text: str) -> None:
-    parameter = len(segments) >= 3 and segments[-2] == "parameters"
-    value = value_text if parameter else parse_value(value_text)
     node: Any = document
+    kind: TypedPlace | None = TypedPlace(RLJob)
     for depth, segment in enumerate(segments[:-1]):
-        following: Any = [] if segment == "parameters" else {}
-        node = _descend(node, segment, ".".join(segments[: depth + 1]), following)
-    _set_leaf(node, segments[-1], value, remove=value_text == "", parameter=parameter, path=".".join(segments[:-1]))
+        kind = kind.below(segment) if kind is not None else None
+        fresh: Any = [] if kind is not None and kind.is_list else {}
+        node = _descend(node, segment, ".".join(segments[:depth]), fresh)
+    kind = kind.below(segments[-1]) if kind is not None else None
+    value = _value(value_text, kind)
+    _set_leaf(node, segments[-1], value, remove=value_text == "", above=".".join(segments[:-1]))
 
 
-def _descend(node: Any, segment: str, path: str, fresh: Any) -> Any:
-    """The child ``segment`` of ``node``, made anew (as ``fresh``) where there is none."""
+def _value(text: str, kind: TypedPlace | None) -> Any:
+    """What the text of a value stands for in a field of that kind."""
+    if kind is not None and kind.is_text and not _QUOTED.fullmatch(text):
+        return text
+    return parse_value(text)
+
+
+def _descend(node: Any, segment: str, above: str, fresh: Any) -> Any:
+    """The child ``segment`` of ``node``, which is the value of ``above``; made anew (as ``fresh``) where there is none."""
     if isinstance(node, list):
-        return node[_index(node, segment, path)]
+        return node[_index(node, segment, above)]
     if not isinstance(node, dict):
-        raise ValueError(f"allowed: a field of an object, but the manifest has {node!r} above {path}")
+        raise ValueError(f"allowed: a field of an object, but {above} is {node!r} in the manifest")
     if node.get(segment) is None:
         node[segment] = fresh
     return node[segment]
 
 
-def _set_leaf(node: Any, segment: str, value: Any, *, remove: bool, parameter: bool, path: str) -> None:
-    if isinstance(node, list) and parameter:
-        kept = [item for item in node if not (isinstance(item, dict) and item.get("name") == segment)]
-        at = next(
-            (i for i, item in enumerate(node) if isinstance(item, dict) and item.get("name") == segment), len(kept)
-        )
-        if remove and len(kept) == len(node):
-            names = [str(item.get("name")) for item in node if isinstance(item, dict)]
-            raise ValueError(f"nothing to remove: the manifest's parameters are {', '.join(names) or 'none'}")
-        node[:] = kept if remove else [*kept[:at], {"name": segment, "value": value}, *kept[at:]]
-    elif isinstance(node, list):
-        at = _index(node, segment, f"{path}.{segment}")
+def _set_leaf(node: Any, segment: str, value: Any, *, remove: bool, above: str) -> None:
+    if isinstance(node, list):
+        at = _index(node, segment, above)
         if remove:
             del node[at]
         else:
@@ -96,18 +101,20 @@ def _set_leaf(node: Any, segment: str, value: Any, *, remove: bool, parameter: b
         else:
             node[segment] = None if remove else value
     else:
-        raise ValueError(f"allowed: a field of an object, but {path} is {node!r} in the manifest")
+        raise ValueError(f"allowed: a field of an object, but {above} is {node!r} in the manifest")
 
 
-def _index(node: list[Any], segment: str, path: str) -> int:
+def _index(node: list[Any], segment: str, above: str) -> int:
     for at, item in enumerate(node):
         if isinstance(item, dict) and item.get("name") == segment:
             return at
     if segment.isascii() and segment.isdecimal() and int(segment) < len(node):
         return int(segment)
+    if not node:
+        raise ValueError(f"the manifest has no entry in {above}; allowed: the whole list, such as {above}=[...]")
     names = [str(item["name"]) for item in node if isinstance(item, dict) and "name" in item]
     known = f" or a name ({', '.join(names)})" if names else ""
-    raise ValueError(f"allowed in {path}: an index below {len(node)}{known}")
+    raise ValueError(f"allowed in {above}: an index below {len(node)}{known}")
 
 
 def _copy(value: Any) -> Any:

@@ -1,13 +1,13 @@
-"""What every role's pods have in common: resources, placement, and the escape hatch of a pod template."""
+"""What every role's pods have in common: fields of a PodSpec under their own names, and a patch for all the others."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from rljob.api.mutability import WHILE_SUSPENDED
-from rljob.api.types import APIModel, Integer, Quantity, Text, quantity
+from rljob.api.types import APIModel, Name, Quantity, Text, quantity
 
 LabelText = Annotated[str, Text(253, "a label or annotation", shortest=0)]
 ResourceName = Annotated[
@@ -41,40 +41,69 @@ class Resources(APIModel):
         return max(1, int(quantity(self.limits.get("cpu") or self.requests.get("cpu", "1"))))
 
 
-class Toleration(APIModel):
-    """A taint that the pods put up with, as in Kubernetes."""
+class CoreEntry(APIModel):
+    """An entry of a list whose type is Kubernetes' own: the field that tells the entries apart, and whatever else it holds.
 
-    key: Annotated[str, Text(253, "a taint's key", shortest=0)] = ""
-    """The taint's key; empty with operator Exists means every taint."""
-    operator: Literal["Exists", "Equal"] = "Equal"
-    """Whether the value matters."""
-    value: Annotated[str, Text(63, "a taint's value", shortest=0)] = ""
-    """The taint's value, for Equal."""
-    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
-    """The effect tolerated; empty means all."""
-    toleration_seconds: Annotated[int, Integer(0)] | None = None
-    """How long NoExecute is tolerated."""
+    The rest is kept as it is written. Who makes pods has the API server check it; the schemas of core would not fit here five
+    times over.
+    """
+
+    model_config = ConfigDict(extra="allow")
 
 
-class Placement(APIModel):
-    """Where the pods of a role go."""
+class EnvVar(CoreEntry):
+    """An environment variable: ``value``, or ``valueFrom``."""
 
-    node_selector: Labels = Field(default_factory=dict)
-    """Labels a node must have."""
-    tolerations: list[Toleration] = Field(default_factory=list, max_length=32)
-    """Taints the pods put up with."""
-    priority_class_name: Annotated[str, Text(253, "a PriorityClass", shortest=0)] = ""
-    """Priority against other pods."""
-    topology_spread: Literal["None", "Preferred", "Required"] = "None"
-    """Spread the role's pods over hosts."""
+    name: Annotated[str, Text(253, "an environment variable")]
+    """Its name."""
+
+
+class Volume(CoreEntry):
+    """A volume of the pod, with one source: ``configMap``, ``secret``, ``persistentVolumeClaim`` and so on."""
+
+    name: Name
+    """Its name."""
+
+
+class VolumeMount(CoreEntry):
+    """Where a volume appears in the role's container: ``name`` is the volume's."""
+
+    mount_path: Annotated[str, Text(1024, "a path in the container")]
+    """The folder or file it appears as."""
+
+
+CoreObject = Annotated[dict[str, Any], Field(max_length=64)]
+"""A mapping of one of core's types, kept as it is written."""
+ContainerImage = Annotated[str, Text(512, "a container image", r"^[^\s]+$")]
 
 
 class RoleSpec(APIModel):
-    """Base of the roles that run as pods."""
+    """Base of the roles that run as pods. What a PodSpec has too goes by the same name and has core's own form."""
 
     resources: Annotated[Resources, WHILE_SUSPENDED] = Field(default_factory=Resources)
     """What each pod of the role asks for."""
-    placement: Annotated[Placement, WHILE_SUSPENDED] = Field(default_factory=Placement)
-    """Where the role's pods go."""
-    pod_template: Annotated[dict[str, Any], WHILE_SUSPENDED] = Field(default_factory=dict, max_length=64)
-    """Merge patch on the generated pod, for what has no field here."""
+    image: Annotated[ContainerImage | None, WHILE_SUSPENDED] = None
+    """Image of this role alone, in the place of spec.image."""
+    env: Annotated[list[EnvVar] | None, Field(max_length=128), WHILE_SUSPENDED] = None
+    """Environment variables of the role's container:
+    https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/"""
+    volumes: Annotated[list[Volume] | None, Field(max_length=32), WHILE_SUSPENDED] = None
+    """Volumes beside the role's own: https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/volume/"""
+    volume_mounts: Annotated[list[VolumeMount] | None, Field(max_length=32), WHILE_SUSPENDED] = None
+    """Where the role's container sees them, as in core's reference of pods (see env)."""
+    service_account_name: Annotated[Annotated[str, Text(253, "a ServiceAccount")] | None, WHILE_SUSPENDED] = None
+    """Who the pods are to other services; unset: the namespace's default."""
+    node_selector: Annotated[Labels | None, WHILE_SUSPENDED] = None
+    """Labels a node must have."""
+    tolerations: Annotated[list[CoreObject] | None, Field(max_length=32), WHILE_SUSPENDED] = None
+    """Taints the pods put up with, as in core's reference of pods (see env)."""
+    affinity: Annotated[CoreObject | None, WHILE_SUSPENDED] = None
+    """Nodes and neighbours the pods seek or avoid: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/"""
+    priority_class_name: Annotated[Annotated[str, Text(253, "a PriorityClass")] | None, WHILE_SUSPENDED] = None
+    """Priority against other pods."""
+    runtime_class_name: Annotated[Annotated[str, Text(253, "a RuntimeClass")] | None, WHILE_SUSPENDED] = None
+    """How nodes run the containers, such as nvidia or gvisor; unset: as the cluster does by default."""
+    topology_spread: Annotated[Literal["None", "Preferred", "Required"], WHILE_SUSPENDED] = "None"
+    """Spread the role's pods over hosts."""
+    pod_template: Annotated[CoreObject | None, WHILE_SUSPENDED] = None
+    """A patch (metadata, spec) on the generated pod for what has no field here, as of ``kubectl patch --type=strategic``."""

@@ -50,8 +50,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that ``name`` was most likely meant to be, or None if none is near."""
     by_lower: dict[str, str] = {}
     for candidate in known:
-        by_lower.setdefault(_folded(candidate), candidate)
-    matches = difflib.get_close_matches(_folded(name), list(by_lower), n=1, cutoff=0.6)
+        by_lower.setdefault(folded(candidate), candidate)
+    matches = difflib.get_close_matches(folded(name), list(by_lower), n=1, cutoff=0.6)
     return by_lower[matches[0]] if matches else None
 
 
@@ -63,7 +63,7 @@ def unknown_name(name: str, known: Sequence[str], noun: str) -> str:
     return f"unknown {noun}; known here: {', '.join(sorted(known))}"
 
 
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
     """Spelling without case, dashes and underscores, so that ``n_step`` is near ``nStep``."""
     return name.lower().replace("_", "").replace("-", "")
 

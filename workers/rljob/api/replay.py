@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rljob.api.mutability import WHILE_SUSPENDED, never
 from rljob.api.pods import Resources, RoleSpec
-from rljob.api.types import APIModel, DecimalText, Integer, Quantity, Text, quantity
+from rljob.api.types import APIModel, Integer, Quantity, Real, Text, quantity
 
 _COUNTED = "with the samples and inserts counted so far, one side would wait for the other for a long time"
 
@@ -17,22 +17,21 @@ _COUNTED = "with the samples and inserts counted so far, one side would wait for
 class Prioritization(APIModel):
     """Which transitions are drawn (Schaul et al., 2016)."""
 
-    exponent: Annotated[float, DecimalText(0, 1)] = 0.6
+    exponent: Annotated[float, Real(0, 1)] = 0.6
     """How much the TD error matters: 0 draws uniformly, 1 in proportion to it."""
-    importance: Annotated[float, DecimalText(0, 1)] = 0.4
+    importance: Annotated[float, Real(0, 1)] = 0.4
     """How much of the bias that this brings is corrected: 0 nothing, 1 all."""
 
 
 class RateLimiter(APIModel):
     """Keeps the number of samples per inserted transition, by holding back whichever side is ahead."""
 
-    samples_per_insert: Annotated[float, DecimalText(0, 10_000)] = 8.0
+    samples_per_insert: Annotated[float, Real(0, 10_000)] = 8.0
     """Samples the learner draws for each transition inserted; 0 sets no limit."""
     min_size: Annotated[int, Integer(1)] = 50_000
     """Transitions to be stored before the first is drawn."""
-    error_buffer: Annotated[float, DecimalText(0, 1e15)] | None = None
-    """How many samples the two sides may drift apart in either direction; a tenth of the samples of minSize unless
-    given."""
+    error_buffer: Annotated[float, Real(0, 1e15)] = 40_000.0
+    """How many samples the two sides may drift apart in either direction."""
 
 
 class Persistence(APIModel):
@@ -60,7 +59,7 @@ class RedisSpec(APIModel):
 
 
 class ReplayParameters(APIModel):
-    """`ReplaySpec` with defaults filled in and quantities as numbers. Sizes are totals over all shards."""
+    """`ReplaySpec` with quantities as numbers. Sizes are totals over all shards."""
 
     capacity: int
     """Transitions."""
@@ -103,14 +102,8 @@ class ReplaySpec(RoleSpec):
     """The log that survives a crash."""
 
     def resolved(self) -> ReplayParameters:
-        """Numbers, with what depends on other fields filled in.
-
-        The default error buffer is a tenth of the samples that minSize stands for, and never less than four chunks of
-        50 steps a
-        shard, so that neither side waits for the other at every chunk.
-        """
+        """The same, flat and with quantities as numbers."""
         limiter = self.rate_limiter
-        default_buffer = max(1.0, limiter.samples_per_insert) * max(0.1 * limiter.min_size, 200.0 * self.shards)
         return ReplayParameters(
             capacity=self.capacity,
             capacity_bytes=math.floor(quantity(self.capacity_bytes)) if self.capacity_bytes is not None else 0,
@@ -118,7 +111,7 @@ class ReplaySpec(RoleSpec):
             importance=self.prioritization.importance,
             samples_per_insert=limiter.samples_per_insert,
             min_size=limiter.min_size,
-            error_buffer=default_buffer if limiter.error_buffer is None else limiter.error_buffer,
+            error_buffer=limiter.error_buffer,
             shards=self.shards,
             sampling=self.sampling,
             persistence=self.redis.persistence.mode,

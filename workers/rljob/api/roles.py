@@ -8,7 +8,7 @@ from pydantic import Field
 
 from rljob.api.mutability import ANY_TIME, WHILE_SUSPENDED
 from rljob.api.pods import ResourceName, RoleSpec
-from rljob.api.types import APIModel, DecimalText, Flag, Integer, Seconds
+from rljob.api.types import APIModel, Flag, Integer, Real, Seconds
 
 
 class Accelerator(APIModel):
@@ -16,8 +16,12 @@ class Accelerator(APIModel):
 
     resource_name: ResourceName = "nvidia.com/gpu"
     """The extended resource to ask for; never guessed from its suffix."""
-    count: Annotated[int, Integer(0, 16)] = 0
-    """How many: 0 computes on the CPU, 1 on the device. More than one is refused, as only one would be used."""
+    count: Annotated[int, Integer(0, 16)] | None = None
+    """How many: 0 computes on the CPU everywhere, 1 asks for one and computes on it. Unset asks a cluster for none, while
+    rljob run uses a CUDA device that is there. More than one is refused, as only one would be used."""
+    on_missing: Literal["Fail", "UseCPU"] | None = None
+    """What a learner does that has asked for a device and finds none that works: Fail ends it with exit code 78, which fails the
+    job; UseCPU computes on the CPU. Unset: Fail on a cluster, UseCPU with a warning under rljob run."""
 
 
 class LearnerSpec(RoleSpec):
@@ -40,6 +44,11 @@ class ActorsSpec(RoleSpec):
     """Local: each actor computes its own actions. Central: the server of spec.inference does, for all of them."""
     on_eviction: Annotated[Literal["Replace", "Ignore"], ANY_TIME] = "Replace"
     """What happens when a node takes an actor away; it never counts as a failure."""
+    spot: Annotated[Flag, WHILE_SUSPENDED] = False
+    """Play on spot nodes, which cost less and may be taken away at any time. The pods tolerate the taints of such nodes on GKE
+    (cloud.google.com/gke-spot=true:NoSchedule) and AKS (kubernetes.azure.com/scalesetpriority=spot:NoSchedule), and prefer
+    nodes with the labels of GKE, AKS, EKS (eks.amazonaws.com/capacityType=SPOT) and Karpenter
+    (karpenter.sh/capacity-type=spot); where there are none they play elsewhere. Taints of your own go into tolerations."""
     drain_seconds: Annotated[int, Integer(1, 3600), ANY_TIME] = 25
     """Time an actor gets to send what it holds before it is killed."""
     startup_wave: Annotated[int, Integer(1, 10_000), ANY_TIME] = 32
@@ -56,5 +65,5 @@ class EvaluatorSpec(RoleSpec):
     reach successPolicy.targetReturn any more is given up, and is no verdict."""
     interval_seconds: Annotated[Seconds, WHILE_SUSPENDED] = 300
     """Time between the starts of two evaluations."""
-    trigger_return: Annotated[Annotated[float, DecimalText()] | None, WHILE_SUSPENDED] = None
+    trigger_return: Annotated[Annotated[float, Real()] | None, WHILE_SUSPENDED] = None
     """Evaluate only once the mean training return of ten games or more has reached this; unset evaluates from the start."""

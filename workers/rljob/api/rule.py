@@ -6,13 +6,23 @@ Python's message shows the numbers; the cluster's says the same without them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
 Reason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"]
+
+
+STORED: Mapping[str, Any] = MappingProxyType(
+    {"suspend": False, "actors": {}, "actors.replicas": 1, "algorithm": {}, "evaluator": {}}
+)
+"""What an API server fills in below ``spec`` where it is not written: the number of actors, because ``/scale``, ``kubectl scale``
+and autoscalers read it from the stored job; ``suspend``, which no preset sets; and empty sections, which say nothing and make
+rules about what is in them shorter. All other defaults are filled in by those who read a job: a stored one would win over a
+preset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +48,12 @@ class Rule:
     field: str
     """The field to change, below ``self``, in the manifest's words; empty for ``self`` as a whole."""
     cel: str
-    """True where all is well. ``$batchSize`` stands for that parameter's value, preset and default applied."""
+    """True where all is well with what is written; it is asked only where all fields that it reads are written, save those that
+    it asks for with ``has`` itself (`rljob.api.generate.cel`). ``$batchSize`` stands for that parameter of ``algorithm``. Empty
+    where only Python can tell."""
     message: str
     check: Callable[..., Outcome]
-    """``check(node)``, or ``check(node, parameters)`` for a rule of one algorithm."""
+    """Given what ``self`` is in CEL, of a job in force."""
     algorithm: str | None = None
     """The algorithm whose jobs it is about; None for all."""
     reason: Reason = "FieldValueInvalid"
@@ -63,9 +75,12 @@ class TransitionRule:
 
     field: str
     cel: str
+    """True where what is written there is as it was."""
     message: str
     broken: Callable[..., list[Difference]]
     """What of a change is not allowed; empty where all of it is."""
+    while_suspended: bool
+    """Whether the field may change while the job is suspended; else never."""
 
 
 def rule(

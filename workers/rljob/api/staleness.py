@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from rljob.api.impala import ImpalaParameters
 from rljob.api.job import RLJobSpec
-from rljob.api.queue import QueueSpec
 
 
 def credits_per_actor(envs_per_actor: int) -> int:
@@ -41,10 +40,10 @@ class InFlight:
         )
 
 
-def in_flight(spec: RLJobSpec, queue: QueueSpec, parameters: ImpalaParameters, fill_percent: int = 100) -> InFlight:
+def in_flight(spec: RLJobSpec, parameters: ImpalaParameters, fill_percent: int = 100) -> InFlight:
     """What is in flight when the queue is filled to ``fill_percent``, with the actors that the job starts with."""
     return InFlight(
-        queued_unrolls=queue.capacity * fill_percent // 100,
+        queued_unrolls=parameters.unroll_queue.capacity * fill_percent // 100,
         actors=spec.actors.replicas,
         credits=credits_per_actor(spec.actors.envs_per_actor),
         batch_size=parameters.batch_size,

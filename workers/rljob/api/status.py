@@ -14,7 +14,7 @@ from pydantic import Field
 from rljob.api.controller_memory import ControllerMemory
 from rljob.api.status_model import Count, Message, ShortText, StatusModel, Word
 from rljob.api.timestamps import Timestamp
-from rljob.api.types import DecimalText, Integer, Text
+from rljob.api.types import DecimalText, Integer, JSONObject, Opaque, Text
 
 MAX_FAILURES = 5
 """Ends that a status lists."""
@@ -162,7 +162,7 @@ class ProgressStatus(StatusModel):
 
     learner_updates: Count = 0
     """Updates of the learner."""
-    env_frames: Count = 0
+    raw_frames: Count = 0
     """Raw frames played by all actors."""
     eval_return: Annotated[float, DecimalText()] | None = None
     """Mean return of the newest full evaluation."""
@@ -227,6 +227,8 @@ class RLJobStatus(StatusModel):
 
     observed_generation: Count = 0
     """The generation of the spec that this status describes."""
+    effective_spec: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
+    """The spec in force: that of observedGeneration, with its preset and all defaults filled in."""
     start_time: Timestamp | None = None
     """When the controller first acted on the job."""
     completion_time: Timestamp | None = None
@@ -255,7 +257,7 @@ class RLJobStatus(StatusModel):
     """The last ends that nobody asked for, oldest first."""
     conditions: list[Condition] = Field(default_factory=list, max_length=16)
     """What holds and why; find them by type."""
-    controller: ControllerMemory = Field(default_factory=ControllerMemory)
+    controller: Annotated[ControllerMemory, Opaque()] = Field(default_factory=ControllerMemory)
     """What the controller remembers of the job; for the controller alone."""
 
     def condition(self, type: str) -> Condition | None:

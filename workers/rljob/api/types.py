@@ -69,6 +69,10 @@ def _guarded(
     return core_schema.no_info_wrap_validator_function(check, inner, serialization=serialization)
 
 
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _plain(number: float) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:g}"
 
@@ -87,8 +91,8 @@ class Integer:
         return f"allowed: an integer from {_plain(self.low)}{upper}"
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Strict integer; booleans and texts are refused."""
-        return _guarded(core_schema.int_schema(strict=True, ge=self.low, le=self.high), self.allowed)
+        """Strict integer; booleans and texts are refused, a whole number such as 2e6 is one, as it is for an API server."""
+        return _guarded(core_schema.int_schema(strict=True, ge=self.low, le=self.high), self.allowed, _whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +129,8 @@ class Real:
 
 @dataclass(frozen=True, slots=True)
 class DecimalText(Real):
-    """A `Real` that a manifest writes as a string (``"0.6"``), as Kubernetes APIs hold no floats; a plain 0.6 is accepted too.
-
-    In Python it is a float. It is written back as the string.
+    """A `Real` that a status holds as a string (``"0.6"``), as Kubernetes wants it of what controllers write and others read;
+    a plain 0.6 is accepted too. In Python it is a float. It is written back as the string.
     """
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -173,6 +176,30 @@ class Text:
         return _guarded(inner, self.allowed)
 
 
+FACTORY_PATTERN = r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_.]*"
+
+
+@dataclass(frozen=True, slots=True)
+class WordOrFactory:
+    """One of ``words``, or ``module:factory``: something by name, or one's own."""
+
+    words: tuple[str, ...]
+
+    @property
+    def pattern(self) -> str:
+        """What matches them all."""
+        return f"^({'|'.join(self.words)}|{FACTORY_PATTERN})$"
+
+    @property
+    def allowed(self) -> str:
+        """What is allowed, in words."""
+        return f'allowed: {", ".join(self.words)}, or "module:factory"'
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Strict string."""
+        return _guarded(core_schema.str_schema(strict=True, max_length=253, pattern=self.pattern), self.allowed)
+
+
 _QUANTITY = re.compile(QUANTITY_PATTERN)
 _DECIMAL_SUFFIXES = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
@@ -207,28 +234,49 @@ class QuantityText:
         return _guarded(inner, 'allowed: a Kubernetes quantity from 0 upwards, such as "500m", "2", "4Gi"', prepare)
 
 
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A mark of a section whose fields are nobody else's matter: the cluster's schema does not describe them."""
+
+
+def plain_number(value: Any) -> Any:
+    """A number as people write it: ``8.0`` -> ``8``; anything else as it is."""
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < MAX_INTEGER
+    return int(value) if whole else value
+
+
 def decimal_text(number: float) -> str:
     """A number as the manifest writes it: ``8.0`` -> ``"8"``, ``0.6`` -> ``"0.6"``."""
     return repr(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
 
 
-def _json_object(text: str) -> str:
-    if not isinstance(json.loads(text), dict):
-        raise ValueError("no JSON object")
-    return text
+def _plain_json(value: Any) -> Any:
+    """``value`` if JSON can hold it. ValueError where it cannot: dates, sets, infinities, keys that are no texts."""
+    json.dumps(value, allow_nan=False)
+    if not _text_keys(value):
+        raise ValueError("a key is no text")
+    return value
 
 
-class JSONObjectText:
-    """A string that holds a JSON object, such as ``{"difficulty": 1}``; at most 4,096 characters."""
+def _text_keys(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) for key in value) and all(map(_text_keys, value.values()))
+    return not isinstance(value, list) or all(map(_text_keys, value))
+
+
+@dataclass(frozen=True, slots=True)
+class JSONObject:
+    """A mapping of anything that JSON can hold, with at most ``most`` entries; handed on as it is."""
+
+    most: int = 64
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Strict string, parsed once to see that it is an object."""
-        inner = core_schema.str_schema(strict=True, max_length=4096)
-
-        def prepare(value: Any) -> Any:
-            return _json_object(value) if isinstance(value, str) else value
-
-        return _guarded(inner, 'allowed: the text of a JSON object, such as {"difficulty": 1}', prepare)
+        """A dictionary with texts as keys; what is inside is not looked at further."""
+        inner = core_schema.dict_schema(
+            core_schema.str_schema(strict=True), core_schema.any_schema(), max_length=self.most
+        )
+        allowed = f"allowed: a mapping such as {{difficulty: 1}} of what JSON can hold, up to {self.most} entries"
+        return _guarded(inner, allowed, _plain_json)
 
 
 Flag = StrictBool

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from rljob.cli.errors import Debug
+from rljob.cli.explain import explain
 from rljob.cli.keys import keys
 from rljob.cli.policies import evaluate, play, report
+from rljob.cli.presets import presets
 from rljob.cli.roles import RoleCommand, worker
 from rljob.cli.validate import validate
 
@@ -37,6 +39,8 @@ def common(
 
 
 app.command()(validate)
+app.command()(explain)
+app.command()(presets)
 app.command("eval")(evaluate)
 app.command()(play)
 app.command()(report)

@@ -25,6 +25,7 @@ _INPUT_PROBLEMS = (
     ("rljob.envs.errors", "EnvironmentProblem"),
     ("rljob.api.networks", "NetworkProblem"),
     ("rljob.learner.checkpoint_files", "CheckpointProblem"),
+    ("rljob.learner.device", "DeviceProblem"),
     ("rljob.wire.security", "SecurityProblem"),
 )
 

@@ -89,7 +89,7 @@ def check_options(role: Role, options: RoleOptions) -> None:
     """Refuse options that the role could not work with. Raises `Unusable`, naming every missing option."""
     replay = options.job.spec.replay
     if role is Role.REPLAY and replay is None:
-        algorithm = options.job.spec.algorithm.name
+        algorithm = options.job.spec.algorithm.type
         raise Unusable(f"replay: a job of {algorithm} has none; its learner keeps the queue of unrolls itself")
     needs = _needs(role, options.job)
     missing = [name for name in needs if not getattr(options, name)]
@@ -218,6 +218,15 @@ def worker(
             envvar="RLJOB_PROFILE", help="Profile this process if that is its role; see `rljob run --profile`."
         ),
     ] = None,
+    on_cluster: Annotated[
+        bool,
+        typer.Option(
+            "--on-cluster",
+            envvar="RLJOB_ON_CLUSTER",
+            help="Set in the operator's pods: a learner uses a device only where the job asks for one, and ends where it is "
+            "missing.",
+        ),
+    ] = False,
 ) -> None:
     """Run one role of a job: what a pod runs, and what `rljob run` starts. Few people type this.
 
@@ -256,6 +265,7 @@ def worker(
             resume=resume,
             keys=keys,
             profile=role in (profile or ()),
+            on_cluster=on_cluster,
         )
         # What `ps aux` and `top -c` show, and what `ps -e` and `top` do; a fork would have the fork server's.
         setproctitle(f"rljob {options.job.metadata.name}: {name}")

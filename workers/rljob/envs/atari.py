@@ -13,6 +13,8 @@ both stay off, and lost lives are read from the life counter. Its reward clippin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
@@ -35,7 +37,7 @@ class NativeAtari:
         num_envs: int,
         seed: int,
         *,
-        actions: tuple[int, ...],
+        actions: Sequence[int],
         frame_skip: int,
         max_pool: bool,
         noop_max: int,

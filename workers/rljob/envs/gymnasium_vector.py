@@ -11,7 +11,7 @@ step handed out as a transition would poison the replay. Such an environment is 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ class GymnasiumVector:
         *,
         stacked: bool,
         reward_clipping: bool,
-        actions: tuple[int, ...] = (),
+        actions: Sequence[int] = (),
         atari: bool = False,
     ) -> None:
         self.spec = spec

@@ -59,7 +59,7 @@ class RestartLimit:
         if len(self._failed_at) > self._allowed:
             raise KeepsFailing(
                 f"{reason}; failure {len(self._failed_at)} within {WINDOW_STEPS:,} steps, allowed are {self._allowed} "
-                "(spec.environment.parameters.maxFailuresPer10000Steps)"
+                "(spec.environment.maxFailuresPer10000Steps)"
             )
         log.warning("%s; begun anew (failure %d of this process)", reason, self.total)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +52,7 @@ def num_actions(environment_id: str, space: gymnasium.Space[Any]) -> int:
     return int(space.n)
 
 
-def checked_subset(environment_id: str, actions: tuple[int, ...], num_actions: int) -> tuple[int, ...]:
+def checked_subset(environment_id: str, actions: Sequence[int], num_actions: int) -> Sequence[int]:
     """``actions`` if they are distinct indices into an environment's own ``num_actions``, else EnvironmentProblem."""
     if outside := [a for a in actions if not 0 <= a < num_actions]:
         raise EnvironmentProblem(

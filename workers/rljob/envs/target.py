@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import importlib
 import inspect
@@ -71,7 +72,7 @@ def clips_rewards(target: Target, parameters: EnvironmentParameters) -> bool:
     """Whether training sees clipped rewards: as ``rewardClipping`` says, and with Auto where the target is an Atari game."""
     if parameters.reward_clipping == "Auto":
         return isinstance(target, AtariGame)
-    return parameters.reward_clipping == "true"
+    return parameters.reward_clipping == "Enabled"
 
 
 def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
@@ -79,7 +80,7 @@ def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
 
     "module:name" is a factory when ``name`` is a plain identifier; Gymnasium's own "module:Name-v0" stays an id.
     """
-    kwargs = parameters.factory_options
+    kwargs = copy.deepcopy(parameters.kwargs)  # a factory may change what it is given
     module, colon, name = environment_id.partition(":")
     if colon and name.isidentifier():
         return _factory(environment_id, module, name, kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -67,7 +68,7 @@ class ActionSubset(gymnasium.ActionWrapper[Any, Any, Any]):
     Raises EnvironmentProblem unless ``actions`` are distinct actions of that environment.
     """
 
-    def __init__(self, env: Env, actions: tuple[int, ...], environment_id: str) -> None:
+    def __init__(self, env: Env, actions: Sequence[int], environment_id: str) -> None:
         super().__init__(env)
         checked_subset(environment_id, actions, num_actions(environment_id, env.action_space))
         self._actions = actions

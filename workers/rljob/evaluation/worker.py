@@ -50,9 +50,9 @@ def run_evaluator(options: RoleOptions, stop: threading.Event) -> None:
     fails more often than the job allows."""
     torch.set_num_threads(1)
     job = options.job.spec
-    parameters, environment = job.algorithm.resolved(), job.environment.resolved()
+    parameters, environment = job.algorithm.parameters, job.environment.parameters
     spec = describe_environment(job.environment.id, environment)
-    policy = Identity(job.algorithm.name, spec, parameters, environment)
+    policy = Identity(job.algorithm.type, spec, parameters, environment)
     players = Players(policy, job.evaluator.resources.cores(), job.evaluator.episodes)
     security = load_keys(options.keys, "evaluator").client("learner") if options.keys else None
     client = WeightClient(options.weights, options.notice, security, evaluation=True)
@@ -71,7 +71,7 @@ class Evaluator:
         job = options.job.spec
         self._name, self._stop, self._players, self._client = options.name, stop, players, client
         self._settings = job.evaluator
-        self._seed = job.algorithm.resolved().seed
+        self._seed = job.algorithm.parameters.seed
         target = job.success_policy.target_return
         # A mean over several evaluations can be saved by a later one, and a plateau counts whole evaluations.
         alone = target is not None and target.window_evaluations == 1 and job.early_stopping.plateau is None

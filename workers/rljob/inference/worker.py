@@ -71,9 +71,9 @@ def run_inference(options: RoleOptions, stop: threading.Event) -> None:
 
 def served_model(job: RLJob, device: torch.device, compute: Compute | None = None) -> ServedModel:
     """The job's network, to be served on ``device``; ``compute`` None chooses by a short measurement on this processor."""
-    parameters, environment_parameters = job.spec.algorithm.resolved(), job.spec.environment.resolved()
+    parameters, environment_parameters = job.spec.algorithm.parameters, job.spec.environment.parameters
     spec = describe_environment(job.spec.environment.id, environment_parameters)
-    method = algorithm(job.spec.algorithm.name)
+    method = algorithm(job.spec.algorithm.type)
     network = method.build(spec, parameters, environment_parameters)
     if compute is None:
         size = min(job.spec.inference.max_batch_size, job.spec.actors.envs_per_actor)

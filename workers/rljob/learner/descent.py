@@ -144,14 +144,13 @@ def in_order_of(parameter: Tensor, value: Tensor) -> Tensor:
 
 
 def _optimizer(params: Any, weights: list[Tensor]) -> torch.optim.Optimizer:
-    epsilon = params.adam_epsilon if hasattr(params, "adam_epsilon") else params.optimizer_epsilon
     if params.optimizer == "Adam":  # fused: one pass over all parameters, four times faster than a loop on a CPU
-        return torch.optim.Adam(weights, lr=params.learning_rate, eps=epsilon, fused=True)
+        return torch.optim.Adam(weights, lr=params.learning_rate, eps=params.optimizer_epsilon, fused=True)
     return RMSProp(
         weights,
         learning_rate=params.learning_rate,
         decay=params.rmsprop_decay,
-        epsilon=epsilon,
+        epsilon=params.optimizer_epsilon,
         momentum=getattr(params, "rmsprop_momentum", 0.0),
         centred=params.optimizer == "CentredRMSProp",
     )

@@ -24,7 +24,7 @@ def named_checkpoint(job: RLJob, environment: EnvironmentSpec) -> VerifiedFiles 
     if uri in ("Latest", "None"):
         return None
     found = _found(_folder(uri))
-    _check_fits(found, job.spec.algorithm.name, environment)
+    _check_fits(found, job.spec.algorithm.type, environment)
     return found
 
 

@@ -16,7 +16,7 @@ import torch
 from rljob.algorithms import Algorithm, Experience, algorithm
 from rljob.algorithms.compute import Compute, denormals_as_zero
 from rljob.algorithms.trunk import FrameNetwork
-from rljob.api import RLJob, credits_per_actor, quantity
+from rljob.api import ImpalaParameters, RLJob, credits_per_actor, quantity
 from rljob.cli.announce import announce
 from rljob.cli.options import RoleOptions
 from rljob.cli.slowdown import LEARNER_DELAY_FILE, slowed_down
@@ -28,6 +28,7 @@ from rljob.learner import checkpoint, precision
 from rljob.learner.allocator import keep_freed_memory
 from rljob.learner.checkpoint import Checkpoint
 from rljob.learner.client import ReplayClient, ReplayClientConfig
+from rljob.learner.device import choose
 from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
 from rljob.learner.policy import Identity
 from rljob.learner.restore_from import named_checkpoint
@@ -55,13 +56,14 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     """Train until ``stop`` is set, then write a final checkpoint and return.
 
     Raises SystemExit(70) where the job says that a loss that is not finite fails it, CheckpointProblem when told to resume from a
-    checkpoint that cannot be used, ValueError for a job that cannot work.
+    checkpoint that cannot be used, DeviceProblem where the device that the job asks for is missing, ValueError for a job that
+    cannot work.
     """
     spec = options.job.spec
-    params, env_params = spec.algorithm.resolved(), spec.environment.resolved()
-    device = _device(options.job)
+    params, env_params = spec.algorithm.parameters, spec.environment.parameters
+    device = choose(spec.learner.accelerator, on_cluster=options.on_cluster)
     environment = describe_environment(spec.environment.id, env_params)
-    method = algorithm(spec.algorithm.name)
+    method = algorithm(spec.algorithm.type)
     shares = _shares(options.job, params, device)
     if device.type == "cpu":
         keep_freed_memory()
@@ -132,7 +134,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
             centred=env_params.centre_input,
             on_non_finite=spec.early_stopping.on_non_finite_loss,
         )
-        identity = Identity(spec.algorithm.name, environment, params, env_params)
+        identity = Identity(spec.algorithm.type, environment, params, env_params)
         learner = Learner(config, identity, updater, source, server, saver, record, surroundings, versions)
         telemetry = closing.enter_context(
             TelemetryServer(
@@ -177,11 +179,11 @@ def _source(
 ) -> ReplayClient | UnrollQueue:
     """Where this job's batches come from: its replay shards, or a queue of unrolls in this process."""
     spec = options.job.spec
-    params = spec.algorithm.resolved()
+    params = spec.algorithm.parameters
     keys = load_keys(options.keys, "learner") if options.keys is not None else None
     layout = method.layout(environment, params)
     if method.experience is Experience.UNROLLS:
-        queue = spec.required_queue
+        queue = spec.algorithm.parameters_as(ImpalaParameters).unroll_queue
         counters = found.manifest["counters"] if found is not None else None
         return UnrollQueue(
             UnrollQueueConfig(
@@ -232,16 +234,6 @@ def _shares(job: RLJob, params: Any, device: torch.device) -> Shares:
     processors = max(1, round(quantity(job.spec.learner.resources.requests.get("cpu", "1"))))
     torch.set_num_threads(processors)
     return Shares(1 if device.type != "cpu" or params.compile else processors)
-
-
-def _device(job: RLJob) -> torch.device:
-    if job.spec.learner.accelerator.count == 0:
-        return torch.device("cpu")
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    resource = job.spec.learner.accelerator.resource_name
-    log.warning("the learner asks for %s, but torch finds no CUDA device here; it computes on the CPU", resource)
-    return torch.device("cpu")
 
 
 def _way_to_compute(

@@ -67,7 +67,7 @@ def config_of(
 
     Raises ``ValueError`` (see ``ReplayConfig`` and ``LimiterConfig``).
     """
-    algorithm, replay = job.spec.algorithm.resolved_as(ApeXDQNParameters), job.spec.required_replay.resolved()
+    algorithm, replay = job.spec.algorithm.parameters_as(ApeXDQNParameters), job.spec.required_replay.resolved()
     layout = ChunkLayout(
         length=algorithm.chunk_length,
         frame_shape=frame_shape,

@@ -35,7 +35,7 @@ def run_replay(options: RoleOptions, stop: threading.Event) -> None:
     job = options.job
     if len(options.replay_ingest) != 1 or len(options.replay_sample) != 1:
         raise ValueError("a replay role takes one --replay-ingest and one --replay-sample endpoint: its own")
-    spec = describe_environment(job.spec.environment.id, job.spec.environment.resolved())
+    spec = describe_environment(job.spec.environment.id, job.spec.environment.parameters)
     with contextlib.ExitStack() as stack:
         server = _embedded_redis(options, stack)
         config = config_of(

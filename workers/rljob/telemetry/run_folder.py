@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
+from rljob.api import ManifestError
+from rljob.api.document import parse_document
 from rljob.telemetry.recorder import CHECKPOINT, EVALUATION, LEARNER, MACHINE, METRICS_FILE, read_records
 
 MANIFEST_FILE: Final = "job.yaml"
+EFFECTIVE_FILE: Final = "job-effective.yaml"
 OUTCOME_FILE: Final = "outcome.json"
 STATUS_FILE: Final = "status.json"
 _LOG_TAIL_BYTES = 4096
@@ -33,6 +34,8 @@ class RunFolder:
     """Everything a report needs.
 
     Attributes:
+        job: the job in force, presets and defaults filled in; as written, where nothing was put in force.
+        written_text: the manifest as its user has it. in_force_text: that of the job in force.
         status: the job's status as its controller wrote it last.
         roles: every member that was started: its name, and its last status document where it left one.
         points: records of figures, oldest first. evaluations, checkpoints: the records of those kinds.
@@ -45,7 +48,8 @@ class RunFolder:
     path: Path
     name: str
     job: Mapping[str, Any] = field(default_factory=dict)
-    manifest_text: str = ""
+    written_text: str = ""
+    in_force_text: str = ""
     outcome: Mapping[str, Any] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
     points: tuple[Mapping[str, Any], ...] = ()
@@ -68,8 +72,10 @@ def read_run_folder(path: Path) -> RunFolder:
     if not path.is_dir():
         raise NotADirectoryError(f"{path} is not a run folder: there is no such directory")
     problems: list[str] = []
-    text = _text(path / MANIFEST_FILE, "the job's configuration", problems)
-    job = _manifest(text, problems)
+    written = _text(path / MANIFEST_FILE, "the job's configuration", problems)
+    as_written = _manifest(written, MANIFEST_FILE, problems)
+    in_force = _text(path / EFFECTIVE_FILE, "", [])
+    job = _manifest(in_force, EFFECTIVE_FILE, problems) or as_written
     outcome = _json(path / OUTCOME_FILE, "how the run ended; it may still be going on", problems)
     records: list[dict[str, Any]] = []
     try:
@@ -89,7 +95,8 @@ def read_run_folder(path: Path) -> RunFolder:
         path=path,
         name=str(name or path.resolve().name),
         job=job,
-        manifest_text=text,
+        written_text=written,
+        in_force_text=in_force,
         outcome=outcome,
         status=_json(path / STATUS_FILE, "", []),
         points=tuple(record for record in records if "kind" not in record),
@@ -112,14 +119,11 @@ def _text(path: Path, what: str, problems: list[str]) -> str:
         return ""
 
 
-def _manifest(text: str, problems: list[str]) -> Mapping[str, Any]:
+def _manifest(text: str, name: str, problems: list[str]) -> Mapping[str, Any]:
     try:
-        job = yaml.safe_load(text) if text else {}
-    except yaml.YAMLError:
-        job = None
-    if isinstance(job, Mapping):
-        return job
-    problems.append(f"{MANIFEST_FILE} is not a YAML mapping; it is shown as it is.")
+        return parse_document(text.encode(), name) if text else {}
+    except ManifestError as error:
+        problems.append(f"{error.problems[0]}; the file is shown as it is.")
     return {}
 
 

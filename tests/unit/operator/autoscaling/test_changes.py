@@ -59,7 +59,7 @@ SOON = changed(FALLBACK, "missing_metrics.fallback.after_seconds", 60)
 COURSES: dict[str, tuple[AutoscalingSpec, Any, Event]] = {
     "min_replicas": (SPEC, 50, nothing),
     "max_replicas": (SPEC, 30, nothing),
-    "target.queue_utilization_percent": (changed(SPEC, "signal", "LearnerQueueDepth"), 99, nothing),
+    "target.queue_utilization_percent": (SPEC, 99, nothing),
     "sample_period_seconds": (SPEC, 60, more),
     "rate_window_seconds": (changed(SPEC, "tolerance_percent", 0), 300, slightly_less),
     "trim_time_constant_seconds": (SPEC, 60, nothing),
@@ -83,7 +83,7 @@ COURSES: dict[str, tuple[AutoscalingSpec, Any, Event]] = {
 
 def test_every_field_has_a_course() -> None:
     names = {".".join(step.name for step in place.steps) for place in places(AutoscalingSpec, whole_sections=False)}
-    assert names - {"mode", "signal"} == set(COURSES), "the mode and why there is one signal only: test_any_time.py"
+    assert names - {"mode"} == set(COURSES), "the mode: test_any_time.py"
 
 
 @pytest.mark.parametrize("path", COURSES)

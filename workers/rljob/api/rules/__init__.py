@@ -6,28 +6,35 @@ from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
 
 from rljob.api.job import RLJob
 from rljob.api.keyed import KEYED
 from rljob.api.problems import ABSENT, Problem
 from rljob.api.rule import Broken, Rule
-from rljob.api.rules import actors, algorithm, learner, lifecycle, placement, queue, replay
+from rljob.api.rules import (
+    actors,
+    algorithm,
+    environment,
+    learner,
+    lifecycle,
+    parameters,
+    replay,
+    unroll_queue,
+)
 from rljob.api.rules.transitions import TRANSITIONS
-from rljob.api.types import decimal_text
+from rljob.api.types import plain_number
 
 RULES: tuple[Rule, ...] = tuple(
     item
-    for module in (replay, queue, actors, algorithm, learner, lifecycle, placement)
+    for module in (algorithm, environment, parameters, replay, unroll_queue, actors, learner, lifecycle)
     for item in vars(module).values()
     if isinstance(item, Rule)
 )
 
 
 def cross_field_problems(job: RLJob, *, on_cluster: bool = True) -> list[Problem]:
-    """Every violated rule; without ``on_cluster``, only those that hold on one machine, too.
-
-    Parameters that are wrong by themselves are reported elsewhere; their defaults stand in for them here.
-    """
+    """Every violated rule; without ``on_cluster``, only those that hold on one machine, too."""
     problems = [problem for _, _, problem in broken_rules(job, on_cluster=on_cluster)]
     for path, node in _nodes(job, ""):
         problems += _repeated(path, node)
@@ -36,14 +43,13 @@ def cross_field_problems(job: RLJob, *, on_cluster: bool = True) -> list[Problem
 
 def broken_rules(job: RLJob, *, on_cluster: bool = True) -> Iterator[tuple[Rule, str, Problem]]:
     """Every broken rule of `RULES`, the place of what it is about, and what to say."""
-    parameters, _ = job.spec.algorithm.checked()
     for path, node in _nodes(job, ""):
         for rule in RULES:
-            if rule.at is not type(node) or rule.algorithm not in (None, job.spec.algorithm.name):
+            if rule.at is not type(node) or rule.algorithm not in (None, job.spec.algorithm.type):
                 continue
             if rule.cluster_only and not on_cluster:
                 continue
-            outcome = rule.check(node) if rule.algorithm is None else rule.check(node, parameters)
+            outcome = rule.check(node)
             if outcome is None:
                 continue
             place = f"{path}.{rule.field}" if rule.field else path
@@ -82,15 +88,16 @@ def _nodes(node: BaseModel, path: str) -> Iterator[tuple[str, BaseModel]]:
 def _repeated(path: str, node: BaseModel) -> Iterator[Problem]:
     """Entries of a list that have the same key, or are the same where the list is a set."""
     for (owner, name), key in KEYED.items():
-        if owner is not type(node) or name == "parameters":  # repeated parameters are reported with their values
+        if owner is not type(node):
             continue
         alias = type(node).model_fields[name].alias or name
         seen: set[Any] = set()
-        for i, item in enumerate(getattr(node, name)):
+        for i, item in enumerate(getattr(node, name) or ()):
             identity = getattr(item, key) if key else item
             if identity in seen:
-                place = f"{path}.{alias}[{i}].{key}" if key else f"{path}.{alias}"
-                yield Problem(place, identity, f"allowed: each {key or 'entry'} once")
+                shown = to_camel(key)
+                place = f"{path}.{alias}[{i}].{shown}" if key else f"{path}.{alias}"
+                yield Problem(place, identity, f"allowed: each {shown or 'entry'} once")
             seen.add(identity)
 
 
@@ -103,4 +110,4 @@ def _value(node: Any, field: str) -> Any:
             return ABSENT
     if isinstance(node, BaseModel | list):
         return ABSENT
-    return decimal_text(node) if isinstance(node, float) else node
+    return plain_number(node)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.impala import ImpalaParameters
 from rljob.api.job import RLJobSpec
@@ -41,7 +40,8 @@ def replicas_within_the_limits(spec: RLJobSpec) -> Outcome:
 @rule(
     RLJobSpec,
     "actors.replicas",
-    cel="self.autoscaling.mode != 'Disabled' || self.actors.replicas >= 1",
+    cel="has(self.autoscaling) && has(self.autoscaling.mode) && self.autoscaling.mode != 'Disabled' || "
+    "self.actors.replicas >= 1",
     message="allowed: at least 1 without autoscaling; nobody would play and training never start",
 )
 def somebody_plays(spec: RLJobSpec) -> Outcome:
@@ -76,20 +76,6 @@ def two_samples_in_a_window(scaling: AutoscalingSpec) -> Outcome:
     return f"allowed: at least samplePeriodSeconds ({scaling.sample_period_seconds}); a shorter window holds no two samples"
 
 
-@rule(
-    RLJobSpec,
-    "autoscaling.signal",
-    cel="!has(self.autoscaling.signal) || "
-    "self.autoscaling.signal == (self.algorithm.name == 'IMPALA' ? 'LearnerQueueDepth' : 'SamplesPerInsert')",
-    message="allowed: SamplesPerInsert with algorithm ApeXDQN, LearnerQueueDepth with IMPALA, or nothing, which means the same",
-)
-def signal_of_the_algorithm(spec: RLJobSpec) -> Outcome:
-    own = "LearnerQueueDepth" if spec.algorithm.name == "IMPALA" else "SamplesPerInsert"
-    if spec.autoscaling.signal == own:
-        return None
-    return f"allowed: {own} with algorithm {spec.algorithm.name}, or nothing, which means the same"
-
-
 _NO_EQUILIBRIUM = (
     "allowed: External or Disabled while replay.rateLimiter.samplesPerInsert is 0; a learner that may draw without limit is "
     "never short of data, so no number of actors is the right one. Set samplesPerInsert"
@@ -100,11 +86,10 @@ _NO_EQUILIBRIUM = (
     RLJobSpec,
     "autoscaling.mode",
     algorithm="ApeXDQN",
-    cel="self.autoscaling.mode != 'Internal' || !has(self.replay) || "
-    "double(self.replay.rateLimiter.samplesPerInsert) > 0.0",
+    cel="self.autoscaling.mode != 'Internal' || self.replay.rateLimiter.samplesPerInsert > 0.0",
     message=_NO_EQUILIBRIUM,
 )
-def an_equilibrium(spec: RLJobSpec, parameters: ApeXDQNParameters) -> Outcome:
+def an_equilibrium(spec: RLJobSpec) -> Outcome:
     if spec.autoscaling.mode != "Internal" or spec.replay is None or spec.replay.rate_limiter.samples_per_insert > 0:
         return None
     return _NO_EQUILIBRIUM
@@ -129,7 +114,7 @@ def room_for_one_actor(spec: RLJobSpec) -> Outcome:
 @rule(
     RLJobSpec,
     "inference.replicas",
-    cel="self.actors.inference == 'Central' || self.inference.replicas == 0",
+    cel="has(self.actors.inference) && self.actors.inference == 'Central' || self.inference.replicas == 0",
     message="allowed: 0 with actors.inference: Local; nobody would ask these servers. Set actors.inference: Central",
 )
 def servers_that_are_asked(spec: RLJobSpec) -> Outcome:
@@ -139,22 +124,20 @@ def servers_that_are_asked(spec: RLJobSpec) -> Outcome:
 
 
 _REFRESHED_ANYWAY = (
-    "allowed: Local beside an algorithm parameter weightsRefreshSteps other than 1; an inference server answers every step with "
-    "its newest weights, so the parameter would do nothing. Remove it"
+    "allowed: 1 or nothing with actors.inference: Central; a server answers with its newest weights at every step"
 )
 
 
 @rule(
     RLJobSpec,
-    "actors.inference",
+    "algorithm.impala.weightsRefreshSteps",
     algorithm="IMPALA",
-    cel="self.actors.inference != 'Central' || "
-    "!self.algorithm.parameters.exists(p, p.name == 'weightsRefreshSteps' && p.value != '1')",
+    cel="self.actors.inference != 'Central' || $weightsRefreshSteps == 1",
     message=_REFRESHED_ANYWAY,
 )
-def weights_refreshed_by_the_server(spec: RLJobSpec, parameters: ImpalaParameters) -> Outcome:
-    given = any(item.name == "weightsRefreshSteps" and item.value != "1" for item in spec.algorithm.parameters)
-    return _REFRESHED_ANYWAY if spec.actors.inference == "Central" and given else None
+def weights_refreshed_by_the_server(spec: RLJobSpec) -> Outcome:
+    steps = spec.algorithm.parameters_as(ImpalaParameters).weights_refresh_steps
+    return _REFRESHED_ANYWAY if spec.actors.inference == "Central" and steps != 1 else None
 
 
 @rule(

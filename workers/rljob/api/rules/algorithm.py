@@ -1,27 +1,80 @@
-"""Rules of ``spec.algorithm`` that depend on what the user wrote, beyond the values that come of it."""
+"""Rules of the algorithm's type, of its block, and of the preset that may name both."""
 
 from __future__ import annotations
 
-from rljob.api.algorithm import AlgorithmSpec
-from rljob.api.apex_dqn import ApeXDQNParameters
+from rljob.api.algorithm import BLOCKS
+from rljob.api.job import RLJobSpec
+from rljob.api.presets import PRESETS
+from rljob.api.problems import ABSENT
 from rljob.api.rule import Broken, Outcome, rule
+
+_OF_IMPALA = ", ".join(f"'{name}'" for name, preset in PRESETS.items() if preset.algorithm_type == "IMPALA")
+_OF_PRESET = f"(self.preset in [{_OF_IMPALA}] ? 'IMPALA' : 'ApeXDQN')"
+_FITS = f"!has(self.preset) || !has(self.algorithm) || !has(self.algorithm.type) || self.algorithm.type == {_OF_PRESET}"
+TYPE = f"(has(self.algorithm) && has(self.algorithm.type) ? self.algorithm.type : has(self.preset) ? {_OF_PRESET} : '')"
+"""CEL: the algorithm's type, written or that of the preset; nothing where neither is there."""
+_ALONE = ", ".join(
+    f"'{type}': {' && '.join(f'!has(self.algorithm.{other})' for other in BLOCKS.values() if other != block)}"
+    for type, block in BLOCKS.items()
+)
+"""CEL: the entries of a map from a type to whether no other type's block is there."""
+_ANOTHER = (
+    "allowed: only the block of the algorithm's own type, apeXDQN for ApeXDQN, impala for IMPALA, custom for Custom"
+)
+_PRESETS_TYPE = "allowed: the type of the preset's algorithm, or nothing, which means the same"
+_REQUIRED = "required: algorithm.type and environment.id, or a preset, which names both"
+_NOT_LOADED = "allowed: ApeXDQN, IMPALA; this version does not load algorithms from outside the package yet"
 
 
 @rule(
-    AlgorithmSpec,
-    "parameters.targetUpdateInterval",
-    algorithm="ApeXDQN",
-    reason="FieldValueForbidden",
-    cel="$targetUpdateTau == 0.0 || !self.parameters.exists(p, p.name == 'targetUpdateInterval')",
-    message="allowed: nothing beside targetUpdateTau, which updates the target network little by little "
-    "and never copies it; remove one of the two",
+    RLJobSpec,
+    "",
+    reason="FieldValueRequired",
+    cel="has(self.preset) || has(self.algorithm) && has(self.algorithm.type) && has(self.environment) && "
+    "has(self.environment.id)",
+    message=_REQUIRED,
 )
-def one_way_to_the_target(algorithm: AlgorithmSpec, parameters: ApeXDQNParameters) -> Outcome:
-    given = {item.name: item.value for item in algorithm.parameters}
-    if parameters.target_update_tau == 0 or "targetUpdateInterval" not in given:
+def a_job_or_a_preset(spec: RLJobSpec) -> Outcome:
+    """The types require both, so that a job without them is refused before."""
+    return None
+
+
+@rule(
+    RLJobSpec,
+    "algorithm.type",
+    cel=_FITS,
+    message=_PRESETS_TYPE,
+)
+def type_of_the_preset(spec: RLJobSpec) -> Outcome:
+    if spec.preset is None or spec.algorithm.type == PRESETS[spec.preset].algorithm_type:
         return None
-    return Broken(
-        f"allowed: nothing beside targetUpdateTau ({parameters.target_update_tau:g}), which updates the target network little "
-        "by little and never copies it; remove one of the two",
-        given["targetUpdateInterval"],
-    )
+    return f"allowed: {PRESETS[spec.preset].algorithm_type}, which preset {spec.preset} is made for, or another preset or none"
+
+
+@rule(
+    RLJobSpec,
+    "algorithm",
+    reason="FieldValueForbidden",
+    cel=f"!has(self.algorithm) || !({_FITS}) || "  # else the type is wrong, and the preset's own block stands beside it
+    + f"{{{_ALONE}, '': true}}[{TYPE}]",
+    message=_ANOTHER,
+)
+def block_of_the_type(spec: RLJobSpec) -> Outcome:
+    if spec.preset is not None and spec.algorithm.type != PRESETS[spec.preset].algorithm_type:
+        return None
+    blocks = {"apeXDQN": spec.algorithm.apex_dqn, "impala": spec.algorithm.impala, "custom": spec.algorithm.custom}
+    own = BLOCKS[spec.algorithm.type]
+    others = [name for name, block in blocks.items() if block is not None and name != own]
+    if not others:
+        return None
+    return Broken(f"allowed with type {spec.algorithm.type}: only the block {own}; remove {', '.join(others)}", ABSENT)
+
+
+@rule(
+    RLJobSpec,
+    "algorithm.type",
+    cel="!has(self.algorithm) || !has(self.algorithm.type) || self.algorithm.type != 'Custom'",
+    message=_NOT_LOADED,
+)
+def an_algorithm_of_this_package(spec: RLJobSpec) -> Outcome:
+    return _NOT_LOADED if spec.algorithm.type == "Custom" else None

@@ -9,13 +9,26 @@ from rljob.api.rule import Outcome, rule
 @rule(
     Accelerator,
     "count",
-    cel="self.count <= 1",
+    cel="!has(self.count) || self.count <= 1",
     message="allowed: 0 or 1; the learner computes on one device, and more would be reserved for it and stand idle",
 )
 def one_device(accelerator: Accelerator) -> Outcome:
-    if accelerator.count <= 1:
+    if accelerator.count is None or accelerator.count <= 1:
         return None
     return (
         "allowed: 0 or 1; the learner computes on one device, and the others of "
         f"{accelerator.count} would be reserved for it and stand idle"
     )
+
+
+@rule(
+    Accelerator,
+    "onMissing",
+    reason="FieldValueForbidden",
+    cel="!has(self.onMissing) || has(self.count)",
+    message="allowed beside count; without it no device is asked for, and none can be missing",
+)
+def on_missing_of_what_is_asked_for(accelerator: Accelerator) -> Outcome:
+    if accelerator.on_missing is None or accelerator.count is not None:
+        return None
+    return "allowed beside count; without it no device is asked for, and none can be missing"

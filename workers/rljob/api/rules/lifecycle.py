@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rljob.api.job import RLJobSpec
 from rljob.api.lifecycle import CheckpointSpec, CheckpointStorage, FailureRule
+from rljob.api.presets.values import values_at
 from rljob.api.problems import ABSENT
 from rljob.api.rule import Broken, Outcome, rule
 
@@ -24,7 +25,7 @@ _ONE_MATCH = "allowed: exactly one of onExitCodes and onPodConditions"
 @rule(
     RLJobSpec,
     "successPolicy.targetReturn",
-    cel="!has(self.successPolicy.targetReturn) || self.evaluator.enabled",
+    cel="!has(self.successPolicy) || !has(self.successPolicy.targetReturn) || self.evaluator.enabled",
     message=_NO_TARGET,
 )
 def target_that_is_seen(spec: RLJobSpec) -> Outcome:
@@ -34,13 +35,26 @@ def target_that_is_seen(spec: RLJobSpec) -> Outcome:
 
 @rule(
     RLJobSpec,
+    "successPolicy.targetReturn.value",
+    reason="FieldValueRequired",
+    cel="!has(self.successPolicy) || !has(self.successPolicy.targetReturn) || has(self.successPolicy.targetReturn.value) || "
+    f"has(self.preset) && self.preset in {list(values_at('spec.successPolicy.targetReturn.value'))}",
+    message="required: the mean return to reach",
+)
+def a_target_has_a_value(spec: RLJobSpec) -> Outcome:
+    """The type requires it, unless the preset has one."""
+    return None
+
+
+@rule(
+    RLJobSpec,
     "earlyStopping.plateau",
-    cel="!has(self.earlyStopping.plateau) || self.evaluator.enabled",
+    cel="!has(self.earlyStopping) || !has(self.earlyStopping.plateau) || self.evaluator.enabled",
     message=_NO_PLATEAU,
 )
 def plateau_that_is_seen(spec: RLJobSpec) -> Outcome:
     plateau = spec.early_stopping.plateau
-    return None if plateau is None or spec.evaluator.enabled else Broken(_NO_PLATEAU, plateau.metric)
+    return None if plateau is None or spec.evaluator.enabled else Broken(_NO_PLATEAU, ABSENT)
 
 
 @rule(
@@ -68,7 +82,8 @@ def one_storage(storage: CheckpointStorage) -> Outcome:
 @rule(
     RLJobSpec,
     "suspend",
-    cel="!self.suspend || has(self.checkpoint.storage) || self.checkpoint.onSuspend == 'Skip'",
+    cel="!self.suspend || has(self.checkpoint) && (has(self.checkpoint.storage) || "
+    "has(self.checkpoint.onSuspend) && self.checkpoint.onSuspend == 'Skip')",
     message=_LOST,
     cluster_only=True,  # on one machine checkpoints go to the run folder
 )
@@ -91,7 +106,7 @@ def the_learner_is_saved(checkpoint: CheckpointSpec) -> Outcome:
 @rule(
     FailureRule,
     "",
-    cel="has(self.onExitCodes) != (self.onPodConditions.size() > 0)",
+    cel="has(self.onExitCodes) != (has(self.onPodConditions) && self.onPodConditions.size() > 0)",
     message=_ONE_MATCH,
 )
 def one_match(failure: FailureRule) -> Outcome:

@@ -60,14 +60,14 @@ def comparable(digest: str) -> bool:
 def _field(owner: BaseModel, name: str) -> Any:
     """A field as plain values; the order of a list with keys, or of a set, is left out."""
     value, key = getattr(owner, name), KEYED.get((type(owner), name))
-    if key:
+    if key and value is not None:
         return {getattr(item, key): _plain(item) for item in value}
     return sorted(value) if key == "" else _plain(value)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        return {name: _field(value, name) for name in type(value).model_fields}
+        return {**(value.model_extra or {}), **{name: _field(value, name) for name in type(value).model_fields}}
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 

@@ -1,4 +1,4 @@
-"""``spec.queue``: the first-in-first-out queue of unrolls in front of an IMPALA learner."""
+"""``spec.algorithm.impala.unrollQueue``: the first-in-first-out queue of unrolls in front of an IMPALA learner."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from rljob.api.types import APIModel, Integer
 
 
-class QueueSpec(APIModel):
+class UnrollQueue(APIModel):
     """The queue of unrolls in the learner; its bound is a budget for staleness."""
 
     capacity: Annotated[int, Integer(1, 1_000_000)] = 64

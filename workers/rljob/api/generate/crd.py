@@ -1,25 +1,18 @@
-"""The CustomResourceDefinition of RLJob, made from the types and rules of this package.
-
-``python -m rljob.api.crd`` writes manifests/crds/rljobs.rljob.dev.yaml and docs/api-reference.md below the present folder.
-"""
+"""The CustomResourceDefinition of RLJob, made from the types and rules of `rljob.api`."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from rljob.api.cel import text
 from rljob.api.fields import marker_of
+from rljob.api.generate.cel import text
+from rljob.api.generate.schema import flowed, schema_of
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob, RLJobSpec
-from rljob.api.reference import reference
-from rljob.api.schema import flowed, schema_of
 from rljob.api.status import RLJobStatus
 from rljob.api.types import Text
 
-CRD_FILE = Path("manifests/crds/rljobs.rljob.dev.yaml")
-REFERENCE_FILE = Path("docs/api-reference.md")
 _HEADER = """\
 # Made from workers/rljob/api by `make generate`. Change the types there, not this file.
 """
@@ -31,9 +24,9 @@ def _condition(type: str, field: str) -> str:
 
 COLUMNS: tuple[dict[str, Any], ...] = (
     {"name": "State", "jsonPath": _condition("Ready", "reason"), "description": "What the job does now."},
-    {"name": "Ready", "type": "integer", "jsonPath": ".status.actors.ready", "description": "Actors that play."},
+    {"name": "Actors", "type": "integer", "jsonPath": ".status.actors.ready", "description": "Actors that play."},
     {
-        "name": "Actors",
+        "name": "Wanted",
         "type": "integer",
         "jsonPath": ".status.autoscaling.desiredReplicas",
         "description": "Actors there should be.",
@@ -58,6 +51,24 @@ COLUMNS: tuple[dict[str, Any], ...] = (
     },
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
     {
+        "name": "Preset",
+        "priority": 1,
+        "jsonPath": ".spec.preset",
+        "description": "The job that it was started from.",
+    },
+    {
+        "name": "Algorithm",
+        "priority": 1,
+        "jsonPath": ".status.effectiveSpec.algorithm.type",
+        "description": "What learns.",
+    },
+    {
+        "name": "Environment",
+        "priority": 1,
+        "jsonPath": ".status.effectiveSpec.environment.id",
+        "description": "What is played.",
+    },
+    {
         "name": "Lag",
         "type": "integer",
         "priority": 1,
@@ -68,7 +79,7 @@ COLUMNS: tuple[dict[str, Any], ...] = (
         "name": "Frames",
         "type": "integer",
         "priority": 1,
-        "jsonPath": ".status.progress.envFrames",
+        "jsonPath": ".status.progress.rawFrames",
         "description": "Raw frames played by all actors.",
     },
     {
@@ -146,14 +157,13 @@ def _root() -> dict[str, Any]:
             "apiVersion": {"type": "string", "description": f"The API this document is written for: {API_VERSION}."},
             "kind": {"type": "string", "description": f"What it describes: {KIND}."},
             "metadata": {"type": "object"},
-            "spec": {"description": flowed(RLJobSpec.__doc__), **schema_of(RLJobSpec)},
-            "status": {"description": flowed(RLJobStatus.__doc__), **schema_of(RLJobStatus, defaults=False)},
+            "spec": {"description": flowed(RLJobSpec.__doc__), **schema_of(RLJobSpec, "spec")},
+            "status": {"description": flowed(RLJobStatus.__doc__), **schema_of(RLJobStatus, "status")},
         },
         "x-kubernetes-validations": [
             {
                 "rule": f"self.metadata.name.size() <= {name.longest} && self.metadata.name.matches({text(name.pattern)})",
                 "message": f"metadata.name: {name.allowed}",
-                "reason": "FieldValueInvalid",
             }
         ],
     }
@@ -168,21 +178,6 @@ class _Dumper(yaml.SafeDumper):
 
 def manifest() -> str:
     """The CRD as YAML."""
-    return _HEADER + yaml.dump(definition(), Dumper=_Dumper, sort_keys=False, width=118, allow_unicode=True)
-
-
-def generated() -> dict[Path, str]:
-    """Every generated file of the repository, by its path."""
-    return {CRD_FILE: manifest(), REFERENCE_FILE: reference()}
-
-
-def main() -> None:
-    """Write the generated files below the present folder."""
-    for path, content in generated().items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-        print(f"{path}: {len(content.encode()):,} bytes")
-
-
-if __name__ == "__main__":
-    main()
+    return _HEADER + yaml.dump(
+        definition(), Dumper=_Dumper, default_flow_style=None, sort_keys=False, width=1000, allow_unicode=True
+    )

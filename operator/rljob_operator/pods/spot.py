@@ -1,0 +1,58 @@
+"""What ``actors.spot: true`` puts into a pod, so that it may play on spot nodes and prefers them.
+
+Each cloud marks its spot nodes in its own way. Where a node is tainted by default the pod needs a toleration, or it never gets
+there; a label says which nodes to prefer. No cloud's marks mean anything on another, so all of them are put into every pod.
+A preference is no demand: where there is no spot node with room, the pod goes elsewhere. Who wants nothing but spot nodes
+writes their label into ``actors.nodeSelector``.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Final
+
+TAINTS: Final = (
+    ("cloud.google.com/gke-spot", "true"),
+    ("kubernetes.azure.com/scalesetpriority", "spot"),
+)
+"""(key, value) of the taints that GKE and AKS put on spot nodes, both with effect NoSchedule. EKS and Karpenter put none."""
+
+LABELS: Final = (
+    ("cloud.google.com/gke-spot", "true"),
+    ("kubernetes.azure.com/scalesetpriority", "spot"),
+    ("eks.amazonaws.com/capacityType", "SPOT"),
+    ("karpenter.sh/capacity-type", "spot"),
+)
+"""(key, value) of the labels of spot nodes: of GKE, AKS, a managed node group of EKS, and Karpenter (EKS Auto Mode is one)."""
+
+WEIGHT: Final = 50
+"""Of each preference, from 1 to 100: in the middle, so that preferences of the job's own can be put above it or below."""
+
+
+def on_spot_nodes(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of the PodSpec ``pod`` that tolerates the taints of spot nodes and prefers such nodes, beside what it had before.
+
+    What a job has written there in a wrong form stays as it is, for the API server to refuse.
+    """
+    changed = copy.deepcopy(dict(pod))
+    tolerations = _at(changed, "tolerations", [])
+    affinity = _at(changed, "affinity", {})
+    of_nodes = _at(affinity, "nodeAffinity", {})
+    preferences = _at(of_nodes, "preferredDuringSchedulingIgnoredDuringExecution", [])
+    for key, value in TAINTS:
+        wanted = {"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"}
+        if wanted not in tolerations:
+            tolerations.append(wanted)
+    for key, value in LABELS:
+        labelled = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
+        preferences.append({"weight": WEIGHT, "preference": labelled})
+    return changed
+
+
+def _at(mapping: dict[str, Any], name: str, empty: Any) -> Any:
+    """The list or mapping at ``name``, put there where there is nothing; one apart from ``mapping`` where there is something
+    else."""
+    if mapping.get(name) is None:
+        mapping[name] = empty
+    return mapping[name] if isinstance(mapping[name], type(empty)) else empty

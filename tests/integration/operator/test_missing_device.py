@@ -1,0 +1,71 @@
+"""A learner that was to have a GPU on a machine where there is none: it ends with the reason, or says so and goes on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from harness import ENDLESS, EXAMPLES, LocalRun
+from rljob.cli.errors import EXIT_CONFIGURATION
+
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
+"""Hides every device, so that these tests mean the same on a machine with one."""
+ASKS = "learner.accelerator asks for nvidia.com/gpu"
+pytestmark = pytest.mark.timeout(240)
+
+
+def accelerator(text: str) -> list[str]:
+    return ["--set", f"spec.learner.accelerator={{{text}}}"]
+
+
+def test_a_run_goes_on_without_it_and_says_so(local_run: Callable[..., LocalRun]) -> None:
+    run = local_run(*ENDLESS, *accelerator("count: 1"), environment=NO_GPU)
+    run.until_learning(20)
+    run.until(lambda: f"{ASKS}, none is here: the learner runs on the CPU" in run.output, 30, "the notice")
+    assert run.status("learner")["device"] == "cpu"
+    assert ASKS in (run.run_dir / "logs" / "learner.log").read_text()
+    assert run.interrupt() == 130
+
+
+def test_a_run_that_says_fail_fails_with_the_reason(local_run: Callable[..., LocalRun]) -> None:
+    run = local_run(*ENDLESS, *accelerator("count: 1, onMissing: Fail"), environment=NO_GPU)
+    assert run.finish(120) == 1, run.output
+    assert run.reason("Failed") == "FailurePolicyRule"
+    (failure,) = [each for each in run.job_status.failures if each.pod_name == "learner"]
+    assert failure.exit_code == EXIT_CONFIGURATION
+    assert f"{ASKS}, but " in run.output
+    assert "onMissing: UseCPU" in run.output
+    assert "Traceback" not in run.output + run.logs()
+
+
+def test_nothing_asked_for_and_nothing_there_is_no_matter(local_run: Callable[..., LocalRun]) -> None:
+    run = local_run(*ENDLESS, environment=NO_GPU)
+    run.until_learning(20)
+    assert run.status("learner")["device"] == "cpu"
+    assert run.interrupt() == 130
+    assert "accelerator" not in run.output
+    assert "WARNING" not in (run.run_dir / "logs" / "learner.log").read_text()
+
+
+@pytest.mark.parametrize("said", ["the option", "the environment"])
+def test_a_pod_ends_with_the_reason_where_nothing_is_said(tmp_path: Path, said: str) -> None:
+    manifest = (EXAMPLES / "cartpole-apex.yaml").read_text().replace(
+        "\nspec:\n", "\nspec:\n  learner:\n    accelerator: {count: 1, resourceName: amd.com/gpu}\n", 1
+    )  # fmt: skip
+    (tmp_path / "job.yaml").write_text(manifest)
+    addresses = [
+        word for name in ("replay-sample", "weights", "notice") for word in (f"--{name}", f"ipc://{tmp_path}/{name}")
+    ]
+    command = [sys.executable, "-m", "rljob.cli", "worker", "learner", "--job", str(tmp_path / "job.yaml"), *addresses]
+    command += ["--run-dir", str(tmp_path), "--name", "learner", *(["--on-cluster"] if said == "the option" else [])]
+    environment = os.environ | NO_GPU | ({} if said == "the option" else {"RLJOB_ON_CLUSTER": "1"})
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == EXIT_CONFIGURATION
+    assert done.stderr.startswith("rljob: learner.accelerator asks for amd.com/gpu, but ")
+    assert len(done.stderr.splitlines()) == 1

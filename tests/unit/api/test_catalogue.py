@@ -1,0 +1,169 @@
+"""What is said about a field: that every field has it, and that it is true of the CRD and of a job of defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rljob.api import PRESETS, parse_job
+from rljob.api.catalogue import Explanation, UnknownField, all_paths, explained
+from rljob.api.document import parse_document, parse_value
+from rljob.api.generate.crd import definition
+from rljob.api.load import dump_manifest
+
+PATHS = list(all_paths())
+HEAD: dict[str, Any] = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "a"}}
+
+
+def in_force(kind: str) -> dict[str, Any]:
+    """A job of defaults, written out."""
+    spec = {"algorithm": {"type": kind}, "environment": {"id": "CartPole-v1"}}
+    return parse_document(dump_manifest(parse_job({**HEAD, "spec": spec})).encode(), kind)
+
+
+def at(document: Any, path: str) -> Any:
+    for step in path.split("."):
+        document = document.get(step) if isinstance(document, dict) else None
+    return document
+
+
+def test_every_field_is_explained() -> None:
+    assert len(PATHS) > 350
+    for path in PATHS:
+        found = explained(path)
+        assert found.path == path
+        assert all(found.description), path
+        assert found.description, path
+        assert found.type, path
+        assert "``" not in " ".join(found.description), path
+        assert path.startswith("status") or "`rljob." not in " ".join(found.description), "no words for developers"
+        assert bool(found.fields) == (found.type.startswith(("section", "list of sections"))), path
+        if path.startswith("spec."):
+            assert found.changes, path
+
+
+def in_the_crd(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, bool]]:
+    """Every path, and whether the CRD says nothing about what lies below."""
+    for name, field in schema.get("properties", {}).items():
+        here = f"{path}.{name}" if path else name
+        yield here, "x-kubernetes-preserve-unknown-fields" in field
+        yield from in_the_crd(field, here)
+        yield from in_the_crd(field.get("items", {}), f"{here}[]")
+
+
+def test_there_are_the_fields_of_the_crd() -> None:
+    """Those of metadata are core's own there."""
+    theirs = dict(in_the_crd(definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]))
+    open_below = tuple(f"{path}{after}" for path, is_open in theirs.items() if is_open for after in (".", "[]"))
+    ours = {path for path in PATHS if not path.startswith(("metadata.", *open_below))}
+    assert ours == {path for path in theirs if not path.startswith(open_below)}
+
+
+@pytest.mark.parametrize("kind", ["ApeXDQN", "IMPALA"])
+def test_the_default_is_what_a_job_without_the_field_has(kind: str) -> None:
+    job = in_force(kind)
+    compared = 0
+    for path in PATHS:
+        said, value = explained(path).default, at(job, path)
+        if "[]" in path or not said or said.startswith(("computed", "none")) or not path.startswith("spec"):
+            continue
+        if said == "unset":
+            assert value is None, path
+        elif value is not None:  # the section of another algorithm is not there
+            assert parse_value(said) == value, path
+            compared += 1
+    assert compared > 100
+
+
+@pytest.mark.parametrize(
+    ("path", "facts"),
+    [
+        (
+            "algorithm.impala.learningRate",
+            Explanation(
+                "spec.algorithm.impala.learningRate",
+                "number above 0 to 1",
+                "0.0006",
+                "while the job is suspended",
+                ("Step size of the optimiser at the start.",),
+                {"PongVTrace": 0.001, "PongClippedSurrogate": 0.001, "CartPoleIMPALA": 0.001, "ImpalaAtari": 0.0006},
+                (),
+            ),
+        ),
+        (
+            "algorithm.impala.unrollQueue.capacity",
+            Explanation(
+                "spec.algorithm.impala.unrollQueue.capacity",
+                "integer from 1 to 1,000,000",
+                "computed: 2 * batchSize",
+                "while the job is suspended",
+                ("Unrolls that may wait; at least one batch.",),
+                {"PongVTrace": 16, "PongClippedSurrogate": 16},
+                (),
+            ),
+        ),
+    ],
+)
+def test_two_in_full(path: str, facts: Explanation) -> None:
+    found = explained(path)
+    assert {**vars_of(found), "presets": dict(found.presets)} == vars_of(facts)
+
+
+def vars_of(found: Explanation) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in found.__slots__}
+
+
+def test_what_presets_set_is_shown_with_every_value() -> None:
+    for name, preset in PRESETS.items():
+        leaves = [path for path in PATHS if not explained(path).fields and at({"spec": preset.spec}, path) is not None]
+        assert leaves
+        for path in leaves:
+            value = at({"spec": preset.spec}, path)
+            assert isinstance(value, dict) or explained(path).presets[name] == value, path
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ("actors.replicas", "spec.actors.replicas"),
+        ("spec.actors.replicas", "spec.actors.replicas"),
+        ("rljob.spec.actors.replicas", "spec.actors.replicas"),
+        ("RLJob.Spec.actors.replicas", "spec.actors.replicas"),
+        ("status.progress", "status.progress"),
+        ("metadata.name", "metadata.name"),
+        ("failurePolicy.rules.action", "spec.failurePolicy.rules[].action"),
+        ("spec.failurePolicy.rules[0].action", "spec.failurePolicy.rules[].action"),
+        ("", "rljob"),
+        ("rljob", "rljob"),
+        ("learner.resources.requests.cpu", "spec.learner.resources.requests.cpu"),
+    ],
+)
+def test_ways_to_name_a_field(given: str, path: str) -> None:
+    assert explained(given).path == path
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("actors.replica", "spec.actors has no field 'replica'; did you mean spec.actors.replicas?"),
+        ("learningRate", "did you mean spec.algorithm.apeXDQN.learningRate or spec.algorithm.impala.learningRate?"),
+        ("learning_rate", "did you mean spec.algorithm.apeXDQN.learningRate or"),
+        ("queue.capacity", "spec has no field 'queue'"),
+        ("nothing", "known here: activeDeadlineSeconds, actors"),
+        ("environment.id.x", "spec.environment.id (text: a Gymnasium id"),
+        ("learner.podTemplate.spec", "has no fields that are described here"),
+    ],
+)
+def test_an_unknown_field_names_the_nearest(given: str, words: str) -> None:
+    with pytest.raises(UnknownField) as caught:
+        explained(given)
+    assert words in str(caught.value)
+
+
+def test_the_whole_object_lists_the_fields_of_the_spec() -> None:
+    names = [line.name for line in explained("").fields]
+    assert names[:4] == ["apiVersion", "kind", "metadata", "spec"]
+    assert names[-1] == "status"
+    assert {"spec.preset", "spec.algorithm", "spec.actors"} < set(names)
+    assert all(line.type and line.summary for line in explained("").fields)

@@ -1,0 +1,180 @@
+"""Presets: each is a whole job, and stays one, or says what to change, with any one field changed to anything legal."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import api_server
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rljob.api import ManifestError, load_manifest, parse_job
+from rljob.api.algorithm import BLOCKS
+from rljob.api.presets import PRESETS, PresetName
+from written import EXAMPLES, in_force
+
+
+def manifest(preset: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "rljob.dev/v1alpha1",
+        "kind": "RLJob",
+        "metadata": {"name": "job"},
+        "spec": {"preset": preset},
+    }
+
+
+def leaves(value: Any, path: str = "") -> dict[str, Any]:
+    """Path -> value of everything that is no mapping."""
+    if not isinstance(value, Mapping):
+        return {path: value}
+    return {key: item for name in value for key, item in leaves(value[name], f"{path}.{name}".lstrip(".")).items()}
+
+
+def at(node: Any, path: str) -> Any:
+    """What a job has at ``path`` below its spec, in the manifest's words."""
+    for part in path.split("."):
+        if isinstance(node, dict):
+            node = node[part]
+        else:
+            node = getattr(node, next(name for name, f in type(node).model_fields.items() if (f.alias or name) == part))
+    return node
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_alone_is_a_whole_job(name: str) -> None:
+    job = parse_job(manifest(name))
+    assert api_server.refusals(manifest(name)) == []
+    assert job.spec.model_fields_set == {"preset"}, "nothing else was written"
+    assert job.spec.algorithm.type == PRESETS[name].algorithm_type
+    for path, value in leaves(PRESETS[name].spec).items():
+        assert at(job.spec, path) == value, path
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_written_out_is_a_manifest_and_the_same_job(name: str) -> None:
+    out = {**manifest(name), "spec": copy.deepcopy(dict(PRESETS[name].spec))}
+    assert api_server.refusals(out) == []
+    assert parse_job(out).spec.model_copy(update={"preset": name}) == parse_job(manifest(name)).spec
+
+
+def test_what_a_preset_is() -> None:
+    assert tuple(PRESETS) == get_args(PresetName), "in the order in which people are shown them"
+    for name, preset in PRESETS.items():
+        assert preset.name == name
+        for words in (preset.purpose, preset.expected, preset.time, preset.frames, preset.source):
+            assert len(words) >= 4, name
+        assert "replicas" not in preset.spec.get("actors", {}), (
+            "scale subresource and autoscalers read the stored number"
+        )
+        assert set(preset.spec["algorithm"]) == {"type", BLOCKS[preset.algorithm_type]}
+        assert preset.spec["environment"]["id"]
+
+
+def test_every_preset_has_an_example() -> None:
+    assert {load_manifest(file).spec.preset for file in EXAMPLES} - {None} == set(PRESETS)
+
+
+def test_what_is_written_wins_mappings_deeply_and_lists_whole() -> None:
+    given = manifest("PongVTrace")
+    given["spec"] |= {
+        "algorithm": {"impala": {"gamma": 0.5, "unrollQueue": {"overflow": "DropOldest"}}},
+        "environment": {"actions": [0, 1]},
+        "learner": {"resources": {"requests": {"cpu": 4}}},
+    }
+    spec = parse_job(given).spec
+    impala = spec.algorithm.impala
+    assert impala is not None
+    assert (impala.gamma, impala.learning_rate, impala.unroll_queue.overflow) == (0.5, 0.001, "DropOldest")
+    assert impala.unroll_queue.capacity == 16
+    assert spec.environment.parameters.actions == [0, 1]
+    assert spec.environment.parameters.frame_size == 42
+    assert spec.learner.resources.requests == {"cpu": "4", "memory": "2Gi"}
+
+
+# --- the property ---------------------------------------------------------------------------------------------------
+
+
+def fields(schema: dict[str, Any], path: str = "") -> dict[str, dict[str, Any]]:
+    """Path below ``schema`` -> schema, of every field that is no section."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, field in schema["properties"].items():
+        here = f"{path}.{name}".lstrip(".")
+        found |= fields(field, here) if "properties" in field else {here: field}
+    return found
+
+
+FIELDS = fields(api_server.ROOT["properties"]["spec"])
+SOME: tuple[Any, ...] = (
+    "a", "my_game:make", "CartPole-v1", "example.com/other", "None", "Latest", "file:///runs/a", "s3://bucket/a", "https://a",
+    "", "a/b", "500m", "4Gi", [], [{"name": "a"}], ["Learner"], [0, 1], [{"type": "Pods", "value": 1, "periodSeconds": 60}],
+    [{"name": "a", "action": "Ignore", "onExitCodes": {"values": [1]}}], {}, {"a": "b"}, {"cpu": "2"},
+    {"difficulty": {"of": [1]}},
+)  # fmt: skip
+"""Something for every field that is neither a number nor a choice of words."""
+
+
+def legal(path: str) -> st.SearchStrategy[Any]:
+    """Values that the schema of a field allows; the ends of its range often."""
+    schema = FIELDS[path]
+    low, high = schema.get("minimum", -1e9), schema.get("maximum", 1e9)
+    match schema.get("type"):
+        case "boolean":
+            return st.booleans()
+        case "integer":
+            ends = st.sampled_from(sorted({low, min(low + 1, high), high}))
+            return ends | st.integers(low, min(low + 1000, high)) | st.integers(low, high)
+        case "number":
+            strict = {
+                "exclude_min": schema.get("exclusiveMinimum", False),
+                "exclude_max": schema.get("exclusiveMaximum", False),
+            }
+            return st.floats(low, high, **strict)
+    values = [
+        value
+        for value in (*schema.get("enum", ()), *SOME)
+        if not api_server.structural(path, value) and not list(api_server.unknown(value, schema, path))
+    ]
+    assert values, f"SOME has nothing that {path} allows"
+    return st.sampled_from(values)
+
+
+def named(path: str) -> bool:
+    """Whether a problem's place is a field of the manifest, or one of the free names in a map."""
+    node = api_server.ROOT
+    for part in re.sub(r"\[\d+\]", "", path).split("."):
+        node = node.get("items", node)
+        if "properties" not in node:
+            return True
+        if part not in node["properties"]:
+            return False
+        node = node["properties"][part]
+    return True
+
+
+CHANGED = st.sampled_from(sorted(set(FIELDS) - {"preset"})).flatmap(lambda path: st.tuples(st.just(path), legal(path)))
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.sampled_from(sorted(PRESETS)), CHANGED)
+def test_a_preset_with_any_one_field_changed_is_a_job_or_says_what_to_change(
+    preset: str, change: tuple[str, Any]
+) -> None:
+    path, value = change
+    document = manifest(preset)
+    node = document["spec"]
+    *above, last = path.split(".")
+    for part in above:
+        node = node.setdefault(part, {})
+    node[last] = value
+    try:
+        job = parse_job(document)
+    except ManifestError as error:
+        for problem in error.problems:
+            assert named(problem.path), str(problem)
+            assert re.search(r"allowed|required", problem.message), str(problem)
+    else:
+        assert parse_job(in_force(job)).spec == job.spec
+        assert api_server.refusals(document) == []

@@ -1,0 +1,63 @@
+"""``rljob validate --effective``: the job in force on stdout, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rljob.api import load_manifest, parse_job
+from rljob.api.document import parse_document
+from rljob.cli.app import app
+from typer.testing import CliRunner, Result
+
+PRESET_ONLY = """\
+apiVersion: rljob.dev/v1alpha1
+kind: RLJob
+metadata: {name: a}
+spec: {preset: PongVTrace}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "m.yaml"
+    path.write_text(PRESET_ONLY)
+    return path
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["validate", *map(str, arguments)])
+
+
+def test_it_prints_yaml_alone_with_presets_and_defaults_filled_in(file: Path) -> None:
+    result = invoke(file, "--effective", "--set", "spec.algorithm.impala.learningRate=3e-4")
+    assert (result.exit_code, result.stderr) == (0, "")
+    document = parse_document(result.stdout.encode(), "stdout")
+    parameters = document["spec"]["algorithm"]["impala"]
+    assert parameters["learningRate"] == 3e-4
+    assert parameters["unrollLength"] == 128, "of the preset"
+    assert parameters["gaeLambda"] == 0.95, "a default"
+    assert parameters["unrollQueue"]["maxPolicyLagUpdates"] > 0, "a computed default"
+
+
+def test_what_it_prints_is_the_same_job(file: Path) -> None:
+    printed = parse_document(invoke(file, "--effective").stdout.encode(), "stdout")
+    assert parse_job(printed) == load_manifest(file)
+
+
+def test_several_files_are_several_documents(file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "n.yaml"
+    other.write_text(PRESET_ONLY.replace("PongVTrace", "CartPoleApeX"))
+    documents = invoke(file, other, "--effective").stdout.split("---\n")
+    presets = [parse_document(text.encode(), "stdout")["spec"]["preset"] for text in documents]
+    assert presets == ["PongVTrace", "CartPoleApeX"]
+
+
+def test_a_bad_manifest_prints_no_job(file: Path) -> None:
+    result = invoke(file, "--effective", "--set", "spec.actors.replicas=-1")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "spec.actors.replicas" in result.stderr
+
+
+def test_without_it_one_line_says_what_the_job_is(file: Path) -> None:
+    assert invoke(file).stdout == f"{file}: ok, IMPALA on ALE/Pong-v5\n"

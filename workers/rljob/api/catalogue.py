@@ -1,0 +1,187 @@
+"""Every field of an RLJob explained, from its type: what it takes, its default, when it may change, and which presets set it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic_core import PydanticUndefined
+
+from rljob.api.computed import COMPUTED
+from rljob.api.fields import default_of, first_sentence, paragraphs
+from rljob.api.job import RLJob, RLJobSpec
+from rljob.api.mutability import Mutability, When, places
+from rljob.api.paths import TypedPlace
+from rljob.api.presets.values import is_set, values_at
+from rljob.api.problems import folded, nearest
+from rljob.api.status import RLJobStatus
+from rljob.api.type_words import type_in_words
+from rljob.api.yaml_dialect import in_one_line
+
+_ROOTS: Final[Mapping[str, TypedPlace]] = {
+    **{name: place for name in ("apiVersion", "kind", "metadata", "spec") if (place := TypedPlace(RLJob).below(name))},
+    "status": TypedPlace(RLJobStatus),
+}
+_WHEN: Final = {When.ANY_TIME: "at any time", When.WHILE_SUSPENDED: "while the job is suspended", When.NEVER: "never"}
+_INDEX = re.compile(r"\[\w*\]")
+_MOST_SUGGESTIONS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class FieldLine:
+    """A field in the list of its section: its name, what it takes, and the first sentence about it."""
+
+    name: str
+    type: str
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What there is to say about a field.
+
+    Attributes:
+        path: where it is in the manifest, with ``[]`` after a list.
+        type: what it takes, in words. default, changes: its default and when it may change; empty where there is nothing to say.
+        description: paragraphs, each one line.
+        presets: the presets that set it, and to what; none for a section.
+        fields: those of a section, in the order of the types.
+    """
+
+    path: str
+    type: str
+    default: str
+    changes: str
+    description: tuple[str, ...]
+    presets: Mapping[str, Any]
+    fields: tuple[FieldLine, ...]
+
+
+class UnknownField(ValueError):
+    """There is no such field; ``str()`` names the nearest ones."""
+
+
+def explained(path: str) -> Explanation:
+    """Explain a field: ``algorithm.impala.learningRate`` of the spec, or with ``spec.``, ``status.``, ``metadata.`` or ``rljob.``
+    before it; the whole object where ``path`` is empty. Entries of lists need no index. Raises UnknownField."""
+    steps = _steps(path)
+    if not steps:
+        return Explanation("rljob", "object", "", "", paragraphs(RLJob.__doc__), {}, tuple(_top_lines()))
+    shown, place = _walked(steps)
+    return Explanation(
+        path=shown,
+        type=type_in_words(place),
+        default=_default(place, shown),
+        changes=_changes(steps),
+        description=_description(place),
+        presets=values_at(shown),
+        fields=tuple(_lines(place.entry)),
+    )
+
+
+def all_paths() -> Iterator[str]:
+    """The path of every field, as it is shown."""
+    for root, place in _ROOTS.items():
+        yield root
+        yield from _paths_below(root, place)
+
+
+def _paths_below(shown: str, place: TypedPlace) -> Iterator[str]:
+    for name, below in place.entry.fields_below():
+        path = f"{shown}{'[]' if place.is_list else ''}.{name}"
+        yield path
+        yield from _paths_below(path, below)
+
+
+def _steps(path: str) -> tuple[str, ...]:
+    steps = [step for step in _INDEX.sub("", path.strip()).split(".") if step]
+    if steps and steps[0].lower() in ("rljob", "rljobs"):
+        del steps[0]
+    if not steps:
+        return ()
+    root = next((name for name in _ROOTS if name.lower() == steps[0].lower()), None)
+    return (root, *steps[1:]) if root is not None else ("spec", *steps)
+
+
+def _walked(steps: tuple[str, ...]) -> tuple[str, TypedPlace]:
+    """The place at the end of ``steps``, and its path as it is shown."""
+    shown, place = steps[0], _ROOTS[steps[0]]
+    for step in steps[1:]:
+        owner, path = place.entry, f"{shown}{'[]' if place.is_list else ''}"
+        below = owner.below(step)
+        if below is None:
+            raise UnknownField(_unknown(path, owner, step))
+        shown, place = f"{path}.{step}", below
+    return shown, place
+
+
+def _unknown(shown: str, owner: TypedPlace, step: str) -> str:
+    known = owner.field_names
+    if not known:
+        return f"{shown} ({type_in_words(owner)}) has no fields that are described here"
+    found = [path for path in all_paths() if folded(path.rpartition(".")[2]) == folded(step)][:_MOST_SUGGESTIONS]
+    if not found and (near := nearest(step, known)) is not None:
+        found = [f"{shown}.{near}"]
+    if not found:
+        return f"{shown} has no field {step!r}; known here: {', '.join(sorted(known))}"
+    *first, last = found
+    return f"{shown} has no field {step!r}; did you mean {', '.join(first)}{' or ' if first else ''}{last}?"
+
+
+def _top_lines() -> Iterator[FieldLine]:
+    for name, place in _ROOTS.items():
+        yield _line(name, place)
+        if place.model is RLJobSpec:
+            yield from _lines(place, f"{name}.")
+
+
+def _lines(place: TypedPlace, prefix: str = "") -> Iterator[FieldLine]:
+    for name, below in place.fields_below():
+        yield _line(f"{prefix}{name}", below)
+
+
+def _line(name: str, place: TypedPlace) -> FieldLine:
+    own = place.field.description if place.field is not None else None
+    return FieldLine(name, type_in_words(place), first_sentence(own or place.annotation.__doc__))
+
+
+def _description(place: TypedPlace) -> tuple[str, ...]:
+    """The field's own words, then those of its type where they do not begin in the same way."""
+    model = place.entry.model
+    of_field = paragraphs(place.field.description) if place.field is not None else ()
+    of_type = paragraphs(model.__doc__) if model is not None else ()
+    same = bool(of_field and of_type) and of_type[0].startswith(of_field[0].rstrip("."))
+    return of_type if same else (*of_field, *of_type)
+
+
+def _default(place: TypedPlace, shown: str) -> str:
+    if place.owner is None or place.field is None or shown.startswith("status."):
+        return ""
+    if (computed := COMPUTED.get((place.owner, place.name))) is not None:
+        return f"computed: {computed.words}"
+    if place.field.is_required():
+        return "none: it must be written" + (", unless a preset gives it" if is_set(shown) else "")
+    if place.model is not None:
+        return ""
+    value = default_of(place.owner, place.name)
+    return "unset" if value is PydanticUndefined else in_one_line(value)
+
+
+def _changes(steps: tuple[str, ...]) -> str:
+    if steps[0] == "status":
+        return "written by the controller alone"
+    if steps[0] != "spec" or len(steps) == 1:
+        return ""
+    marks = set(_marks(".".join(steps[1:])))
+    if len(marks) > 1:
+        return "some of its fields at other times than others; each one says when"
+    return ": ".join(part for mark in marks for part in (_WHEN[mark.when], mark.why) if part)
+
+
+def _marks(path: str) -> Iterator[Mutability]:
+    """When the field at ``path`` below the spec, or what lies below it, may change."""
+    for place in places(RLJobSpec, whole_sections=False):
+        if path == place.path or path.startswith(f"{place.path}.") or place.path.startswith(f"{path}."):
+            yield place.mutability

@@ -1,0 +1,119 @@
+"""Defaults that follow from other fields: in words for the documentation, and as functions of the job.
+
+None of them follows from what may change at any time, such as the number of actors, unless it may change at any time itself:
+roles read most of these when they start, and would go on with the old value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import BaseModel
+
+from rljob.api.apex_dqn import ApeXDQNParameters
+from rljob.api.autoscaling import AutoscalingSpec, ScalingGuards
+from rljob.api.impala import ImpalaParameters
+from rljob.api.inference import InferenceSpec
+from rljob.api.job import RLJobSpec
+from rljob.api.replay import RateLimiter
+from rljob.api.staleness import in_flight
+from rljob.api.unroll_queue import UnrollQueue
+
+GUARD_PERCENT = 80
+"""The autoscaler's guard on policy lag, in percent of unrollQueue.maxPolicyLagUpdates: it must act before unrolls are discarded,
+for their lag is then seen no more."""
+APEX_GUARD_UPDATES = 400
+ACTORS_OF_THE_LAG_LIMIT = 8
+"""Actors that may join before unrolls are discarded for the time they merely wait."""
+LEAST_LAG_LIMIT_UPDATES = 50
+"""A learner that makes one update a batch would else discard what it leaves waiting while it saves or compiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A default that follows from other fields."""
+
+    words: str
+    """What it is, for people."""
+    value: Callable[[RLJobSpec], Any]
+    """What it is in a job whose fields above it in `COMPUTED` are in place."""
+    algorithm: str = ""
+    """The algorithm whose jobs alone have the field; empty for all."""
+
+
+def _impala(spec: RLJobSpec) -> ImpalaParameters:
+    return spec.algorithm.parameters_as(ImpalaParameters)
+
+
+def _apex(spec: RLJobSpec) -> ApeXDQNParameters:
+    return spec.algorithm.parameters_as(ApeXDQNParameters)
+
+
+def _lag_limit(spec: RLJobSpec) -> int:
+    travelling = replace(in_flight(spec, _impala(spec)), actors=ACTORS_OF_THE_LAG_LIMIT)
+    return max(LEAST_LAG_LIMIT_UPDATES, travelling.updates)
+
+
+def _guard(spec: RLJobSpec) -> int:
+    if spec.algorithm.type != "IMPALA":
+        return APEX_GUARD_UPDATES
+    return max(1, _impala(spec).unroll_queue.max_policy_lag_updates * GUARD_PERCENT // 100)
+
+
+def _min_size(spec: RLJobSpec) -> int:
+    return max(min(50_000, spec.required_replay.capacity), min(_apex(spec).batch_size, spec.required_replay.capacity))
+
+
+def _error_buffer(spec: RLJobSpec) -> float:
+    """A tenth of the samples that minSize stands for, but never less than four chunks of 50 steps a shard, so that neither side
+    waits for the other at every chunk; and never so narrow that the next chunk may not be inserted and the next batch not be
+    drawn (`rules.replay.no_mutual_wait`)."""
+    replay, parameters = spec.required_replay, _apex(spec)
+    limiter, ratio = replay.rate_limiter, max(1.0, replay.rate_limiter.samples_per_insert)
+    least = replay.shards * max(2 * ratio * parameters.chunk_length, float(parameters.batch_size))
+    return max(ratio * max(0.1 * limiter.min_size, 200.0 * replay.shards), least)
+
+
+COMPUTED: Mapping[tuple[type[BaseModel], str], Computed] = MappingProxyType(
+    {
+        (ApeXDQNParameters, "learning_rate_final"): Computed(
+            "learningRate, so that it does not decay", lambda spec: _apex(spec).learning_rate, "ApeXDQN"
+        ),
+        (ImpalaParameters, "learning_rate_final"): Computed(
+            "learningRate, so that it does not decay", lambda spec: _impala(spec).learning_rate, "IMPALA"
+        ),
+        (ApeXDQNParameters, "target_update_interval"): Computed(
+            "2500; 0 with targetUpdateTau", lambda spec: 0 if _apex(spec).target_update_tau > 0 else 2500, "ApeXDQN"
+        ),
+        (UnrollQueue, "capacity"): Computed("2 * batchSize", lambda spec: 2 * _impala(spec).batch_size, "IMPALA"),
+        (UnrollQueue, "max_policy_lag_updates"): Computed(
+            f"what unrolls of {ACTORS_OF_THE_LAG_LIMIT} actors need through a full queue, at least {LEAST_LAG_LIMIT_UPDATES}",
+            _lag_limit,
+            "IMPALA",
+        ),
+        (RateLimiter, "min_size"): Computed(
+            "50000, or capacity where that is less; at least batchSize", _min_size, "ApeXDQN"
+        ),
+        (RateLimiter, "error_buffer"): Computed(
+            "a tenth of the samples of minSize, at least shards * max(200 * samplesPerInsert, "
+            "2 * samplesPerInsert * chunkLength, batchSize)",
+            _error_buffer,
+            "ApeXDQN",
+        ),
+        (InferenceSpec, "max_batch_size"): Computed(
+            "64, or actors.envsPerActor where that is more", lambda spec: max(64, spec.actors.envs_per_actor)
+        ),
+        (AutoscalingSpec, "max_replicas"): Computed(
+            "100, or actors.replicas where that is more", lambda spec: max(100, spec.actors.replicas)
+        ),
+        (ScalingGuards, "max_policy_lag_updates"): Computed(
+            f"{APEX_GUARD_UPDATES} for ApeXDQN; for IMPALA {GUARD_PERCENT} % of unrollQueue.maxPolicyLagUpdates, as older "
+            "unrolls are discarded before their lag is seen",
+            _guard,
+        ),
+    }
+)
+"""(model, field) -> its default, in the order in which they follow from each other."""

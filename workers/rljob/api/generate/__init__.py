@@ -1,0 +1,1 @@
+"""Everything that is made from the types: the CustomResourceDefinition and the API reference."""

@@ -1,0 +1,17 @@
+"""Write manifests/crds/rljobs.rljob.dev.yaml and docs/api-reference.md below the present folder."""
+
+from __future__ import annotations
+
+from rljob.api.generate.files import generated
+
+
+def main() -> None:
+    """Write the generated files."""
+    for path, content in generated().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+        print(f"{path}: {len(content.encode()):,} bytes")
+
+
+if __name__ == "__main__":
+    main()

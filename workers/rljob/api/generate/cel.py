@@ -1,0 +1,87 @@
+"""CEL for the cluster: the rules of `rljob.api.rules` as x-kubernetes-validations.
+
+An API server sees a job as it is written, without presets and defaults. A rule is therefore asked only where all fields that
+it reads are written; the job in force is checked by ``rljob validate`` and by the controller, whose verdict is the condition
+Accepted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from rljob.api.algorithm import BLOCKS
+from rljob.api.job import RLJobSpec
+from rljob.api.rule import STORED, Rule, TransitionRule
+
+Validation = dict[str, str]
+"""One entry of x-kubernetes-validations."""
+
+NOT_IN_CEL = {
+    "rules between fields of which one is not written": "its value comes of the preset or of a default, which the API server "
+    "does not know",
+    "what is below affinity, env, tolerations, volumes, volumeMounts and podTemplate": "these are Kubernetes' own types, "
+    "checked by a dry run of the pod",
+    "a key in the place of another in a role's env, volumes, volumeMounts, tolerations, affinity or podTemplate": "such a change "
+    "(value to valueFrom, say) of a job that runs; a server's CEL compares only those keys of core's types that old and new both "
+    "have",
+    "keys of resources, labels and annotations": "their patterns are checked by the API server when pods are made; only their "
+    "number and length are bounded here, as CEL cannot bound the cost of a pattern on a key",
+    "a value in force that is written out, or removed again": "the API server compares what is written, so that it takes this "
+    "for a change; rljob compares what is in force",
+}
+"""What the two doors see differently, and who checks it then."""
+
+
+def rule_validations(rule: Rule) -> Validation:
+    """The validation that stands at the schema of ``rule.at``."""
+    cel = rule.cel
+    if rule.algorithm is not None:
+        assert rule.at is RLJobSpec, rule.name
+        cel = re.sub(r"\$([a-zA-Z]+)", rf"self.algorithm.{BLOCKS[rule.algorithm]}.\1", cel)
+    written = " && ".join(f"has({path})" for path in _must_be_written(cel))
+    guarded = f"!({written}) || ({cel})" if written else cel
+    return _validation(guarded, rule.message, rule.field, rule.reason)
+
+
+def transition_validations(rules: Iterable[TransitionRule]) -> Iterator[Validation]:
+    """The validations that compare the stored spec with the new one, one for all fields of a section that say the same."""
+    groups: dict[tuple[str, str], list[TransitionRule]] = {}
+    for rule in rules:
+        groups.setdefault((rule.field.partition(".")[0], rule.message), []).append(rule)
+    for (section, message), of_it in groups.items():
+        same = " && ".join(rule.cel for rule in of_it)
+        cel = f"oldSelf.suspend || self.suspend || {same}" if of_it[0].while_suspended else same
+        place = of_it[0].field if len(of_it) == 1 else section
+        named = "" if len(of_it) == 1 else f"{', '.join(rule.field.partition('.')[2] for rule in of_it)}: "
+        yield _validation(cel, named + message, place, "FieldValueForbidden")
+
+
+def text(value: str) -> str:
+    """A string as CEL, in single quotes."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _must_be_written(cel: str) -> Iterator[str]:
+    """The fields that ``cel`` reads and does not ask for with ``has`` itself, each section before what is in it."""
+    asked = set(re.findall(r"has\((self[.\w]+)\)", cel))
+    read = {
+        match[1].rpartition(".")[0] if match[2] else match[1] for match in re.finditer(r"\b(self(?:\.\w+)+)(\()?", cel)
+    }
+    needed: dict[str, None] = {}
+    for path in sorted(read):
+        parts = path.split(".")
+        for depth in range(2, len(parts) + 1):
+            prefix = ".".join(parts[:depth])
+            if prefix not in asked and prefix.removeprefix("self.") not in STORED:
+                needed[prefix] = None
+    yield from needed
+
+
+def _validation(cel: str, message: str, field: str, reason: str) -> Validation:
+    found = {"rule": cel, "message": message}
+    if reason != "FieldValueInvalid":  # which is what a server says of a rule that gives none
+        found["reason"] = reason
+    if field:
+        found["fieldPath"] = f".{field}"
+    return found

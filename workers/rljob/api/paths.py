@@ -1,0 +1,98 @@
+"""What the types say about a place in a document: the way from `RLJob` down, by fields, entries of lists and keys of maps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from rljob.api.fields import unwrapped
+
+
+@dataclass(frozen=True, slots=True)
+class TypedPlace:
+    """A place that has a schema.
+
+    Attributes:
+        annotation: the type of its value, without Optional and Annotated around it.
+        metadata: what was in Annotated, such as `Integer`.
+        owner, name: the model and the Python name of the field that it is; None and empty for the root, an entry of a list and a
+            value of a map.
+    """
+
+    annotation: Any
+    metadata: tuple[Any, ...] = ()
+    owner: type[BaseModel] | None = None
+    name: str = ""
+
+    @property
+    def model(self) -> type[BaseModel] | None:
+        """The model whose fields lie below; None where there is none."""
+        found = self.annotation
+        return found if isinstance(found, type) and issubclass(found, BaseModel) else None
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """The fields below, by their names in the manifest; none where it is no section."""
+        fields = self.model.model_fields if self.model is not None else {}
+        return tuple(field.alias or name for name, field in fields.items())
+
+    @property
+    def field(self) -> FieldInfo | None:
+        """The field that it is."""
+        return self.owner.model_fields[self.name] if self.owner is not None else None
+
+    @property
+    def is_list(self) -> bool:
+        """Whether its value is a list."""
+        return get_origin(self.annotation) in (list, tuple)
+
+    @property
+    def entry(self) -> TypedPlace:
+        """An entry where it is a list, else itself."""
+        found = self.below(0) if self.is_list else None
+        return self if found is None else found
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its value is a text, of whatever kind: a name, a quantity, a choice of words."""
+        if get_origin(self.annotation) is Literal:
+            return all(isinstance(word, str) for word in get_args(self.annotation))
+        return self.annotation is str
+
+    def fields_below(self) -> Iterator[tuple[str, TypedPlace]]:
+        """The fields of a section by their names in the manifest."""
+        for name in self.field_names:
+            if (found := self.below(name)) is not None:
+                yield name, found
+
+    def below(self, step: str | int) -> TypedPlace | None:
+        """The place one step further: a field by its name in the manifest, an entry of a list, a key of a map."""
+        if self.model is not None:
+            for name, field in self.model.model_fields.items():
+                if (field.alias or name) == step:
+                    return _place(field.annotation, list(field.metadata), self.model, name)
+            return None
+        if self.is_list:
+            return _place(get_args(self.annotation)[0], [])
+        if get_origin(self.annotation) is dict:
+            value = get_args(self.annotation)[1]
+            return None if value is Any else _place(value, [])
+        return None
+
+
+def typed_place(root: type[BaseModel], steps: Sequence[str | int]) -> TypedPlace | None:
+    """The place at the end of ``steps``; None where the types say nothing about it: below a pod template, for instance, or after
+    a field that does not exist."""
+    found: TypedPlace | None = TypedPlace(root)
+    for step in steps:
+        found = found.below(step) if found is not None else None
+    return found
+
+
+def _place(annotation: Any, metadata: list[Any], owner: type[BaseModel] | None = None, name: str = "") -> TypedPlace:
+    bare, found = unwrapped(annotation, metadata)
+    return TypedPlace(bare, tuple(found), owner, name)

@@ -1,0 +1,95 @@
+"""CartPole: four numbers and two actions, learned by a small MLP on one core. The shortest way to see every part work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rljob.api.presets.preset import Preset
+
+_JOB: dict[str, Any] = {
+    "environment": {"id": "CartPole-v1"},
+    "evaluator": {"intervalSeconds": 5, "triggerReturn": 300},
+    "checkpoint": {"intervalSeconds": 30, "retain": 2},
+    "successPolicy": {"targetReturn": {"value": 475}},  # what Gymnasium calls solved: the mean of 100 episodes
+    "activeDeadlineSeconds": 900,
+}
+
+CARTPOLE_APEX = Preset(
+    name="CartPoleApeX",
+    purpose="CartPole with Ape-X DQN, to see the replay service work",
+    expected="475 of 500 or more, the mean of 100 episodes",
+    time="one to four minutes on two cores",
+    frames="240,000",
+    source="found here",
+    spec={
+        "algorithm": {
+            "type": "ApeXDQN",
+            "apeXDQN": {
+                "gamma": 0.99,
+                "nStep": 3,
+                "batchSize": 128,
+                "optimizer": "Adam",
+                "learningRate": 1e-3,
+                "learningRateFinal": 1e-4,
+                "learningRateDecaySteps": 60_000,
+                "optimizerEpsilon": 1e-8,
+                "gradientClipNorm": 10.0,
+                "targetUpdateInterval": 200,
+                "double": True,
+                "dueling": True,
+                "network": "MLP",
+                "hiddenUnits": 128,
+                "loss": "Huber",
+                "epsilonBase": 0.4,
+                "epsilonExponent": 7.0,
+                "evaluationEpsilon": 0.0,
+                "evaluationWeightsDecay": 0.99,
+                "chunkLength": 20,
+                "publishInterval": 10,
+            },
+        },
+        "replay": {
+            "capacity": 50_000,
+            "prioritization": {"exponent": 0.5, "importance": 0.4},
+            "rateLimiter": {"samplesPerInsert": 8, "minSize": 1000, "errorBuffer": 8000},
+        },
+        "actors": {"envsPerActor": 8},
+        **_JOB,
+    },
+)
+CARTPOLE_IMPALA = Preset(
+    name="CartPoleIMPALA",
+    purpose="CartPole with IMPALA, to see the learner's queue of unrolls work",
+    expected="475 of 500 or more, the mean of 100 episodes",
+    time="half a minute to five on two cores",
+    frames="450,000",
+    source="found here",
+    spec={
+        "algorithm": {
+            "type": "IMPALA",
+            "impala": {
+                "gamma": 0.99,
+                "unrollLength": 20,
+                "batchSize": 16,
+                "loss": "VTrace",
+                "epochs": 1,
+                "minibatches": 1,
+                "valueCost": 0.5,
+                "entropyCost": 0.01,
+                "lossReduction": "Mean",
+                "optimizer": "Adam",
+                "learningRate": 1e-3,
+                "optimizerEpsilon": 1e-5,
+                "gradientClipNorm": 0.5,
+                "network": "MLP",
+                "hiddenUnits": 64,
+                "orthogonalInit": True,
+                "recurrent": "None",
+                "evaluationTemperature": 0.0,
+                "precision": "FP32",
+            },
+        },
+        "actors": {"envsPerActor": 16},
+        **_JOB,
+    },
+)

@@ -1,0 +1,74 @@
+"""A manifest laid over the preset that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rljob.api.presets import PRESETS
+
+
+def with_preset(document: dict[str, Any]) -> dict[str, Any]:
+    """``document`` with the values of its preset where it says nothing itself; itself where it names none that is known.
+
+    Mappings are laid over each other deeply; everything else, lists included, is taken whole from the manifest. Works on a
+    document that has not been checked yet: what has another shape than expected is left for the check.
+    """
+    spec = document.get("spec")
+    name = spec.get("preset") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(name, str) or name not in PRESETS:
+        return document
+    return {**document, "spec": _laid_over(spec, _that_fits(PRESETS[name].spec, spec))}
+
+
+def preset_value(document: Mapping[str, Any], path: str) -> Any:
+    """What the preset of ``document`` sets at ``path`` (``spec.learner.resources``), None where it sets nothing there."""
+    spec = document.get("spec")
+    name = spec.get("preset") if isinstance(spec, Mapping) else None
+    node: Any = {"spec": PRESETS[name].spec} if isinstance(name, str) and name in PRESETS else None
+    for part in path.split("."):
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return node
+
+
+def _laid_over(given: Any, base: Any) -> Any:
+    if not isinstance(given, dict) or not isinstance(base, Mapping):
+        return given
+    return {
+        **{key: _copied(item) for key, item in base.items() if key not in given},
+        **{key: _laid_over(item, base.get(key)) for key, item in given.items()},
+    }
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
+
+
+def _that_fits(preset: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The preset without what makes no sense beside the manifest: nobody could leave out of a manifest what is not in it."""
+    for (section, field, value), paths in _GIVES_WAY.items():
+        written = given.get(section)
+        if isinstance(written, Mapping) and written.get(field) == value:
+            for path in paths:
+                preset = _without(preset, path)
+    return preset
+
+
+def _without(node: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
+    head, *rest = path
+    if head not in node:
+        return node
+    if rest:
+        return {**node, head: _without(node[head], rest)}
+    return {key: value for key, value in node.items() if key != head}
+
+
+_GIVES_WAY: Mapping[tuple[str, str, Any], Sequence[Sequence[str]]] = {
+    # Only an evaluator could see either.
+    ("evaluator", "enabled", False): (("evaluator", "triggerReturn"), ("successPolicy", "targetReturn")),
+    # An inference server answers every step with its newest weights.
+    ("actors", "inference", "Central"): (("algorithm", "impala", "weightsRefreshSteps"),),
+}
+"""(section, field, value) in a manifest -> what of any preset then does not count."""

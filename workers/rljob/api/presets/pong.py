@@ -1,0 +1,139 @@
+"""Pong in minutes on two cores, without a GPU. How these values were found: docs/algorithms/pong-presets.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rljob.api.presets.preset import Preset
+
+_ENVIRONMENT = {
+    "id": "ALE/Pong-v5",
+    "frameSize": 42,  # a quarter of the pixels of the usual 84x84
+    "centreInput": True,  # subtract the mean frame, so that only what moves is left
+    "inputScale": 0.041666667,  # 1/24: what is left after centring is small
+    "actions": [0, 2, 3],  # stay, up, down; the other three do the same with FIRE
+}
+_ONE_CORE = {"requests": {"cpu": "1", "memory": "1Gi"}}
+_TWO_THREADS = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2"}}
+
+
+def _job(trigger_return: float, actor_resources: dict[str, Any]) -> dict[str, Any]:
+    """What all of them have beside their algorithm. Training games are played more at random than judged ones, so judging begins
+    (``trigger_return``) well below what is asked for."""
+    return {
+        "environment": _ENVIRONMENT,
+        "learner": {"resources": {"requests": {"cpu": "1", "memory": "2Gi"}}},
+        "actors": {"envsPerActor": 16, "resources": actor_resources},
+        "evaluator": {"resources": _TWO_THREADS, "intervalSeconds": 60, "triggerReturn": trigger_return},
+        "checkpoint": {"intervalSeconds": 60, "retain": 3},
+        "successPolicy": {"targetReturn": {"value": 18}},
+        "activeDeadlineSeconds": 3600,
+    }
+
+
+_UNROLLS: dict[str, Any] = {
+    "gamma": 0.99,
+    "unrollLength": 128,
+    "batchSize": 16,  # 2,048 steps ...
+    "epochs": 6,  # ... gone over six times ...
+    "minibatches": 8,  # ... in eight updates each
+    "lossReduction": "Mean",
+    "optimizer": "Adam",
+    "learningRate": 1e-3,
+    "learningRateFinal": 2e-4,
+    "learningRateDecaySteps": 500_000,
+    "targetPolicyKl": 0.02,
+    "optimizerEpsilon": 1e-5,
+    "gradientClipNorm": 0.5,
+    "network": "Compact",
+    "hiddenUnits": 128,
+    "orthogonalInit": True,
+    "recurrent": "None",
+    "weightsRefreshSteps": 8,  # newer weights inside an unroll, and after every pass
+    "publishInterval": 8,
+    "evaluationTemperature": 0.25,
+    "evaluationWeightsDecay": 0.998,
+    "precision": "FP32",  # bf16 gains nothing on so small a network
+    "prefetchBatches": 1,
+    "unrollQueue": {"capacity": 16},  # one batch
+}
+_VTRACE = {
+    **_UNROLLS,
+    "loss": "VTrace",
+    "rhoClip": 1.0,
+    "cClip": 1.0,
+    "vtraceLambda": 0.98,  # a rally lasts a hundred steps: credit must reach far back
+    "policyKlCost": 0.25,  # stands in for the clip of the surrogate; without it actions that were rare run away
+    "valueCost": 0.25,  # all costs are a quarter of the surrogate's, because nothing normalises the advantages
+    "entropyCost": 0.0025,
+}
+_SURROGATE = {
+    **_UNROLLS,
+    "loss": "ClippedSurrogate",
+    "gaeLambda": 0.95,
+    "clipRange": 0.2,
+    "normalizeAdvantages": True,
+    "valueCost": 1.0,
+    "entropyCost": 0.01,
+}
+_APEX = {
+    "gamma": 0.99,
+    "nStep": 10,  # a point is many steps away from the stroke that wins it
+    "batchSize": 128,
+    "optimizer": "Adam",
+    "learningRate": 1e-3,
+    "learningRateFinal": 3e-4,
+    "learningRateDecaySteps": 300_000,
+    "optimizerEpsilon": 1e-6,
+    "gradientClipNorm": 10.0,
+    "targetUpdateInterval": 200,
+    "double": True,
+    "dueling": True,
+    "network": "Compact",
+    "hiddenUnits": 128,
+    "layerNorm": True,  # the strongest single help at this size
+    "loss": "Huber",
+    "epsilonBase": 0.4,
+    "epsilonExponent": 7.0,
+    "evaluationEpsilon": 0.01,
+    "evaluationWeightsDecay": 0.998,
+    "chunkLength": 50,
+    "publishInterval": 10,
+    "precision": "FP32",
+}
+
+PONG_VTRACE = Preset(
+    name="PongVTrace",
+    purpose="The quickstart: Pong on two cores with IMPALA's V-trace, in several passes over each batch",
+    expected="18 of 21 or more, the mean of 100 games; 17.4 to 19.3 measured on five seeds",
+    time="147 to 301 s on two cores, median 189 of five seeds",
+    frames="1.2 million",
+    source="found here, docs/algorithms/pong-presets.md",
+    spec={"algorithm": {"type": "IMPALA", "impala": _VTRACE}, **_job(11, _TWO_THREADS)},
+)
+PONG_CLIPPED_SURROGATE = Preset(
+    name="PongClippedSurrogate",
+    purpose="Pong on two cores with PPO's clipped surrogate on IMPALA's unrolls",
+    expected="18 of 21 or more, the mean of the games of an evaluation",
+    time="162 to 463 s on two cores, four of five seeds; one was not there after 480 s",
+    frames="1 to 2 million",
+    source="found here, docs/algorithms/pong-presets.md; the loss is that of Schulman et al. 2017",
+    spec={"algorithm": {"type": "IMPALA", "impala": _SURROGATE}, **_job(11, _TWO_THREADS)},
+)
+PONG_APEX = Preset(
+    name="PongApeX",
+    purpose="Pong on two cores with Ape-X DQN: prioritized replay, long returns, a small normalised network",
+    expected="18 of 21 or more, the mean of the games of an evaluation",
+    time="456 and 1,083 s on two cores, two of three seeds; one was not there after 900 s",
+    frames="1 to 2 million",
+    source="found here, docs/algorithms/pong-presets.md",
+    spec={
+        "algorithm": {"type": "ApeXDQN", "apeXDQN": _APEX},
+        **_job(16, _ONE_CORE),
+        "replay": {
+            "capacity": 100_000,  # older experience slows learning down with such long returns
+            "prioritization": {"exponent": 0.5, "importance": 0.4},
+            "rateLimiter": {"samplesPerInsert": 6, "minSize": 8000, "errorBuffer": 9600},
+        },
+    },
+)

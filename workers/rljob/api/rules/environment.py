@@ -1,0 +1,44 @@
+"""Rules of ``spec.environment``."""
+
+from __future__ import annotations
+
+from rljob.api.environment import EnvironmentSource
+from rljob.api.rule import Broken, Outcome, rule
+
+_ONE_CHOICE = "allowed: actions or fullActionSpace, not both; actions counts in the minimal set"
+_TOO_SHORT = "allowed: at least frameSkip; a game would end before its first step"
+
+
+@rule(
+    EnvironmentSource,
+    "actions",
+    cel="self.actions.all(one, self.actions.exists_one(other, one == other))",
+    message="allowed: each action number once",
+    reason="FieldValueDuplicate",
+)
+def different_actions(environment: EnvironmentSource) -> Outcome:
+    actions = environment.actions
+    return None if len(set(actions)) == len(actions) else Broken("allowed: each action number once", actions)
+
+
+@rule(
+    EnvironmentSource,
+    "actions",
+    cel="self.actions.size() == 0 || !self.fullActionSpace",
+    message=_ONE_CHOICE,
+)
+def one_choice_of_actions(environment: EnvironmentSource) -> Outcome:
+    both = environment.actions and environment.full_action_space
+    return Broken(_ONE_CHOICE, environment.actions) if both else None
+
+
+@rule(
+    EnvironmentSource,
+    "maxEpisodeRawFrames",
+    cel="self.maxEpisodeRawFrames >= self.frameSkip",
+    message=_TOO_SHORT,
+)
+def a_step_in_a_game(environment: EnvironmentSource) -> Outcome:
+    if environment.max_episode_raw_frames >= environment.frame_skip:
+        return None
+    return f"allowed: at least frameSkip ({environment.frame_skip}); a game would end before its first step"

@@ -1,0 +1,110 @@
+"""Rules of the queue of unrolls: one that never holds a batch, and limits on age below the time that unrolls merely travel."""
+
+from __future__ import annotations
+
+from rljob.api.impala import ImpalaParameters
+from rljob.api.job import RLJobSpec
+from rljob.api.rule import Outcome, rule
+from rljob.api.rules.algorithm import TYPE
+from rljob.api.staleness import in_flight
+
+_QUEUE = "self.algorithm.impala.unrollQueue"
+_ON_THE_WAY = "self.actors.replicas * (self.actors.envsPerActor > 4 ? self.actors.envsPerActor : 4)"
+_UPDATES_A_BATCH = "$epochs * $minibatches"
+_LAG = "algorithm.impala.unrollQueue.maxPolicyLagUpdates"
+
+
+def _at_most(queued: str, limit: str) -> str:
+    """CEL: everything in flight passes within ``limit`` updates. The division of `InFlight.updates` is multiplied out."""
+    return (
+        f"({queued} + {_ON_THE_WAY} + $prefetchBatches * $batchSize) * {_UPDATES_A_BATCH} <= "
+        f"({limit} - $publishInterval) * $batchSize"
+    )
+
+
+@rule(
+    RLJobSpec,
+    "replay",
+    algorithm="IMPALA",
+    reason="FieldValueForbidden",
+    cel=f"!has(self.replay) || {TYPE} != 'IMPALA'",
+    message="not allowed with algorithm IMPALA: it learns from every unroll once and stores none; remove it, and say how many "
+    "may wait in algorithm.impala.unrollQueue",
+)
+def no_replay(spec: RLJobSpec) -> Outcome:
+    if spec.replay is None:
+        return None
+    return (
+        "not allowed with algorithm IMPALA: it learns from every unroll once and stores none; remove it, and say how many may "
+        "wait in algorithm.impala.unrollQueue"
+    )
+
+
+@rule(
+    RLJobSpec,
+    _LAG,
+    algorithm="IMPALA",
+    cel=f"{_QUEUE}.capacity < $batchSize || " + _at_most(f"{_QUEUE}.capacity", f"{_QUEUE}.maxPolicyLagUpdates"),
+    message="allowed: at least ((unrollQueue.capacity + actors.replicas * max(4, envsPerActor)) / batchSize + prefetchBatches) * "
+    "epochs * minibatches + publishInterval; with the queue full, unrolls would be discarded for the time they merely wait",
+)
+def lag_limit_above_the_latency(spec: RLJobSpec) -> Outcome:
+    parameters = spec.algorithm.parameters_as(ImpalaParameters)
+    queue = parameters.unroll_queue
+    if queue.capacity < parameters.batch_size:
+        return None
+    latency = in_flight(spec, parameters)
+    if queue.max_policy_lag_updates >= latency.updates:
+        return None
+    return f"allowed: at least {latency}; with the queue full, unrolls would be discarded for the time they merely wait"
+
+
+@rule(
+    RLJobSpec,
+    "autoscaling.guards.maxPolicyLagUpdates",
+    algorithm="IMPALA",
+    cel=f"self.autoscaling.mode == 'Disabled' || self.autoscaling.guards.maxPolicyLagUpdates <= {_QUEUE}.maxPolicyLagUpdates",
+    message="allowed: at most unrollQueue.maxPolicyLagUpdates; older unrolls are discarded before their lag is seen, so the "
+    "guard would never act",
+)
+def guard_below_the_lag_limit(spec: RLJobSpec) -> Outcome:
+    parameters = spec.algorithm.parameters_as(ImpalaParameters)
+    queue, guard = parameters.unroll_queue, spec.autoscaling.guards.max_policy_lag_updates
+    if spec.autoscaling.mode == "Disabled" or guard <= queue.max_policy_lag_updates:
+        return None
+    return (
+        f"allowed: at most unrollQueue.maxPolicyLagUpdates ({queue.max_policy_lag_updates}); older unrolls are discarded before "
+        "their lag is seen, so the guard would never act"
+    )
+
+
+@rule(
+    RLJobSpec,
+    "autoscaling.guards.maxPolicyLagUpdates",
+    algorithm="IMPALA",
+    cel=f"self.autoscaling.mode == 'Disabled' || {_QUEUE}.capacity < $batchSize || "
+    f"!({_at_most(f'{_QUEUE}.capacity', f'{_QUEUE}.maxPolicyLagUpdates')}) || "
+    + _at_most(
+        f"{_QUEUE}.capacity * self.autoscaling.target.queueUtilizationPercent / 100",
+        "self.autoscaling.guards.maxPolicyLagUpdates",
+    ),
+    message="allowed: at least the updates that pass while an unroll travels, with the queue filled to "
+    "target.queueUtilizationPercent; below it the guard would take actors away that the target asks for. Raise it (unset, it "
+    "is four fifths of unrollQueue.maxPolicyLagUpdates), or lower unrollQueue.capacity",
+)
+def guard_above_the_latency_at_the_target(spec: RLJobSpec) -> Outcome:
+    parameters = spec.algorithm.parameters_as(ImpalaParameters)
+    queue, scaling = parameters.unroll_queue, spec.autoscaling
+    if scaling.mode == "Disabled" or queue.capacity < parameters.batch_size:
+        return None
+    if queue.max_policy_lag_updates < in_flight(spec, parameters).updates:
+        return None
+    percent = scaling.target.queue_utilization_percent
+    latency = in_flight(spec, parameters, percent)
+    if scaling.guards.max_policy_lag_updates >= latency.updates:
+        return None
+    return (
+        f"allowed: at least {latency}, with the queue filled to target.queueUtilizationPercent ({percent}); below it the guard "
+        "would take actors away that the target asks for. Raise it (unset, it is four fifths of "
+        f"unrollQueue.maxPolicyLagUpdates {queue.max_policy_lag_updates}), or lower unrollQueue.capacity"
+    )

@@ -1,0 +1,93 @@
+"""From pydantic's errors to problems in the words of the manifest: paths by name, the nearest known field, what is
+allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from rljob.api.fields import first_sentence, literal_values
+from rljob.api.job import API_VERSION, KIND, RLJob
+from rljob.api.paths import typed_place
+from rljob.api.problems import ABSENT, Problem, nearest, unknown_name
+from rljob.api.types import ALLOWED
+
+Location = tuple[str | int, ...]
+"""A place in a document: keys and list indices, outermost first."""
+_OF_A_PRESET: frozenset[Location] = frozenset(
+    (
+        ("spec", "algorithm"),
+        ("spec", "algorithm", "type"),
+        ("spec", "environment"),
+        ("spec", "environment", "id"),
+    )
+)
+"""What every preset has, so that who names one that is unknown is not asked for it."""
+
+
+def structural_problems(error: ValidationError) -> tuple[list[Problem], list[Location]]:
+    """Pydantic's errors as problems, and where in the document the wrong values lie."""
+    problems: list[Problem] = []
+    places: list[Location] = []
+    items = error.errors(include_url=False)
+    preset_is_wrong = any(item["loc"] == ("spec", "preset") for item in items)
+    for item in items:
+        location = tuple(part for part in item["loc"] if part != "[key]")
+        if item["type"] == "default_factory_not_called":  # it follows from another field, whose value is wrong
+            continue
+        places.append(location)
+        if item["type"] == "missing" and preset_is_wrong and location in _OF_A_PRESET:
+            continue
+        path = _path(location)
+        kind, context = item["type"], item.get("ctx", {})
+        value: Any = item["input"]
+        if kind == ALLOWED:
+            message = str(context["allowed"])
+        elif kind == "missing":
+            value, message = ABSENT, f"required: {_purpose(location)}"
+        elif kind == "extra_forbidden":
+            place = typed_place(RLJob, location[:-1])
+            message = unknown_name(str(location[-1]), place.field_names if place is not None else (), "field")
+        elif kind == "literal_error":
+            expected = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+            near = nearest(value, expected) if isinstance(value, str) and len(expected) > 1 else None
+            message = f"allowed: {', '.join(expected)}" + (f"; did you mean {near!r}?" if near else "")
+        elif kind.startswith("bool"):
+            message = "allowed: true or false"
+        elif kind == "string_unicode":
+            message = "allowed: text that is valid Unicode"
+        elif kind in ("model_type", "dict_type", "model_attributes_type"):
+            message = "allowed: a mapping of fields"
+        elif kind == "list_type":
+            message = "allowed: a list"
+        elif kind == "too_long":
+            message = f"allowed: at most {context['max_length']} entries, here {context['actual_length'] or 'more'}"
+        elif kind == "too_short":
+            message = f"allowed: at least {context['min_length']} entry"
+        else:
+            message = f"allowed: something else ({item['msg']})"
+        problems.append(Problem(path, value, message))
+    return problems, places
+
+
+def _path(location: Location) -> str:
+    """``("spec", "failurePolicy", "rules", 0, "action")`` -> ``spec.failurePolicy.rules[0].action``."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _purpose(location: Location) -> str:
+    """What is missing at ``location``, and what is allowed there."""
+    if location == ("apiVersion",):
+        return API_VERSION
+    if location == ("kind",):
+        return KIND
+    place = typed_place(RLJob, location)
+    if place is None or place.field is None:
+        return "a value"
+    words = literal_values(place.field)
+    meaning = first_sentence(place.field.description).rstrip(".") or "a value"
+    return f"{meaning}; allowed: {', '.join(words)}" if words else meaning

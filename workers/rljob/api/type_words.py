@@ -1,0 +1,68 @@
+"""Types in the words of the manifest: what `rljob explain` and the reference say a field takes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, get_args, get_origin
+
+from annotated_types import MaxLen, MinLen
+
+from rljob.api.paths import TypedPlace
+from rljob.api.types import DecimalText, Integer, JSONObject, QuantityText, Real, Text, WordOrFactory
+
+SECTION = "section"
+"""What has fields of its own."""
+_SINGULAR = re.compile(rf"^(integer|number|text|{SECTION})\b")
+
+
+def type_in_words(place: TypedPlace) -> str:
+    """What a place takes, with its bounds: ``number from 0 to 1``, ``one of Auto, Enabled, Disabled``."""
+    marked = next((words for marker in place.metadata if (words := _of_marker(marker))), None)
+    if marked is not None:
+        return marked
+    if place.model is not None:
+        return SECTION
+    if place.is_list:
+        entry = place.below(0)
+        assert entry is not None
+        return f"list of {_plural(type_in_words(entry))}{_size(place.metadata)}"
+    if get_origin(place.annotation) is dict:
+        value = place.below("")
+        return "mapping" if value is None else f"map of texts to {_plural(type_in_words(value))}"
+    if get_origin(place.annotation) is Literal:
+        return _one_of([word if word else '""' for word in get_args(place.annotation)])
+    return {bool: "true or false", int: "integer", float: "time"}.get(
+        place.annotation, "text"
+    )  # status has times alone
+
+
+def _of_marker(marker: Any) -> str:
+    """The words of a marker; empty if it is none."""
+    allowed = getattr(marker, "allowed", "").removeprefix("allowed: ").removeprefix("an ").removeprefix("a ")
+    if isinstance(marker, DecimalText):
+        return f"text of a {allowed}"
+    if isinstance(marker, Integer | Real):
+        return allowed.replace("finite number", "number")
+    if isinstance(marker, WordOrFactory):
+        return f"one of {allowed}"
+    if isinstance(marker, Text):
+        return "text" if marker.kind == "text" else marker.allowed.replace("allowed: ", "text: ")
+    if isinstance(marker, QuantityText):
+        return "quantity, such as 500m, 2 or 4Gi"
+    return "mapping, handed on as it is" if isinstance(marker, JSONObject) else ""
+
+
+def _plural(words: str) -> str:
+    return _SINGULAR.sub(r"\1s", words)
+
+
+def _one_of(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"one of {', '.join(words)}"
+
+
+def _size(metadata: tuple[Any, ...]) -> str:
+    most = next((item.max_length for item in metadata if isinstance(item, MaxLen)), None)
+    least = next((item.min_length for item in metadata if isinstance(item, MinLen)), 0)
+    if most is None:
+        return f", at least {least}" if least else ""
+    return f", {least} to {most:,} of them" if least else f", at most {most:,}"

@@ -1,0 +1,77 @@
+"""``rljob explain FIELD``: what a field of the manifest means, as `kubectl explain` says it, without a cluster."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from rljob.cli.errors import Unusable, one_line_errors
+
+_WIDEST = 110
+_TYPE_COLUMN = 34
+
+
+def explain(
+    field: Annotated[
+        str,
+        typer.Argument(
+            metavar="FIELD", help="A field, such as algorithm.impala.learningRate.", show_default="all of them"
+        ),
+    ] = "",
+) -> None:
+    """Explain a field of the manifest: its type, its default, when it may change, what it does, and which presets set it.
+
+    A section is explained with its fields. spec. may be left out; status. and metadata. are explained too.
+
+    Examples:
+
+        rljob explain
+
+        rljob explain actors
+
+        rljob explain algorithm.impala.learningRate
+    """
+    with one_line_errors():
+        from rljob.api.catalogue import UnknownField, explained
+
+        try:
+            found = explained(field)
+        except UnknownField as error:
+            raise Unusable(str(error)) from None
+        width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
+        lines = [found.path]
+        for paragraph in found.description:
+            lines += ["", *textwrap.wrap(paragraph, width)]
+        facts = {"Type": found.type, "Default": found.default, "Changes": found.changes}
+        lines += ["", *_facts({name: text for name, text in facts.items() if text}, width)]
+        if found.presets:
+            lines += ["", "Presets that set it:", *_presets(found.presets, width)]
+        if found.fields:
+            widest = max(len(line.name) for line in found.fields)
+            lines += ["", "Fields:"]
+            for line in found.fields:
+                lines.append(
+                    f"  {line.name:{widest}}  {_cut(line.type, _TYPE_COLUMN):{_TYPE_COLUMN}}  {line.summary}".rstrip()
+                )
+        typer.echo("\n".join(lines))
+
+
+def _facts(facts: Mapping[str, str], width: int) -> Iterator[str]:
+    for name, text in facts.items():
+        yield from textwrap.wrap(text, width, initial_indent=f"  {name:8}  ", subsequent_indent=" " * 12)
+
+
+def _presets(presets: Mapping[str, Any], width: int) -> Iterator[str]:
+    from rljob.api.yaml_dialect import in_one_line
+
+    widest = max(map(len, presets))
+    for name, value in presets.items():
+        yield _cut(f"  {name:{widest}}  {in_one_line(value)}", width)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
