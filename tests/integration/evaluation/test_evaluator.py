@@ -25,7 +25,7 @@ from rljob.learner.weights import WeightServer
 from typer.testing import CliRunner
 
 
-def _job(target: str | None = None, algorithm: dict[str, Any] | None = None, **evaluator: Any) -> RLJob:
+def _job(target: float | None = None, algorithm: dict[str, Any] | None = None, **evaluator: Any) -> RLJob:
     return parse_job(manifest(target, algorithm, **{"episodes": 5, "intervalSeconds": 1, **evaluator}))
 
 
@@ -141,7 +141,7 @@ def test_progress_is_told_while_games_are_played(run: Any) -> None:
 
 @pytest.mark.parametrize("cpu", ["1", "3"])
 def test_a_hopeless_policy_is_given_up_early(run: Any, cpu: str) -> None:
-    job = _job(target="475", episodes=20, resources={"limits": {"cpu": cpu}})
+    job = _job(target=475, episodes=20, resources={"limits": {"cpu": cpu}})
     module = network(job)
     with torch.no_grad():
         for parameter in module.parameters():
