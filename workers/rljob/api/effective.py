@@ -1,7 +1,7 @@
 """The job in force: every default that follows from others filled in, and the memory of what its user wrote.
 
 ``model_fields_set`` of a job and of each of its sections holds the fields that the manifest has, and nothing of presets and
-defaults: ``job.model_dump(exclude_unset=True)`` is the job as written.
+defaults. A mapping of the manifest's own keys that a preset also fills, such as ``resources.requests``, is merged all the same.
 """
 
 from __future__ import annotations
