@@ -17,6 +17,7 @@ from common import machine, report
 from rljob.api import RLJob, load_manifest
 from rljob.api.status import RLJobStatus
 from rljob_operator.decide import decide
+from rljob_operator.desired import ClockReading, DesiredState
 from rljob_operator.model import CheckpointFacts, CheckpointState, LearnerSample, Member, Observation, Phase, Role
 from rljob_operator.sample import parse_sample
 
@@ -77,13 +78,12 @@ def _hour(job: RLJob, actors: int, looks: int, chance: random.Random) -> list[fl
             if member.role is Role.ACTOR and chance.random() < 0.001:
                 members[name] = replace(member, phase=Phase.EXITED, since_seconds=now, exit_code=137)
         seen = Observation(
-            status=status,
             members=tuple(members.values()),
             learner=_sample(k, actors, now),
             checkpoint=CheckpointFacts(CheckpointState.VERIFIED, 10 * k, now, "file:///run/step", "sha256:00"),
         )
         began = time.thread_time()
-        decision = decide(job, seen, now)
+        decision = decide(DesiredState(job), status, seen, ClockReading(now))
         seconds.append(time.thread_time() - began)
         status = decision.status
         for name in decision.start:

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rljob.api import RLJob
 from rljob.api.controller_memory import OutcomeMemory
 from rljob.api.status import RLJobStatus
-from rljob.api.timestamps import stamp
 
 from rljob_operator.conditions import job as about_job
 from rljob_operator.conditions import roles as about_roles
 from rljob_operator.conditions.said import Said, merged
+from rljob_operator.decision import Decision, End, Outcome
+from rljob_operator.desired import ClockReading, DesiredState, Session
 from rljob_operator.look import Look, Mode, mode, session_end
-from rljob_operator.model import Decision, End, Observation, Outcome
+from rljob_operator.model import Observation
 from rljob_operator.rules import (
+    active_time,
     actors,
     checkpoints,
-    clock,
     crash_loops,
     deadlines,
     facts,
@@ -45,7 +45,7 @@ ConditionRule = Callable[[Look, Mode], Said | None]
 RUNNING_RULES: tuple[Rule, ...] = (
     leaps.gap,
     suspension.note_start,
-    clock.start,
+    active_time.start,
     failures.account,
     failures.forgive,
     progress.advance,
@@ -55,7 +55,7 @@ RUNNING_RULES: tuple[Rule, ...] = (
     places.recall,
     actors.wanted,
     places.dismiss,
-    clock.roles_up,
+    active_time.roles_up,
     progress.report,
 )
 
@@ -102,9 +102,23 @@ CONDITION_RULES: tuple[ConditionRule, ...] = (
 )
 
 
-def decide(job: RLJob, observation: Observation, now_seconds: float) -> Decision:
-    """What should happen next for ``job``. The same arguments always give the same decision."""
-    look = Look.at(job, observation, stamp(now_seconds))
+def decide(
+    desired: DesiredState,
+    status: RLJobStatus,
+    observed: Observation,
+    clock: ClockReading,
+    session: Session | None = None,
+) -> Decision:
+    """What should happen next for a job. The same arguments always give the same decision.
+
+    Args:
+        desired: the stored object.
+        status: what the controller wrote last; `RLJobStatus()` for a new job.
+        observed: what its substrate finds now.
+        clock: the time.
+        session: of a controller that ends with its terminal; None on a cluster.
+    """
+    look = Look.at(desired, status, observed, clock, session)
     now = mode(look)
     if now is Mode.FINISHED:
         return _after_the_end(look)
@@ -114,15 +128,15 @@ def decide(job: RLJob, observation: Observation, now_seconds: float) -> Decision
         if outcome is not None:
             look, now = look.remember(outcome=outcome), Mode.FINISHING
     if now is Mode.FINISHING and not lifecycle.must_leave(look):
-        look, now = clock.stop(look).tell(completion_time=look.now), Mode.FINISHED
+        look, now = active_time.stop(look).tell(completion_time=look.now), Mode.FINISHED
     if now in (Mode.SUSPENDING, Mode.SESSION_ENDING) and not look.alive():
-        look = clock.stop(look)
-    look = facts.spec(facts.members(look), observation.generation)
+        look = active_time.stop(look)
+    look = facts.spec(facts.members(look), desired.generation)
     said = (rule(look, now) for rule in CONDITION_RULES)
-    look = look.tell(conditions=merged(look.status.conditions, said, observation.generation, look.now))
+    look = look.tell(conditions=merged(look.status.conditions, said, desired.generation, look.now))
     start = lifecycle.to_start(look) if now is Mode.RUNNING else ()
     return Decision(
-        status=_as_before_if_equal(observation.status, look.status),
+        status=_as_before_if_equal(status, look.status),
         start=start,
         drain=lifecycle.to_drain(look, now),
         replace=hangs.to_replace(look, now),
@@ -130,7 +144,7 @@ def decide(job: RLJob, observation: Observation, now_seconds: float) -> Decision
         checkpoint_seconds=checkpoints.wanted_seconds(look) if look.learner_ready() else None,
         outcome=_outcome(look, now),
         finished=now is Mode.FINISHED or (now is Mode.SESSION_ENDING and not look.alive()),
-        notes=notes.between(observation.status, look.status),
+        notes=notes.between(status, look.status),
         requeue_seconds=timers.next_look_seconds(look, now),
     )
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from rljob.api import RLJob, RLJobSpec
+from rljob.api import RLJobSpec
 from rljob.api.controller_memory import ControllerMemory, MemberMemory
 from rljob.api.rules.read_at_start import comparable, read_at_start
 from rljob.api.status import RLJobStatus
 from rljob.api.status_model import MAX_MESSAGE
+from rljob.api.timestamps import stamp
 
+from rljob_operator.desired import ClockReading, DesiredState, Session
 from rljob_operator.model import Member, Observation, Phase, Role
 
 _ROLES, _PHASES = tuple(Role), tuple(Phase)
@@ -40,28 +42,40 @@ class Mode(StrEnum):
 class Look:
     """One look at a job. Rules return a look with a newer status, or a part of the decision."""
 
-    job: RLJob
-    seen: Observation
-    now: float
+    desired: DesiredState
+    observed: Observation
+    clock: ClockReading
+    session: Session | None
     status: RLJobStatus
     groups: Mapping[Role, Mapping[Phase, list[Member]]]
+    now: float
+    """Unix seconds, as exactly as a status holds them."""
 
     @classmethod
-    def at(cls, job: RLJob, seen: Observation, now: float) -> Look:
+    def at(
+        cls,
+        desired: DesiredState,
+        status: RLJobStatus,
+        observed: Observation,
+        clock: ClockReading,
+        session: Session | None = None,
+    ) -> Look:
         """The look before any rule."""
         groups: dict[Role, dict[Phase, list[Member]]] = {role: {phase: [] for phase in _PHASES} for role in _ROLES}
         role, phase, group = Role.REPLAY, Phase.ABSENT, groups[Role.REPLAY][Phase.ABSENT]
-        for member in seen.members:  # neighbours are mostly alike, and hashing an enum is slow: 500 actors, every look
+        for (
+            member
+        ) in observed.members:  # neighbours are mostly alike, and hashing an enum is slow: 500 actors, every look
             if member.phase is not phase or member.role is not role:
                 role, phase = member.role, member.phase
                 group = groups[role][phase]
             group.append(member)
-        return cls(job, seen, now, seen.status, groups)
+        return cls(desired, observed, clock, session, status, groups, stamp(clock.now_seconds))
 
     @property
     def spec(self) -> RLJobSpec:
         """What is wanted."""
-        return self.job.spec
+        return self.desired.job.spec
 
     @property
     def memory(self) -> ControllerMemory:
@@ -159,23 +173,23 @@ def _number(name: str) -> int:
 
 def mode(look: Look) -> Mode:
     """What the controller is about with this job."""
-    status, seen = look.status, look.seen
+    status, refusal, admission = look.status, look.desired.refusal, look.observed.admission
     if status.finished:
         return Mode.FINISHED
     if status.controller.outcome is not None:
         return Mode.FINISHING
     if session_end(look) is not None:
         return Mode.SESSION_ENDING
-    if seen.refusal is not None and seen.refusal.blocking and not look.alive():
+    if refusal is not None and refusal.blocking and not look.alive():
         return Mode.ACCEPTING
-    if look.spec.suspend or (seen.admission is not None and not seen.admission.admitted) or look.outdated():
+    if look.spec.suspend or (admission is not None and not admission.admitted) or look.outdated():
         return Mode.SUSPENDING
     return Mode.RUNNING
 
 
 def session_end(look: Look) -> tuple[str, str] | None:
     """(reason, message) where the session of a local controller is over, None where it goes on or there is none."""
-    session = look.seen.session
+    session = look.session
     if session is None:
         return None
     if session.interrupted:

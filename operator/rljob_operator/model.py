@@ -1,4 +1,4 @@
-"""What the controller sees and what it wants: the values that `decide` reads and returns, shared by every substrate.
+"""What the controller sees of a job: the values that every substrate reports, and `decide` reads.
 
 All times are Unix seconds. A substrate reports facts and takes no decisions: what a fact means for the job is decided once, in
 `decide`, from these values and from the job's status.
@@ -12,20 +12,6 @@ from enum import StrEnum
 from typing import Any
 
 from rljob.api.conditions import Reason
-from rljob.api.status import RLJobStatus
-
-CHECKPOINT_ANNOTATION = "rljob.dev/checkpoint-requested-at"
-"""A user's request for a checkpoint: any new text in it, by custom the time of the request."""
-
-EXIT_CONFIGURATION = 78
-"""A role's exit code for a configuration that no restart can mend (sysexits EX_CONFIG)."""
-
-EXIT_NON_FINITE_LOSS = 70
-"""The learner's exit code when its loss was not finite and ``earlyStopping.onNonFiniteLoss`` is ``Fail``."""
-
-
-EXIT_NOT_SAVED = 74
-"""A role's exit code where it has left as it was asked to, but could not save all that it held (sysexits EX_IOERR)."""
 
 
 class Role(StrEnum):
@@ -192,18 +178,6 @@ class CheckpointFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """The newest spec can't be run.
-
-    ``blocking`` is False where an older good spec is in force meanwhile (it is then the one given to `decide`).
-    """
-
-    reason: Reason
-    message: str
-    blocking: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class Admission:
     """What the job's queue says. ``reason`` is one of Admitted's reasons."""
 
@@ -218,51 +192,29 @@ class Admission:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """A controller that lives no longer than its terminal (`rljob run`): how long it has run, its bound, Ctrl-C."""
-
-    elapsed_seconds: float = 0.0
-    max_seconds: float | None = None
-    interrupted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Observation:
-    """One level-triggered look at a job.
+    """What a substrate finds of a job, at one moment.
 
     Attributes:
-        status: what the controller wrote last; `RLJobStatus()` for a new job.
         members: all that exist or have ended and not been replaced; a member that is not listed is ABSENT.
         learner: the newest sample there is, however old; None where none was ever taken.
         missing: why this look brought no sample, or nothing; for the message of ScalingActive.
         checkpoint: the newest checkpoint.
-        generation: metadata.generation of the spec.
-        checkpoint_requested_at: the text of the annotation, empty without one.
-        refusal: why the newest spec can't be run.
         admission: what the queue says; None where no queue is asked.
         max_actors: what the place allows besides maxReplicas (`rljob run --max-actors`), in every mode; None sets no limit.
         cores: of the machine. One actor a core is as many as a number that the controller or an autoscaler chooses may reach; one
             that its user fixed may exceed it. None sets no limit.
-        session: of a controller that ends with its terminal; None on a cluster.
-        leap_seconds: how far the wall clock leapt since this controller's last look, beyond the time that passed; below 0 it
-            was set back.
         keeps_remains: members that have ended leave something to be removed (pods); podCleanup and ttl apply.
         selector: label selector of the actors, for the scale subresource.
     """
 
-    status: RLJobStatus
     members: tuple[Member, ...] = ()
     learner: LearnerSample | None = None
     missing: str = ""
     checkpoint: CheckpointFacts = CheckpointFacts()
-    generation: int = 1
-    checkpoint_requested_at: str = ""
-    refusal: Refusal | None = None
     admission: Admission | None = None
     max_actors: int | None = None
     cores: int | None = None
-    session: Session | None = None
-    leap_seconds: float = 0.0
     keeps_remains: bool = False
     selector: str = ""
 
@@ -274,57 +226,3 @@ class Observation:
         """A field of the learner's latest document, for views; ``default`` where there is none yet."""
         value = self.learner.document.get(name) if self.learner is not None else None
         return default if value is None else value
-
-
-class End(StrEnum):
-    """How a run of the controller on a job ends: the job's own two ends, and the two of a session that can be resumed."""
-
-    COMPLETE = "Complete"
-    FAILED = "Failed"
-    STOPPED = "Stopped"
-    INTERRUPTED = "Interrupted"
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """An end, its reason (a documented word) and a sentence with the numbers."""
-
-    end: End
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What should be true next. Applying the same decision twice changes nothing.
-
-    Attributes:
-        status: the job's new status.
-        start: members to start; replaces an ended one of the same name.
-        drain: members to ask to leave, killed after their role's time.
-        replace: members that do not answer, to be ended at once; that is an end like any other, answered by a later decision.
-        remove: ended members whose remains (pods) go.
-        checkpoint_seconds: the learner is to write a checkpoint that answers the request of this time.
-        delete_job: the job itself goes (ttlSecondsAfterFinished).
-        outcome: how it ends, from the moment it is known.
-        finished: the end is decided and nothing that must leave is left.
-        notes: events, a sentence each, said once.
-        requeue_seconds: look again after this long even if nothing changes; None where only a change matters.
-    """
-
-    status: RLJobStatus
-    start: tuple[str, ...] = ()
-    drain: tuple[str, ...] = ()
-    replace: tuple[str, ...] = ()
-    remove: tuple[str, ...] = ()
-    checkpoint_seconds: float | None = None
-    delete_job: bool = False
-    outcome: Outcome | None = None
-    finished: bool = False
-    notes: tuple[str, ...] = ()
-    requeue_seconds: float | None = None
-
-    @property
-    def state(self) -> str:
-        """The job's state in one word: the reason of Ready."""
-        return self.status.state

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from rljob_operator.desired import ClockReading
+
 LEAP_SECONDS = 5.0
 """A change of the wall clock beyond this is a leap; below it is what time servers correct in passing."""
 
@@ -37,9 +39,9 @@ class WallClock:
         """Unix seconds."""
         return self._wall()
 
-    def look(self) -> tuple[float, float]:
-        """(Unix seconds now, seconds that the wall clock leapt since the last look: below 0 set back, 0 no leap)."""
+    def read(self) -> ClockReading:
+        """The time now, and how far the wall clock jumped since the last reading."""
         now = self._wall()
         offset = now - self._steady()
         leap, self.offset_seconds = offset - self.offset_seconds, offset
-        return now, leap if abs(leap) > LEAP_SECONDS else 0.0
+        return ClockReading(now, leap if abs(leap) > LEAP_SECONDS else 0.0)

@@ -22,7 +22,7 @@ _RESTARTS = "the spec was changed while the job was being suspended: everything 
 
 def accepted(look: Look, mode: Mode) -> Said:
     """The spec can be run."""
-    refusal = look.seen.refusal
+    refusal = look.desired.refusal
     if refusal is None:
         return true(ConditionType.ACCEPTED, Reason.VALID)
     return false(ConditionType.ACCEPTED, refusal.reason, refusal.message)
@@ -30,7 +30,7 @@ def accepted(look: Look, mode: Mode) -> Said:
 
 def admitted(look: Look, mode: Mode) -> Said:
     """The job may use resources."""
-    admission = look.seen.admission
+    admission = look.observed.admission
     if admission is None:
         return true(ConditionType.ADMITTED, Reason.NOT_MANAGED)
     return Said(ConditionType.ADMITTED, str(admission.admitted), admission.reason, admission.message)
@@ -65,7 +65,7 @@ def _ready_while_suspending(look: Look) -> Said:
 
 def _restarts(look: Look) -> bool:
     """Whether nobody wants the job suspended any more, and it is only to start anew with what was changed."""
-    admission = look.seen.admission
+    admission = look.observed.admission
     return not look.spec.suspend and (admission is None or admission.admitted)
 
 
@@ -73,9 +73,9 @@ def _ready_while_running(look: Look) -> Said:
     type, advance, since = ConditionType.READY, look.memory.advance, look.memory.starting_since or 0.0
     trained = advance is not None and advance.time >= since
     if look.memory.started is None or not look.learner_ready() or not trained:
-        restores = look.seen.checkpoint.usable and look.spec.checkpoint.restore_from != "None" and not trained
+        restores = look.observed.checkpoint.usable and look.spec.checkpoint.restore_from != "None" and not trained
         if look.memory.started is not None and not look.learner_ready():
-            restores = look.seen.checkpoint.usable
+            restores = look.observed.checkpoint.usable
         return false(type, Reason.RESTORING if restores else Reason.STARTING, some(hangs.in_words(look)))
     lacking = _lacking(look)
     if not progress.advancing(look) or progress.standstill(look):
@@ -122,7 +122,7 @@ def progressing(look: Look, mode: Mode) -> Said:
         return true(type, Reason.LEARNER_ADVANCING)
     window = progress.stall_window_seconds(look)
     message = f"no update for more than {window:g} seconds; at {look.spec.progress_deadline_seconds} the job fails"
-    sample = look.seen.learner
+    sample = look.observed.learner
     fresh = sample is not None and look.since(sample.taken_seconds) <= window
     if sample is not None and fresh and look.learner_ready() and (sample.wait_fraction or 0.0) >= STARVED_FRACTION:
         return false(type, Reason.STARVED, message)
@@ -145,8 +145,8 @@ def scaling_active(look: Look, mode: Mode) -> Said:
 
 
 def _why_missing(look: Look) -> str:
-    sample = look.seen.learner
-    return look.seen.missing or ("; ".join(sample.problems[:2]) if sample is not None else "")
+    sample = look.observed.learner
+    return look.observed.missing or ("; ".join(sample.problems[:2]) if sample is not None else "")
 
 
 def scaling_limited(look: Look, mode: Mode) -> Said:
@@ -162,7 +162,7 @@ def scaling_limited(look: Look, mode: Mode) -> Said:
 
 def checkpoint_valid(look: Look, mode: Mode) -> Said:
     """The newest checkpoint was re-read, has its digest, and is younger than three intervals."""
-    type, facts = ConditionType.CHECKPOINT_VALID, look.seen.checkpoint
+    type, facts = ConditionType.CHECKPOINT_VALID, look.observed.checkpoint
     if facts.state is not CheckpointState.VERIFIED:
         return false(type, facts.state.value, facts.message)
     limit = STALE_INTERVALS * look.spec.checkpoint.interval_seconds
@@ -173,7 +173,7 @@ def checkpoint_valid(look: Look, mode: Mode) -> Said:
 
 def _checkpoint_age(look: Look) -> float:
     """Time in which a newer checkpoint could have been written: none was while the job was suspended or the machine slept."""
-    return look.watched_for(max(look.seen.checkpoint.time_seconds, look.memory.started or 0.0))
+    return look.watched_for(max(look.observed.checkpoint.time_seconds, look.memory.started or 0.0))
 
 
 def suspended(look: Look, mode: Mode) -> Said | None:
@@ -199,7 +199,7 @@ def _checkpointing(look: Look) -> str:
             if look.inference_servers
             else "learner and replay are leaving"
         )
-    facts = look.seen.checkpoint
+    facts = look.observed.checkpoint
     if facts.state in (CheckpointState.STORAGE_ERROR, CheckpointState.CORRUPT) and facts.message:
         return f"no verified checkpoint yet: {facts.message}"
     return "waiting for a verified checkpoint"

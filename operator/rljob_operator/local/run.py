@@ -11,21 +11,25 @@ from typing import Any
 
 from rich.console import Console
 from rljob.api import RLJob, not_applied_locally, parse_job
+from rljob.api.exit_codes import EXIT_NOT_SAVED
 from rljob.api.status import RLJobStatus
 from rljob.telemetry.report import write_report
 
-from rljob_operator.controller import Interrupt, Tick, run_job
+from rljob_operator.decision import Decision, End
 from rljob_operator.local import preflight, run_folder
 from rljob_operator.local.clock_file import recorded_offset
+from rljob_operator.local.interrupt import Interrupt
 from rljob_operator.local.launch import Launcher
 from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.log_files import tail
+from rljob_operator.local.loop import run_job
 from rljob_operator.local.run_folder import OUTCOME_FILE
 from rljob_operator.local.spec_store import SpecStore, replace_spec
 from rljob_operator.local.stored_run import StoredRun
 from rljob_operator.local.substrate import LocalSubstrate, machine_cores
-from rljob_operator.model import EXIT_NOT_SAVED, Decision, End, Role
+from rljob_operator.model import Role
 from rljob_operator.rules.actors import oversubscribed
+from rljob_operator.turn import Turn
 from rljob_operator.view.lines import LineView
 from rljob_operator.view.live import LiveView
 from rljob_operator.wall_clock import WallClock
@@ -116,7 +120,7 @@ def _control(
     launcher: Launcher,
     console: Console,
 ) -> int:
-    job = stored.wanted().job
+    job = stored.desired().job
     before = recorded_offset(run_dir) if stored.status.start_time is not None else None
     asked, cores = job.spec.actors.replicas, machine_cores()
     substrate = LocalSubstrate(
@@ -136,9 +140,9 @@ def _control(
             preflight.check(job)
         with view:
 
-            def report(tick: Tick) -> None:
-                notices.show(tick)
-                view.show(tick)
+            def report(turn: Turn) -> None:
+                notices.show(turn)
+                view.show(turn)
 
             shown = _while_there_is_a_terminal(report)
             decision = run_job(
@@ -161,16 +165,16 @@ def _control(
     return _finish(run_dir, decision, time.monotonic() - started, console)
 
 
-def _while_there_is_a_terminal(report: Callable[[Tick], None]) -> Callable[[Tick], None]:
+def _while_there_is_a_terminal(report: Callable[[Turn], None]) -> Callable[[Turn], None]:
     """``report`` until the terminal is gone (SIGHUP): the job must still be drained when nobody can watch."""
     gone = False
 
-    def guarded(tick: Tick) -> None:
+    def guarded(turn: Turn) -> None:
         nonlocal gone
         if gone:
             return
         try:
-            report(tick)
+            report(turn)
         except OSError:
             gone = True
 
@@ -230,16 +234,16 @@ class _Notices:
         self._unsaved: set[str] = set()
         self._console = console
 
-    def show(self, tick: Tick) -> None:
-        """Say what this tick has that was not said before."""
+    def show(self, turn: Turn) -> None:
+        """Say what this turn has that was not said before."""
         if self._stored.problem != self._problem:
             self._problem = self._stored.problem
             _say(self._console, f"warning: {self._problem}" if self._problem else "the status is written again")
-        for member in tick.observation.of(Role.REPLAY):
+        for member in turn.observed.of(Role.REPLAY):
             if member.exit_code == EXIT_NOT_SAVED and member.incarnation not in self._unsaved:
                 self._unsaved.add(member.incarnation)
                 _say(self._console, f"warning: {member.name} could not save its experience: {_WITHOUT_EXPERIENCE}")
-        device = tick.observation.figure("device")
+        device = turn.observed.figure("device")
         if not self._wants_accelerator or device is None:
             return
         self._wants_accelerator = False

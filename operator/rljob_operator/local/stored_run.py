@@ -1,4 +1,4 @@
-"""The stored object of a local run as the controller's `Store`: ``job.yaml`` to read, ``status.json`` to write."""
+"""The stored object of a local run for its controller: ``job.yaml`` to read, ``status.json`` to write."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from pathlib import Path
 from rljob.api.conditions import Reason
 from rljob.api.status import RLJobStatus
 
-from rljob_operator.controller import Wanted
+from rljob_operator.desired import CHECKPOINT_ANNOTATION, DesiredState, Refusal
 from rljob_operator.local.run_folder import RunFolderProblem
 from rljob_operator.local.spec_store import SpecStore, as_written
 from rljob_operator.local.status_file import StatusFile
-from rljob_operator.model import CHECKPOINT_ANNOTATION, Refusal
 
 
 class StoredRun:
@@ -28,24 +27,24 @@ class StoredRun:
         self.notes = (f"{self._file.problem}; the controller begins with a new one",) if self._file.problem else ()
         self._job = self.spec.accepted()
         self._taken: object = None
-        self._wanted: Wanted | None = None
+        self._desired: DesiredState | None = None
         self._count_what_was_edited_meanwhile()
-        self.wanted()
+        self.desired()
 
     @property
     def problem(self) -> str:
         """Why the newest status is not on the disk; empty where it is."""
         return self._file.problem
 
-    def wanted(self) -> Wanted:
+    def desired(self) -> DesiredState:
         """The spec in force, taken over from what is stored where that has changed."""
         try:
             stored = self.spec.read()
         except RunFolderProblem as problem:
-            if self._wanted is None:
+            if self._desired is None:
                 raise
-            return replace(self._wanted, refusal=_refusal([str(problem)]))
-        if self._wanted is None or stored is not self._taken:
+            return replace(self._desired, refusal=_refusal([str(problem)]))
+        if self._desired is None or stored is not self._taken:
             self._taken = stored
             problems = stored.refusal.splitlines()
             if stored.job is not None and self._job is not None:
@@ -58,8 +57,8 @@ class StoredRun:
                 raise RunFolderProblem(stored.refusal)
             refusal = _refusal(problems)
             requested_at = (stored.job or self._job).metadata.annotations.get(CHECKPOINT_ANNOTATION, "")
-            self._wanted = Wanted(self._job, stored.generation, requested_at, refusal)
-        return self._wanted
+            self._desired = DesiredState(self._job, stored.generation, requested_at, refusal)
+        return self._desired
 
     def _count_what_was_edited_meanwhile(self) -> None:
         """An edit without a new generation while no controller ran is told from the spec in force."""

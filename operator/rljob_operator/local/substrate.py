@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from rljob.api import RLJob
-from rljob.api.status import RLJobStatus
 
+from rljob_operator.decision import Decision
 from rljob_operator.local.addresses import Addresses
 from rljob_operator.local.checkpoints import CheckpointWatch
 from rljob_operator.local.clock_file import record_offset
@@ -18,7 +18,7 @@ from rljob_operator.local.learner_door import Answer, LearnerDoor
 from rljob_operator.local.probes import Door, Probes
 from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.local.token_file import job_token_file, read_token
-from rljob_operator.model import Decision, LearnerSample, Member, Observation, Phase, Role
+from rljob_operator.model import LearnerSample, Member, Observation, Phase, Role
 from rljob_operator.sample import BadSample, parse_sample
 from rljob_operator.wall_clock import WallClock
 
@@ -78,7 +78,6 @@ class LocalSubstrate:
                 missing = str(problem)
         attempt = self._latest.document.get("checkpoint") if self._latest is not None else None
         return Observation(
-            status=RLJobStatus(),
             members=self._members(),
             learner=self._latest,
             missing=missing,
@@ -145,7 +144,7 @@ class LocalSubstrate:
 
     def _notice_leap(self) -> None:
         """Move what was noted by a wall clock that leapt since to where the clock now would have put it."""
-        _, leap = self._clock.look()
+        leap = self._clock.read().jump_seconds
         if not leap:
             return
         for process in self._processes.values():

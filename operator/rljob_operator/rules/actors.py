@@ -42,7 +42,7 @@ def wanted(look: Look) -> Look:
 
 def _fixed(look: Look, number: int) -> str:
     """What became of a number that its user fixed. It was asked for, so it runs, however many cores there are."""
-    asked, cores = look.spec.actors.replicas, look.seen.cores
+    asked, cores = look.spec.actors.replicas, look.observed.cores
     said = f"autoscaling.mode is Disabled: {number} actors"
     if number < asked:
         who = "the queue admits no more" if limited_by_quota(look) else "no more are allowed here"
@@ -115,20 +115,20 @@ def _aims(spec: AutoscalingSpec, look: Look) -> AutoscalingSpec:
 
 def _hard_caps(look: Look) -> list[int]:
     """What no number of actors may exceed, whoever asks for it: the bound of `rljob run --max-actors`, and the quota."""
-    return [cap for cap in (look.seen.max_actors, _quota(look)) if cap is not None]
+    return [cap for cap in (look.observed.max_actors, _quota(look)) if cap is not None]
 
 
 def _cores(look: Look) -> list[int]:
-    return [] if look.seen.cores is None else [look.seen.cores]
+    return [] if look.observed.cores is None else [look.observed.cores]
 
 
 def _quota(look: Look) -> int | None:
-    return None if look.seen.admission is None else look.seen.admission.max_actors
+    return None if look.observed.admission is None else look.observed.admission.max_actors
 
 
 def limited_by_quota(look: Look) -> bool:
     """Whether the queue, before anything else, is what keeps the number down."""
-    quota, here = _quota(look), look.seen.max_actors
+    quota, here = _quota(look), look.observed.max_actors
     if quota is None:
         return False
     if look.spec.autoscaling.mode == "Disabled":
@@ -142,7 +142,7 @@ def law_sample(look: Look) -> ScalingSample | None:
 
     With a replay the learner reports the transitions it samples; each that an actor inserts serves samplesPerInsert of them.
     """
-    seen = look.seen.learner
+    seen = look.observed.learner
     if seen is None:
         return None
     blocked_fraction, production_per_second = seen.blocked_fraction, seen.production_per_second

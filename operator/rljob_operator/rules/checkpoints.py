@@ -15,7 +15,7 @@ SKEW_SECONDS = 60.0
 
 def newest(look: Look) -> Look:
     """Write the newest verified checkpoint into the status; one that was there stays while none is seen."""
-    facts = look.seen.checkpoint
+    facts = look.observed.checkpoint
     if not facts.usable:
         return look
     found = CheckpointStatus.model_construct(
@@ -26,7 +26,7 @@ def newest(look: Look) -> Look:
 
 def request(look: Look) -> Look:
     """Remember when a new request was first seen, and when it was met by a verified checkpoint."""
-    asked, before = bounded(look.seen.checkpoint_requested_at, 253), look.memory.checkpoint_request
+    asked, before = bounded(look.desired.checkpoint_requested_at, 253), look.memory.checkpoint_request
     if not asked:
         return look if before is None else look.remember(checkpoint_request=None)
     if before is None or before.requested_at != asked:
@@ -43,7 +43,7 @@ def answers(look: Look, asked: float) -> bool:
     Its time is by another clock, so it may well be begun after the request and look older; and one from the future is from
     before that clock was set back.
     """
-    facts = look.seen.checkpoint
+    facts = look.observed.checkpoint
     younger = asked <= facts.time_seconds <= look.now + SKEW_SECONDS
     return facts.state is CheckpointState.VERIFIED and (facts.requested_seconds == asked or younger)
 

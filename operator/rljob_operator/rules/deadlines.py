@@ -61,7 +61,7 @@ def progress_since(look: Look) -> float | None:
 
 
 def _waiting(look: Look) -> list[Member]:
-    return [m for m in look.seen.members if m.role is not Role.EVALUATOR and m.phase is not Phase.READY]
+    return [m for m in look.observed.members if m.role is not Role.EVALUATOR and m.phase is not Phase.READY]
 
 
 def _why(member: Member) -> str:

@@ -19,7 +19,7 @@ def members(look: Look) -> Look:
         "replay": ReplayStatus.model_construct(ready=look.ready(Role.REPLAY), desired=look.shards),
         "inference": InferenceStatus.model_construct(ready=look.ready(Role.INFERENCE), desired=look.inference_servers),
         "actors": ActorsStatus.model_construct(
-            replicas=ready + starting, ready=ready, draining=draining, selector=bounded(look.seen.selector, 512)
+            replicas=ready + starting, ready=ready, draining=draining, selector=bounded(look.observed.selector, 512)
         ),
         "admission": _admission(look),
     }
@@ -48,7 +48,7 @@ def _learner(look: Look) -> LearnerStatus:
 
 
 def _admission(look: Look) -> AdmissionStatus | None:
-    admission = look.seen.admission
+    admission = look.observed.admission
     if admission is None:
         return None
     return AdmissionStatus.model_construct(

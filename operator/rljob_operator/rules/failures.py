@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from rljob.api.conditions import Reason
 from rljob.api.controller_memory import MAX_REMEMBERED_MEMBERS, MemberMemory, OutcomeMemory
+from rljob.api.exit_codes import EXIT_CONFIGURATION, EXIT_NON_FINITE_LOSS
 from rljob.api.lifecycle import FailureRule
 from rljob.api.status import MAX_FAILURES, Failure
 from rljob.api.timestamps import rfc3339, stamp
 
 from rljob_operator.look import Look, bounded
-from rljob_operator.model import EXIT_CONFIGURATION, EXIT_NON_FINITE_LOSS, CheckpointState, Member, Phase, Role
+from rljob_operator.model import CheckpointState, Member, Phase, Role
 from rljob_operator.rules.outcomes import failed
 
 QUICK_ENDS_OF_A_CRASH_LOOP = 5
@@ -77,7 +78,7 @@ def account(look: Look) -> Look:
     known = look.remembered()
     look = _with_all_in(look, known)
     new = [m for m in look.failed() if _is_new(look, m, known.get(m.name))]
-    by_name = {m.name: m for m in look.seen.members} if known else {}
+    by_name = {m.name: m for m in look.observed.members} if known else {}
     kept = [each for each in look.memory.members if _still_matters(look, each, by_name.get(each.name))]
     if not new:
         return look if len(kept) == len(look.memory.members) else look.remember(members=kept)
@@ -234,7 +235,7 @@ def policy_rule(look: Look) -> OutcomeMemory | None:
             return failed(look, Reason.FAILURE_POLICY_RULE, message)
         if code == EXIT_NON_FINITE_LOSS:
             return failed(look, Reason.NON_FINITE_LOSS, words)
-        if member.role is Role.LEARNER and look.seen.checkpoint.state is CheckpointState.CORRUPT:
+        if member.role is Role.LEARNER and look.observed.checkpoint.state is CheckpointState.CORRUPT:
             return failed(look, Reason.CHECKPOINT_UNREADABLE, f"{member.name} can't start: {words}")
         return failed(look, Reason.FAILURE_POLICY_RULE, f"{member.name} refused the job: {words}")
     return None

@@ -18,7 +18,7 @@ a long step, a checkpoint or a compilation is no silence; a loop that stands sti
 
 def silent(look: Look) -> list[Member]:
     """Members that serve, by what is known of them, and do not answer."""
-    return [member for member in look.seen.members if _silent_for(member) >= NAMED_SECONDS]
+    return [member for member in look.observed.members if _silent_for(member) >= NAMED_SECONDS]
 
 
 def in_words(look: Look) -> list[str]:
@@ -30,7 +30,7 @@ def to_replace(look: Look, mode: Mode) -> tuple[str, ...]:
     """Members to end at once. One that is leaving has a time of its own."""
     if mode not in (Mode.RUNNING, Mode.SUSPENDING):
         return ()
-    return tuple(member.name for member in look.seen.members if _silent_for(member) >= REPLACED_SECONDS)
+    return tuple(member.name for member in look.observed.members if _silent_for(member) >= REPLACED_SECONDS)
 
 
 def _silent_for(member: Member) -> float:

@@ -20,7 +20,7 @@ LONGEST_GAP_SECONDS = 60.0
 
 def leap(look: Look) -> Look:
     """Take a leap of the clock out of what is remembered: the one that was measured, or a past that lies in the future."""
-    seconds = look.seen.leap_seconds
+    seconds = look.clock.jump_seconds
     written = look.status.progress.last_update_time
     if not seconds and written is not None and written > look.now + LEAP_SECONDS:
         seconds = look.now - written

@@ -25,7 +25,7 @@ def to_start(look: Look) -> tuple[str, ...]:
     While the job comes up, a role starts only when the one before it is ready, since it would only wait for it; once all were
     up, each member comes back on its own, whatever else is down.
     """
-    if look.seen.refusal is not None and look.seen.refusal.blocking:
+    if look.desired.refusal is not None and look.desired.refusal.blocking:
         return ()
     names = _missing(look, Role.REPLAY, [f"replay-{k}" for k in range(look.shards)])
     in_order = look.memory.started is None
@@ -119,20 +119,20 @@ def _leaving_now(look: Look) -> list[Member]:
 def to_remove(look: Look, mode: Mode) -> tuple[str, ...]:
     """Ended members whose remains go: those that were asked to leave, and those for which there is no place any more; after a
     job's end what podCleanup says."""
-    if not look.seen.keeps_remains:
+    if not look.observed.keeps_remains:
         return ()
     if mode in (Mode.FINISHING, Mode.FINISHED):
         if _cleanup(look) != "All" or stays_seconds(look) > 0:
             return ()
-        return tuple(m.name for m in look.seen.members if m.phase is Phase.EXITED)
+        return tuple(m.name for m in look.observed.members if m.phase is Phase.EXITED)
     without = set(places.without_place(look)) if mode is Mode.RUNNING else set()
     without |= {m.name for m in look.failed() if not look.is_wanted(m)}
-    return tuple(m.name for m in look.seen.members if m.phase is Phase.EXITED and (m.asked or m.name in without))
+    return tuple(m.name for m in look.observed.members if m.phase is Phase.EXITED and (m.asked or m.name in without))
 
 
 def _cleanup(look: Look) -> str:
     outcome, policy = look.memory.outcome, look.spec.pod_cleanup
-    if not look.seen.keeps_remains or outcome is None:
+    if not look.observed.keeps_remains or outcome is None:
         return "All"
     return policy.on_complete if outcome.state == "Complete" else policy.on_failed
 
@@ -140,7 +140,7 @@ def _cleanup(look: Look) -> str:
 def stays_seconds(look: Look) -> float:
     """How long members may still stay by podCleanup.afterSeconds."""
     outcome = look.memory.outcome
-    if not look.seen.keeps_remains or outcome is None:
+    if not look.observed.keeps_remains or outcome is None:
         return 0.0
     return look.spec.pod_cleanup.after_seconds - look.since(outcome.time)
 
@@ -148,6 +148,6 @@ def stays_seconds(look: Look) -> float:
 def ttl_seconds_left(look: Look) -> float | None:
     """Seconds until a finished job is deleted; None where it is kept."""
     ttl, ended = look.spec.ttl_seconds_after_finished, look.status.completion_time
-    if ttl is None or ended is None or not look.seen.keeps_remains:
+    if ttl is None or ended is None or not look.observed.keeps_remains:
         return None
     return max(0.0, ttl - look.since(ended))

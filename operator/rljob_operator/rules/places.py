@@ -58,7 +58,8 @@ def recall(look: Look) -> Look:
 def dismiss(look: Look) -> Look:
     """Write down which ended actors have no place any more: they are not started again and count nowhere.
 
-    One that gets a place again begins anew. Until then it is remembered, since its end is still to be seen.
+    One that gets a place again begins anew. Until then it is remembered as long as its end is still to be seen; what is gone
+    from sight is forgotten.
     """
     known = look.remembered()
     if not any(Role.of(name) is Role.ACTOR for name in known):
@@ -71,7 +72,9 @@ def dismiss(look: Look) -> Look:
     }
     if not changed:
         return look
-    return look.remember(members=[changed.get(each.name, each) for each in look.memory.members])
+    there = {m.name for m in look.failed(Role.ACTOR)}
+    members = [changed.get(each.name, each) for each in look.memory.members]
+    return look.remember(members=[each for each in members if not each.dismissed or each.name in there])
 
 
 def _with_place(each: MemberMemory, has_place: bool) -> MemberMemory:
@@ -101,7 +104,7 @@ def _leaving(look: Look, known: dict[str, MemberMemory]) -> tuple[str, ...]:
     if too_many <= 0:
         return ()
     running = _running(look)
-    lags = look.seen.learner.lags if look.seen.learner is not None else {}
+    lags = look.observed.learner.lags if look.observed.learner is not None else {}
     views = [
         ActorView(
             name=m.name,

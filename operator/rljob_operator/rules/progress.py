@@ -19,16 +19,18 @@ STALL_WINDOW_SECONDS = 120.0
 
 def advance(look: Look) -> Look:
     """Remember when the learner's updates last grew, and last grew beyond the most ever seen."""
-    sample, before = look.seen.learner, look.memory.advance
+    sample, before = look.observed.learner, look.memory.advance
     if sample is None or (before is None and sample.updates == 0):
         return look
+    if look.memory.starting_since is None:
+        return look  # nothing runs: the sample is from before
     moment = stamp(min(look.now, max(sample.taken_seconds, 0.0)))
     if before is None:
         now = AdvanceMemory.model_construct(
             updates=sample.updates, time=moment, most_updates=sample.updates, most_time=moment
         )
         return look.remember(advance=now)
-    if sample.updates == before.updates or moment < max(before.time, look.memory.starting_since or 0.0):
+    if sample.updates == before.updates or moment < max(before.time, look.memory.starting_since):
         return look  # nothing new, or a sample of the life before
     changes: dict[str, object] = {"updates": sample.updates}
     if sample.updates > before.updates:
@@ -53,7 +55,7 @@ def advancing(look: Look) -> bool:
 
 def standstill(look: Look) -> str:
     """What the learner says of a stand-still of both sides, as long as its word is fresh; nothing where something moves."""
-    sample = look.seen.learner
+    sample = look.observed.learner
     if sample is None or not look.learner_ready() or look.since(sample.taken_seconds) > stall_window_seconds(look):
         return ""
     return sample.standstill
@@ -63,7 +65,7 @@ def report(look: Look) -> Look:
     """Write ``status.progress`` and ``activeSeconds`` every ``WRITE_SECONDS``, or when the way covered changed by a percent."""
     written = look.status.progress.last_update_time
     due = written is None or not 0 <= look.now - written < WRITE_SECONDS
-    sample = look.seen.learner
+    sample = look.observed.learner
     if not due and not (sample is not None and _moved(look, sample.raw_frames_total)):
         return look
     return write(look)
@@ -71,7 +73,7 @@ def report(look: Look) -> Look:
 
 def write(look: Look) -> Look:
     """Write them now."""
-    sample, before, active = look.seen.learner, look.status.progress, look.active_seconds()
+    sample, before, active = look.observed.learner, look.status.progress, look.active_seconds()
     if sample is None:
         unknown = {"queue_fill_percent": None, "policy_lag_updates": None}
         now = before.model_copy(update={"last_update_time": look.now, **unknown})

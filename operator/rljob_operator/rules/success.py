@@ -13,9 +13,9 @@ from rljob_operator.rules.outcomes import complete
 def target_return(look: Look) -> OutcomeMemory | None:
     """The mean of the last ``windowEvaluations`` full evaluations has reached ``targetReturn.value``."""
     target = look.spec.success_policy.target_return
-    if target is None or look.seen.learner is None:
+    if target is None or look.observed.learner is None:
         return None
-    full = [e for e in look.seen.learner.evaluations if e.finished]
+    full = [e for e in look.observed.learner.evaluations if e.finished]
     window = full[-target.window_evaluations :]
     if len(window) < target.window_evaluations:
         return None
@@ -38,7 +38,7 @@ def target_return(look: Look) -> OutcomeMemory | None:
 def raw_frames(look: Look) -> OutcomeMemory | None:
     """The actors have produced ``rawFrames`` raw frames."""
     budget = look.spec.success_policy.raw_frames
-    seen = look.seen.learner.raw_frames_total if look.seen.learner is not None else None
+    seen = look.observed.learner.raw_frames_total if look.observed.learner is not None else None
     if budget is None or seen is None or seen < budget:
         return None
     return complete(look, Reason.STEP_BUDGET_REACHED, f"{seen:,} raw frames of {budget:,} asked for")
@@ -58,10 +58,10 @@ def count_evaluations(look: Look) -> Look:
     rule, before = look.spec.early_stopping.plateau, look.memory.plateau
     if rule is None:
         return look if before is None else look.remember(plateau=None)
-    if look.seen.learner is None:
+    if look.observed.learner is None:
         return look
     best, without, version = (before.best, before.without, before.version) if before is not None else (None, 0, 0)
-    for evaluation in look.seen.learner.evaluations:
+    for evaluation in look.observed.learner.evaluations:
         if not evaluation.finished or evaluation.version <= version:
             continue
         version = evaluation.version

@@ -56,7 +56,7 @@ def _nothing_to_wait_for(look: Look) -> bool:
 
 
 def _checkpoint_is_there(look: Look, memory: SuspensionMemory) -> bool:
-    return look.seen.checkpoint.step >= memory.checkpoint_step and checkpoints.answers(
+    return look.observed.checkpoint.step >= memory.checkpoint_step and checkpoints.answers(
         look, memory.checkpoint_time or 0.0
     )
 
@@ -66,7 +66,7 @@ def _patience_is_over(look: Look, memory: SuspensionMemory) -> bool:
 
 
 def _attempt_failed(look: Look) -> bool:
-    return look.seen.checkpoint.state in (CheckpointState.STORAGE_ERROR, CheckpointState.CORRUPT)
+    return look.observed.checkpoint.state in (CheckpointState.STORAGE_ERROR, CheckpointState.CORRUPT)
 
 
 def _required(look: Look) -> bool:

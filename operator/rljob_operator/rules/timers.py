@@ -30,7 +30,7 @@ def next_look_seconds(look: Look, mode: Mode) -> float | None:
 def _restarts(look: Look) -> list[float]:
     if not look.memory.members:
         return []
-    there = {m.name: m for m in look.seen.members}
+    there = {m.name: m for m in look.observed.members}
     waiting = (each for each in look.memory.members if not each.abandoned and not each.dismissed)
     delays = (
         failures.restart_due(look, there.get(each.name), each) for each in waiting if _is_down(there.get(each.name))

@@ -13,10 +13,10 @@ import typer
 from rljob.api.timestamps import rfc3339
 from rljob.cli.errors import Unusable, one_line_errors
 
+from rljob_operator.desired import CHECKPOINT_ANNOTATION
 from rljob_operator.local.run_folder import chosen_run
 from rljob_operator.local.run_view import RunView, look
 from rljob_operator.local.spec_store import SpecStore
-from rljob_operator.model import CHECKPOINT_ANNOTATION
 from rljob_operator.verbs.options import (
     NotReached,
     RunArgument,

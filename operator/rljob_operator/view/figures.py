@@ -1,4 +1,4 @@
-"""The figures that both views show, taken from one tick: plain text, ready to print."""
+"""The figures that both views show, taken from one turn: plain text, ready to print."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from rljob.api import RLJob
 from rljob.telemetry.progress import Point, Progress, Target, progress
 
-from rljob_operator.controller import Tick
 from rljob_operator.model import Phase, Role
+from rljob_operator.turn import Turn
 from rljob_operator.view.words import duration, number, percent
 
 _TOLD: dict[str, tuple[str, ...]] = {
@@ -42,21 +42,21 @@ class ProgressTracker:
             words.append(f"{policy.raw_frames:,} raw frames")
         self.rule = " or ".join(words) or "no stop rule"
 
-    def at(self, tick: Tick) -> Progress:
-        """Progress and ETA as of this tick; ticks come in order of time."""
-        status = _status(tick)
+    def at(self, turn: Turn) -> Progress:
+        """Progress and ETA as of this turn; turns come in order of time."""
+        status = _status(turn)
         if status and (
-            not self._history or tick.elapsed_seconds - self._history[-1].elapsed_seconds >= HISTORY_SECONDS
+            not self._history or turn.elapsed_seconds - self._history[-1].elapsed_seconds >= HISTORY_SECONDS
         ):
             frames, mean = int(status.get("raw_frames_total") or 0), status.get("mean_return")
-            self._history.append(Point(tick.elapsed_seconds, frames, mean))
+            self._history.append(Point(turn.elapsed_seconds, frames, mean))
         means = [float(e["mean"]) for e in status.get("evaluations") or [] if e.get("finished", True)]
         return progress(self._target, self._history, means)
 
 
-def figures(tick: Tick) -> dict[str, str]:
+def figures(turn: Turn) -> dict[str, str]:
     """Label -> value of the job's main figures; a dash stands for what is not known yet."""
-    status = _status(tick)
+    status = _status(turn)
     depth, bound = status.get("queue_depth_batches"), status.get("queue_bound_batches")
     return {
         "return": number(status.get("mean_return"), "{:.2f}"),
@@ -82,10 +82,10 @@ def way_covered(done: Progress) -> str:
     return f"{done.percent:.0f} %{to_go}"
 
 
-def states_line(tick: Tick) -> str:
+def states_line(turn: Turn) -> str:
     """Every member that is not simply ready, in one line; empty where all is well."""
     odd = []
-    for member in tick.observation.members:
+    for member in turn.observed.members:
         if member.failed:
             odd.append(f"{member.name} ended ({member.last_words})")
         elif member.phase is not Phase.READY and not (member.asked and member.phase is Phase.EXITED):
@@ -103,24 +103,24 @@ def _stored(status: Mapping[str, Any]) -> dict[str, str]:
     return {"replay": f"{number(replay.get('items'), '{:,}')} ({percent(replay.get('fill'))})"}
 
 
-def warnings(tick: Tick) -> tuple[str, ...]:
+def warnings(turn: Turn) -> tuple[str, ...]:
     """What the user should know now: a refused edit, a learner that stands still, a replay that is not durable, a checkpoint
     that could not be written."""
-    status, found = _status(tick), []
+    status, found = _status(turn), []
     replay = status.get("replay") or {}
     if replay.get("durable") is False and replay.get("durability") != "Off":
         why = replay.get("not_durable_because") or "its Redis does not answer"
         found.append(f"replay is not durable: {why}; training goes on from memory")
     for type, reasons in _TOLD.items():
-        condition = tick.decision.status.condition(type)
+        condition = turn.decision.status.condition(type)
         if condition is not None and condition.status == "False" and (not reasons or condition.reason in reasons):
             found.append(f"{type} {condition.reason}: {condition.message}")
     return tuple(found)
 
 
-def _status(tick: Tick) -> Mapping[str, Any]:
+def _status(turn: Turn) -> Mapping[str, Any]:
     """The learner's document, while there is a learner: what one said before it left is no figure of now."""
-    seen = tick.observation
+    seen = turn.observed
     here = any(m.phase in (Phase.READY, Phase.DRAINING) for m in seen.of(Role.LEARNER))
     return seen.learner.document if seen.learner is not None and here else {}
 

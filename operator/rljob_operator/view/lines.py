@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rljob.api import RLJob
 
-from rljob_operator.controller import Tick
+from rljob_operator.turn import Turn
 from rljob_operator.view.figures import ProgressTracker, figures, states_line, warnings, way_covered
 from rljob_operator.view.words import duration
 
@@ -30,28 +30,28 @@ class LineView:
     def __exit__(self, *exception: object) -> None:
         return None
 
-    def show(self, tick: Tick) -> None:
-        """Print what this tick has to say, if anything."""
-        state, members = str(tick.decision.state), states_line(tick)
+    def show(self, turn: Turn) -> None:
+        """Print what this turn has to say, if anything."""
+        state, members = str(turn.decision.state), states_line(turn)
         if state != self._state or members != self._members:
-            self._print(tick, f"{state}" + (f": {members}" if members else ""))
+            self._print(turn, f"{state}" + (f": {members}" if members else ""))
             self._state, self._members = state, members
-        current = warnings(tick)
+        current = warnings(turn)
         for text in current:
             if text not in self._warned:
-                self._print(tick, f"warning: {text}")
+                self._print(turn, f"warning: {text}")
         self._warned = current
-        sample = tick.observation.learner
-        if sample is not None and sample.taken_seconds != self._shown and tick.elapsed_seconds >= self._next:
+        sample = turn.observed.learner
+        if sample is not None and sample.taken_seconds != self._shown and turn.elapsed_seconds >= self._next:
             self._shown = sample.taken_seconds
-            self._next = tick.elapsed_seconds + INTERVAL_SECONDS
+            self._next = turn.elapsed_seconds + INTERVAL_SECONDS
             words = [
-                way_covered(self._progress.at(tick)),
-                *(f"{label} {value}" for label, value in figures(tick).items()),
+                way_covered(self._progress.at(turn)),
+                *(f"{label} {value}" for label, value in figures(turn).items()),
             ]
-            self._print(tick, "  ".join(word for word in words if word))
+            self._print(turn, "  ".join(word for word in words if word))
 
-    def _print(self, tick: Tick, text: str) -> None:
+    def _print(self, turn: Turn, text: str) -> None:
         self._console.print(
-            f"{duration(tick.elapsed_seconds):>7}  {text}", highlight=False, markup=False, soft_wrap=True
+            f"{duration(turn.elapsed_seconds):>7}  {text}", highlight=False, markup=False, soft_wrap=True
         )

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 from rljob.api import RLJob
 
-from rljob_operator.controller import Tick
 from rljob_operator.model import Phase
+from rljob_operator.turn import Turn
 from rljob_operator.view.actors import blocked_fraction, by_name
 from rljob_operator.view.figures import ProgressTracker, figures, warnings, way_covered
 from rljob_operator.view.words import duration, number, percent
@@ -40,22 +40,22 @@ class LiveView:
     def __exit__(self, *exception: object) -> None:
         self._live.__exit__(None, None, None)
 
-    def show(self, tick: Tick) -> None:
-        """Draw this tick."""
-        self._live.update(self._screen(tick))
+    def show(self, turn: Turn) -> None:
+        """Draw this turn."""
+        self._live.update(self._screen(turn))
 
-    def _screen(self, tick: Tick) -> RenderableType:
-        parts: list[RenderableType] = [self._progress(tick), self._figures(tick), self._members(tick)]
-        if tick.decision.status.is_true("Suspended"):
-            saved = tick.decision.status.checkpoint
+    def _screen(self, turn: Turn) -> RenderableType:
+        parts: list[RenderableType] = [self._progress(turn), self._figures(turn), self._members(turn)]
+        if turn.decision.status.is_true("Suspended"):
+            saved = turn.decision.status.checkpoint
             at = f" at update {saved.step:,}" if saved is not None else ""
             parts.append(Text(f"suspended{at}; `rljob resume` in another terminal goes on, Ctrl-C ends the session"))
-        parts += [Text(f"! {text}", style="bold red") for text in warnings(tick)]
-        title = f"{self._name}  {tick.decision.state}  {duration(tick.elapsed_seconds)}"
+        parts += [Text(f"! {text}", style="bold red") for text in warnings(turn)]
+        title = f"{self._name}  {turn.decision.state}  {duration(turn.elapsed_seconds)}"
         return Panel(Group(*parts), title=title, title_align="left", border_style="cyan")
 
-    def _progress(self, tick: Tick) -> RenderableType:
-        done = self._tracker.at(tick)
+    def _progress(self, turn: Turn) -> RenderableType:
+        done = self._tracker.at(turn)
         row = Table.grid(padding=(0, 1))
         row.add_row(
             Text(self._tracker.rule, style="bold"),
@@ -64,21 +64,21 @@ class LiveView:
         )
         return row
 
-    def _figures(self, tick: Tick) -> RenderableType:
+    def _figures(self, turn: Turn) -> RenderableType:
         table = Table.grid(padding=(0, 2))
         cells = [
-            Text.assemble((f"{label} ", "bright_black"), (value, "bold")) for label, value in figures(tick).items()
+            Text.assemble((f"{label} ", "bright_black"), (value, "bold")) for label, value in figures(turn).items()
         ]
         for start in range(0, len(cells), 4):
             table.add_row(*cells[start : start + 4])
         return table
 
-    def _members(self, tick: Tick) -> RenderableType:
-        actors = by_name(tick.observation.learner.document) if tick.observation.learner else {}
+    def _members(self, turn: Turn) -> RenderableType:
+        actors = by_name(turn.observed.learner.document) if turn.observed.learner else {}
         table = Table(box=None, padding=(0, 2), header_style="bright_black")
         for heading in ("member", "state", "steps/s", "blocked", "weights", ""):
             table.add_column(heading)
-        for member in tick.observation.members:
+        for member in turn.observed.members:
             if member.phase is Phase.EXITED and member.asked:
                 continue
             actor = actors.get(member.name) if member.phase is Phase.READY else None

@@ -11,14 +11,17 @@ import pytest
 from harness import ENDLESS, EXAMPLES
 from rljob.api import read_manifest
 from rljob.api.timestamps import rfc3339
-from rljob_operator.controller import Interrupt, Tick, run_job
+from rljob_operator.decision import End
+from rljob_operator.desired import CHECKPOINT_ANNOTATION
+from rljob_operator.local.interrupt import Interrupt
 from rljob_operator.local.launch import Launcher
+from rljob_operator.local.loop import run_job
 from rljob_operator.local.run_folder import prepare
 from rljob_operator.local.run_view import running_members
 from rljob_operator.local.spec_store import SpecStore
 from rljob_operator.local.stored_run import StoredRun
 from rljob_operator.local.substrate import LocalSubstrate
-from rljob_operator.model import CHECKPOINT_ANNOTATION, End
+from rljob_operator.turn import Turn
 from rljob_operator.wall_clock import WallClock
 
 pytestmark = pytest.mark.timeout(300)
@@ -40,39 +43,39 @@ def test_a_run_goes_through_leaps_of_the_clock(tmp_path: Path) -> None:
     def request(document: dict[str, dict[str, object]]) -> None:
         document["metadata"]["annotations"] = {CHECKPOINT_ANNOTATION: rfc3339(wall())}
 
-    def seen_updates(tick: Tick) -> int:
-        return tick.observation.learner.updates if tick.observation.learner is not None else 0
+    def seen_updates(turn: Turn) -> int:
+        return turn.observed.learner.updates if turn.observed.learner is not None else 0
 
-    def trains(tick: Tick, beyond: int) -> bool:
-        return tick.decision.state == "Running" and seen_updates(tick) > beyond
+    def trains(turn: Turn, beyond: int) -> bool:
+        return turn.decision.state == "Running" and seen_updates(turn) > beyond
 
-    def saved(tick: Tick) -> bool:
-        asked = tick.decision.status.controller.checkpoint_request
+    def saved(turn: Turn) -> bool:
+        asked = turn.decision.status.controller.checkpoint_request
         return asked is not None and asked.done
 
-    steps: list[tuple[Callable[[Tick], bool], Callable[[], object] | float]] = [
-        (lambda tick: trains(tick, 50), 8 * HOUR),
-        (lambda tick: trains(tick, updates + 50), lambda: store.edit(request)),
+    steps: list[tuple[Callable[[Turn], bool], Callable[[], object] | float]] = [
+        (lambda turn: trains(turn, 50), 8 * HOUR),
+        (lambda turn: trains(turn, updates + 50), lambda: store.edit(request)),
         (saved, -9 * HOUR),
-        (lambda tick: trains(tick, updates + 50), lambda: store.edit(request)),
+        (lambda turn: trains(turn, updates + 50), lambda: store.edit(request)),
         (saved, interrupt.set),
-        (lambda tick: "learner" in tick.decision.drain, 8 * HOUR),
+        (lambda turn: "learner" in turn.decision.drain, 8 * HOUR),
     ]
     updates = 0
 
-    def report(tick: Tick) -> None:
+    def report(turn: Turn) -> None:
         nonlocal ahead, updates
-        assert not tick.decision.status.failures
-        assert tick.elapsed_seconds < 240, f"{len(steps)} steps to go, {tick.decision.status}"
-        if steps and steps[0][0](tick):
+        assert not turn.decision.status.failures
+        assert turn.elapsed_seconds < 240, f"{len(steps)} steps to go, {turn.decision.status}"
+        if steps and steps[0][0](turn):
             _, act = steps.pop(0)
-            updates = seen_updates(tick)
+            updates = seen_updates(turn)
             if callable(act):
                 act()
             else:
                 ahead += act
 
-    substrate = LocalSubstrate(tmp_path, store.effective_path, stored.wanted().job, 1, 2, Launcher(), WallClock(wall))
+    substrate = LocalSubstrate(tmp_path, store.effective_path, stored.desired().job, 1, 2, Launcher(), WallClock(wall))
     try:
         decision = run_job(stored, substrate, stored.status, interrupt=interrupt, clock=WallClock(wall), report=report)
     finally:

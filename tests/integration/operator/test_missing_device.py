@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from harness import ENDLESS, EXAMPLES, LocalRun
-from rljob.cli.errors import EXIT_CONFIGURATION
+from rljob.api.exit_codes import EXIT_CONFIGURATION
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 """Hides every device, so that these tests mean the same on a machine with one."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rljob.api.exit_codes import EXIT_NOT_SAVED
 from rljob.replay import log_writer
 from rljob.replay.chunk_log import ChunkLog, Commit, LogState
 from rljob.replay.durability import Durability
@@ -23,7 +24,6 @@ from rljob.replay.embedded_redis import EmbeddedRedis
 from rljob.replay.log_writer import LogWriter, WriterEvent
 from rljob.replay.redis_client import connect
 from rljob.replay.table import Capacity
-from rljob.replay.worker import EXIT_NOT_SAVED
 
 pytestmark = pytest.mark.timeout(180)
 LOG, CHUNKS = "run:test:shard:0:log", "run:test:shard:0:chunk:*"

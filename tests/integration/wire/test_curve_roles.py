@@ -16,8 +16,8 @@ import pytest
 import role_threads
 from rljob.actor.worker import run_actor
 from rljob.api import RLJob, dump_manifest
+from rljob.api.exit_codes import EXIT_CONFIGURATION
 from rljob.cli.app import app
-from rljob.cli.errors import EXIT_CONFIGURATION
 from rljob.evaluation.worker import run_evaluator
 from rljob.learner.worker import run_learner
 from rljob.replay.worker import run_replay

@@ -6,8 +6,8 @@ import stat
 from pathlib import Path
 
 import pytest
+from rljob.api.exit_codes import EXIT_INVALID
 from rljob.cli.app import app
-from rljob.cli.errors import EXIT_INVALID
 from rljob.wire.keyfile import ROLES, load_keys
 from rljob.wire.security import SecurityProblem
 from typer.testing import CliRunner

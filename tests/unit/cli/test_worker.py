@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import typer
 from rljob.api import ManifestError, Problem, load_manifest
+from rljob.api.exit_codes import EXIT_CONFIGURATION
 from rljob.cli.app import app
-from rljob.cli.errors import EXIT_CONFIGURATION, Unusable, one_line_errors
+from rljob.cli.errors import Unusable, one_line_errors
 from rljob.cli.options import RoleOptions
 from rljob.cli.roles import Role, check_options, role_function, stopping_on_signals
 from typer.main import get_command

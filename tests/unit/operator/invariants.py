@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from rljob.api import RLJob
 from rljob.api.controller_memory import MAX_REMEMBERED_MEMBERS
-from rljob_operator.model import Decision, Member, Observation, Phase, Role
+from rljob_operator.decision import Decision
+from rljob_operator.look import Look
+from rljob_operator.model import Member, Phase, Role
 
 from .world import WORKED_SECONDS, World
 
@@ -12,7 +14,7 @@ MOST_STARTS_IN_VAIN = 6
 """Starts of one name within ten seconds where none of its lives worked: at 0, 0.5, 1.5, 3.5 and 7.5 seconds, and one to spare."""
 
 
-def check(world: World, seen: Observation, decision: Decision) -> None:
+def check(world: World, seen: Look, decision: Decision) -> None:
     """All of it, for one look."""
     job, now = world.job, world.now
     _members(seen, decision)
@@ -23,8 +25,8 @@ def check(world: World, seen: Observation, decision: Decision) -> None:
     _words(job, seen, decision, now)
 
 
-def _members(seen: Observation, decision: Decision) -> None:
-    phases = {m.name: m.phase for m in seen.members}
+def _members(seen: Look, decision: Decision) -> None:
+    phases = {m.name: m.phase for m in seen.observed.members}
     assert len(set(decision.start)) == len(decision.start)
     assert len(set(decision.drain)) == len(decision.drain)
     assert not set(decision.start) & set(decision.drain)
@@ -34,7 +36,7 @@ def _members(seen: Observation, decision: Decision) -> None:
     assert all(phases[n] is Phase.EXITED for n in decision.remove)
 
 
-def _end(job: RLJob, seen: Observation, decision: Decision, now: float) -> None:
+def _end(job: RLJob, seen: Look, decision: Decision, now: float) -> None:
     before, after = seen.status, decision.status
     outcome = before.controller.outcome
     if outcome is not None:
@@ -52,43 +54,44 @@ def _end(job: RLJob, seen: Observation, decision: Decision, now: float) -> None:
         assert after.is_true("FailureTarget")
     if after.finished and not before.finished:
         assert after.completion_time == round(now, 3)
-        left = [m for m in seen.members if m.alive]
+        left = [m for m in seen.observed.members if m.alive]
         assert not any(m.role is Role.LEARNER for m in left), "the accelerator is free"
         cleanup = job.spec.pod_cleanup
         assert not left or (
-            seen.keeps_remains and ("None" in (cleanup.on_complete, cleanup.on_failed) or cleanup.after_seconds)
+            seen.observed.keeps_remains
+            and ("None" in (cleanup.on_complete, cleanup.on_failed) or cleanup.after_seconds)
         )
-    if job.spec.suspend or (seen.admission is not None and not seen.admission.admitted):
+    if job.spec.suspend or (seen.observed.admission is not None and not seen.observed.admission.admitted):
         assert decision.start == (), "nothing starts for a job that is to be suspended"
         assert outcome is not None or after.controller.outcome is None, "nor is it judged"
     reason = after.controller.outcome.reason if after.controller.outcome is not None and outcome is None else ""
     waited = ("StartupDeadlineExceeded", "ProgressDeadlineExceeded")
-    assert not (seen.leap_seconds and reason in waited), "no leap of the clock lets a wait run out"
+    assert not (seen.clock.jump_seconds and reason in waited), "no leap of the clock lets a wait run out"
 
 
-def _number_of_actors(job: RLJob, seen: Observation, decision: Decision, now: float) -> None:
+def _number_of_actors(job: RLJob, seen: Look, decision: Decision, now: float) -> None:
     before, after = seen.status.autoscaling, decision.status.autoscaling
     scaling = job.spec.autoscaling
     if decision.status.controller.outcome is not None or after == before:
         return
-    quota = seen.admission.max_actors if seen.admission is not None else None
-    hard = [cap for cap in (seen.max_actors, quota) if cap is not None]
+    quota = seen.observed.admission.max_actors if seen.observed.admission is not None else None
+    hard = [cap for cap in (seen.observed.max_actors, quota) if cap is not None]
     assert after.desired_replicas <= min([*hard, 10**9]), "nobody's number exceeds a quota"
     if scaling.mode == "Disabled":
         assert after.desired_replicas == min([*hard, job.spec.actors.replicas])
         return
     least = min([scaling.min_replicas, *hard])
-    cores = [] if seen.cores is None else [max(least, seen.cores)]
+    cores = [] if seen.observed.cores is None else [max(least, seen.observed.cores)]
     most = min([scaling.max_replicas, *hard, *cores])
     assert least <= after.desired_replicas <= most
     if scaling.mode == "Internal" and before.memory.get("requested") == job.spec.actors.replicas:
-        age = None if seen.learner is None else now - seen.learner.taken_seconds
+        age = None if seen.observed.learner is None else now - seen.observed.learner.taken_seconds
         fresh = age is not None and -1 <= age <= scaling.missing_metrics.stale_after_seconds
         held = max(least, min(before.desired_replicas, most))
         assert fresh or after.desired_replicas == held, "no decision from a stale sample"
 
 
-def _starts(job: RLJob, seen: Observation, decision: Decision) -> None:
+def _starts(job: RLJob, seen: Look, decision: Decision) -> None:
     """Never more than wanted, waves are kept, and only what the spec wants starts."""
     wanted, after = wanted_names(job), decision.status.autoscaling
     started = [n for n in decision.start if Role.of(n) is Role.ACTOR]
@@ -102,7 +105,7 @@ def _starts(job: RLJob, seen: Observation, decision: Decision) -> None:
         assert starting + len(started) <= job.spec.actors.startup_wave
 
 
-def _books(world: World, seen: Observation, decision: Decision) -> None:
+def _books(world: World, seen: Look, decision: Decision) -> None:
     """Each end is counted once at most, nothing is started again and again, and only crash loops count as such."""
     before, after = seen.status.restarts, decision.status.restarts
     world.counted += max(0, after.counted - before.counted)
@@ -116,8 +119,8 @@ def _books(world: World, seen: Observation, decision: Decision) -> None:
         memory = decision.status.controller.members
         away = {each.name for each in memory if each.abandoned}
         dismissed = {each.name for each in memory if each.dismissed}
-        names = {m.name for m in seen.members if m.phase is not Phase.DRAINING and not m.asked}
-        names |= {each.name for each in memory if each.quick_ends} - {m.name for m in seen.members}
+        names = {m.name for m in seen.observed.members if m.phase is not Phase.DRAINING and not m.asked}
+        names |= {each.name for each in memory if each.quick_ends} - {m.name for m in seen.observed.members}
         actors = [name for name in names - away - dismissed if Role.of(name) is Role.ACTOR]
         places = decision.status.autoscaling.desired_replicas
         ends = sorted(world.quick_ends[name] for name in actors)[:places]
@@ -126,7 +129,7 @@ def _books(world: World, seen: Observation, decision: Decision) -> None:
         assert 100 * sum(count >= 5 for count in ends) > share * all_there_are, "even the best of them are too few"
 
 
-def _words(job: RLJob, seen: Observation, decision: Decision, now: float) -> None:
+def _words(job: RLJob, seen: Look, decision: Decision, now: float) -> None:
     after = decision.status
     assert decision.requeue_seconds is None or decision.requeue_seconds >= 0
     assert len(after.failures) <= 5
@@ -140,7 +143,7 @@ def _words(job: RLJob, seen: Observation, decision: Decision, now: float) -> Non
     assert ("InferenceReady" in types) == has_servers, "nothing is said of a role that the job does not have"
     assert ("ReplayReady" in types) == (job.spec.replay is not None)
     if after.state == "Running":
-        ready = {m.name for m in seen.members if m.phase is Phase.READY}
+        ready = {m.name for m in seen.observed.members if m.phase is Phase.READY}
         assert {n for n in wanted_names(job) if Role.of(n) is not Role.EVALUATOR} <= ready
         waits = [m for m in running_actors(seen) if m.waiting is not None and now - m.since_seconds >= 60]
         assert not waits, "an actor that finds no place is missing"
@@ -156,6 +159,6 @@ def wanted_names(job: RLJob) -> set[str]:
     return names | ({"evaluator"} if spec.evaluator.enabled else set())
 
 
-def running_actors(seen: Observation) -> list[Member]:
+def running_actors(seen: Look) -> list[Member]:
     """Actors that play, or start."""
-    return [m for m in seen.members if m.role is Role.ACTOR and m.phase in (Phase.STARTING, Phase.READY)]
+    return [m for m in seen.observed.members if m.role is Role.ACTOR and m.phase in (Phase.STARTING, Phase.READY)]

@@ -10,16 +10,10 @@ from typing import Any
 from rljob.api import RLJob, load_manifest
 from rljob.api.status import RLJobStatus
 from rljob_operator.decide import decide
-from rljob_operator.model import (
-    CheckpointFacts,
-    CheckpointState,
-    Decision,
-    LearnerSample,
-    Member,
-    Observation,
-    Phase,
-    Role,
-)
+from rljob_operator.decision import Decision
+from rljob_operator.desired import ClockReading, DesiredState
+from rljob_operator.look import Look
+from rljob_operator.model import CheckpointFacts, CheckpointState, LearnerSample, Member, Observation, Phase, Role
 from rljob_operator.rules.timers import IDLE_SECONDS
 from rljob_operator.sample import parse_sample
 
@@ -78,6 +72,21 @@ def verified(time: float, step: int = 1000) -> CheckpointFacts:
     return CheckpointFacts(CheckpointState.VERIFIED, step, time, f"file:///run/step-{step}", "sha256:ab")
 
 
+_OF_THE_STORED_OBJECT = ("generation", "checkpoint_requested_at", "refusal")
+
+
+def look_at(job: RLJob, status: RLJobStatus, now: float, **world: Any) -> Look:
+    """A look at a job; ``world`` is what is stored beside its spec, the session, a jump of the clock, and what is observed."""
+    stored = {name: world.pop(name) for name in _OF_THE_STORED_OBJECT if name in world}
+    clock, session = ClockReading(now, world.pop("jump_seconds", 0.0)), world.pop("session", None)
+    return Look.at(DesiredState(job, **stored), status, Observation(**world), clock, session)
+
+
+def decided(look: Look) -> Decision:
+    """The decision on what was looked at."""
+    return decide(look.desired, look.status, look.observed, look.clock, look.session)
+
+
 class Controller:
     """A controller of one job whose status goes through JSON between any two looks, as after a restart.
 
@@ -102,7 +111,7 @@ class Controller:
         """Set the clock on without a look in between, change the world, and decide."""
         self.now += seconds
         self.world |= world
-        self.last = decide(self.job, Observation(status=self.status, **self.world), self.now)
+        self.last = decided(look_at(self.job, self.status, self.now, **self.world))
         self.status = RLJobStatus.model_validate(json.loads(json.dumps(self.last.status.document())))
         assert self.status == self.last.status, "the status survives its way through JSON"
         return self.last

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from rljob.api.job import RLJobSpec
 from rljob.api.mutability import When, places
+from rljob_operator.decision import Decision
 from rljob_operator.local.substrate import LocalSubstrate
-from rljob_operator.model import Decision, Phase
+from rljob_operator.model import Phase
 
 from .operator_builders import (
     START,

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from rljob.api.conditions import CATALOGUE, MEANING_WHEN_TRUE, ConditionType, Reason
 from rljob.api.status_model import MAX_MESSAGE
-from rljob_operator.model import Admission, CheckpointFacts, CheckpointState, Phase, Refusal, Session
+from rljob_operator.desired import Refusal, Session
+from rljob_operator.model import Admission, CheckpointFacts, CheckpointState, Phase
 
 from .operator_builders import (
     SERVERS,

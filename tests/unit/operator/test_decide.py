@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from rljob.api import load_manifest
-from rljob_operator.model import End, Phase, Refusal, Session
+from rljob_operator.decision import End
+from rljob_operator.desired import Refusal, Session
+from rljob_operator.model import Phase
 from rljob_operator.rules.failures import Reason
 
 from .operator_builders import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from rljob_operator.desired import ClockReading
 from rljob_operator.model import Phase
 from rljob_operator.wall_clock import WallClock
 
@@ -22,8 +23,8 @@ DEADLINES = (
 
 def leap_by(controller: Controller, seconds: float, **world: object) -> None:
     """One look half a second later, at which the clock has leapt; the next look knows nothing of it."""
-    controller.jump(0.5 + seconds, leap_seconds=seconds, **world)
-    controller.world["leap_seconds"] = 0.0
+    controller.jump(0.5 + seconds, jump_seconds=seconds, **world)
+    controller.world["jump_seconds"] = 0.0
 
 
 def outcome(controller: Controller) -> str:
@@ -131,15 +132,17 @@ def test_a_controller_that_finds_its_past_in_the_future_counts_no_time() -> None
 def test_a_clock_tells_leaps_from_time_that_passed() -> None:
     wall, steady = 1000.0, 50.0
     clock = WallClock(lambda: wall, lambda: steady)
-    assert clock.look() == (1000.0, 0.0)
+    assert clock.read() == ClockReading(1000.0, 0.0)
     wall, steady = 1600.0, 650.0
-    assert clock.look() == (1600.0, 0.0), "ten minutes passed"
+    assert clock.read() == ClockReading(1600.0, 0.0), "ten minutes passed"
     wall, steady = wall + 0.5 + 8 * HOUR, steady + 0.5
-    assert clock.look() == (wall, 8 * HOUR), "asleep, or set"
+    assert clock.read() == ClockReading(wall, 8 * HOUR), "asleep, or set"
     wall, steady = wall + 0.5 - HOUR, steady + 0.5
-    assert clock.look() == (wall, -HOUR)
+    assert clock.read() == ClockReading(wall, -HOUR)
     for _ in range(100):
         wall, steady = wall + 1.1, steady + 1.0
-        assert clock.look() == (wall, 0.0), "a clock that is corrected in passing does not leap"
+        assert clock.read() == ClockReading(wall, 0.0), "a clock that is corrected in passing does not leap"
     later = WallClock(lambda: wall + 100.0, lambda: steady + 10.0, clock.offset_seconds)
-    assert later.look() == (wall + 100.0, pytest.approx(90.0)), "nor is one between two controllers overlooked"
+    assert later.read() == ClockReading(wall + 100.0, pytest.approx(90.0)), (
+        "nor is one between two controllers overlooked"
+    )

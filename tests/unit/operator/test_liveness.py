@@ -46,7 +46,7 @@ def gets_to_running_and_stays(world: World) -> None:
     assert world.status.restarts.ignored == counted
     assert world.status.restarts.counted == 0, "a healthy core is forgiven"
     seen = world.seen()
-    alive = {m.name for m in seen.members if m.alive}
+    alive = {m.name for m in seen.observed.members if m.alive}
     assert {n for n in alive if Role.of(n) is not Role.ACTOR} == wanted_names(world.job)
     kept_away = sum(each.abandoned for each in world.status.controller.members)
     here = [m for m in running_actors(seen) if m.phase is Phase.READY]
@@ -59,7 +59,7 @@ def test_a_healthy_job_gets_to_running_and_stays(plan: Plan) -> None:
     world = World(plan)
     world.heal()
     gets_to_running_and_stays(world)
-    lives = Counter(m.name for m in world.seen().members)
+    lives = Counter(m.name for m in world.seen().observed.members)
     assert world.life <= len(lives) + sum(m.phase is Phase.EXITED for m in world.members.values()) + 20
     assert (world.status.failures, world.status.controller.members) == ([], [])
 

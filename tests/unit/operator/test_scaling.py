@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rljob.api import load_manifest
 from rljob.api.status import RLJobStatus
+from rljob_operator.desired import ClockReading, DesiredState
 from rljob_operator.look import Look
 from rljob_operator.model import LearnerSample, Observation, Phase
 from rljob_operator.rules import actors
@@ -67,14 +68,19 @@ def test_a_learner_that_waits_gets_the_actors_it_needs() -> None:
 
 
 def test_the_laws_figures_are_per_inserted_transition() -> None:
-    look = Look.at(make_job(INTERNAL), Observation(RLJobStatus(), members(), sample(START, 1000, **HUNGRY)), START)
+    look = Look.at(
+        DesiredState(make_job(INTERNAL)),
+        RLJobStatus(),
+        Observation(members(), sample(START, 1000, **HUNGRY)),
+        ClockReading(START),
+    )
     figures = actors.law_sample(look)
     assert figures is not None
     assert figures.consumption_per_second == 100.0, "600 draws a second, six of each transition"
     assert figures.items_per_batch == look.spec.algorithm.parameters.batch_size / 6
     for name in HUNGRY:
         told = sample(START, 1000, **(HUNGRY | {name: None}))
-        assert actors.law_sample(Look.at(look.job, Observation(RLJobStatus(), (), told), START)) is None
+        assert actors.law_sample(Look.at(look.desired, RLJobStatus(), Observation((), told), look.clock)) is None
 
 
 @pytest.mark.parametrize(("manifest", "differ"), [(PONG, False), (CARTPOLE, True)])

@@ -81,7 +81,7 @@ def test_edits_at_the_same_time_are_all_kept(store: SpecStore, tmp_path: Path) -
 
 def test_a_refused_spec_leaves_the_last_good_one_in_force(store: SpecStore, tmp_path: Path) -> None:
     run = StoredRun(tmp_path / "run")
-    good = run.wanted()
+    good = run.desired()
     assert good.refusal is None
     path = tmp_path / "run" / "job.yaml"
     text = path.read_text()
@@ -91,18 +91,18 @@ def test_a_refused_spec_leaves_the_last_good_one_in_force(store: SpecStore, tmp_
         ("", "is empty"),
     ]:
         path.write_text(bad)
-        wanted = run.wanted()
-        assert wanted.refusal is not None
-        assert not wanted.refusal.blocking
-        assert words in wanted.refusal.message
-        assert wanted.job == good.job
-        again = StoredRun(tmp_path / "run").wanted()
+        desired = run.desired()
+        assert desired.refusal is not None
+        assert not desired.refusal.blocking
+        assert words in desired.refusal.message
+        assert desired.job == good.job
+        again = StoredRun(tmp_path / "run").desired()
         assert again.job == good.job, "also for the next controller"
         assert again.refusal is not None
     path.unlink()
-    assert run.wanted().job == good.job
+    assert run.desired().job == good.job
     path.write_text(text)
-    assert run.wanted().refusal is None
+    assert run.desired().refusal is None
 
 
 def test_an_edit_while_no_controller_ran_is_counted_by_the_next(store: SpecStore, tmp_path: Path) -> None:
@@ -110,9 +110,9 @@ def test_an_edit_while_no_controller_ran_is_counted_by_the_next(store: SpecStore
     run.write_status(RLJobStatus(observed_generation=1), at_once=True)
     path = tmp_path / "run" / "job.yaml"
     path.write_text(path.read_text().replace("replicas: 1", "replicas: 2"))
-    wanted = StoredRun(tmp_path / "run").wanted()
-    assert (wanted.generation, wanted.job.spec.actors.replicas) == (2, 2)
-    assert StoredRun(tmp_path / "run").wanted().generation == 2
+    desired = StoredRun(tmp_path / "run").desired()
+    assert (desired.generation, desired.job.spec.actors.replicas) == (2, 2)
+    assert StoredRun(tmp_path / "run").desired().generation == 2
 
 
 @pytest.mark.parametrize("with_a_controller", [True, False])
@@ -128,9 +128,9 @@ def test_a_default_follows_a_change_of_what_it_follows_from(tmp_path: Path, with
     store.create(read_manifest(manifest))
     run = StoredRun(run_dir)
     assert store.edit(lambda document: document["spec"]["replay"].update(capacity=30000)) == 2
-    wanted = (run if with_a_controller else StoredRun(run_dir)).wanted()
-    assert wanted.refusal is None
-    replay = wanted.job.spec.required_replay
+    desired = (run if with_a_controller else StoredRun(run_dir)).desired()
+    assert desired.refusal is None
+    replay = desired.job.spec.required_replay
     assert (replay.capacity, replay.rate_limiter.min_size) == (30000, 30000)
     with pytest.raises(ManifestError, match=r"rateLimiter\.minSize: got 10000; it cannot be changed"):
         store.edit(lambda document: document["spec"]["replay"].update(rateLimiter={"minSize": 10000}))
@@ -144,7 +144,7 @@ def test_the_folder_has_the_job_as_written_and_the_job_in_force(tmp_path: Path) 
     )
     prepare(run_dir, resume=False)
     SpecStore(run_dir).create(read_manifest(manifest, ["spec.learner.resources.requests.cpu=2", "spec.image="]))
-    job = StoredRun(run_dir).wanted().job
+    job = StoredRun(run_dir).desired().job
     written = parse_document((run_dir / "job.yaml").read_bytes(), "job.yaml")
     assert written["spec"] == {
         "preset": "PongVTrace",
@@ -167,11 +167,11 @@ def test_what_was_written_decides_when_a_run_goes_on_with_changes(tmp_path: Path
     prepare(run_dir, resume=False)
     store = SpecStore(run_dir)
     store.create(read_manifest(manifest))
-    before = StoredRun(run_dir).wanted().job.spec.algorithm.impala
+    before = StoredRun(run_dir).desired().job.spec.algorithm.impala
     assert before is not None
     assert before.unroll_queue.capacity == 2 * before.batch_size
     store.edit(replace_spec(read_manifest(run_dir / "job.yaml", ["spec.algorithm.impala.batchSize=64"])))
-    after = StoredRun(run_dir).wanted().job.spec.algorithm.impala
+    after = StoredRun(run_dir).desired().job.spec.algorithm.impala
     assert after is not None
     assert (after.batch_size, after.unroll_queue.capacity) == (64, 128), "a default follows what is written"
     assert parse_document((run_dir / "job.yaml").read_bytes(), "job.yaml")["spec"]["algorithm"] == {

@@ -18,22 +18,13 @@ from hypothesis import strategies as st
 from rljob.api import RLJob, load_manifest
 from rljob.api.conditions import Reason
 from rljob.api.status import RLJobStatus
-from rljob_operator.decide import decide
-from rljob_operator.model import (
-    Admission,
-    CheckpointFacts,
-    CheckpointState,
-    Decision,
-    Member,
-    Observation,
-    Phase,
-    Refusal,
-    Role,
-    Session,
-)
+from rljob_operator.decision import Decision
+from rljob_operator.desired import Refusal, Session
+from rljob_operator.look import Look
+from rljob_operator.model import Admission, CheckpointFacts, CheckpointState, Member, Phase, Role
 from rljob_operator.sample import BadSample, parse_sample
 
-from .operator_builders import CARTPOLE, PONG
+from .operator_builders import CARTPOLE, PONG, decided, look_at
 
 MANIFESTS = {"ApeXDQN": PONG, "IMPALA": CARTPOLE}
 MODES = ("Internal", "External", "Disabled")
@@ -209,13 +200,13 @@ class World:
     def job(self) -> RLJob:
         return job_of(self.plan, self.edit)
 
-    def seen(self) -> Observation:
-        return Observation(status=self.status, members=tuple(self.members.values()), **self.observed)
+    def seen(self) -> Look:
+        return look_at(self.job, self.status, self.now, members=tuple(self.members.values()), **self.observed)
 
-    def look(self) -> tuple[Observation, Decision]:
+    def look(self) -> tuple[Look, Decision]:
         """One look of the controller at the world, before anything of it is applied."""
         seen = self.seen()
-        decision = decide(self.job, seen, self.now)
+        decision = decided(seen)
         self.status = decision.status
         if self._often(0.3):
             self.status = through_json(decision.status)
@@ -225,7 +216,7 @@ class World:
 
     def turn(self) -> None:
         """Some time passes, and something happens."""
-        self.observed["leap_seconds"] = 0.0
+        self.observed["jump_seconds"] = 0.0
         if self.healthy:
             self.now += 5.0
         else:
@@ -277,7 +268,7 @@ class World:
         if self._does(Fault.CLOCK, 0.005):
             self._clock_is_set(self.chance.choice((-3600.0, 400.0)))
         if self._does(Fault.CLOCK, 0.01):
-            self.observed["leap_seconds"] = leap = self.chance.choice((-3600.0, 30_000.0))
+            self.observed["jump_seconds"] = leap = self.chance.choice((-3600.0, 30_000.0))
             self._clock_is_set(leap)
 
     def _clock_is_set(self, seconds: float) -> None:

@@ -11,15 +11,7 @@ from contextlib import contextmanager
 import typer
 
 from rljob.api import ManifestError
-
-EXIT_FAILURE = 1
-EXIT_INVALID = 2
-"""A manifest or an argument is wrong."""
-EXIT_NOT_SAVED = 74
-"""EX_IOERR of sysexits.h: a role has left as it was asked to, but could not save all that it held."""
-EXIT_CONFIGURATION = 78
-"""EX_CONFIG of sysexits.h: a role cannot start with what it was given, and starting it again will not help."""
-
+from rljob.api.exit_codes import EXIT_FAILURE, EXIT_INVALID
 
 _INPUT_PROBLEMS = (
     ("rljob.envs.errors", "EnvironmentProblem"),

@@ -17,8 +17,9 @@ from setproctitle import setproctitle, setthreadtitle
 from typer.core import TyperCommand
 
 from rljob.api import RLJob, load_manifest
+from rljob.api.exit_codes import EXIT_CONFIGURATION
 from rljob.cli.announce import recording_exit
-from rljob.cli.errors import EXIT_CONFIGURATION, Debug, Unusable, one_line_errors
+from rljob.cli.errors import Debug, Unusable, one_line_errors
 from rljob.cli.options import RoleOptions
 
 if TYPE_CHECKING:

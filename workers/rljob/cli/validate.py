@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rljob.api import ManifestError, RLJob, dump_manifest, load_manifest
-from rljob.cli.errors import EXIT_INVALID
+from rljob.api.exit_codes import EXIT_INVALID
 
 SetOption = Annotated[
     list[str] | None,

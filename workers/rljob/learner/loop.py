@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rljob.api.exit_codes import EXIT_NON_FINITE_LOSS
 from rljob.learner import checkpoint, state
 from rljob.learner.figures import Figures
 from rljob.learner.gpu import gpu_figures
@@ -42,7 +43,7 @@ EVALUATION_WEIGHTS_SECONDS = 1.0
 class NonFiniteLoss(RuntimeError):
     """The loss is not finite and the job's policy is to fail, or there is nothing to restore."""
 
-    exit_code = 70
+    exit_code = EXIT_NON_FINITE_LOSS
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ import logging
 import threading
 from typing import Any
 
+from rljob.api.exit_codes import EXIT_NOT_SAVED
 from rljob.cli.announce import announce, write_final
-from rljob.cli.errors import EXIT_NOT_SAVED
 from rljob.cli.options import RoleOptions
 from rljob.cli.slowdown import REPLAY_DELAY_FILE, slowed_down
 from rljob.envs import describe_environment

@@ -51,7 +51,7 @@ def all_up(look: Look) -> bool:
 
 def _resumes_at(look: Look) -> AdvanceMemory | None:
     """The advance so far; the last updates before a stop are known from the checkpoint alone, and are no advance later."""
-    before, saved = look.memory.advance, look.seen.checkpoint
+    before, saved = look.memory.advance, look.observed.checkpoint
     if before is None or not saved.usable or saved.step <= before.updates:
         return before
     return before.model_copy(update={"updates": saved.step, "most_updates": max(saved.step, before.most_updates)})
@@ -62,7 +62,7 @@ def _after_a_crash(look: Look) -> Look:
 
     The last activeSeconds written stand for what went before; they are at most half a minute old.
     """
-    session, since = look.seen.session, look.memory.active_since
+    session, since = look.session, look.memory.active_since
     if session is None or since is None or look.alive() or since >= look.now - session.elapsed_seconds - 0.001:
         return look
     return look.remember(active_since=None, spent_active_seconds=float(look.status.active_seconds), started=None)

@@ -1,0 +1,62 @@
+"""What should be done next for a job, and how it ends. `decide` returns it, every substrate carries it out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rljob.api.status import RLJobStatus
+
+
+class End(StrEnum):
+    """How a run of the controller on a job ends: the job's own two ends, and the two of a session that can be resumed."""
+
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+    INTERRUPTED = "Interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """An end, its reason (a documented word) and a sentence with the numbers."""
+
+    end: End
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What should be true next. Applying the same decision twice changes nothing.
+
+    Attributes:
+        status: the job's new status.
+        start: members to start; replaces an ended one of the same name.
+        drain: members to ask to leave, killed after their role's time.
+        replace: members that do not answer, to be ended at once; that is an end like any other, answered by a later decision.
+        remove: ended members whose remains (pods) go.
+        checkpoint_seconds: the learner is to write a checkpoint that answers the request of this time.
+        delete_job: the job itself goes (ttlSecondsAfterFinished).
+        outcome: how it ends, from the moment it is known.
+        finished: the end is decided and nothing that must leave is left.
+        notes: events, a sentence each, said once.
+        requeue_seconds: look again after this long even if nothing changes; None where only a change matters.
+    """
+
+    status: RLJobStatus
+    start: tuple[str, ...] = ()
+    drain: tuple[str, ...] = ()
+    replace: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    checkpoint_seconds: float | None = None
+    delete_job: bool = False
+    outcome: Outcome | None = None
+    finished: bool = False
+    notes: tuple[str, ...] = ()
+    requeue_seconds: float | None = None
+
+    @property
+    def state(self) -> str:
+        """The job's state in one word: the reason of Ready."""
+        return self.status.state

@@ -1,0 +1,63 @@
+"""What is wanted of a job, and when it is asked: all that `decide` is given beside the job's status and what is observed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rljob.api import RLJob
+from rljob.api.conditions import Reason
+
+CHECKPOINT_ANNOTATION = "rljob.dev/checkpoint-requested-at"
+"""A user's request for a checkpoint: any new text in it, by custom the time of the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The newest spec can't be run.
+
+    ``blocking`` is False where an older good spec is in force meanwhile (it is then the one given to `decide`).
+    """
+
+    reason: Reason
+    message: str
+    blocking: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredState:
+    """The stored object as the controller takes it.
+
+    Attributes:
+        job: the spec in force.
+        generation: metadata.generation of what is stored, whether it is in force or refused.
+        checkpoint_requested_at: the text of `CHECKPOINT_ANNOTATION`, empty without one.
+        refusal: why the newest spec can't be run; None where it is the one in force.
+    """
+
+    job: RLJob
+    generation: int = 1
+    checkpoint_requested_at: str = ""
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    """The time of a turn.
+
+    Attributes:
+        now_seconds: Unix seconds.
+        jump_seconds: how far the wall clock jumped since this controller's last turn, beyond the time that passed; below 0 it
+            was set back.
+    """
+
+    now_seconds: float
+    jump_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A controller that lives no longer than its terminal (`rljob run`): how long it has run, its bound, Ctrl-C."""
+
+    elapsed_seconds: float = 0.0
+    max_seconds: float | None = None
+    interrupted: bool = False

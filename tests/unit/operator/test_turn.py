@@ -1,0 +1,83 @@
+"""When a status has to be stored: before anything that it must not forget, and seldom where it tells progress alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rljob.api.status import RLJobStatus
+from rljob_operator.desired import ClockReading, DesiredState, Session
+from rljob_operator.model import Observation, Phase
+from rljob_operator.turn import StatusWrite, Turn, turn
+
+from .operator_builders import START, Controller, exited, make_job, members, running, sample
+
+INTERNAL = ("spec.autoscaling={mode: Internal, minReplicas: 2, maxReplicas: 2}",)
+FIGURES: dict[str, Any] = {
+    "consumption_per_second": 500.0,
+    "production_per_second": 500.0,
+    "queue_depth_batches": 2.0,
+    "queue_bound_batches": 10.0,
+    "learner_wait_fraction": 0.1,
+    "actors_blocked_fraction": 0.1,
+}
+
+
+def turn_of(controller: Controller, seconds: float, session: Session | None = None, **world: Any) -> Turn:
+    """The next turn on what the controller's world holds, and its status taken over."""
+    controller.now += seconds
+    controller.world |= world
+    done = turn(
+        DesiredState(controller.job),
+        controller.status,
+        Observation(**controller.world),
+        ClockReading(controller.now),
+        session,
+    )
+    controller.status = done.decision.status
+    return done
+
+
+def test_a_start_is_written_before_it_is_made() -> None:
+    first = turn(DesiredState(make_job()), RLJobStatus(), Observation(), ClockReading(START))
+    assert first.decision.start
+    assert first.write is StatusWrite.BEFORE_ACTING
+
+
+def test_an_end_is_counted_on_the_disk_before_its_member_is_replaced() -> None:
+    controller = running()
+    counted = turn_of(controller, 1.0, members=exited("actor-0", members()))
+    assert controller.status.failures
+    assert counted.write is StatusWrite.BEFORE_ACTING
+
+
+@pytest.mark.parametrize("mode", [(), INTERNAL])
+def test_fresh_figures_alone_can_wait(mode: tuple[str, ...]) -> None:
+    """A learner that tells something new at every look makes no write urgent: 1,000 such jobs would write all the time."""
+    controller = running(*mode)
+    for k in range(5):  # the scaler has its first figures, the conditions their first reasons
+        turn_of(controller, 30.0, learner=sample(controller.now + 30.0, 2000 + 50 * k, **FIGURES))
+    writes = [
+        turn_of(controller, 1.0, learner=sample(controller.now + 1.0, 3000 + k, **FIGURES)).write for k in range(60)
+    ]
+    assert writes.count(StatusWrite.BEFORE_ACTING) == 0, writes
+    assert StatusWrite.WHEN_DUE in writes
+
+
+def test_a_look_that_finds_nothing_new_writes_nothing() -> None:
+    controller = running()
+    turn_of(controller, 1.0)
+    assert turn_of(controller, 1.0).write is StatusWrite.NONE
+
+
+def test_a_changed_condition_is_written_at_once() -> None:
+    controller = running()
+    found = turn_of(controller, 1.0, members=members(learner=Phase.STARTING))
+    assert found.write is StatusWrite.BEFORE_ACTING
+    assert not found.decision.status.is_true("LearnerReady")
+
+
+def test_a_turn_knows_how_long_its_session_lasts() -> None:
+    controller = running()
+    assert turn_of(controller, 1.0).elapsed_seconds == 0.0
+    assert turn_of(controller, 1.0, Session(elapsed_seconds=12.5)).elapsed_seconds == 12.5

@@ -1,0 +1,19 @@
+"""Exit codes of commands and roles: what a role leaves behind for the controller, and a command for its caller.
+
+Those above 63 are of sysexits.h, which nothing else uses by chance.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+EXIT_FAILURE: Final = 1
+"""It failed for a reason that is not its input."""
+EXIT_INVALID: Final = 2
+"""A manifest or an argument is wrong."""
+EXIT_NON_FINITE_LOSS: Final = 70
+"""EX_SOFTWARE: the learner's loss was not finite, and ``earlyStopping.onNonFiniteLoss`` is ``Fail``."""
+EXIT_NOT_SAVED: Final = 74
+"""EX_IOERR: a role has left as it was asked to, but could not save all that it held."""
+EXIT_CONFIGURATION: Final = 78
+"""EX_CONFIG: a role cannot start with what it was given, and starting it again will not help."""
