@@ -10,8 +10,9 @@ import typer
 from rich.console import Console
 from rljob.api import read_manifest
 from rljob.cli.app import app
-from rljob.cli.errors import Unusable, one_line_errors
+from rljob.cli.errors import one_line_errors
 from rljob.cli.roles import Profiled
+from rljob.errors import UsageError
 
 from rljob_operator.verbs.change import checkpoint, resume, scale, suspend
 from rljob_operator.verbs.get import get
@@ -68,10 +69,10 @@ def run(
     """
     with one_line_errors():
         if resume_ and run_dir is None:
-            raise Unusable("--resume needs --run-dir: the folder of the run to go on with")
+            raise UsageError("--resume needs --run-dir: the folder of the run to go on with")
         # Gymnasium and ALE take a second to import: only a run pays for them, not --help.
-        from rljob_operator.local import run as local
         from rljob_operator.local.run_folder import is_stored_job
+        from rljob_operator.verbs import run as local
 
         if profile:  # the roles inherit it
             os.environ["RLJOB_PROFILE"] = " ".join(profile)

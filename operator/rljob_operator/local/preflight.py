@@ -5,12 +5,12 @@ from __future__ import annotations
 import psutil
 from rljob.api import RLJob, memory_estimate
 from rljob.api.networks import resolved_network
-from rljob.cli.errors import Unusable
 from rljob.envs import describe_environment
+from rljob.errors import UsageError
 from rljob.learner.restore_from import named_checkpoint
 
 
-class PreflightProblem(Unusable):
+class PreflightProblem(UsageError):
     """The job can't run on this machine; the message says why, with the arithmetic, and what would work."""
 
 

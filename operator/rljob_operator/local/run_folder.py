@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from rljob.cli.errors import Unusable
+from rljob.errors import UsageError
 
 JOB_FILE: Final = "job.yaml"
 """The stored object: the job as written. Users and their verbs write it, the controller reads it."""
@@ -25,7 +25,7 @@ RUNS: Final = Path("runs")
 """Where runs without --run-dir go, and where verbs without RUN look."""
 
 
-class RunFolderProblem(Unusable):
+class RunFolderProblem(UsageError):
     """The run folder can't be used as asked; the message says why and what would work."""
 
 

@@ -11,11 +11,12 @@ from typing import Annotated, Any
 
 import typer
 from rljob.api.timestamps import rfc3339
-from rljob.cli.errors import Unusable, one_line_errors
+from rljob.cli.errors import one_line_errors
+from rljob.errors import UsageError
 
 from rljob_operator.desired import CHECKPOINT_ANNOTATION
 from rljob_operator.local.run_folder import chosen_run
-from rljob_operator.local.run_view import RunView, look
+from rljob_operator.local.run_view import look
 from rljob_operator.local.spec_store import SpecStore
 from rljob_operator.verbs.options import (
     NotReached,
@@ -25,6 +26,7 @@ from rljob_operator.verbs.options import (
     wait_for,
     without_controller,
 )
+from rljob_operator.view.job_view import JobView
 from rljob_operator.view.reasons import ending
 
 
@@ -113,9 +115,9 @@ def checkpoint(run: RunArgument = None, wait: WaitOption = False, timeout: Timeo
         folder = chosen_run(run)
         seen = _changeable(folder)
         if seen.controller is None:
-            raise Unusable(without_controller(seen))
+            raise UsageError(without_controller(seen))
         if seen.status.is_true("Suspended"):
-            raise Unusable(f"{folder} is suspended, and saved itself then; `rljob resume {folder}` first")
+            raise UsageError(f"{folder} is suspended, and saved itself then; `rljob resume {folder}` first")
         asked = rfc3339(time.time())
 
         def change(document: dict[str, Any]) -> None:
@@ -130,12 +132,12 @@ def checkpoint(run: RunArgument = None, wait: WaitOption = False, timeout: Timeo
             typer.echo(f"{folder}: checkpoint of update {found.step:,} verified, {found.uri}")
 
 
-def _has_actors(seen: RunView, actors: int) -> bool:
+def _has_actors(seen: JobView, actors: int) -> bool:
     now = seen.status.actors
     return now.ready == now.replicas == actors and now.draining == 0
 
 
-def _answered(seen: RunView, asked: str) -> bool:
+def _answered(seen: JobView, asked: str) -> bool:
     request, valid = seen.status.controller.checkpoint_request, seen.status.condition("CheckpointValid")
     if request is None or request.requested_at != asked:
         return False
@@ -150,11 +152,11 @@ def _edit(folder: Path, change: Callable[[dict[str, Any]], None]) -> int:
     return SpecStore(folder).edit(change)
 
 
-def _changeable(folder: Path) -> RunView:
-    """A look at a run that has not ended for good. Raises Unusable."""
+def _changeable(folder: Path) -> JobView:
+    """A look at a run that has not ended for good. Raises UsageError."""
     seen = look(folder, figures=False)
     if seen.status.finished:
-        raise Unusable(f"{folder} has ended, nothing can be changed any more: {ending(seen)}")
+        raise UsageError(f"{folder} has ended, nothing can be changed any more: {ending(seen)}")
     return seen
 
 
@@ -172,13 +174,13 @@ def _tell(folder: Path, what: str) -> None:
 
 
 def _run_and_number(words: Sequence[str]) -> tuple[Path, int]:
-    """``scale RUN N`` or ``scale N``. Raises Unusable."""
+    """``scale RUN N`` or ``scale N``. Raises UsageError."""
     *runs, number = words
     if len(runs) > 1:
-        raise Unusable(
+        raise UsageError(
             f"scale {' '.join(words)}: allowed: a run and a number of actors, such as `rljob scale {words[0]} 2`"
         )
     if not (number.isascii() and number.isdecimal()):
         example = shlex.join(["rljob", "scale", *(runs or [number]), "2"])
-        raise Unusable(f"scale {' '.join(words)}: the number of actors is missing at the end; such as `{example}`")
+        raise UsageError(f"scale {' '.join(words)}: the number of actors is missing at the end; such as `{example}`")
     return chosen_run(Path(runs[0]) if runs else None), int(number)

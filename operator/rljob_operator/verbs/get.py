@@ -9,12 +9,14 @@ from typing import Annotated, Any
 
 import typer
 from rljob.api.yaml_dialect import dump_document
-from rljob.cli.errors import Unusable, one_line_errors
+from rljob.cli.errors import one_line_errors
+from rljob.errors import UsageError
 
 from rljob_operator.local.run_folder import RUNS, chosen_run, stored_runs
-from rljob_operator.local.run_view import RunView, look
+from rljob_operator.local.run_view import look
 from rljob_operator.verbs.options import RunArgument
 from rljob_operator.view.columns import table
+from rljob_operator.view.job_view import JobView
 
 
 class Form(enum.StrEnum):
@@ -62,7 +64,7 @@ def get(
                 typer.echo(f"{one.run_dir}: {one.problem}", err=True)
 
 
-def as_object(seen: RunView) -> dict[str, Any]:
+def as_object(seen: JobView) -> dict[str, Any]:
     """The run as the cluster would answer it: what is stored, with its status."""
     return {**seen.document, "status": seen.status.document()}
 
@@ -70,5 +72,5 @@ def as_object(seen: RunView) -> dict[str, Any]:
 def _all(folder: Path) -> list[Path]:
     runs = stored_runs(folder)
     if not runs:
-        raise Unusable(f"no run under {folder}/; `rljob run FILE` starts one")
+        raise UsageError(f"no run under {folder}/; `rljob run FILE` starts one")
     return runs

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rljob.cli.errors import Unusable, one_line_errors
+from rljob.cli.errors import one_line_errors
+from rljob.errors import UsageError
 
 from rljob_operator.local.log_files import LogFollower
 from rljob_operator.local.run_folder import chosen_run
@@ -69,13 +70,13 @@ def _is_role(word: str) -> bool:
 
 
 def _names(folder: Path, who: str | None) -> list[str]:
-    """Members with a log that ``who`` (a role, a name, or everybody) means. Raises Unusable."""
+    """Members with a log that ``who`` (a role, a name, or everybody) means. Raises UsageError."""
     known = sorted(path.stem for path in (folder / "logs").glob("*.log"))
     if not known:
-        raise Unusable(f"{folder}: no logs yet; nothing has been started")
+        raise UsageError(f"{folder}: no logs yet; nothing has been started")
     chosen = [name for name in known if who in (None, name, name.partition("-")[0])]
     if not chosen:
         running = running_members(folder)
         here = ", ".join(f"{name}{'' if name in running else ' (ended)'}" for name in known)
-        raise Unusable(f"{who}: no such role or member in {folder}; there are: {here}")
+        raise UsageError(f"{who}: no such role or member in {folder}; there are: {here}")
     return chosen

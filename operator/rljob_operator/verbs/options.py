@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rljob.cli.errors import Unusable
+from rljob.errors import UsageError
 
 from rljob_operator.local.run_folder import resume_command
-from rljob_operator.local.run_view import RunView, look
+from rljob_operator.local.run_view import look
+from rljob_operator.view.job_view import JobView
 from rljob_operator.view.reasons import ending
 
 RunArgument = Annotated[
@@ -29,17 +30,17 @@ class NotReached(RuntimeError):
 
 
 def wait_for(
-    run_dir: Path, generation: int, reached: Callable[[RunView], bool], what: str, timeout_seconds: float
-) -> RunView:
+    run_dir: Path, generation: int, reached: Callable[[JobView], bool], what: str, timeout_seconds: float
+) -> JobView:
     """Wait until ``reached``, seen by a controller that knows ``generation``. Raises NotReached and, for a refused edit,
-    Unusable."""
+    UsageError."""
     deadline = time.monotonic() + timeout_seconds
     while True:
         seen = look(run_dir, figures=False)
         known = seen.status.observed_generation >= generation
         accepted = seen.status.condition("Accepted")
         if accepted is not None and accepted.status == "False" and accepted.observed_generation >= generation:
-            raise Unusable(accepted.message)
+            raise UsageError(accepted.message)
         if known and reached(seen):
             return seen
         if known and seen.status.finished:
@@ -51,7 +52,7 @@ def wait_for(
         time.sleep(POLL_SECONDS)
 
 
-def without_controller(seen: RunView) -> str:
+def without_controller(seen: JobView) -> str:
     """A sentence for a run that no controller has: what goes on, and what would bring one."""
     left = f"{len(seen.running)} of its processes run on" if seen.running else "nothing of it runs"
     return f"no controller has {seen.run_dir} ({left}); start one with `{resume_command(seen.run_dir)}`"

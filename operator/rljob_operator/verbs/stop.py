@@ -39,7 +39,7 @@ def stop(
         if not look(folder, figures=False).running:
             typer.echo(f"{folder}: nothing of it runs")
             return
-        from rljob_operator.local.run import end  # it loads the environments, which takes a second
+        from rljob_operator.verbs.run import end  # it loads the environments, which takes a second
 
         end(folder, Console())
 

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rljob_operator.local.run_view import RunView
+from rljob_operator.view.job_view import JobView
 from rljob_operator.view.words import age, number
 
-Column = tuple[str, Callable[[RunView], str]]
+Column = tuple[str, Callable[[JobView], str]]
 
 
-def table(runs: Sequence[RunView], *, wide: bool) -> list[str]:
+def table(runs: Sequence[JobView], *, wide: bool) -> list[str]:
     """Heading and one line a run, columns aligned."""
     columns = COLUMNS + (WIDE_COLUMNS if wide else ())
     rows = [[heading for heading, _ in columns], *([cell(run) for _, cell in columns] for run in runs)]
@@ -20,21 +20,21 @@ def table(runs: Sequence[RunView], *, wide: bool) -> list[str]:
     return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _figure(name: str, form: str) -> Callable[[RunView], str]:
+def _figure(name: str, form: str) -> Callable[[JobView], str]:
     return lambda run: number(run.figures.get(name), form)
 
 
-def _actors(run: RunView) -> str:
+def _actors(run: JobView) -> str:
     desired = run.status.autoscaling.desired_replicas or run.status.actors.replicas
     return f"{run.status.actors.ready}/{desired}"
 
 
-def _depth(run: RunView) -> str:
+def _depth(run: JobView) -> str:
     depth, bound = run.figures.get("queue_depth_batches"), run.figures.get("queue_bound_batches")
     return f"{number(depth, '{:,.0f}')}/{number(bound, '{:,.0f}')}" if bound is not None else "-"
 
 
-def _return(run: RunView) -> str:
+def _return(run: JobView) -> str:
     live = run.figures.get("mean_return")
     return number(live if live is not None else run.status.progress.eval_return, "{:.1f}")
 
@@ -45,26 +45,26 @@ def lag(figures: Mapping[str, Any]) -> str:
     return number(p95 if p95 is not None else figures.get("policy_lag_updates"), "{:,.0f}")
 
 
-def _progress(run: RunView) -> str:
+def _progress(run: JobView) -> str:
     percent = run.status.progress.percent
     return "-" if percent is None else f"{percent} %"
 
 
-def _age(run: RunView) -> str:
+def _age(run: JobView) -> str:
     started = run.status.start_time
     return "-" if started is None else age(time.time() - started)
 
 
-def _duration(run: RunView) -> str:
+def _duration(run: JobView) -> str:
     return "-" if run.status.start_time is None else age(run.active_seconds(time.time()))
 
 
-def _checkpoint(run: RunView) -> str:
+def _checkpoint(run: JobView) -> str:
     found = run.status.checkpoint
     return "-" if found is None or found.time is None else f"{found.step:,} ({age(time.time() - found.time)})"
 
 
-def _restarts(run: RunView) -> str:
+def _restarts(run: JobView) -> str:
     return f"{run.status.restarts.counted}+{run.status.restarts.ignored}"
 
 

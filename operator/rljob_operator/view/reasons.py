@@ -7,7 +7,7 @@ import time
 from rljob.api.conditions import CATALOGUE
 from rljob.api.status import Condition
 
-from rljob_operator.local.run_view import LOST, UNATTENDED, RunView
+from rljob_operator.view.job_view import LOST, UNATTENDED, JobView
 from rljob_operator.view.words import age
 
 _FINE = {"ScalingLimited": "False", "Suspended": "False", "FailureTarget": "False", "Failed": "False"}
@@ -15,7 +15,7 @@ _AS_WANTED = ("PodsStopped", "Suspended", "SessionEnded", "Finishing", "Complete
 """Reasons of conditions that are False because somebody wanted that, or because the job has done its work."""
 
 
-def why(run: RunView) -> list[str]:
+def why(run: JobView) -> list[str]:
     """The whole answer, a line each."""
     lines = [f"{run.name} is {run.state}{_meaning('Ready', run.status.state)}"]
     lines += _attendance(run)
@@ -42,7 +42,7 @@ def why(run: RunView) -> list[str]:
     return lines
 
 
-def ending(run: RunView) -> str:
+def ending(run: JobView) -> str:
     """How a finished run ended, in a line."""
     for type in ("Complete", "Failed"):
         condition = run.status.condition(type)
@@ -58,7 +58,7 @@ def _is_odd(condition: Condition) -> bool:
     return condition.status == "True" or condition.reason not in _AS_WANTED
 
 
-def _attendance(run: RunView) -> list[str]:
+def _attendance(run: JobView) -> list[str]:
     if run.state == UNATTENDED:
         names = ", ".join(run.running)
         return [
@@ -70,7 +70,7 @@ def _attendance(run: RunView) -> list[str]:
     return []
 
 
-def _scaling(run: RunView) -> list[str]:
+def _scaling(run: JobView) -> list[str]:
     scaling = run.status.autoscaling
     active, limited = run.status.condition("ScalingActive"), run.status.condition("ScalingLimited")
     actors = run.status.actors

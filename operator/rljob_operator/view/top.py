@@ -12,10 +12,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from rljob_operator.local.run_view import RunView
 from rljob_operator.view.actors import blocked_fraction, by_name, stage_seconds
 from rljob_operator.view.columns import lag
 from rljob_operator.view.figures import evaluation
+from rljob_operator.view.job_view import JobView
 from rljob_operator.view.words import age, duration, milliseconds, number, percent
 
 _UNWELL = "bold red"
@@ -25,7 +25,7 @@ _AS_WANTED = ("Suspended", "SessionEnded", "Finishing")
 _WELL = {"ScalingLimited": "False", "FailureTarget": "False", "Failed": "False"}
 
 
-def screen(run: RunView, before: RunView | None = None) -> RenderableType:
+def screen(run: JobView, before: JobView | None = None) -> RenderableType:
     """The whole screen. With the look ``before``, an actor's share of blocked time is that since then, else that of its life."""
     status = run.status
     at_work = age(run.active_seconds(time.time())) if status.start_time is not None else ""
@@ -40,7 +40,7 @@ def screen(run: RunView, before: RunView | None = None) -> RenderableType:
     return Panel(Group(*parts), title=title, title_align="left", border_style="cyan")
 
 
-def unwell(run: RunView) -> list[str]:
+def unwell(run: JobView) -> list[str]:
     """What is not as it should be, a line each."""
     found = []
     if run.controller is None and run.running:
@@ -56,7 +56,7 @@ def unwell(run: RunView) -> list[str]:
     return found
 
 
-def _figures(run: RunView) -> RenderableType:
+def _figures(run: JobView) -> RenderableType:
     figures, status = run.figures, run.status
     depth, bound = figures.get("queue_depth_batches"), figures.get("queue_bound_batches")
     share = depth / bound if isinstance(depth, int | float) and isinstance(bound, int | float) and bound else None
@@ -87,19 +87,19 @@ def _figures(run: RunView) -> RenderableType:
     return table
 
 
-def _inference(run: RunView) -> dict[str, str]:
+def _inference(run: JobView) -> dict[str, str]:
     servers = run.status.inference
     return {"inference": f"{servers.ready} ready of {servers.desired}"} if servers.desired else {}
 
 
-def _checkpoint(run: RunView) -> str:
+def _checkpoint(run: JobView) -> str:
     found = run.status.checkpoint
     if found is None or found.time is None:
         return "none yet"
     return f"update {found.step:,}, {age(time.time() - found.time)} old"
 
 
-def _servers(run: RunView, before: RunView | None) -> RenderableType:
+def _servers(run: JobView, before: JobView | None) -> RenderableType:
     """Inference servers of their own; rates are those since the look ``before``."""
     table = Table(box=None, padding=(0, 1), header_style="bright_black")
     for heading in ("INFERENCE", "STATE", "ANSWERS/S", "BATCH", "P50", "P99", "WEIGHTS"):

@@ -12,9 +12,10 @@ import typer
 from rljob.api import ManifestError, Problem, load_manifest
 from rljob.api.exit_codes import EXIT_CONFIGURATION
 from rljob.cli.app import app
-from rljob.cli.errors import Unusable, one_line_errors
+from rljob.cli.errors import one_line_errors
 from rljob.cli.options import RoleOptions
 from rljob.cli.roles import Role, check_options, role_function, stopping_on_signals
+from rljob.errors import UsageError
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
@@ -115,17 +116,17 @@ def test_options_come_from_the_environment_too(tmp_path: Path) -> None:
 def test_shards_and_keys_are_checked(tmp_path: Path) -> None:
     both = {"weights": "inproc://w", "notice": "inproc://n"}
     check_options(Role.ACTOR, options(tmp_path, TWO_SHARDS, replay_ingest=("inproc://a", "inproc://b"), **both))
-    with pytest.raises(Unusable, match="allowed: 2"):
+    with pytest.raises(UsageError, match="allowed: 2"):
         check_options(Role.ACTOR, options(tmp_path, TWO_SHARDS, replay_ingest=("inproc://a",), **both))
     check_options(
         Role.REPLAY, options(tmp_path, TWO_SHARDS, replay_ingest=("inproc://a",), replay_sample=("inproc://b",))
     )
-    with pytest.raises(Unusable, match="exactly one"):
+    with pytest.raises(UsageError, match="exactly one"):
         check_options(
             Role.REPLAY,
             options(tmp_path, TWO_SHARDS, replay_ingest=("inproc://a", "inproc://b"), replay_sample=("inproc://b",)),
         )
-    with pytest.raises(Unusable, match="no such file"):
+    with pytest.raises(UsageError, match="no such file"):
         check_options(Role.EVALUATOR, options(tmp_path, keys=tmp_path / "none", **both))
 
 
@@ -140,15 +141,15 @@ def test_with_central_inference_actors_need_a_server_and_no_weights(tmp_path: Pa
     check_options(Role.LEARNER, options(tmp_path, own, **sample, **both))
     check_options(Role.ACTOR, options(tmp_path, own, **ingest, inference=("inproc://a", "inproc://b")))
     check_options(Role.INFERENCE, options(tmp_path, own, **both, inference=("inproc://b",)))
-    with pytest.raises(Unusable, match="--inference"):
+    with pytest.raises(UsageError, match="--inference"):
         check_options(Role.ACTOR, options(tmp_path, learners, **ingest, **both))
-    with pytest.raises(Unusable, match="--inference"):
+    with pytest.raises(UsageError, match="--inference"):
         check_options(Role.LEARNER, options(tmp_path, learners, **sample, **both))
     with pytest.raises(
-        Unusable, match=r"got 1 --inference; allowed: 2, one for each server of spec\.inference\.replicas"
+        UsageError, match=r"got 1 --inference; allowed: 2, one for each server of spec\.inference\.replicas"
     ):
         check_options(Role.ACTOR, options(tmp_path, own, **ingest, inference=("inproc://a",)))
-    with pytest.raises(Unusable, match="got 2 --inference; allowed: 1, the address that it binds"):
+    with pytest.raises(UsageError, match="got 2 --inference; allowed: 1, the address that it binds"):
         check_options(Role.INFERENCE, options(tmp_path, own, **both, inference=("inproc://a", "inproc://b")))
 
 

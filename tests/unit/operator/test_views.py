@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 from rljob.api.controller_memory import ControllerMemory
 from rljob.api.status import AutoscalingStatus, Condition, Failure, InferenceStatus, RLJobStatus
-from rljob_operator.local.run_view import LOST, UNATTENDED, RunView
 from rljob_operator.view.actors import blocked_fraction
 from rljob_operator.view.columns import table
+from rljob_operator.view.job_view import LOST, UNATTENDED, JobView
 from rljob_operator.view.reasons import why
 from rljob_operator.view.top import screen
 from rljob_operator.view.words import age, duration, number, percent
@@ -39,7 +39,7 @@ def ready(status: str, reason: str) -> Condition:
     )
 
 
-def run(status: RLJobStatus, **fields: object) -> RunView:
+def run(status: RLJobStatus, **fields: object) -> JobView:
     values: dict[str, object] = {
         "run_dir": Path("runs/x"),
         "document": {"metadata": {"name": "pong"}},
@@ -48,7 +48,7 @@ def run(status: RLJobStatus, **fields: object) -> RunView:
         "running": {"learner": 2},
         "figures": FIGURES,
     }
-    return RunView(**(values | fields))  # type: ignore[arg-type]
+    return JobView(**(values | fields))  # type: ignore[arg-type]
 
 
 def test_columns_are_aligned_and_say_what_is_unknown() -> None:
@@ -151,7 +151,7 @@ def test_the_screen_stands_whatever_the_learner_says() -> None:
 
 def test_the_screen_shows_inference_servers_of_their_own() -> None:
     def shown(answers: object, before: object) -> str:
-        def look(requests: object, waited: float) -> RunView:
+        def look(requests: object, waited: float) -> JobView:
             server = {"state": "Serving", "requests_total": requests, "stages": {"wait": waited}, "batch_mean": 6.4}
             status = RLJobStatus(inference=InferenceStatus(ready=1, desired=2))
             return run(status, servers={"inference-0": server})

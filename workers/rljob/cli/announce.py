@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from rljob.cli.options import RoleOptions
 
 log = logging.getLogger(__name__)
@@ -56,11 +54,11 @@ def recording_exit(run_dir: Path, name: str) -> Iterator[None]:
     try:
         yield
         code = 0
-    except typer.Exit as end:
-        code = end.exit_code
-        raise
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(bool(end.code))
+        raise
+    except Exception as end:
+        code = getattr(end, "exit_code", code)  # typer's way to leave a command
         raise
     finally:
         try:

@@ -12,6 +12,7 @@ import typer
 
 from rljob.api import ManifestError
 from rljob.api.exit_codes import EXIT_FAILURE, EXIT_INVALID
+from rljob.errors import UsageError, first_line
 
 _INPUT_PROBLEMS = (
     ("rljob.envs.errors", "EnvironmentProblem"),
@@ -28,16 +29,6 @@ class Debug:
     enabled = False
 
 
-class Unusable(Exception):
-    """An argument that cannot be used. ``str()`` says why and what would be right."""
-
-
-def first_line(error: BaseException) -> str:
-    """An error as one line: its message, or its type if it has none."""
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
-
-
 @contextmanager
 def one_line_errors(configuration_exit: int = EXIT_INVALID) -> Iterator[None]:
     """Turn every error of a command into a line and an exit code.
@@ -48,7 +39,7 @@ def one_line_errors(configuration_exit: int = EXIT_INVALID) -> Iterator[None]:
     """
     try:
         yield
-    except (ManifestError, Unusable) as error:
+    except (ManifestError, UsageError) as error:
         _fail(str(error), configuration_exit)
     except Exception as error:  # noqa: BLE001 - the outermost frame of a command: nothing above it would show the error
         if _is_about_input(error):

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rljob.cli.errors import Unusable, one_line_errors
+from rljob.cli.errors import one_line_errors
+from rljob.errors import UsageError
 
 _WIDEST = 110
 _TYPE_COLUMN = 34
@@ -41,7 +42,7 @@ def explain(
         try:
             found = explained(field)
         except UnknownField as error:
-            raise Unusable(str(error)) from None
+            raise UsageError(str(error)) from None
         width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
         lines = [found.path]
         for paragraph in found.description:

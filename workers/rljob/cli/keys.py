@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from rljob.cli.errors import Unusable, one_line_errors
+from rljob.cli.errors import one_line_errors
+from rljob.errors import UsageError
 
 
 def keys(
@@ -29,16 +30,18 @@ def keys(
     """
     with one_line_errors():
         if folder.exists() or folder.is_symlink():
-            raise Unusable(f"{folder}: exists already, and keys are never replaced; name a folder that does not exist")
+            raise UsageError(
+                f"{folder}: exists already, and keys are never replaced; name a folder that does not exist"
+            )
         if not folder.parent.is_dir():
-            raise Unusable(f"{folder}: there is no folder {folder.parent}; create it first")
+            raise UsageError(f"{folder}: there is no folder {folder.parent}; create it first")
 
         from rljob.wire.keyfile import ROLES, write_keys, write_role_keys
 
         try:
             work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))  # mode 0700
         except OSError as error:
-            raise Unusable(f"{folder}: can't be written: {error.strerror}") from error
+            raise UsageError(f"{folder}: can't be written: {error.strerror}") from error
         try:
             everyones = work / "all.json"
             write_keys(everyones)

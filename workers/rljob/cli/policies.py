@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from rljob.cli.errors import Unusable, one_line_errors
+from rljob.cli.errors import one_line_errors
+from rljob.errors import UsageError
 
 if TYPE_CHECKING:
     from rljob.evaluation.score import Played
@@ -117,9 +118,9 @@ def play(
     with one_line_errors():
         _existing(source)
         if video.suffix.lower() != ".mp4":
-            raise Unusable(f"--video {video}: allowed: a file that ends in .mp4")
+            raise UsageError(f"--video {video}: allowed: a file that ends in .mp4")
         if not video.parent.is_dir():
-            raise Unusable(f"--video {video}: there is no folder {video.parent}; create it first")
+            raise UsageError(f"--video {video}: there is no folder {video.parent}; create it first")
         _can_write_video()
         from rljob.algorithms import algorithm
         from rljob.evaluation.policy import judged_policy
@@ -146,9 +147,9 @@ def report(
     with one_line_errors():
         _existing(run)
         if not run.is_dir():
-            raise Unusable(f"{run}: not a folder; give the folder of a run, such as runs/pong-apex-20260101-120000")
+            raise UsageError(f"{run}: not a folder; give the folder of a run, such as runs/pong-apex-20260101-120000")
         if not any((run / name).exists() for name in ("job.yaml", "metrics.jsonl", "outcome.json")):
-            raise Unusable(
+            raise UsageError(
                 f"{run}: no run folder (no job.yaml, metrics.jsonl or outcome.json in it); see the folder runs/"
             )
 
@@ -158,11 +159,11 @@ def report(
 
 
 def tempered(params: Any, temperature: float | None) -> Any:
-    """The parameters with another evaluation temperature. Raises Unusable where the policy is not sampled."""
+    """The parameters with another evaluation temperature. Raises UsageError where the policy is not sampled."""
     if temperature is None:
         return params
     if not hasattr(params, "evaluation_temperature"):
-        raise Unusable(
+        raise UsageError(
             "--temperature: allowed: only for policies that are sampled (IMPALA); this one takes the best action"
         )
     return params.updated(evaluation_temperature=temperature)
@@ -185,7 +186,7 @@ def _shown(games: Iterable[Played], episodes: int) -> Iterator[Played]:
 
 def _existing(path: Path) -> None:
     if not path.exists():
-        raise Unusable(
+        raise UsageError(
             f"{path}: no such file or folder; give a run folder or one of its checkpoints (see the folder runs/)"
         )
 
@@ -193,7 +194,7 @@ def _existing(path: Path) -> None:
 def _can_write_video() -> None:
     missing = [name for name in ("imageio", "imageio_ffmpeg") if find_spec(name) is None]
     if missing:
-        raise Unusable(
+        raise UsageError(
             f"--video: {' and '.join(missing)} not installed; the extra [video] brings both: pip install 'rljob[video]', "
             "or in a checkout .venv/bin/pip install -c constraints.txt -e '.[video]'"
         )

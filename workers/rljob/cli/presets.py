@@ -11,7 +11,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from rljob.cli.errors import Unusable, one_line_errors
+from rljob.cli.errors import one_line_errors
+from rljob.errors import UsageError
 
 if TYPE_CHECKING:
     from rljob.api import Preset
@@ -60,7 +61,7 @@ def _written_out(name: str) -> Iterator[str]:
     from rljob.api.yaml_dialect import dump_document
 
     if name not in PRESETS:
-        raise Unusable(f"{name}: {unknown_name(name, list(PRESETS), 'preset')}")
+        raise UsageError(f"{name}: {unknown_name(name, list(PRESETS), 'preset')}")
     preset = PRESETS[name]
     for text in (f"preset {name}", preset.purpose, *map(": ".join, _facts(preset).items())):
         yield from textwrap.wrap(text, 110, initial_indent="# ", subsequent_indent="#   ")

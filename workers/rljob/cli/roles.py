@@ -19,8 +19,9 @@ from typer.core import TyperCommand
 from rljob.api import RLJob, load_manifest
 from rljob.api.exit_codes import EXIT_CONFIGURATION
 from rljob.cli.announce import recording_exit
-from rljob.cli.errors import Debug, Unusable, one_line_errors
+from rljob.cli.errors import Debug, one_line_errors
 from rljob.cli.options import RoleOptions
+from rljob.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,35 +88,35 @@ def _needs(role: Role, job: RLJob) -> tuple[str, ...]:
 
 
 def check_options(role: Role, options: RoleOptions) -> None:
-    """Refuse options that the role could not work with. Raises `Unusable`, naming every missing option."""
+    """Refuse options that the role could not work with. Raises `UsageError`, naming every missing option."""
     replay = options.job.spec.replay
     if role is Role.REPLAY and replay is None:
         algorithm = options.job.spec.algorithm.type
-        raise Unusable(f"replay: a job of {algorithm} has none; its learner keeps the queue of unrolls itself")
+        raise UsageError(f"replay: a job of {algorithm} has none; its learner keeps the queue of unrolls itself")
     needs = _needs(role, options.job)
     missing = [name for name in needs if not getattr(options, name)]
     if missing:
         names = ", ".join(f"--{name.replace('_', '-')} (RLJOB_{name.upper()})" for name in missing)
-        raise Unusable(
+        raise UsageError(
             f"{role} needs {names}: the address of a peer, such as tcp://10.0.0.7:5555 or ipc:///run/replay.sock"
         )
     if role is Role.REPLAY and (len(options.replay_ingest), len(options.replay_sample)) != (1, 1):
-        raise Unusable("replay binds exactly one --replay-ingest and one --replay-sample; start one process a shard")
+        raise UsageError("replay binds exactly one --replay-ingest and one --replay-sample; start one process a shard")
     wanted, what = (replay.shards, "one for each of spec.replay.shards") if replay is not None else (1, "the learner's")
     for name in set(needs) & {"replay_ingest", "replay_sample"}:
         given = len(getattr(options, name))
         if role is not Role.REPLAY and given != wanted:
-            raise Unusable(f"{role} got {given} --{name.replace('_', '-')}; allowed: {wanted}, {what}")
+            raise UsageError(f"{role} got {given} --{name.replace('_', '-')}; allowed: {wanted}, {what}")
     servers = max(1, options.job.spec.inference.replicas) if role is Role.ACTOR else 1
     if "inference" in needs and len(options.inference) != servers:
-        raise Unusable(
+        raise UsageError(
             f"{role} got {len(options.inference)} --inference; allowed: {servers}, "
             + ("one for each server of spec.inference.replicas" if role is Role.ACTOR else "the address that it binds")
         )
     if options.token_file is not None and not _has_text(options.token_file):
-        raise Unusable(f"--token-file {options.token_file}: a readable file with the job's token in it is needed")
+        raise UsageError(f"--token-file {options.token_file}: a readable file with the job's token in it is needed")
     if options.keys is not None and not options.keys.is_file():
-        raise Unusable(f"--keys {options.keys}: no such file; `rljob keys FOLDER` writes one for each role")
+        raise UsageError(f"--keys {options.keys}: no such file; `rljob keys FOLDER` writes one for each role")
 
 
 def _has_text(file: Path) -> bool:

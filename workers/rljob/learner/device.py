@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 
 from rljob.api.roles import Accelerator
-from rljob.cli.errors import first_line
+from rljob.errors import first_line
 
 log = logging.getLogger(__name__)
 

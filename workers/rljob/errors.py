@@ -1,0 +1,13 @@
+"""What every part of rljob has in common where something fails, and nothing else is imported for it."""
+
+from __future__ import annotations
+
+
+class UsageError(Exception):
+    """Something was asked for that can't be done as asked. ``str()`` says why, and what would be right."""
+
+
+def first_line(error: BaseException) -> str:
+    """An error as one line: its message, or its type if it has none."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
