@@ -92,14 +92,20 @@ def test_cartpole_is_learned(tmp_path: Path) -> None:
     with running(cartpole(), tmp_path) as run:
         run.start(run_learner, "learner")
         run.start(run_actor, "actor-0")
-        reached = run.until(lambda f: (f.get("mean_return") or 0) > 150, "a mean return of 150", 240)
+        run.until(lambda f: (f.get("mean_return") or 0) > 150, "a mean return of 150", 240)
+        # The return said with the weights is that of their moment, which may have been the first or a bad one: newer follow.
         client = WeightClient(run.endpoints["weights"], run.endpoints["notice"], evaluation=True)
-        offered = client.wait(60.0)
+        deadline, offered, versions = time.monotonic() + 120.0, None, []
+        while offered is None or (offered.meta["mean_return"] or 0.0) <= 20:
+            assert time.monotonic() < deadline, f"of the versions {versions} none said a return above 20"
+            if (fresh := client.wait(10.0)) is not None:
+                offered = fresh
+                versions.append(fresh.version)
         client.close()
-        assert offered is not None
-        # The return said with the weights is that of their moment, up to a second older than the status just read.
-        assert offered.meta["mean_return"] > 20
-        assert 0 < offered.meta["updates"] <= reached["updates"] + 1000
+        assert versions == sorted(set(versions)), "newer weights follow older ones"
+        assert offered.epoch == 1
+        assert offered.meta["updates"] > 0
+        run.until(lambda f: updates(f) >= offered.meta["updates"], "figures of the update that the weights are of")
     policy = load_policy(tmp_path)
     environment = make_single_environment("CartPole-v1", policy.env_params, for_scoring=True)
     assert environment.action_space.n == policy.spec.num_actions  # type: ignore[attr-defined]
