@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob.replay.roster import Roster
+from rljob.replay.roster import Counted, Roster
 from rljob.wire import Message
 
 
@@ -42,6 +44,24 @@ def test_a_restarted_service_counts_on_from_what_it_restored() -> None:
     roster.joined("actor-1", "new", 1, 2.0, known=False)
     roster.heard(heartbeat(5, "actor-1", "new"), 2.0)
     assert (roster.steps_total, roster.raw_frames_total) == (1035, 4140)
+
+
+def test_who_goes_on_from_a_count_counts_every_step_once_and_leaves_none_out() -> None:
+    roster = Roster(0.1)
+    for actor, steps in (("actor-0", 100), ("actor-1", 50)):
+        roster.joined(actor, "a", 0, 0.0, known=False)
+        roster.heard(heartbeat(steps, actor), 0.0)
+    roster.joined("actor-1", "b", 0, 1.0, known=False)
+    roster.heard(heartbeat(7, "actor-1", "b"), 1.0)
+    kept = Counted.read(json.loads(json.dumps(roster.counted().document())))
+    assert kept == roster.counted()
+    later = Roster(0.1)
+    later.resume(kept)
+    later.joined("actor-0", "a", 0, 9.0, known=False)  # outlived the service: what it played meanwhile is new
+    later.heard(heartbeat(180), 9.0)
+    later.joined("actor-1", "c", 0, 9.0, known=False)  # began while there was nobody to say hello to
+    later.heard(heartbeat(20, "actor-1", "c"), 9.0)
+    assert (later.steps_total, later.raw_frames_total) == (157 + 80 + 20, 4 * 257)
 
 
 def test_heartbeats_of_other_incarnations_and_of_strangers_are_ignored() -> None:

@@ -335,6 +335,7 @@ class Learner:
         return {
             **self._identity.document(),
             "counters": self._counters(),
+            "counted": self._source.counted,
             "evaluations": self.verdicts.documents(),
             "torch": torch.__version__,
             "written_unix": time.time(),

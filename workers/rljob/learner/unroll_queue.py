@@ -28,7 +28,7 @@ from rljob.replay.durability import Durability
 from rljob.replay.fifo import FifoTable
 from rljob.replay.ingest import Ingest
 from rljob.replay.leases import SlotLeases
-from rljob.replay.roster import Roster
+from rljob.replay.roster import Counted, Roster
 from rljob.threads import SupervisedThread
 from rljob.wire import Server, ServerSecurity
 
@@ -54,8 +54,8 @@ class UnrollQueueConfig:
     slots: int = 1
     credits: int = 4
     actor_timeout_seconds: float = 15.0
-    resumed_from: tuple[int, int] | None = None
-    """(agent steps, raw frames) of the run before this life of the learner; None in the first one."""
+    resumed_from: Counted | None = None
+    """What was counted of whom in the checkpoint that this life of the learner goes on from; None in the first one."""
 
     def __post_init__(self) -> None:
         if self.batch_size < 1 or self.prefetch < 1:
@@ -104,8 +104,7 @@ class UnrollQueue:
             "unroll",
         )
         if config.resumed_from is not None:  # actors that outlived the learner report again what was counted then
-            self._roster.steps_total, self._roster.raw_frames_total = config.resumed_from
-            self._ingest.everybody_known_until = time.monotonic() + config.actor_timeout_seconds
+            self._roster.resume(config.resumed_from)
         # beside those ready: one that the loop computes from, one whose copy may not have finished
         self._staging = UnrollStagingRing(config.layout, config.batch_size, config.prefetch + 2, device)
         self._ready: deque[ReadyUnrolls] = deque()
@@ -115,6 +114,7 @@ class UnrollQueue:
         self._outdated = 0
         self._stop = threading.Event()
         self._status: dict[str, Any] = {}
+        self._counted = Counted()
         self._waker = Waker()
         self._publish(time.monotonic())
         self._thread = SupervisedThread("unroll-queue", self._run, until=self._stop, ended=self._wake_loop)
@@ -164,6 +164,11 @@ class UnrollQueue:
         """The ``queue`` part of the learner's status. All counts are unrolls."""
         status = self._status
         return {"queue": status["queue"], "rejected_total": status["rejected_total"]}
+
+    @property
+    def counted(self) -> dict[str, Any]:
+        """What a checkpoint keeps so that a later life counts every step once: ``Counted`` as JSON values."""
+        return self._counted.document()
 
     @property
     def produced(self) -> float:
@@ -235,6 +240,7 @@ class UnrollQueue:
 
     def _publish(self, now: float) -> None:
         config, table, ingest = self._config, self._table, self._ingest
+        self._counted = self._roster.counted()
         dropped = dict(table.dropped)
         for reason, count in (("centring", self._passed_over), ("epoch", self._outdated)):
             if count:

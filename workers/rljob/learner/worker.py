@@ -38,6 +38,7 @@ from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.learner.update import make_updater
 from rljob.learner.versions import VersionLog
 from rljob.learner.weights import WeightServer
+from rljob.replay.roster import Counted
 from rljob.telemetry.metrics import learner_registry
 from rljob.telemetry.profile import Profile
 from rljob.telemetry.recorder import Recorder
@@ -184,7 +185,6 @@ def _source(
     layout = method.layout(environment, params)
     if method.experience is Experience.UNROLLS:
         queue = spec.algorithm.parameters_as(ImpalaParameters).unroll_queue
-        counters = found.manifest["counters"] if found is not None else None
         return UnrollQueue(
             UnrollQueueConfig(
                 endpoint=options.replay_ingest[0],
@@ -196,7 +196,7 @@ def _source(
                 prefetch=params.prefetch_batches,
                 slots=max(1, spec.actors.replicas),
                 credits=credits_per_actor(spec.actors.envs_per_actor),
-                resumed_from=(int(counters["steps"]), int(counters["raw_frames"])) if counters is not None else None,
+                resumed_from=_counted(found) if found is not None else None,
             ),
             versions,
             device,
@@ -217,6 +217,12 @@ def _source(
         device,
         keys.client("replay") if keys else None,
     )
+
+
+def _counted(found: Checkpoint) -> Counted:
+    """What was counted of whom; of a checkpoint from before that was kept, the totals alone."""
+    kept, counters = found.manifest.get("counted"), found.manifest["counters"]
+    return Counted.read(kept) if kept else Counted(int(counters["steps"]), int(counters["raw_frames"]))
 
 
 def _transitions(method: Algorithm, params: Any) -> int:

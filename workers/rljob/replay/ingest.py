@@ -98,8 +98,6 @@ class Ingest:
         self.chunks_total = 0
         self.lost_before_total = 0
         self.seen: dict[str, Accepted] = {}
-        self.everybody_known_until = 0.0
-        """Monotonic seconds up to which an actor that says hello counts as one that was here before this life."""
         self._sessions: dict[bytes, _Session] = {}
         self._unacknowledged: deque[tuple[int, bytes, int]] = deque()
         self._arrivals: list[tuple[Chunk | Unroll, RawMessage]] = []
@@ -275,7 +273,7 @@ class Ingest:
         session = self._sessions[peer] = _Session(actor, incarnation, now)
         slot = self._leases.take(actor, incarnation, now)
         seen = self.seen.get(actor)
-        known = now < self.everybody_known_until or (seen is not None and seen.incarnation == incarnation)
+        known = seen is not None and seen.incarnation == incarnation
         self._roster.joined(actor, incarnation, slot, now, known=known)
         self._renew(session, now)
         # Nothing may be acknowledged, not even in a welcome, before the log has it.

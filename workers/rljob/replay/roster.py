@@ -60,6 +60,28 @@ class ActorRecord:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The run's totals at one moment, and how much of each life of an actor, by (name, incarnation), is in them.
+
+    Whoever goes on from it counts each of those lives on from there, and every other one from nothing.
+    """
+
+    steps: int = 0
+    raw_frames: int = 0
+    lives: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"steps": self.steps, "raw_frames": self.raw_frames, "lives": [[*k, *v] for k, v in self.lives.items()]}
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Counted:
+        """What ``document`` wrote."""
+        lives = {(str(name), str(inc)): (int(steps), int(raw)) for name, inc, steps, raw in document["lives"]}
+        return cls(int(document["steps"]), int(document["raw_frames"]), lives)
+
+
 class Roster:
     """Actors by name, and totals over all their incarnations that only ever grow.
 
@@ -76,6 +98,20 @@ class Roster:
         self.raw_frames_total = 0
         self.episodes_total = 0
         self.episodes: deque[dict[str, Any]] = deque(maxlen=EPISODES_SHOWN)
+
+    def counted(self) -> Counted:
+        """What of whom is in the totals now."""
+        present = {
+            (each.name, each.incarnation): (each.steps, each.raw_frames)
+            for each in self.actors.values()
+            if each.counted
+        }
+        return Counted(self.steps_total, self.raw_frames_total, self._counted | present)
+
+    def resume(self, counted: Counted) -> None:
+        """Count on from there. For a roster that has heard of nobody yet."""
+        self.steps_total, self.raw_frames_total = counted.steps, counted.raw_frames
+        self._counted = dict(counted.lives)
 
     def joined(self, actor: str, incarnation: str, slot: int, now: float, *, known: bool) -> None:
         """An actor said hello; a new incarnation starts counting from nothing, one that was here before goes on.
@@ -142,7 +178,8 @@ class Roster:
     def _remember(self, record: ActorRecord) -> None:
         if record.counted:
             self._counted[record.name, record.incarnation] = record.steps, record.raw_frames
-        if len(self._counted) > _INCARNATIONS_REMEMBERED:
+        # What was resumed may be more, while the actors that outlived the service have not all come back yet.
+        while len(self._counted) > _INCARNATIONS_REMEMBERED + _MOST_ACTORS:
             del self._counted[next(iter(self._counted))]
 
     def finished(self, message: Message) -> list[dict[str, Any]]:
