@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 import zmq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.actor.shards import MultiShard
+from rljob.wire import Message
 
 from .session_pair import Pair, a_chunk
 
@@ -71,6 +73,13 @@ class Shards:
         self.sink.close()
         for pair in self.pairs:
             pair.shard.server.close()
+
+
+def a_game(game_return: float) -> Message:
+    columns = {"ret": np.array([game_return], np.float32), "epsilon": np.zeros(1, np.float32)}
+    columns |= {name: np.zeros(1, np.int32) for name in ("length", "raw", "env")}
+    columns |= {"cut": np.zeros(1, np.uint8), "pv": np.zeros(1, np.int64)}
+    return Message("episodes", {"actor": "actor-0", "inc": "i1"}, columns)
 
 
 @contextmanager
@@ -145,6 +154,47 @@ def test_a_dead_shard_holds_nobody_back_and_gets_what_it_missed(number: int, kee
         numbers = sorted(number for pair in both.pairs for number in pair.numbers())
         assert numbers == list(range(both.produced)), "nothing is lost, nothing counted twice"
         assert both.stored()[number] >= before + 10, "its turn comes again"
+
+
+@pytest.mark.parametrize("count", [10, 300])
+def test_games_are_told_to_a_shard_that_is_there_each_once(count: int) -> None:
+    """300: more than an actor keeps while nobody is there."""
+
+    def told(number: int) -> list[float]:
+        shard = both.pairs[number].shard
+        return [float(message.columns["ret"][0]) for message in shard.received if message.kind == "episodes"]
+
+    def play(first: int) -> None:
+        for number in range(first, first + count):
+            both.sink.episodes(a_game(float(number)))
+            both.turn()
+
+    with shards(2) as both:
+        both.connect()
+        play(0)
+        assert (told(0), told(1)) == ([float(number) for number in range(count)], [])
+        both.kill(0, keep_log=True)
+        both.turn(10, seconds=2.0)
+        assert not both.pairs[0].session.connected
+        play(count)
+        assert told(1) == [float(number) for number in range(count, 2 * count)]
+        both.revive(0)
+        both.until(lambda: both.pairs[0].session.connected, seconds_each=0.5)
+        play(2 * count)
+        assert told(0)[count:] == [float(number) for number in range(2 * count, 3 * count)]
+        assert sorted(told(0) + told(1)) == [float(number) for number in range(3 * count)]
+        assert both.sink.episodes_dropped == 0
+
+
+def test_games_wait_while_no_shard_is_there_and_the_oldest_of_too_many_are_counted() -> None:
+    with shards(2) as both:
+        for number in range(300):
+            both.sink.episodes(a_game(float(number)))
+        assert both.sink.episodes_dropped == 300 - 256
+        both.connect()
+        both.turn(3)
+        told = [m.columns["ret"][0] for pair in both.pairs for m in pair.shard.received if m.kind == "episodes"]
+        assert sorted(told) == [float(number) for number in range(44, 300)]
 
 
 def test_the_slot_is_that_of_the_first_shard_which_answers() -> None:

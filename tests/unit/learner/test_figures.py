@@ -82,6 +82,21 @@ def test_shards_add_up() -> None:
     assert mean_return([]) == (None, 0)
 
 
+def test_the_newest_games_are_the_newest_of_all_shards() -> None:
+    """Games go to another shard while the first is away, and to the first again when it is back."""
+
+    def games(first: int) -> dict[str, list[dict[str, float | bool]]]:
+        return {
+            "episodes": [
+                {"return": float(at), "greedy_half": True, "time": float(at)} for at in range(first, first + 10)
+            ]
+        }
+
+    assert mean_return([games(20), games(10)]) == (19.5, 20)
+    assert mean_return([games(20), games(10)], games=10) == (24.5, 10)
+    assert mean_return([games(10), games(20)], games=10) == (24.5, 10)
+
+
 def test_a_return_to_go_by_is_of_ten_games() -> None:
     """The first games to end are the shortest ones; after a resumed start of Pong one of 18 points was, of a policy of -6."""
     games = [{"return": float(points), "greedy_half": points != 3} for points in range(11)]

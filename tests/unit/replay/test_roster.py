@@ -7,7 +7,7 @@ import json
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob.replay.roster import Counted, Roster
+from rljob.replay.roster import Counted, Roster, episode_fields
 from rljob.wire import Message
 
 
@@ -110,6 +110,18 @@ def test_a_silent_actor_is_lost_once_and_a_finished_one_never() -> None:
     assert [record.state for record in roster.actors.values()] == ["Lost", "Finished"]
     roster.heard(heartbeat(2, "actor-0"), 18.0)
     assert roster.actors["actor-0"].state == "Running"
+
+
+def test_games_read_back_are_those_that_this_shard_heard_of() -> None:
+    columns = {name: np.arange(2) for name in ("ret", "length", "raw", "epsilon", "cut", "pv")}
+    message = Message("episodes", {"actor": "actor-0", "inc": "a"}, columns)
+    shards = [Roster(0.1, shard) for shard in range(2)]
+    told = [entry for at, shard in enumerate(shards) for entry in shard.finished(message, 100.0 + at)]
+    stored = [{name: str(value) for name, value in episode_fields(entry).items()} for entry in told]
+    for number, shard in enumerate(shards):
+        again = Roster(0.1, number)
+        again.restore_episodes([{"return": "1"}, *stored])
+        assert list(again.episodes) == list(shard.episodes)
 
 
 LIVES = st.lists(

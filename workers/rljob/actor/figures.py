@@ -117,6 +117,7 @@ class ActorFigures:
                 "unacknowledged_chunks": sink.unacknowledged,
                 "durable": sink.durable,
                 "eagain": sink.total("eagain"),
+                "episodes_dropped": sink.episodes_dropped,
                 "bytes_encoded": sink.total("bytes_encoded"),
             }
         return status

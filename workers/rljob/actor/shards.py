@@ -22,7 +22,8 @@ class MultiShard:
     at all has a credit for it. Taking turns, rather than the most credit, is what spreads inserts evenly: shards that
     acknowledge at once have always the same credit.
 
-    The epsilon slot comes from the first shard that has welcomed this actor; shard 0 alone receives the episodes.
+    The epsilon slot comes from the first shard that has welcomed this actor. Each message of finished games goes to one shard,
+    the first that is there, and is not sent again, so that no game counts twice; one that a shard takes with it is lost.
     """
 
     def __init__(self, sessions: list[ReplaySession]) -> None:
@@ -78,7 +79,7 @@ class MultiShard:
         self._bind()
 
     def episodes(self, message: Message) -> None:
-        """Send or keep an ``episodes`` message; beyond 256 kept ones the oldest is dropped and counted."""
+        """Send or keep an ``episodes`` message; beyond 256 kept while no shard is there the oldest is dropped and counted."""
         self.episodes_dropped += len(self._episodes) == self._episodes.maxlen
         self._episodes.append(message)
 
@@ -90,7 +91,7 @@ class MultiShard:
             session.poll()
         for session in self._bind():
             session.send_waiting()
-        while self._episodes and self.sessions[0].send_episodes(self._episodes[0]):
+        while self._episodes and any(session.send_episodes(self._episodes[0]) for session in self.sessions):
             self._episodes.popleft()
 
     def drain(self, timeout_seconds: float) -> bool:

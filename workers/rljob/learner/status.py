@@ -38,6 +38,7 @@ def read_status(text: bytes) -> dict[str, Any]:
         if row.get("return") is None:
             raise ValueError("an episode has no return")
         _check_number(row, "return")
+        _check_number(row, "time")
     return status
 
 
@@ -128,10 +129,12 @@ def steps_and_raw_frames(shards: Sequence[Mapping[str, Any]]) -> tuple[int, int]
 def mean_return(shards: Sequence[Mapping[str, Any]], games: int = GAMES_IN_MEAN) -> tuple[float | None, int]:
     """Mean return of the last ``games`` games of the greedier half of the ladder, and how many there were (None, 0 at first).
 
-    Finished games are reported to one shard alone, the first.
+    Each finished game is reported to one shard. Which one, changes when a shard goes or comes back, so the newest are told by the
+    time at which their shard heard of them.
     """
-    finished = (episode for shard in shards for episode in shard.get("episodes") or () if episode.get("greedy_half"))
-    newest = [float(episode["return"]) for episode in finished][-games:]
+    finished = [episode for shard in shards for episode in shard.get("episodes") or () if episode.get("greedy_half")]
+    finished.sort(key=lambda episode: float(episode.get("time") or 0.0))
+    newest = [float(episode["return"]) for episode in finished[-games:]]
     return (sum(newest) / len(newest), len(newest)) if newest else (None, 0)
 
 

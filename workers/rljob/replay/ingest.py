@@ -247,9 +247,8 @@ class Ingest:
                 self._renew(session, now)
             self._pulse(peer, known=known)
         elif message.kind == "episodes" and session is not None and session.actor == fields["actor"]:
-            entries = self._roster.finished(message)
-            wall = round(time.time(), 3)
-            self._durability.episodes([{**episode_fields(entry), "time": wall} for entry in entries])
+            entries = self._roster.finished(message, round(time.time(), 3))
+            self._durability.episodes([episode_fields(entry) for entry in entries])
         elif message.kind == "goodbye" and session is not None:
             self._roster.left(session.actor, session.incarnation)
             slot = self._leases.release(session.actor)

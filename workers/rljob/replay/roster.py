@@ -89,8 +89,8 @@ class Roster:
     actor, and of this service when they are restored.
     """
 
-    def __init__(self, greedy_epsilon: float) -> None:
-        self._greedy_epsilon = greedy_epsilon
+    def __init__(self, greedy_epsilon: float, shard: int = 0) -> None:
+        self._greedy_epsilon, self._shard = greedy_epsilon, shard
         self.actors: dict[str, ActorRecord] = {}
         # Steps and raw frames already counted of incarnations that were replaced or dropped, newest last.
         self._counted: dict[tuple[str, str], tuple[int, int]] = {}
@@ -182,8 +182,9 @@ class Roster:
         while len(self._counted) > _INCARNATIONS_REMEMBERED + _MOST_ACTORS:
             del self._counted[next(iter(self._counted))]
 
-    def finished(self, message: Message) -> list[dict[str, Any]]:
-        """Take over finished games; returns them as status entries. Raises ``MalformedMessage`` for what can't have been."""
+    def finished(self, message: Message, unix_seconds: float) -> list[dict[str, Any]]:
+        """Take over games heard of at that time; returns them as status entries. Raises ``MalformedMessage`` for what can't have
+        been."""
         columns: Mapping[str, NDArray[Any]] = message.columns
         epsilons = columns["epsilon"]
         if not (
@@ -209,15 +210,20 @@ class Roster:
                     "policy_version": version,
                     "greedy_half": epsilon <= self._greedy_epsilon,
                     "actor": message.fields["actor"],
+                    "time": unix_seconds,
+                    "shard": self._shard,
                 }
             )
         self.episodes.extend(entries)
         return entries
 
     def restore_episodes(self, stored: Sequence[Mapping[str, str]]) -> None:
-        """Games read back from Redis, oldest first; entries that do not read as such are left out."""
+        """Games read back from Redis, oldest first. Left out are those that other shards heard of, which tell of them themselves,
+        and entries that do not read as games."""
         for fields in stored:
             try:
+                if int(fields["shard"]) != self._shard:
+                    continue
                 entry: dict[str, Any] = {
                     "id": int(fields["id"]),
                     "return": float(fields["return"]),
@@ -227,6 +233,8 @@ class Roster:
                     "truncated": fields["truncated"] == "1",
                     "policy_version": int(fields["policy_version"]),
                     "actor": fields["actor"],
+                    "time": float(fields["time"]),
+                    "shard": self._shard,
                 }
             except (KeyError, ValueError):
                 continue

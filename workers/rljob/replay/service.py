@@ -62,7 +62,7 @@ class ReplayService:
             config.capacity,
         )
         self.clock = StageClock(STAGES)
-        self.roster = Roster(config.greedy_epsilon)
+        self.roster = Roster(config.greedy_epsilon, config.shard)
         self.leases = SlotLeases(config.slots)
         self.state = "warming"
         self._next_generation = 0  # of the service before this one
