@@ -14,6 +14,7 @@ import torch
 from rljob.algorithms.apex_dqn import importance_weights
 
 sys.path.insert(0, str(Path(__file__).parent))
+from rljob.learner.status import total
 from sharded import BATCH, IMPORTANCE, Sharded, filled, until
 
 pytestmark = pytest.mark.timeout(200)
@@ -94,17 +95,23 @@ def test_a_shard_that_joins_late_is_filled_and_drawn_from(sockets: Path) -> None
 def test_a_shard_that_comes_back_cold_does_not_stop_training(sockets: Path, number: int, learner_pause: float) -> None:
     with Sharded(sockets, 2, actors=2) as sharded:
         sharded.learn(100, learner_pause)
+        both = total(sharded.client.statuses(), "inserted_total")
         sharded.shards[number].end()
         until_back = time.monotonic() + 6
         while time.monotonic() < until_back:  # training goes on without it
             rows = sharded.learn(5, learner_pause, seconds=30)
         assert set(rows) == {1 - number}
+        assert total(sharded.client.statuses(), "capacity") == 4000, "no sum has figures of a shard that is gone"
+        alone = total(sharded.client.statuses(), "inserted_total")
+        assert alone >= both
         sharded.shards[number].start()
         until(lambda: number in sharded.learn(10, learner_pause), "rows of the shard that came back")
         before = sharded.inserted()
         sharded.learn(200, learner_pause)
         inserted = np.subtract(sharded.inserted(), before)
         assert inserted.min() > 0.6 * inserted.mean(), inserted.tolist()
+        until(lambda: total(sharded.client.statuses(), "capacity") == 8000, "both shards in the sums")
+        assert total(sharded.client.statuses(), "inserted_total") > alone, "totals go on"
 
 
 def test_a_stand_still_of_both_sides_is_named(sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,8 +166,10 @@ class ReplayClient:
         return all(session.subscribed for session in self._sessions)
 
     def statuses(self) -> list[dict[str, Any]]:
-        """The latest status document of each shard that has sent one, at most about a second old while it lives."""
-        return [session.status for session in self._sessions if session.status]
+        """The latest status document of each shard that has sent one, at most about a second old while it lives; of one that is
+        gone, what remains true. Totals never fall."""
+        now = time.monotonic()
+        return [report for session in self._sessions if (report := session.report(now))]
 
     def close(self) -> None:
         """Stop the thread and release the sockets."""

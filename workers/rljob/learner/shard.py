@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from rljob.experience import Chunk, ChunkLayout
 from rljob.experience.chunk import InvalidChunk, check_actions
+from rljob.learner.shard_report import ShardReport
 from rljob.learner.status import read_status
 from rljob.replay.ring import ChunkRing, TransitionBatch
 from rljob.wire import Client, MalformedMessage, Message
@@ -74,6 +75,8 @@ class ShardSession:
         self._error = 0.0
         self._unanswered_since: float | None = None
         self._unreachable = False
+        self._heard_at = 0.0
+        self._report = ShardReport()
         self._next_subscribe = 0.0
         self._next_stats = 0.0
         self._pending: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]] = []
@@ -101,6 +104,11 @@ class ShardSession:
     def quiet(self, now: float) -> bool:
         """Whether it can not be reached now, or has left a question unanswered; it may be dead."""
         return self._unreachable or self._silent_seconds(now) > QUIET_SECONDS
+
+    def report(self, now: float) -> dict[str, Any]:
+        """Its status document as the sums over all shards take it: without figures of the moment where it is gone, which is when
+        it can't be reached, or was silent for ``SILENCE_SECONDS``. Empty before the first. From any thread."""
+        return self._report.document(now, gone=self._unreachable or now - self._heard_at > SILENCE_SECONDS)
 
     def can_be_asked(self, now: float) -> bool:
         """Whether batches may be drawn from it: it serves, holds something and answers."""
@@ -136,7 +144,7 @@ class ShardSession:
             message = self.connection.receive(0.0)
             if message is None:
                 return
-            self._unanswered_since, self._unreachable = None, False
+            self._unanswered_since, self._unreachable, self._heard_at = None, False, now
             if message.kind == "subscribed":
                 self._begin(message, now)
                 self._next_stats = now
@@ -227,6 +235,7 @@ class ShardSession:
             self.connection.count(MalformedMessage("contents", str(error)))
             return
         self.status = status
+        self._report.heard(status, now)
         if self.subscribed and status.get("service", self._service) != self._service:
             self._start_over("it was restarted", now)
         elif self.subscribed:

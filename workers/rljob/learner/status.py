@@ -64,9 +64,10 @@ def _check_number(document: Mapping[str, Any], name: str) -> None:
 
 
 def least_state(shards: Sequence[Mapping[str, Any]]) -> str:
-    """The state that every shard has reached: the least advanced of warming, filling, serving."""
+    """The state that every shard which is there has reached: the least advanced of warming, filling, serving."""
     order = {state: rank for rank, state in enumerate(_STATES)}
-    return min((str(shard.get("state", "")) for shard in shards), key=lambda s: order.get(s, 0), default="warming")
+    states = (str(shard["state"]) for shard in shards if "state" in shard)
+    return min(states, key=lambda s: order.get(s, 0), default="warming")
 
 
 def total(shards: Iterable[Mapping[str, Any]], name: str) -> float:

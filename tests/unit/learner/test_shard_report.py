@@ -1,0 +1,60 @@
+"""What a shard that is gone, or came back, counts for in the sums over all shards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rljob.learner.shard_report import ShardReport
+from rljob.learner.status import actors, replay_summary, total
+
+
+def status(inserted: int, state: str = "serving", age_seconds: float = 0.2, **more: Any) -> dict[str, Any]:
+    actor = {"name": "actor-0", "age_seconds": age_seconds, "state": "Running"}
+    figures = {"items": 10, "capacity": 100, "queue_depth_batches": 3.0, "queue_bound_batches": 8.0, "durable": True}
+    return {"state": state, "inserted_total": inserted, "steps_total": inserted, **figures, "actors": [actor], **more}
+
+
+def inserted(report: ShardReport) -> float:
+    return total([report.document(0.0, gone=False)], "inserted_total")
+
+
+def test_a_shard_that_is_gone_has_totals_and_no_figures_of_the_moment() -> None:
+    dead, live = ShardReport(), ShardReport()
+    assert dead.document(0.0, gone=True) == {}
+    dead.heard(status(500), 10.0)
+    live.heard(status(300, age_seconds=4.0), 40.0)
+    shards = [dead.document(40.0, gone=True), live.document(40.0, gone=False)]
+    assert total(shards, "inserted_total") == 800
+    for name, one in (("items", 10), ("capacity", 100), ("queue_depth_batches", 3.0), ("queue_bound_batches", 8.0)):
+        assert total(shards, name) == one
+    assert replay_summary(shards)["state"] == "serving"
+    (actor,) = actors(shards)
+    assert actor["age_seconds"] == pytest.approx(4.0), "the last words of the dead one are thirty seconds old"
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ([0, 40, 90], [500, 540, 590]),  # begins from nothing
+        ([495, 510], [500, 515]),  # its log was some chunks behind what it had said
+        ([520], [520]),  # its log was ahead of it
+    ],
+)
+def test_totals_go_on_over_a_restart_and_never_fall(after: list[int], expected: list[int]) -> None:
+    report = ShardReport()
+    report.heard(status(500), 0.0)
+    report.heard(status(0, state="warming"), 1.0)
+    assert inserted(report) == 500, "it has not read yet from where it goes on"
+    seen = []
+    for count in after:
+        report.heard(status(count), 2.0)
+        seen.append(inserted(report))
+    assert seen == expected
+
+
+def test_what_every_shard_counts_of_the_whole_run_is_not_added_to_itself() -> None:
+    report = ShardReport()
+    for steps in (500, 0, 480, 530):
+        report.heard(status(steps), 0.0)
+    assert report.document(0.0, gone=False)["steps_total"] == 530
