@@ -55,8 +55,8 @@ class Member:
         waiting: why a STARTING member does not come up (UNSCHEDULABLE, IMAGE_PULL_FAILED); None where it simply starts.
         waiting_message: the same in the words of who said it.
         leaving_node: its node is going away; it is among the first to be drained.
-        silent_seconds: for how long a READY member has not answered as it should, in time in which it was listened to; 0 where
-            it answers. ``silent_because`` says how it fails to.
+        silent_seconds: for how long a READY member has not answered as it should, or a STARTING one has not announced itself, in
+            time in which it was listened to; 0 where it answers. ``silent_because`` says how it fails to.
         hung: of an EXITED member, that it was ended because it did not answer.
         pod_name, node_name: for the status.
     """

@@ -205,7 +205,8 @@ class RoleProcess:
         self._identity = self._child = None
         words = "" if self._record.asked else _last_words(code, self._last_line())
         if self._record.hung:
-            words = f"it did not answer any more and was ended; {words}"
+            how = "did not announce itself" if self._record.ready is None else "did not answer any more"
+            words = f"it {how} and was ended; {words}"
         self._note(phase=Phase.EXITED, since=self._now(), kill_at=None, exit_code=code, last_words=words)
 
     def adopt(self) -> None:

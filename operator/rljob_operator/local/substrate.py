@@ -17,6 +17,7 @@ from rljob_operator.local.launch import PROGRAM, Launcher
 from rljob_operator.local.learner_door import Answer, LearnerDoor
 from rljob_operator.local.probes import Door, Probes
 from rljob_operator.local.process import RoleProcess, announce_path
+from rljob_operator.local.starting import StartingTimes
 from rljob_operator.local.token_file import job_token_file, read_token
 from rljob_operator.model import LearnerSample, Member, Observation, Phase, Role
 from rljob_operator.sample import BadSample, parse_sample
@@ -62,6 +63,7 @@ class LocalSubstrate:
         self.adopted = tuple(name for name, process in self._processes.items() if process.pid is not None)
         self._door = LearnerDoor(self._learner_url, now=clock.now, token=read_token(self._token_file))
         self._probes = Probes()
+        self._starting = StartingTimes()
         self._notice_leap()
         record_offset(run_dir, clock.offset_seconds)
 
@@ -129,7 +131,7 @@ class LocalSubstrate:
         self._addresses = Addresses.of(self._run_dir, shards, max(1, spec.inference.replicas) if central else 0)
 
     def _members(self) -> tuple[Member, ...]:
-        """Every process as it is, and of those that serve whether they answer."""
+        """Every process as it is, of those that serve whether they answer, and of those that start for how long they do."""
         found, doors = [], {}
         for process in self._processes.values():
             member = process.observe()
@@ -140,7 +142,13 @@ class LocalSubstrate:
                     member = replace(member, silent_seconds=silence.seconds, silent_because=silence.because)
             found.append(member)
         self._probes.watch(doors)
-        return tuple(found)
+        starting = self._starting.look({one.name: one.incarnation for one in found if one.phase is Phase.STARTING})
+        return tuple(
+            replace(one, silent_seconds=starting[one.name], silent_because="is still starting")
+            if one.name in starting
+            else one
+            for one in found
+        )
 
     def _notice_leap(self) -> None:
         """Move what was noted by a wall clock that leapt since to where the clock now would have put it."""

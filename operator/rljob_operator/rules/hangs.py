@@ -15,10 +15,15 @@ REPLACED_SECONDS = 60.0
 """A member that was silent for so long is ended. Its `/healthz` is answered by a thread of its own, whatever its loop does, so
 a long step, a checkpoint or a compilation is no silence; a loop that stands still for longer than it has promised is."""
 
+START_NAMED_SECONDS = 120.0
+START_REPLACED_SECONDS = 600.0
+"""The same of a member that starts and has not announced itself. Loading its libraries and building its environments takes a few
+seconds, and minutes on a very busy machine. On a cluster a pod that starts has no silence: its startup probe ends it."""
+
 
 def silent(look: Look) -> list[Member]:
-    """Members that serve, by what is known of them, and do not answer."""
-    return [member for member in look.observed.members if _silent_for(member) >= NAMED_SECONDS]
+    """Members that serve, by what is known of them, and do not answer; and those that start and never come to serve."""
+    return [member for member in look.observed.members if _silent_longer(member, NAMED_SECONDS, START_NAMED_SECONDS)]
 
 
 def in_words(look: Look) -> list[str]:
@@ -30,8 +35,12 @@ def to_replace(look: Look, mode: Mode) -> tuple[str, ...]:
     """Members to end at once. One that is leaving has a time of its own."""
     if mode not in (Mode.RUNNING, Mode.SUSPENDING):
         return ()
-    return tuple(member.name for member in look.observed.members if _silent_for(member) >= REPLACED_SECONDS)
+    return tuple(
+        member.name for member in look.observed.members if _silent_longer(member, REPLACED_SECONDS, START_REPLACED_SECONDS)
+    )
 
 
-def _silent_for(member: Member) -> float:
-    return member.silent_seconds if member.phase is Phase.READY else 0.0
+def _silent_longer(member: Member, serving_seconds: float, starting_seconds: float) -> bool:
+    if member.phase is Phase.READY:
+        return member.silent_seconds >= serving_seconds
+    return member.phase is Phase.STARTING and member.silent_seconds >= starting_seconds

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 from harness import ENDLESS, LocalRun
@@ -59,6 +60,45 @@ def test_a_member_that_stays_stopped_is_replaced_and_training_goes_on(local_run:
         updates = run.status("learner").get("updates", 0)
         run.until(lambda least=updates: run.status("learner").get("updates", 0) > least + 20, 90, "training goes on")
     assert run.job_status.restarts.counted == 2, "replay and learner; actors never count"
+
+
+HANG_AT_START = """
+import os, pathlib, signal
+import rljob_operator.rules.hangs as hangs
+from rljob_operator.local.process import RoleProcess
+hangs.START_NAMED_SECONDS, hangs.START_REPLACED_SECONDS = 30.0, 40.0
+start = RoleProcess.start
+
+def start_and_hang(process):
+    running = process.pid is not None
+    start(process)
+    marker = pathlib.Path({marker!r}) / process.name
+    if not running and marker.exists():
+        marker.unlink()
+        os.kill(process.pid, signal.SIGSTOP)
+
+RoleProcess.start = start_and_hang
+"""
+
+
+def test_a_member_that_hangs_before_it_announces_itself_is_named_and_replaced(
+    local_run: Callable[..., LocalRun], tmp_path: Path
+) -> None:
+    """The next life of the actor is stopped as soon as it was started: it has no address at which it could be asked."""
+    run = local_run(*ENDLESS, prelude=HANG_AT_START.format(marker=str(tmp_path)))
+    run.until_learning(50)
+    run.until(lambda: run.job_status.state == "Running", 60, "Running")
+    (tmp_path / "actor-0").touch()
+    first = running_members(run.run_dir)["actor-0"]
+    os.kill(first, signal.SIGKILL)
+    run.until(lambda: not (tmp_path / "actor-0").exists(), 60, "the next life has hung")
+    run.until(lambda: "actor-0 is still starting" in str(run.job_status.condition("Ready")), 120, "it is named")
+    failure = run.until(
+        lambda: [failure for failure in run.job_status.failures if failure.reason == "Hung"], 120, "the failure"
+    )[0]
+    assert (failure.pod_name, failure.action) == ("actor-0", "RestartRole")
+    assert "did not announce itself" in failure.message
+    run.until(lambda: run.job_status.state == "Running" and run.status("actor-0"), 120, "another actor plays")
 
 
 def test_a_controller_that_stood_still_itself_and_a_new_one_blame_nobody(local_run: Callable[..., LocalRun]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from rljob_operator.local.starting import StartingTimes
 from rljob_operator.model import Member, Phase
 from rljob_operator.rules import hangs
 
@@ -41,7 +42,39 @@ def test_a_silent_member_is_named_then_replaced_and_its_end_is_a_failure_of_its_
     assert decision.status.restarts.counted == int(name in ("replay-0", "learner"))
 
 
-@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.DRAINING, Phase.EXITED])
+@pytest.mark.parametrize("name", ["replay-0", "learner", "actor-1"])
+def test_a_member_that_never_announces_itself_is_named_then_replaced_after_a_longer_time(name: str) -> None:
+    controller = running()
+    starting = members(**{name.replace("-", "_"): Phase.STARTING})
+
+    def look(seconds: float) -> tuple[str, tuple[str, ...]]:
+        seen = (replace(m, silent_because="is still starting") for m in silent(name, seconds, starting))
+        decision = controller.look(1.0, members=tuple(seen))
+        condition = decision.status.condition("Ready")
+        assert condition is not None
+        return condition.message, decision.replace
+
+    assert hangs.START_NAMED_SECONDS > 10 * hangs.NAMED_SECONDS
+    message, replaced = look(hangs.START_NAMED_SECONDS - 0.1)
+    assert ("still starting" in message, replaced) == (False, ())
+    message, replaced = look(hangs.START_NAMED_SECONDS)
+    assert (f"{name} is still starting" in message, replaced) == (True, ())
+    assert look(hangs.START_REPLACED_SECONDS)[1] == (name,)
+
+
+def test_time_in_which_nobody_looked_is_no_sign_of_a_hang() -> None:
+    clock = [100.0]
+    times = StartingTimes(lambda: clock[0])
+    assert times.look({"actor-0": "a"}) == {"actor-0": 0.0}
+    clock[0] += 2.0
+    assert times.look({"actor-0": "a", "actor-1": "b"}) == {"actor-0": 2.0, "actor-1": 0.0}
+    clock[0] += 5000.0  # the machine slept, or the controller was stopped
+    assert times.look({"actor-0": "a"})["actor-0"] < 10.0
+    assert times.look({"actor-0": "next"}) == {"actor-0": 0.0}, "the next life begins with nothing against it"
+    assert times.look({}) == {}
+
+
+@pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.EXITED])
 def test_only_who_serves_can_be_silent(phase: Phase) -> None:
     controller = running()
     seen = silent("actor-1", 1000.0, members(actor_1=phase))
