@@ -251,6 +251,44 @@ def test_random_bytes_disturb_nobody(kit: Any, any_seed: Callable[[int], int]) -
             vandal.close()
 
 
+def test_made_up_names_of_actors_are_forgotten_and_counted(
+    kit: Any, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 20
+    monkeypatch.setattr("rljob.replay.ingest.MOST_ACTORS", most)
+    settings = kit.config(redis=str(server.socket))
+
+    def remembered(service: Any) -> list[int]:
+        ledger, leases = service.ingest.ledger, service.leases
+        return [len(names) for names in (service.ingest.seen, ledger._accepted, leases._last)]
+
+    with kit.running(settings) as service:
+        honest, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint)
+        honest.send_all(3)
+        for number in range(5 * most):
+            stranger = kit.Actor(service.ingest_endpoint, f"made-up-{number}")
+            stranger.send_all(1)
+            stranger.client.send(Message("goodbye", {"actor": stranger.name, "inc": stranger.inc}, {}))
+            stranger.client.close()
+            honest.step(0.0)
+        honest.send_all(3)
+        stats = learner.stats()
+        assert stats["forgotten_actors_total"] == 5 * most + 1 - most
+        assert len(stats["accepted"]) == most
+        assert stats["accepted"][honest.name]["transitions"] == 60
+        assert max(remembered(service)) == most
+        assert stats["duplicates_total"] == 0
+    with kit.running(settings) as service:
+        learner = kit.Learner(service.sample_endpoint)
+        deadline = time.monotonic() + 60
+        while (stats := learner.stats())["state"] == "warming" and time.monotonic() < deadline:
+            pass
+        assert len(stats["accepted"]) == most, "nor does the log grow"
+        again = kit.Actor(service.ingest_endpoint, honest.name, honest.inc)
+        again.until(lambda: again.window.connected)
+        assert again.welcome["seq"] == 5, "who had a session all the time is known as before"
+
+
 def test_episodes_and_roster(kit: Any, server: Any) -> None:
     with kit.running(kit.config(redis=str(server.socket), greedy_epsilon=0.1)) as service:
         actor, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint)

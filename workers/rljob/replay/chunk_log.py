@@ -183,6 +183,7 @@ class ChunkLog:
                 pipe.hset(shard + "log", mapping=cast(dict[Any, Any], lines))
             if commit.state is not None:
                 pipe.hset(shard + "counters", mapping=dict[Any, Any](commit.state.counters))
+                pipe.delete(shard + "seen")  # whom the service has forgotten is in the log no more
                 if commit.state.seen:
                     marks = {actor: _packed(accepted) for actor, accepted in commit.state.seen.items()}
                     pipe.hset(shard + "seen", mapping=cast(dict[Any, Any], marks))

@@ -14,7 +14,7 @@ from rljob.replay.chunk_log import Accepted, Lease
 from rljob.replay.durability import Durability
 from rljob.replay.grants import share_credits
 from rljob.replay.leases import LEASE_SECONDS, SlotLeases
-from rljob.replay.roster import Roster, episode_fields
+from rljob.replay.roster import MOST_ACTORS, Roster, episode_fields
 from rljob.replay.table import StoredChunk
 from rljob.wire import CreditLedger, MalformedMessage, Message, RawMessage, Server, Verdict
 from rljob.wire.schema import Scalar
@@ -97,7 +97,11 @@ class Ingest:
         self.duplicates_total = 0
         self.chunks_total = 0
         self.lost_before_total = 0
+        self.forgotten_actors_total = 0
         self.seen: dict[str, Accepted] = {}
+        self._known: dict[
+            str, None
+        ] = {}  # every actor of whom anything is remembered, by their latest hello, oldest first
         self._sessions: dict[bytes, _Session] = {}
         self._unacknowledged: deque[tuple[int, bytes, int]] = deque()
         self._arrivals: list[tuple[Chunk | Unroll, RawMessage]] = []
@@ -109,6 +113,7 @@ class Ingest:
         self.seen = dict(seen)
         for actor, accepted in seen.items():
             self.ledger.restore(actor, accepted.incarnation, accepted.sequence)
+            self._know(actor)
 
     def receive(self, now: float) -> int:
         """Handle what has arrived, up to ``CHUNKS_A_TURN`` chunks as one insert. Returns the messages handled."""
@@ -270,6 +275,7 @@ class Ingest:
         for old in [p for p, s in self._sessions.items() if s.actor == actor or p == peer]:
             del self._sessions[old]
         session = self._sessions[peer] = _Session(actor, incarnation, now)
+        self._know(actor)
         slot = self._leases.take(actor, incarnation, now)
         seen = self.seen.get(actor)
         known = seen is not None and seen.incarnation == incarnation
@@ -297,6 +303,22 @@ class Ingest:
             )
         else:
             self._end(peer)
+
+    def _know(self, actor: str) -> None:
+        """Remember an actor; of more than ``MOST_ACTORS`` the one without a session that said hello longest ago is forgotten."""
+        self._known.pop(actor, None)
+        self._known[actor] = None
+        if len(self._known) <= MOST_ACTORS:
+            return
+        present = {session.actor for session in self._sessions.values()}
+        for stranger in self._known:
+            if stranger not in present and stranger != actor:
+                del self._known[stranger]
+                self.seen.pop(stranger, None)
+                self.ledger.forget_actor(stranger)
+                self._leases.forget(stranger)
+                self.forgotten_actors_total += 1
+                return
 
     def _safe(self, actor: str, accepted: int) -> int:
         waiting = [

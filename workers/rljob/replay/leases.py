@@ -46,6 +46,10 @@ class SlotLeases:
                 return slot
         return None
 
+    def forget(self, actor: str) -> None:
+        """Keep no slot for this actor to come back to."""
+        self._last.pop(actor, None)
+
     def expire(self, now: float) -> None:
         """Forget leases that have run out."""
         for slot, holders in self._held.items():

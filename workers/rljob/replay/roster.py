@@ -15,7 +15,7 @@ from rljob.wire import MalformedMessage, Message
 
 EPISODES_SHOWN = 256
 _INCARNATIONS_REMEMBERED = 1024
-_MOST_ACTORS = 2048
+MOST_ACTORS = 2048
 """Known at a time: a status document with all of them, each at its longest, still fits a message."""
 _MOST_COUNTED = 1 << 48
 """By one life of an actor: the totals of thousands of them are still numbers that everybody can read."""
@@ -129,7 +129,7 @@ class Roster:
                 self.actors[actor].steps, self.actors[actor].raw_frames = before
         else:
             record.slot, record.seen_at = slot, now
-        if len(self.actors) > _MOST_ACTORS:  # names that nobody bears any more, or that somebody makes up
+        if len(self.actors) > MOST_ACTORS:  # names that nobody bears any more, or that somebody makes up
             self._remember(self.actors.pop(min(self.actors.values(), key=lambda each: each.seen_at).name))
 
     def heard(self, message: Message, now: float) -> None:
@@ -179,7 +179,7 @@ class Roster:
         if record.counted:
             self._counted[record.name, record.incarnation] = record.steps, record.raw_frames
         # What was resumed may be more, while the actors that outlived the service have not all come back yet.
-        while len(self._counted) > _INCARNATIONS_REMEMBERED + _MOST_ACTORS:
+        while len(self._counted) > _INCARNATIONS_REMEMBERED + MOST_ACTORS:
             del self._counted[next(iter(self._counted))]
 
     def finished(self, message: Message, unix_seconds: float) -> list[dict[str, Any]]:

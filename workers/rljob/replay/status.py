@@ -67,6 +67,7 @@ def describe(service: ReplayService, now: float, blocked: StatusClock) -> dict[s
         },
         "duplicates_total": ingest.duplicates_total,
         "lost_before_total": ingest.lost_before_total,
+        "forgotten_actors_total": ingest.forgotten_actors_total,
         "rejected_total": dict(rejected),
         "refused_handshakes_total": refused_handshakes_total(),
         "stale_priority_updates_total": table.stale_priorities,

@@ -224,6 +224,11 @@ class CreditLedger:
         if session is not None and self._peer_of.get(session.stream[0]) == peer:
             del self._peer_of[session.stream[0]]
 
+    def forget_actor(self, actor: str) -> None:
+        """Forget what was accepted of every incarnation of an actor without a session; one that comes back begins anew."""
+        for stream in [stream for stream in self._accepted if stream[0] == actor]:
+            del self._accepted[stream]
+
     def restore(self, actor: str, incarnation: str, sequence: int) -> None:
         """What a durable log says was accepted before a restart; keeps the higher number."""
         stream = (actor, incarnation)
