@@ -243,7 +243,7 @@ SPEC = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SPEC)
 def test_generated_patches_merge_as_on_a_server(
     cluster: ControlPlane, stored: dict[str, Any], spec: dict[str, Any]

@@ -92,7 +92,7 @@ def test_heartbeats_go_on_every_second(pair: Pair) -> None:
     assert pair.shard.kinds()[-1] == "goodbye"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     script=st.lists(
         st.sampled_from(["chunk", "chunk", "chunk", "turn", "lose", "restart", "withhold", "grant"]), max_size=40

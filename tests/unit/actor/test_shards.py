@@ -208,7 +208,7 @@ def test_the_slot_is_that_of_the_first_shard_which_answers() -> None:
         assert both.sink.welcome == both.pairs[0].session.welcome
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     script=st.lists(
         st.tuples(

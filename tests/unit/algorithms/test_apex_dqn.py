@@ -51,7 +51,7 @@ def slow_target(online: Table, target: Table, batch: Batch, i: int, double: bool
     return float(batch.n_step_return[i]) + float(batch.discount[i]) * float(target.values.detach()[state, best])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 10**6), double=st.booleans(), kind=st.sampled_from(["Huber", "MSE"]), ties=st.booleans())
 def test_loss_and_targets_are_the_definitions(seed: int, double: bool, kind: str, ties: bool) -> None:
     rng = np.random.default_rng(seed)

@@ -45,7 +45,7 @@ def replaced(start: dict[str, Any], place: tuple[Any, ...], value: Any) -> dict[
     return result
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @drawn(st.data(), st.sampled_from(DOCUMENTS))
 def test_mutated_manifests(data: st.DataObject, given: dict[str, Any]) -> None:
     known = places(given)

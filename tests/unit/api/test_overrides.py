@@ -8,7 +8,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rljob.api import ManifestError, RLJob, parse_job
 from rljob.api.overrides import apply_overrides, split_override
@@ -171,7 +171,6 @@ def test_splitting_is_the_inverse_of_joining(path: list[str], value: str) -> Non
     assert split_override(f"spec{written}={value}") == (("spec", *path), value.strip())
 
 
-@settings(deadline=None)  # each case reads and checks a whole manifest
 @given(
     st.text(max_size=60),
     st.sampled_from(

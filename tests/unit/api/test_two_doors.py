@@ -299,7 +299,7 @@ def as_sent(given: dict[str, Any]) -> bool:
 
 
 @example(edited((START[0], [("unknown", None)])))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.tuples(st.sampled_from(START), st.lists(SETTING, max_size=5)).map(edited))
 def test_the_cluster_refuses_nothing_that_python_accepts_nor_accepts_a_field_that_is_wrong(
     given: dict[str, Any],
@@ -310,7 +310,7 @@ def test_the_cluster_refuses_nothing_that_python_accepts_nor_accepts_a_field_tha
     assert cluster or not alone or not as_sent(given), f"API server accepts it; rljob validate: {alone}"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(IN_FORCE), st.lists(SETTING, max_size=4))
 def test_both_doors_give_the_same_verdict_on_the_job_in_force(
     start: dict[str, Any], edits: list[tuple[str, Any]]
@@ -340,7 +340,7 @@ RIGHT = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(IN_FORCE), st.lists(st.sampled_from(RIGHT), max_size=8))
 def test_each_rule_says_the_same_in_python_and_in_cel(start: dict[str, Any], edits: list[tuple[str, Any]]) -> None:
     """Rule by rule, on jobs whose fields are right by themselves: which are broken, and where."""

@@ -83,7 +83,7 @@ def drive(
     return chunks
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_random_streams_equal_the_reference(data: st.DataObject) -> None:
     length = data.draw(st.integers(1, 12), "T")

@@ -48,7 +48,7 @@ class FailingStreams:
 
 
 @pytest.mark.parametrize("stack", [1, 3])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(length=st.integers(1, 6), failures=st.sampled_from([0.02, 0.2, 1.0]), seed=st.integers(0, 1000))
 def test_an_unroll_with_a_failure_in_it_is_lost_and_all_others_are_whole(
     stack: int, length: int, failures: float, seed: int
@@ -77,7 +77,7 @@ def test_an_unroll_with_a_failure_in_it_is_lost_and_all_others_are_whole(
 
 
 @pytest.mark.parametrize("stack", [1, 3])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     length=st.integers(1, 6),
     n_step=st.integers(1, 4),

@@ -77,7 +77,7 @@ def stack_at(unroll: Unroll, t: int, stack: int) -> np.ndarray:
     return unroll.frames[at - stack + 1 : at + 1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     length=st.integers(1, 7),
     stack=st.integers(1, 4),

@@ -53,7 +53,7 @@ def gets_to_running_and_stays(world: World) -> None:
     assert len(here) == world.status.autoscaling.desired_replicas - kept_away
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(plans(faults=frozenset()))
 def test_a_healthy_job_gets_to_running_and_stays(plan: Plan) -> None:
     world = World(plan)
@@ -64,7 +64,7 @@ def test_a_healthy_job_gets_to_running_and_stays(plan: Plan) -> None:
     assert (world.status.failures, world.status.controller.members) == ([], [])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(plans(faults=PATIENT), st.integers(5, 80))
 def test_a_job_comes_back_from_whatever_was_done_to_it(plan: Plan, looks: int) -> None:
     world = World(plan)
@@ -74,7 +74,7 @@ def test_a_job_comes_back_from_whatever_was_done_to_it(plan: Plan, looks: int) -
     gets_to_running_and_stays(world)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(plans(), st.integers(5, 80))
 def test_a_job_whose_end_is_decided_gets_there(plan: Plan, looks: int) -> None:
     world = World(plan)

@@ -43,7 +43,7 @@ def walk(plan: Plan, looks: int) -> tuple[int, set[str]]:
     return looks, states
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(plans(), st.integers(10, LOOKS))
 @example(PLACE_GIVEN_AWAY, 37)
 def test_what_holds_at_every_look_whatever_happens(plan: Plan, looks: int) -> None:
@@ -51,7 +51,7 @@ def test_what_holds_at_every_look_whatever_happens(plan: Plan, looks: int) -> No
 
 
 @pytest.mark.timeout(300)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(plans(actors=2000), st.integers(10, 30))
 def test_it_holds_of_two_thousand_actors_too(plan: Plan, looks: int) -> None:
     walk(plan, looks)
@@ -64,7 +64,7 @@ def test_the_walks_go_everywhere() -> None:
     assert sum(looks for looks, _ in walks) > 3000, "of 4800: few are cut short"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(plans(), st.integers(5, LOOKS))
 @example(plan_of(41), 60)  # an actor that vanished and then lost its place
 @example(plan_of(308), 60)

@@ -27,7 +27,7 @@ def unroll(number: int, version: int = 1) -> Unroll:
     )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     drops=st.booleans(),
     actions=st.lists(st.tuples(st.sampled_from(["insert", "take", "discard"]), st.integers(0, 4)), max_size=40),

@@ -81,7 +81,7 @@ def test_there_must_be_a_slot() -> None:
         max_size=60,
     ),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_slot_is_held_by_two_actors_while_another_is_free(slots: int, events: list[tuple[str, str, float]]) -> None:
     leases, now = SlotLeases(slots), 0.0
     held: dict[str, tuple[int, float]] = {}

@@ -16,7 +16,7 @@ from rljob.replay.limiter import LimiterConfig, SamplesPerInsertLimiter
     sample_step=st.integers(1, 600),
     choices=st.lists(st.booleans(), min_size=1, max_size=200),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_accepted_configuration_deadlocks_or_leaves_its_bounds(
     ratio: float, min_size: int, slack: float, insert_step: int, sample_step: int, choices: list[bool]
 ) -> None:
@@ -48,7 +48,7 @@ def test_a_buffer_that_could_deadlock_is_refused_with_the_reason() -> None:
 
 
 @given(st.floats(0.1, 32), st.integers(1, 50), st.integers(1, 300), st.floats(0.3, 0.99))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_smaller_buffers_do_deadlock(ratio: float, insert_step: int, sample_step: int, fraction: float) -> None:
     """The refusal is not over-careful: at an error between the two thresholds, both sides wait."""
     together = 0.5 * (insert_step * ratio + sample_step)

@@ -41,7 +41,7 @@ def random_chunk(layout: ChunkLayout, rng: np.random.Generator, sequence: int) -
 
 
 @given(st.sampled_from(LAYOUTS), st.integers(1, 6), st.integers(1, 25), st.integers(0, 10_000))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_gather_equals_naive_stacks(layout: ChunkLayout, capacity: int, inserts: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     ring = ChunkRing(layout, capacity)

@@ -131,7 +131,7 @@ LIVES = st.lists(
 
 
 @given(LIVES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_totals_equal_what_was_played_whoever_comes_and_goes(turns: list[tuple[str, str, int]]) -> None:
     """Each turn, an incarnation that may have been away plays some steps, joins if it is not in, and reports."""
     roster = Roster(0.1)

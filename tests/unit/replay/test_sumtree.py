@@ -35,7 +35,7 @@ def test_sums_stay_exact_over_many_random_operations(capacity: int) -> None:
     weights=st.lists(st.one_of(st.just(0.0), st.floats(1e-9, 1e9)), min_size=1, max_size=70).filter(any),
     fractions=st.lists(st.floats(-0.5, 1.5), min_size=1, max_size=50),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_find_agrees_with_a_linear_scan_and_never_returns_an_empty_leaf(
     weights: list[float], fractions: list[float]
 ) -> None:

@@ -58,7 +58,7 @@ BYTES_OF_A_FULL_CHUNK = arrival(0)[1].nbytes
     batches=st.lists(st.lists(st.integers(1, 8), max_size=12), max_size=12),
     keep_frames=st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_both_capacities_against_a_list(
     steps_limit: int, bytes_limit: int | None, batches: list[list[int]], keep_frames: bool
 ) -> None:

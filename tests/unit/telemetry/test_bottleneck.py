@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rljob.telemetry.bottleneck import Kind, bottleneck
 
@@ -109,7 +109,6 @@ NAMES = [
 ]  # fmt: skip
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(st.sampled_from(NAMES), st.floats()),
     st.sampled_from(["", "Training", "WarmingUp", "Finishing", "?"]),

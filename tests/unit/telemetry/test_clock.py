@@ -7,14 +7,13 @@ import threading
 
 import pytest
 import rljob.telemetry.clock as clock_module
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rljob.telemetry.clock import StageClock
 
 STAGES = ("env", "infer", "send")
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([*STAGES, None]), st.integers(0, 10**9)), max_size=60))
 def test_totals_equal_a_plain_sum(steps: list[tuple[str | None, int]]) -> None:
     now = 0

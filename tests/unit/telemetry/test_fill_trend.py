@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rljob.telemetry.fill_trend import fill_trend
 
@@ -46,7 +46,6 @@ def test_no_false_alarm(rate: Callable[[float], float], records: int, until: flo
     assert fill_trend(run(rate, records, until)) is None
 
 
-@settings(deadline=None)
 @given(st.lists(st.fixed_dictionaries({"replay/fill": st.floats(), "steps_per_second": st.floats() | st.none()})))
 def test_never_fails(points: list[dict[str, object]]) -> None:
     found = fill_trend(points)

@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rljob.telemetry.progress import Point, Progress, Target, progress
 
@@ -66,7 +66,6 @@ values = st.floats(-1e6, 1e6)
 points = st.builds(Point, st.floats(0, 1e7), st.integers(0, 2**40), st.none() | values)
 
 
-@settings(deadline=None)
 @given(
     st.builds(Target, st.none() | st.integers(1, 2**40), st.none() | values, st.integers(1, 5)),
     st.lists(points, max_size=40),

@@ -201,7 +201,7 @@ lines = st.dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     records=st.lists(lines, max_size=8),
     outcome=st.dictionaries(st.sampled_from(["state", "reason", "seconds", "started_unix"]), json_values),

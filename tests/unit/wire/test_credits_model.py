@@ -200,5 +200,5 @@ class Link(RuleBasedStateMachine):
         assert self.window.credits == self.window_size
 
 
-Link.TestCase.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+Link.TestCase.settings = settings(max_examples=300, stateful_step_count=60)
 TestLink = Link.TestCase

@@ -107,7 +107,7 @@ def test_any_msgpack_in_the_place_of_fields_and_columns(
 
 
 @given(st.data())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_any_value_anywhere_in_a_good_header(make_message: Make, data: st.DataObject) -> None:
     parts = [bytes(p) for p in encode(make_message(data.draw(st.sampled_from(sorted(KINDS))), 3))]
     header = msgpack.unpackb(parts[0])

@@ -23,7 +23,7 @@ step = st.tuples(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     st.integers(0, 20),
     st.integers(20, 60),
@@ -55,7 +55,7 @@ def test_invariants(low: int, high: int, mode: str, pause: str, steps: list) -> 
         memory, before, wish_before = answer.memory, answer.desired, wish
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.sampled_from([-86_400.0, -60.0, 61.0, 86_400.0]), min_size=1, max_size=5))
 def test_a_matched_fleet_survives_any_clock(jumps: list[float]) -> None:
     spec = AutoscalingSpec(mode="Internal", min_replicas=1, max_replicas=100)
