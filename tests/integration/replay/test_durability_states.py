@@ -176,10 +176,56 @@ def test_a_server_that_answers_but_takes_no_writes_is_not_tried_ever_so_often(
         assert_log_equals_table(service, admin)
 
 
+def policy(admin: Any, name: str, limit: int) -> None:
+    admin.config_set("maxmemory-policy", name)
+    admin.config_set("maxmemory", limit)
+
+
+@pytest.mark.parametrize("found", ["at the start", "while it runs"])
+def test_a_server_that_drops_chunks_is_named_and_never_durable(
+    kit: Any, server: Any, admin: Any, found: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    if found == "at the start":
+        policy(admin, "allkeys-lru", 1 << 30)
+    with kit.running(kit.config(redis=str(server.socket))) as service:
+        actor = kit.Actor(service.ingest_endpoint)
+        actor.send_all(10)
+        policy(admin, "allkeys-lru", 1 << 30)
+        part = reaches(service, "Evicting", actor)
+        assert "maxmemory-policy is allkeys-lru; set it to noeviction" in part["reason"].replace(")", "")
+        assert service.status["durable"] is False
+        actor.send_all(20)
+        assert actor.durable is False
+        assert_log_equals_table(service, admin)
+        assert caplog.text.count("maxmemory-policy") == 1, "said once"
+        assert "durable again" not in caplog.text
+        admin.delete(*admin.keys(CHUNKS)[:5])  # what such a policy does
+        policy(admin, "noeviction", 1 << 30)
+        reaches(service, "Durable", actor)
+        actor.until(lambda: actor.window.unacknowledged == 0)
+        actor.send_all(1)
+        assert actor.durable is True
+        assert redis_of(service)["reason"] == ""
+        assert_log_equals_table(service, admin)
+
+
+@pytest.mark.parametrize(("name", "limit"), [("allkeys-lru", 0), ("volatile-lru", 1 << 30), ("noeviction", 1 << 30)])
+def test_a_policy_that_drops_no_chunk_is_durable(kit: Any, server: Any, admin: Any, name: str, limit: int) -> None:
+    policy(admin, name, limit)
+    with kit.running(kit.config(redis=str(server.socket))) as service:
+        actor = kit.Actor(service.ingest_endpoint)
+        actor.send_all(10)
+        until(lambda: redis_of(service)["used_memory_bytes"])
+        actor.send_all(10)
+        assert (actor.durable, redis_of(service)["state"]) == (True, "Durable")
+
+
 class ScriptedWriter:
     """A writer whose events a test chooses: a real one can't be made to fail between two lines of its owner."""
 
     used_memory_bytes = None
+    drops_chunks = ""
     has_room = True
 
     def __init__(self) -> None:

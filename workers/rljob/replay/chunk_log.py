@@ -46,10 +46,16 @@ class DamagedLog(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A server's memory by its own account, in bytes: what it takes, and how much it may (0: no limit)."""
+    """A server's memory by its own account, in bytes: what it takes, how much it may (0: no limit), and what it does there."""
 
     used_bytes: int
     limit_bytes: int
+    policy: str = "noeviction"
+
+    @property
+    def drops_chunks(self) -> bool:
+        """Whether the server makes room by dropping what it likes. A volatile policy drops what expires, which no chunk does."""
+        return self.limit_bytes > 0 and self.policy.startswith("allkeys")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +137,8 @@ class ChunkLog:
     def memory(self) -> Memory:
         """What the server says of its memory: this log and whatever else it holds."""
         info = self.client.info("memory")
-        return Memory(int(info["used_memory"]), int(info.get("maxmemory", 0)))
+        policy = str(info.get("maxmemory_policy", "noeviction"))
+        return Memory(int(info["used_memory"]), int(info.get("maxmemory", 0)), policy)
 
     def commit(self, commit: Commit) -> None:
         """Write all of a commit or nothing. Raises ``OwnerLost``; after other errors the outcome is unknown."""

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 _CHUNKS_PER_REFILL = 256
 
-State = Literal["Off", "Restoring", "Durable", "Refilling", "Down", "Full", "Lost"]
+State = Literal["Off", "Restoring", "Durable", "Refilling", "Evicting", "Down", "Full", "Lost"]
 """Where a log is; ``docs/replay-durability.md`` has what leads from each to each."""
 
 
@@ -37,7 +37,8 @@ class Durability:
 
     While ``durable``, a chunk may be acknowledged once it is below ``acknowledged``; otherwise at once. When Redis
     fails, or is full, the cursors stop; when it takes writes again everything the table still holds is written anew, and
-    the log counts as durable again once it has caught up. ``state`` is where it is, ``reason`` why it is not durable.
+    the log counts as durable again once it has caught up. A Redis that drops chunks to make room is written to, and never counts
+    as durable. ``state`` is where the log is, ``reason`` why it is not durable.
 
     ``state`` is called when a commit is built and must describe every chunk stored so far.
     """
@@ -77,7 +78,11 @@ class Durability:
     @property
     def up_to_date(self) -> bool:
         """Whether the log holds everything that it should by now."""
-        return self.durable and not self._work_waits() and not self._heads
+        return self.durable and self._written
+
+    @property
+    def _written(self) -> bool:
+        return not self._work_waits() and not self._heads
 
     @property
     def used_memory_bytes(self) -> int | None:
@@ -124,6 +129,11 @@ class Durability:
             return
         for event in self._writer.events():
             self._take(event, self._writer)
+        if self.state == "Durable" and self._writer.drops_chunks:
+            self.durable = False
+            self.state, self.reason = "Evicting", self._writer.drops_chunks
+        elif self.state == "Evicting" and not self._writer.drops_chunks:
+            self.start_over("Redis may have dropped some of the log")
         while self.reachable and self._writer.has_room and self._work_waits():
             self._submit()
 
@@ -133,7 +143,7 @@ class Durability:
         self.touch()
         while self.reachable and time.monotonic() < deadline:
             self.pump()
-            if self.up_to_date:
+            if self.up_to_date or (self.state == "Evicting" and self._written):
                 return
             time.sleep(0.002)
 
@@ -144,10 +154,13 @@ class Durability:
                 return  # submitted before its writer's failure was heard of; what it wrote is written again
             self._committed = max(self._committed, head)
             self.latency_seconds = time.monotonic() - self._sent_at.pop(event.token)
-            if not self.durable and self._committed == self._table.head:
+            if not self.durable and self._committed == self._table.head and self.state != "Evicting":
+                writer.settled()
+                if writer.drops_chunks:
+                    self.state, self.reason = "Evicting", writer.drops_chunks
+                    return
                 self.durable = True
                 self.state, self.reason = "Durable", ""
-                writer.settled()
                 log.info("replay log: durable again, %d chunks", self._table.head - self._table.oldest)
         elif event.kind == "up":
             self.reachable, self.state = True, "Refilling"

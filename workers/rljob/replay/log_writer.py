@@ -47,8 +47,8 @@ class LogWriter:
 
     ``fileno`` becomes readable when there are events; ``events`` takes them. After a failure every commit is discarded up
     to the next one that clears: the owner of the table, which may hear of the failure late, starts over with that one from
-    what it has in memory. ``used_memory_bytes`` is Redis's own account, asked for every few seconds, None until it has
-    answered.
+    what it has in memory. ``used_memory_bytes`` is Redis's own account, asked for at first and every few seconds, None until it
+    has answered; ``drops_chunks`` says why what is written may be dropped again, empty where it is kept.
 
     Where Redis answers but takes no writes (full, read-only, no permission), each attempt costs what the log held. So
     attempts become rarer until the owner says ``settled``; a full server is tried at once where room has come meanwhile.
@@ -62,6 +62,7 @@ class LogWriter:
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
         self.used_memory_bytes: int | None = None
+        self.drops_chunks = ""
         self._next_memory = 0.0
         self._discards = False
         self._failures = 0  # in a row, none of them followed by a log that had caught up
@@ -118,6 +119,7 @@ class LogWriter:
             os.close(self._wake_write)
 
     def _run(self) -> None:
+        self._ask_memory(time.monotonic())
         while (item := self._commits.get()) is not None:
             token, commit = item
             if self._discards and not commit.clear:
@@ -160,6 +162,15 @@ class LogWriter:
             memory = self._memory()
             if memory is not None:
                 self.used_memory_bytes = memory.used_bytes
+                self._heed_policy(memory)
+
+    def _heed_policy(self, memory: Memory) -> None:
+        """Say whether the server may drop what it was given, and once when that changes."""
+        before, self.drops_chunks = self.drops_chunks, _dropping(memory) if memory.drops_chunks else ""
+        if self.drops_chunks and self.drops_chunks != before:
+            log.warning("replay log: %s; not durable", self.drops_chunks)
+        elif before and not self.drops_chunks:
+            log.info("replay log: Redis keeps what it is given now, the log is written anew")
 
     def _wait_for_room(self, token: int) -> None:
         """Say that Redis is full; return when its limit was raised, when room has come, or when it is time to try again."""
@@ -200,6 +211,13 @@ def _room(before: Memory, now: Memory) -> bool:
     if now.limit_bytes == 0 or now.limit_bytes > before.limit_bytes:
         return True
     return now.used_bytes <= before.used_bytes - _ROOM_FRACTION * now.limit_bytes
+
+
+def _dropping(memory: Memory) -> str:
+    return (
+        f"Redis drops chunks to make room (maxmemory-policy is {memory.policy}); "
+        "set it to noeviction, or give the replay a Redis of its own"
+    )
 
 
 def _full(memory: Memory | None) -> str:
