@@ -96,6 +96,6 @@ def rule(
     """Make a `Rule` of the function below it, which gives it its name."""
 
     def made(check: Check) -> Rule:
-        return Rule(check.__name__.strip("_"), at, field, cel, message, check, algorithm, reason, cluster_only)
+        return Rule(check.__name__, at, field, cel, message, check, algorithm, reason, cluster_only)
 
     return made

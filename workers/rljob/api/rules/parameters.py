@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.impala import ImpalaParameters
-from rljob.api.rule import Outcome, Rule, rule
+from rljob.api.rule import Outcome, rule
 
 _OWN_NETWORK = "allowed: one of the named networks; this version does not load networks from outside the package yet"
 _NO_GROWTH = "allowed: at most learningRate; it decays, it does not grow"
+_NO_GROWTH_CEL = "self.learningRateFinal <= self.learningRate"
 _NO_DECAY = "allowed: below learningRate only with learningRateDecaySteps above 0; without it nothing would decay"
+_DECAY_CEL = "self.learningRateFinal >= self.learningRate || self.learningRateDecaySteps > 0"
 
 
 def _never_grows(it: ApeXDQNParameters | ImpalaParameters) -> Outcome:
@@ -22,19 +24,24 @@ def _decays(it: ApeXDQNParameters | ImpalaParameters) -> Outcome:
     return None if same or it.learning_rate_decay_steps > 0 else _NO_DECAY
 
 
-def _learning_rate_rules(model: type[ApeXDQNParameters] | type[ImpalaParameters]) -> tuple[Rule, Rule]:
-    grows = rule(model, "learningRateFinal", cel="self.learningRateFinal <= self.learningRate", message=_NO_GROWTH)
-    decays = rule(
-        model,
-        "learningRateFinal",
-        cel="self.learningRateFinal >= self.learningRate || self.learningRateDecaySteps > 0",
-        message=_NO_DECAY,
-    )
-    return grows(_never_grows), decays(_decays)
+@rule(ApeXDQNParameters, "learningRateFinal", cel=_NO_GROWTH_CEL, message=_NO_GROWTH)
+def apex_rate_never_grows(it: ApeXDQNParameters) -> Outcome:
+    return _never_grows(it)
 
 
-apex_rate_never_grows, apex_rate_decays = _learning_rate_rules(ApeXDQNParameters)
-impala_rate_never_grows, impala_rate_decays = _learning_rate_rules(ImpalaParameters)
+@rule(ImpalaParameters, "learningRateFinal", cel=_NO_GROWTH_CEL, message=_NO_GROWTH)
+def impala_rate_never_grows(it: ImpalaParameters) -> Outcome:
+    return _never_grows(it)
+
+
+@rule(ApeXDQNParameters, "learningRateFinal", cel=_DECAY_CEL, message=_NO_DECAY)
+def apex_rate_decays(it: ApeXDQNParameters) -> Outcome:
+    return _decays(it)
+
+
+@rule(ImpalaParameters, "learningRateFinal", cel=_DECAY_CEL, message=_NO_DECAY)
+def impala_rate_decays(it: ImpalaParameters) -> Outcome:
+    return _decays(it)
 
 
 @rule(
@@ -136,16 +143,14 @@ def weights_to_leave_out(it: ImpalaParameters) -> Outcome:
     return "allowed: false only with loss VTrace; ClippedSurrogate has no importance weights to leave out"
 
 
-def _of_this_package(it: ApeXDQNParameters | ImpalaParameters) -> Outcome:
+@rule(ApeXDQNParameters, "network", cel="!self.network.contains(':')", message=_OWN_NETWORK)
+def a_named_network_for_q_values(it: ApeXDQNParameters) -> Outcome:
     return _OWN_NETWORK if ":" in it.network else None
 
 
-a_network_for_q_values = rule(ApeXDQNParameters, "network", cel="!self.network.contains(':')", message=_OWN_NETWORK)(
-    _of_this_package
-)
-a_network_for_a_policy = rule(ImpalaParameters, "network", cel="!self.network.contains(':')", message=_OWN_NETWORK)(
-    _of_this_package
-)
+@rule(ImpalaParameters, "network", cel="!self.network.contains(':')", message=_OWN_NETWORK)
+def a_named_network_for_a_policy(it: ImpalaParameters) -> Outcome:
+    return _OWN_NETWORK if ":" in it.network else None
 
 
 @rule(
