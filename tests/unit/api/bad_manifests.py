@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rljob.api.rules.algorithm import a_job_or_a_preset
+
 BASE = Path(__file__).parent / "base.yaml"
 IMPALA = Path(__file__).parent / "impala.yaml"
 PRESET = Path(__file__).parent / "preset.yaml"
@@ -12,6 +14,7 @@ APEX = "spec.algorithm.apeXDQN"
 IMPALAS = "spec.algorithm.impala"
 QUEUE = f"{IMPALAS}.unrollQueue"
 ENVIRONMENT = "spec.environment"
+NOTHING_TO_START_FROM = a_job_or_a_preset.message
 
 # (overrides that break it, path of the problem, words that its text must contain)
 BROKEN: list[tuple[list[str], str, list[str]]] = [
@@ -36,7 +39,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.queue.capacity=64"], "spec.queue", ["unknown field"]),
     (["spec.algorithm.type=ApexDQN"], "spec.algorithm.type", ["'ApexDQN'", "ApeXDQN, IMPALA, Custom"]),
     (["spec.algorithm.name=ApeXDQN"], "spec.algorithm.name", ["unknown field"]),
-    (["spec.algorithm.type="], "spec.algorithm.type", ["required", "preset"]),
+    (["spec.algorithm.type="], "spec", [NOTHING_TO_START_FROM]),
     (["spec.algorithm=3"], "spec.algorithm", ["mapping of fields"]),
     (["spec.algorithm.impala={}"], "spec.algorithm", ["ApeXDQN", "remove impala"]),
     (["spec.algorithm.impala.unrollQueue.capacity=64"], "spec.algorithm", ["ApeXDQN", "remove impala"]),
@@ -44,7 +47,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.preset=Best"], "spec.preset", ["'Best'", "PongVTrace"]),
     (["spec.preset=PongQuickstart"], "spec.preset", ["PongApeX"]),
     (["spec.preset=PongVTrace"], "spec.algorithm.type", ["ApeXDQN", "IMPALA"]),
-    (["spec.environment.id="], "spec.environment.id", ["required", "Gymnasium"]),
+    (["spec.environment.id="], "spec", [NOTHING_TO_START_FROM]),
     (["spec.environment.id='two words'"], "spec.environment.id", ["'two words'", "module:factory"]),
     (["spec.managedBy=me"], "spec.managedBy", ["rljob.dev/operator"]),
     (["spec.image='a b'"], "spec.image", ["container image"]),
@@ -358,22 +361,17 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
     ),
 ]
 BROKEN_PRESET: list[tuple[list[str], str, list[str]]] = [
-    (["spec.preset=", "spec.environment.id=ALE/Pong-v5"], "spec.algorithm", ["required", "preset"]),
-    (["spec.preset=", "spec.algorithm.type=IMPALA"], "spec.environment", ["required", "preset"]),
+    (["spec.preset="], "spec", [NOTHING_TO_START_FROM]),
+    (["spec.preset=", "spec.environment.id=ALE/Pong-v5"], "spec", [NOTHING_TO_START_FROM]),
+    (["spec.preset=", "spec.algorithm.type=IMPALA"], "spec", [NOTHING_TO_START_FROM]),
     (["spec.preset=pongVTrace"], "spec.preset", ["did you mean 'PongVTrace'"]),
     (["spec.preset=pongVTrace", f"{IMPALAS}.gamma=0.9"], "spec.preset", ["did you mean 'PongVTrace'"]),
-    (
-        ["spec.preset=", f"{IMPALAS}.gamma=0.9", "spec.environment.id=A-v1"],
-        "spec.algorithm.type",
-        ["required", "preset"],
-    ),
-    (
-        ["spec.preset=", "spec.algorithm.type=IMPALA", f"{ENVIRONMENT}.frameSize=42"],
-        f"{ENVIRONMENT}.id",
-        ["required", "preset"],
-    ),
+    (["spec.preset=", f"{IMPALAS}.gamma=0.9", f"{ENVIRONMENT}.frameSize=42"], "spec", [NOTHING_TO_START_FROM]),
     # what the preset's algorithm has no use for
     (["spec.algorithm.type=ApeXDQN"], "spec.algorithm.type", ["IMPALA", "PongVTrace"]),
+    (["spec.algorithm={type: Custom, custom: {factory: 'm:f'}}"], "spec.algorithm.type", ["IMPALA", "PongVTrace"]),
+    # beside a field that is wrong by itself, the preset's values still count
+    ([f"{IMPALAS}.batchSize=many"], f"{IMPALAS}.batchSize", ["'many'", "integer from 1"]),
     ([f"{APEX}.gamma=0.9"], "spec.algorithm", ["IMPALA", "remove apeXDQN"]),
     (["spec.preset=PongApeX", f"{IMPALAS}.gamma=0.9"], "spec.algorithm", ["ApeXDQN", "remove impala"]),
     (["spec.preset=CartPoleIMPALA", "spec.replay={}"], "spec.replay", ["not allowed with algorithm IMPALA"]),

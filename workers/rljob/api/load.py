@@ -18,7 +18,7 @@ from rljob.api.overrides import apply_overrides
 from rljob.api.presets.merging import preset_value, with_preset
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.rules import cross_field_problems
-from rljob.api.structure import Location, structural_problems
+from rljob.api.structure import Location, path_of, structural_problems
 from rljob.api.yaml_dialect import dump_document
 
 _SKELETON: dict[str, Any] = {
@@ -72,20 +72,20 @@ def parse_job(document: Mapping[str, Any], *, on_cluster: bool = True) -> RLJob:
 
     Returns the job in force: its preset and all defaults filled in (`rljob.api.effective`). Known fields that are null count as
     not given (`rljob.api.nulls`); the status and the metadata that a stored object has are passed over. Rules between fields are
-    tried even when single fields are wrong: a wrong field is replaced by its default for that purpose, and what a rule then says
-    about it is dropped. ``on_cluster``: as `load_manifest`.
+    tried even when single fields are wrong: for that purpose a wrong field has what its preset says, or its default, and what a
+    rule then says about it is dropped. ``on_cluster``: as `load_manifest`.
     """
     written = _given(document)
-    given = with_preset(written)
     problems: list[Problem] = []
+    wrong: list[Location] = []
     try:
-        job: RLJob | None = RLJob.model_validate(given, by_alias=True, by_name=False)
+        job: RLJob | None = RLJob.model_validate(with_preset(written), by_alias=True, by_name=False)
     except ValidationError as error:
         problems, wrong = structural_problems(error)
-        job = _repaired(given, wrong)
+        job = _repaired(written, wrong)
     if job is not None:
         job = effective(job, written)
-        known = {problem.path for problem in problems}
+        known = {path_of(place) for place in wrong}
         broken = cross_field_problems(job, on_cluster=on_cluster)
         problems += [_traced(each, written) for each in broken if not any(_overlap(each.path, path) for path in known)]
     if problems or job is None:
@@ -123,12 +123,12 @@ def dump_manifest(job: RLJob) -> str:
 
 
 def _repaired(document: dict[str, Any], wrong: Sequence[Location]) -> RLJob | None:
-    """The job without its wrong values, and with something in the place of what is required; None if that does not
-    help."""
-    repaired = _without(document, set(wrong), ())
+    """The job with its preset's values in the place of the wrong ones, and with something for what is required; None if that
+    does not help."""
+    repaired = with_preset(_without(document, set(wrong), ()))
     if ("spec", "algorithm", "type") in wrong:  # which one was meant is seen from the block beside it
         algorithm = repaired["spec"]["algorithm"]
-        algorithm["type"] = next((each for each, block in BLOCKS.items() if block in algorithm), "ApeXDQN")
+        algorithm.setdefault("type", next((each for each, block in BLOCKS.items() if block in algorithm), "ApeXDQN"))
     _fill(repaired, _SKELETON)
     try:
         return RLJob.model_validate(repaired, by_alias=True, by_name=False)

@@ -11,35 +11,39 @@ from rljob.api.fields import first_sentence, literal_values
 from rljob.api.job import API_VERSION, KIND, RLJob
 from rljob.api.paths import typed_place
 from rljob.api.problems import ABSENT, Problem, nearest, unknown_name
+from rljob.api.rules.algorithm import a_job_or_a_preset
 from rljob.api.types import ALLOWED
 
 Location = tuple[str | int, ...]
 """A place in a document: keys and list indices, outermost first."""
 _OF_A_PRESET: frozenset[Location] = frozenset(
     (
+        ("spec",),
         ("spec", "algorithm"),
         ("spec", "algorithm", "type"),
         ("spec", "environment"),
         ("spec", "environment", "id"),
     )
 )
-"""What every preset has, so that who names one that is unknown is not asked for it."""
+"""What every preset has: where none is named, one sentence asks for all that is missing of it; who names one that is unknown is
+not asked for it."""
 
 
 def structural_problems(error: ValidationError) -> tuple[list[Problem], list[Location]]:
     """Pydantic's errors as problems, and where in the document the wrong values lie."""
     problems: list[Problem] = []
     places: list[Location] = []
+    nothing_to_start_from = False
     items = error.errors(include_url=False)
-    preset_is_wrong = any(item["loc"] == ("spec", "preset") for item in items)
     for item in items:
         location = tuple(part for part in item["loc"] if part != "[key]")
         if item["type"] == "default_factory_not_called":  # it follows from another field, whose value is wrong
             continue
         places.append(location)
-        if item["type"] == "missing" and preset_is_wrong and location in _OF_A_PRESET:
+        if item["type"] == "missing" and location in _OF_A_PRESET:
+            nothing_to_start_from = True
             continue
-        path = _path(location)
+        path = path_of(location)
         kind, context = item["type"], item.get("ctx", {})
         value: Any = item["input"]
         if kind == ALLOWED:
@@ -68,10 +72,12 @@ def structural_problems(error: ValidationError) -> tuple[list[Problem], list[Loc
         else:
             message = f"allowed: something else ({item['msg']})"
         problems.append(Problem(path, value, message))
+    if nothing_to_start_from and ("spec", "preset") not in places:
+        problems.insert(0, Problem("spec", ABSENT, a_job_or_a_preset.message))
     return problems, places
 
 
-def _path(location: Location) -> str:
+def path_of(location: Location) -> str:
     """``("spec", "failurePolicy", "rules", 0, "action")`` -> ``spec.failurePolicy.rules[0].action``."""
     text = ""
     for part in location:

@@ -35,7 +35,7 @@ _NOT_LOADED = "allowed: ApeXDQN, IMPALA; this version does not load algorithms f
     message=_REQUIRED,
 )
 def a_job_or_a_preset(spec: RLJobSpec) -> Outcome:
-    """The types require both, so that a job without them is refused before."""
+    """The types require both, and `rljob.api.structure` says this message where one is missing."""
     return None
 
 
@@ -73,8 +73,9 @@ def block_of_the_type(spec: RLJobSpec) -> Outcome:
 @rule(
     RLJobSpec,
     "algorithm.type",
-    cel="!has(self.algorithm) || !has(self.algorithm.type) || self.algorithm.type != 'Custom'",
+    cel="has(self.preset) || !has(self.algorithm) || !has(self.algorithm.type) || self.algorithm.type != 'Custom'",
     message=_NOT_LOADED,
 )
 def an_algorithm_of_this_package(spec: RLJobSpec) -> Outcome:
-    return _NOT_LOADED if spec.algorithm.type == "Custom" else None
+    """Beside a preset, it is the wrong type whatever this version loads."""
+    return _NOT_LOADED if spec.algorithm.type == "Custom" and spec.preset is None else None
