@@ -86,17 +86,17 @@ class RoleSpec(APIModel):
     """Image of this role alone, in the place of spec.image."""
     env: Annotated[list[EnvVar] | None, Field(max_length=128), WHILE_SUSPENDED] = None
     """Environment variables of the role's container:
-    https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/"""
+    https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-container/"""
     volumes: Annotated[list[Volume] | None, Field(max_length=32), WHILE_SUSPENDED] = None
-    """Volumes beside the role's own: https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/volume/"""
+    """Volumes beside the role's own: https://kubernetes.io/docs/concepts/storage/volumes/"""
     volume_mounts: Annotated[list[VolumeMount] | None, Field(max_length=32), WHILE_SUSPENDED] = None
-    """Where the role's container sees them, as in core's reference of pods (see env)."""
+    """Where the role's container sees them: https://kubernetes.io/docs/concepts/storage/volumes/"""
     service_account_name: Annotated[Annotated[str, Text(253, "a ServiceAccount")] | None, WHILE_SUSPENDED] = None
     """Who the pods are to other services; unset: the namespace's default."""
     node_selector: Annotated[Labels | None, WHILE_SUSPENDED] = None
     """Labels a node must have."""
     tolerations: Annotated[list[CoreObject] | None, Field(max_length=32), WHILE_SUSPENDED] = None
-    """Taints the pods put up with, as in core's reference of pods (see env)."""
+    """Taints the pods put up with: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"""
     affinity: Annotated[CoreObject | None, WHILE_SUSPENDED] = None
     """Nodes and neighbours the pods seek or avoid: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/"""
     priority_class_name: Annotated[Annotated[str, Text(253, "a PriorityClass")] | None, WHILE_SUSPENDED] = None
@@ -106,4 +106,5 @@ class RoleSpec(APIModel):
     topology_spread: Annotated[Literal["None", "Preferred", "Required"], WHILE_SUSPENDED] = "None"
     """Spread the role's pods over hosts."""
     pod_template: Annotated[CoreObject | None, WHILE_SUSPENDED] = None
-    """A patch (metadata, spec) on the generated pod for what has no field here, as of ``kubectl patch --type=strategic``."""
+    """A patch (metadata, spec) on the generated pod for what has no field here, as of ``kubectl patch --type=strategic``:
+    https://kubernetes.io/docs/concepts/workloads/pods/"""
