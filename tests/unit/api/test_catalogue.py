@@ -88,6 +88,7 @@ def test_the_default_is_what_a_job_without_the_field_has(kind: str) -> None:
                 "while the job is suspended",
                 ("Step size of the optimiser at the start.",),
                 {"PongVTrace": 0.001, "PongClippedSurrogate": 0.001, "CartPoleIMPALA": 0.001, "ImpalaAtari": 0.0006},
+                {},
                 (),
             ),
         ),
@@ -100,6 +101,7 @@ def test_the_default_is_what_a_job_without_the_field_has(kind: str) -> None:
                 "while the job is suspended",
                 ("Unrolls that may wait; at least one batch.",),
                 {"PongVTrace": 16, "PongClippedSurrogate": 16},
+                {},
                 (),
             ),
         ),
@@ -123,6 +125,21 @@ def test_what_presets_set_is_shown_with_every_value() -> None:
             assert isinstance(value, dict) or explained(path).presets[name] == value, path
 
 
+def test_a_section_names_the_presets_that_set_something_in_it() -> None:
+    assert explained("algorithm.impala.unrollQueue").presets_below == {
+        "PongVTrace": ["capacity"],
+        "PongClippedSurrogate": ["capacity"],
+    }
+    assert explained("environment").presets_below["ImpalaAtari"] == ["id", "lifeLoss"]
+    assert explained("learner.resources.requests").presets_below["PongVTrace"] == ["cpu", "memory"]
+    assert explained("autoscaling").presets_below == {}
+
+
+def test_the_fields_of_a_section_come_before_those_that_all_its_kind_have() -> None:
+    assert [line.name for line in explained("evaluator").fields][:2] == ["enabled", "episodes"]
+    assert explained("environment").fields[0].name == "id"
+
+
 @pytest.mark.parametrize(
     ("given", "path"),
     [
@@ -134,6 +151,7 @@ def test_what_presets_set_is_shown_with_every_value() -> None:
         ("metadata.name", "metadata.name"),
         ("failurePolicy.rules.action", "spec.failurePolicy.rules[].action"),
         ("spec.failurePolicy.rules[0].action", "spec.failurePolicy.rules[].action"),
+        ("failurePolicy.rules.0.action", "spec.failurePolicy.rules[].action"),
         ("", "rljob"),
         ("rljob", "rljob"),
         ("learner.resources.requests.cpu", "spec.learner.resources.requests.cpu"),
@@ -149,10 +167,21 @@ def test_ways_to_name_a_field(given: str, path: str) -> None:
         ("actors.replica", "spec.actors has no field 'replica'; did you mean spec.actors.replicas?"),
         ("learningRate", "did you mean spec.algorithm.apeXDQN.learningRate or spec.algorithm.impala.learningRate?"),
         ("learning_rate", "did you mean spec.algorithm.apeXDQN.learningRate or"),
-        ("queue.capacity", "spec has no field 'queue'"),
+        ("queue.capacity", "spec has no field 'queue'; did you mean spec.algorithm.impala.unrollQueue?"),
+        ("imapla", "spec has no field 'imapla'; did you mean spec.algorithm.impala?"),
+        ("learnigRate", "did you mean spec.algorithm.apeXDQN.learningRate or spec.algorithm.impala.learningRate?"),
+        ("PongVTrace", "it is a preset, which rljob presets PongVTrace shows"),
         ("nothing", "known here: activeDeadlineSeconds, actors"),
         ("environment.id.x", "spec.environment.id (text: a Gymnasium id"),
-        ("learner.podTemplate.spec", "has no fields that are described here"),
+        ("environment.kwargs.difficulty", "has no fields that are described here"),
+        (
+            "learner.podTemplate.spec",
+            "Kubernetes' own form; what may stand below it is described in https://kubernetes.io/docs/",
+        ),
+        ("learner.affinity.nodeAffinity", "https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/"),
+        ("actors.tolerations[0].key", "https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"),
+        ("actors.env.value", "spec.actors.env has Kubernetes' own form"),
+        ("actors.env.nam", "did you mean spec.actors.env[].name?"),
     ],
 )
 def test_an_unknown_field_names_the_nearest(given: str, words: str) -> None:

@@ -42,6 +42,12 @@ def test_a_section_has_a_line_for_each_field() -> None:
     at = lines.index("Fields:")
     assert [line.split()[0] for line in lines[at + 1 :]] == ["capacity", "overflow", "maxPolicyLagUpdates"]
     assert lines[at + 1].split("  ")[-1].strip() == "Unrolls that may wait; at least one batch."
+    assert "  PongVTrace            capacity" in lines[lines.index("Presets that set something in it:") :]
+
+
+def test_a_link_is_not_broken_over_lines() -> None:
+    lines = invoke("explain", "actors.env").stdout.splitlines()
+    assert "https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-container/" in lines
 
 
 def test_without_a_field_the_whole_object_is_shown() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,7 +14,9 @@ from rljob.api.fields import default_of, first_sentence, paragraphs
 from rljob.api.job import RLJob, RLJobSpec
 from rljob.api.mutability import Mutability, When, places
 from rljob.api.paths import TypedPlace
-from rljob.api.presets.values import is_set, values_at
+from rljob.api.pods import CoreEntry
+from rljob.api.presets import PRESETS
+from rljob.api.presets.values import fields_set_in, is_set, values_at
 from rljob.api.problems import folded, nearest
 from rljob.api.status import RLJobStatus
 from rljob.api.type_words import type_in_words
@@ -26,7 +28,9 @@ _ROOTS: Final[Mapping[str, TypedPlace]] = {
 }
 _WHEN: Final = {When.ANY_TIME: "at any time", When.WHILE_SUSPENDED: "while the job is suspended", When.NEVER: "never"}
 _INDEX = re.compile(r"\[\w*\]")
+_LINK = re.compile(r"https://\S+")
 _MOST_SUGGESTIONS = 6
+_VERY_LIKE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,8 @@ class Explanation:
         type: what it takes, in words. default, changes: its default and when it may change; empty where there is nothing to say.
         description: paragraphs, each one line.
         presets: the presets that set it, and to what; none for a section.
-        fields: those of a section, in the order of the types.
+        presets_below: the presets that set something in a section, and in which of its fields.
+        fields: those of a section, its own before those that it shares with others.
     """
 
     path: str
@@ -56,6 +61,7 @@ class Explanation:
     changes: str
     description: tuple[str, ...]
     presets: Mapping[str, Any]
+    presets_below: Mapping[str, Sequence[str]]
     fields: tuple[FieldLine, ...]
 
 
@@ -68,7 +74,7 @@ def explained(path: str) -> Explanation:
     before it; the whole object where ``path`` is empty. Entries of lists need no index. Raises UnknownField."""
     steps = _steps(path)
     if not steps:
-        return Explanation("rljob", "object", "", "", paragraphs(RLJob.__doc__), {}, tuple(_top_lines()))
+        return Explanation("rljob", "object", "", "", paragraphs(RLJob.__doc__), {}, {}, tuple(_top_lines()))
     shown, place = _walked(steps)
     return Explanation(
         path=shown,
@@ -77,6 +83,7 @@ def explained(path: str) -> Explanation:
         changes=_changes(steps),
         description=_description(place),
         presets=values_at(shown),
+        presets_below=fields_set_in(shown),
         fields=tuple(_lines(place.entry)),
     )
 
@@ -109,25 +116,51 @@ def _walked(steps: tuple[str, ...]) -> tuple[str, TypedPlace]:
     """The place at the end of ``steps``, and its path as it is shown."""
     shown, place = steps[0], _ROOTS[steps[0]]
     for step in steps[1:]:
+        if place.is_list and step.isdecimal():
+            continue
         owner, path = place.entry, f"{shown}{'[]' if place.is_list else ''}"
         below = owner.below(step)
         if below is None:
-            raise UnknownField(_unknown(path, owner, step))
+            raise UnknownField(_of_kubernetes(shown, place, step) or _unknown(path, owner, step))
         shown, place = f"{path}.{step}", below
     return shown, place
+
+
+def _of_kubernetes(shown: str, place: TypedPlace, step: str) -> str:
+    """Where the fields of one of Kubernetes' own types are described; empty where the place is of no such type."""
+    owner, link = place.entry, _LINK.search((place.field.description or "") if place.field is not None else "")
+    own_name = owner.model is not None and nearest(step, owner.field_names) is not None
+    if link is None or own_name or not (owner.model is None or issubclass(owner.model, CoreEntry)):
+        return ""
+    return f"{shown} has Kubernetes' own form; what may stand below it is described in {link[0]}"
 
 
 def _unknown(shown: str, owner: TypedPlace, step: str) -> str:
     known = owner.field_names
     if not known:
         return f"{shown} ({type_in_words(owner)}) has no fields that are described here"
-    found = [path for path in all_paths() if folded(path.rpartition(".")[2]) == folded(step)][:_MOST_SUGGESTIONS]
-    if not found and (near := nearest(step, known)) is not None:
-        found = [f"{shown}.{near}"]
+    if step in PRESETS:
+        return f"{shown} has no field {step!r}; it is a preset, which rljob presets {step} shows"
+    found = _meant(shown, known, step)[:_MOST_SUGGESTIONS]
     if not found:
         return f"{shown} has no field {step!r}; known here: {', '.join(sorted(known))}"
     *first, last = found
     return f"{shown} has no field {step!r}; did you mean {', '.join(first)}{' or ' if first else ''}{last}?"
+
+
+def _meant(shown: str, known: Sequence[str], step: str) -> list[str]:
+    """The fields that ``step`` may stand for below ``shown``, which has those of ``known``: first the surest kind of match."""
+    last = {path: path.rpartition(".")[2] for path in all_paths()}
+    if same := [path for path, name in last.items() if folded(name) == folded(step)]:
+        return same
+    if (here := nearest(step, known, _VERY_LIKE)) is not None:
+        return [f"{shown}.{here}"]
+    if longer := [path for path, name in last.items() if folded(name).endswith(folded(step))]:
+        return longer
+    if (elsewhere := nearest(step, last.values(), _VERY_LIKE)) is not None:
+        return [path for path, name in last.items() if name == elsewhere]
+    here = nearest(step, known)
+    return [f"{shown}.{here}"] if here is not None else []
 
 
 def _top_lines() -> Iterator[FieldLine]:
@@ -148,12 +181,15 @@ def _line(name: str, place: TypedPlace) -> FieldLine:
 
 
 def _description(place: TypedPlace) -> tuple[str, ...]:
-    """The field's own words, then those of its type where they do not begin in the same way."""
+    """The field's own words, then those of its type, less a paragraph of the one that only begins the other's."""
     model = place.entry.model
     of_field = paragraphs(place.field.description) if place.field is not None else ()
     of_type = paragraphs(model.__doc__) if model is not None else ()
-    same = bool(of_field and of_type) and of_type[0].startswith(of_field[0].rstrip("."))
-    return of_type if same else (*of_field, *of_type)
+    if of_field and of_type and of_type[0].startswith(of_field[0].rstrip(".")):
+        return of_type
+    if of_field and of_type and of_field[0].startswith(of_type[0].rstrip(".")):
+        return (*of_field, *of_type[1:])
+    return (*of_field, *of_type)
 
 
 def _default(place: TypedPlace, shown: str) -> str:
@@ -162,7 +198,9 @@ def _default(place: TypedPlace, shown: str) -> str:
     if (computed := COMPUTED.get((place.owner, place.name))) is not None:
         return f"computed: {computed.words}"
     if place.field.is_required():
-        return "none: it must be written" + (", unless a preset gives it" if is_set(shown) else "")
+        return "none: it must be written" + (
+            ", unless a preset gives it" if place.model is not RLJobSpec and is_set(shown) else ""
+        )
     if place.model is not None:
         return ""
     value = default_of(place.owner, place.name)

@@ -36,9 +36,13 @@ class TypedPlace:
 
     @property
     def field_names(self) -> tuple[str, ...]:
-        """The fields below, by their names in the manifest; none where it is no section."""
-        fields = self.model.model_fields if self.model is not None else {}
-        return tuple(field.alias or name for name, field in fields.items())
+        """The fields below, by their names in the manifest, a section's own before those it shares with others; none where it
+        is no section."""
+        if self.model is None:
+            return ()
+        own = self.model.__annotations__
+        fields = sorted(self.model.model_fields.items(), key=lambda item: item[0] not in own)
+        return tuple(field.alias or name for name, field in fields)
 
     @property
     def field(self) -> FieldInfo | None:

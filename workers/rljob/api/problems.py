@@ -46,12 +46,13 @@ class ManifestError(ValueError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that ``name`` was most likely meant to be, or None if none is near."""
+def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """Return the known name that ``name`` was most likely meant to be, or None if none is near; at a likeness of 1, only case,
+    dashes and underscores may differ."""
     by_lower: dict[str, str] = {}
     for candidate in known:
         by_lower.setdefault(folded(candidate), candidate)
-    matches = difflib.get_close_matches(folded(name), list(by_lower), n=1, cutoff=0.6)
+    matches = difflib.get_close_matches(folded(name), list(by_lower), n=1, cutoff=likeness)
     return by_lower[matches[0]] if matches else None
 
 

@@ -12,7 +12,7 @@ from rljob.api.types import DecimalText, Integer, JSONObject, QuantityText, Real
 
 SECTION = "section"
 """What has fields of its own."""
-_SINGULAR = re.compile(rf"^(integer|number|text|{SECTION})\b")
+_SINGULAR = re.compile(rf"^(integer|number|text|mapping|{SECTION})\b")
 
 
 def type_in_words(place: TypedPlace) -> str:

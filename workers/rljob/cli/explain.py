@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -38,6 +38,7 @@ def explain(
     """
     with one_line_errors():
         from rljob.api.catalogue import UnknownField, explained
+        from rljob.api.yaml_dialect import in_one_line
 
         try:
             found = explained(field)
@@ -46,11 +47,15 @@ def explain(
         width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
         lines = [found.path]
         for paragraph in found.description:
-            lines += ["", *textwrap.wrap(paragraph, width)]
+            lines += ["", *textwrap.wrap(paragraph, width, break_long_words=False, break_on_hyphens=False)]
         facts = {"Type": found.type, "Default": found.default, "Changes": found.changes}
         lines += ["", *_facts({name: text for name, text in facts.items() if text}, width)]
         if found.presets:
-            lines += ["", "Presets that set it:", *_presets(found.presets, width)]
+            values = {name: in_one_line(value) for name, value in found.presets.items()}
+            lines += ["", "Presets that set it:", *_presets(values, width)]
+        if found.presets_below:
+            names = {name: ", ".join(fields) for name, fields in found.presets_below.items()}
+            lines += ["", "Presets that set something in it:", *_presets(names, width)]
         if found.fields:
             widest = max(len(line.name) for line in found.fields)
             lines += ["", "Fields:"]
@@ -66,12 +71,10 @@ def _facts(facts: Mapping[str, str], width: int) -> Iterator[str]:
         yield from textwrap.wrap(text, width, initial_indent=f"  {name:8}  ", subsequent_indent=" " * 12)
 
 
-def _presets(presets: Mapping[str, Any], width: int) -> Iterator[str]:
-    from rljob.api.yaml_dialect import in_one_line
-
+def _presets(presets: Mapping[str, str], width: int) -> Iterator[str]:
     widest = max(map(len, presets))
-    for name, value in presets.items():
-        yield _cut(f"  {name:{widest}}  {in_one_line(value)}", width)
+    for name, text in presets.items():
+        yield _cut(f"  {name:{widest}}  {text}", width)
 
 
 def _cut(text: str, width: int) -> str:
