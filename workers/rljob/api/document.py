@@ -15,6 +15,8 @@ from rljob.api.yaml_dialect import MERGE, NULL, STRING, Reader, scalar
 MAX_BYTES = 1 << 20
 """Largest manifest read; an API server accepts about 1.5 MiB for a whole object."""
 _MAX_NODES = 100_000
+_TAB = "found character '\\t' that cannot start any token"
+"""How PyYAML's message about a tab ends."""
 
 
 def parse_document(text: bytes, source: str) -> dict[str, Any]:
@@ -44,6 +46,8 @@ def parse_document(text: bytes, source: str) -> dict[str, Any]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)
+        if what.endswith(_TAB):
+            what = "a tab; indent with spaces"
         raise ManifestError([Problem(_place(source, mark), ABSENT, f"not valid YAML: {what}")]) from None
     except yaml.YAMLError as error:
         raise ManifestError([Problem(source, ABSENT, f"not valid YAML: {error}".splitlines()[0])]) from None
@@ -99,6 +103,13 @@ def _check(node: yaml.Node, source: str, problems: list[Problem], open_nodes: se
         raise ManifestError([Problem(_place(source, node.start_mark), ABSENT, "contains itself through an alias")])
     if count[0] > _MAX_NODES:
         raise ManifestError([Problem(source, ABSENT, f"unfolds to more than {_MAX_NODES:,} values")])
+    if node.tag not in Reader.yaml_constructors:
+        shown = node.value if node.tag == MERGE else node.tag.replace("tag:yaml.org,2002:", "!!")
+        message = (
+            "allowed: texts, numbers, true, false, null, lists and mappings; leave the tag out, or quote what is a text"
+        )
+        problems.append(Problem(_place(source, node.start_mark), shown, message))
+        return
     open_nodes.add(id(node))
     if isinstance(node, yaml.MappingNode):
         first: dict[Hashable, yaml.Mark] = {}

@@ -124,6 +124,6 @@ class RLJob(APIModel):
     kind: Literal["RLJob"]
     """What it describes."""
     metadata: Metadata
-    """Its identity."""
+    """Its name, and what else tells it apart."""
     spec: RLJobSpec
     """What is wanted."""

@@ -70,5 +70,7 @@ def folded(name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = "null" if value is None else repr(value)
+    text = (
+        {None: "null", True: "true", False: "false"}[value] if value is None or isinstance(value, bool) else repr(value)
+    )
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."

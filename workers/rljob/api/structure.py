@@ -33,15 +33,17 @@ def structural_problems(error: ValidationError) -> tuple[list[Problem], list[Loc
     """Pydantic's errors as problems, and where in the document the wrong values lie."""
     problems: list[Problem] = []
     places: list[Location] = []
-    nothing_to_start_from = False
     items = error.errors(include_url=False)
+    said = any(item["loc"] == ("spec", "preset") for item in items)  # a preset that is none is what has to be mended
     for item in items:
         location = tuple(part for part in item["loc"] if part != "[key]")
         if item["type"] == "default_factory_not_called":  # it follows from another field, whose value is wrong
             continue
         places.append(location)
         if item["type"] == "missing" and location in _OF_A_PRESET:
-            nothing_to_start_from = True
+            if not said:
+                problems.append(Problem("spec", ABSENT, a_job_or_a_preset.message))
+                said = True
             continue
         path = path_of(location)
         kind, context = item["type"], item.get("ctx", {})
@@ -64,7 +66,7 @@ def structural_problems(error: ValidationError) -> tuple[list[Problem], list[Loc
         elif kind in ("model_type", "dict_type", "model_attributes_type"):
             message = "allowed: a mapping of fields"
         elif kind == "list_type":
-            message = "allowed: a list"
+            message = "allowed: a list, such as [a, b]"
         elif kind == "too_long":
             message = f"allowed: at most {context['max_length']} entries, here {context['actual_length'] or 'more'}"
         elif kind == "too_short":
@@ -72,8 +74,6 @@ def structural_problems(error: ValidationError) -> tuple[list[Problem], list[Loc
         else:
             message = f"allowed: something else ({item['msg']})"
         problems.append(Problem(path, value, message))
-    if nothing_to_start_from and ("spec", "preset") not in places:
-        problems.insert(0, Problem("spec", ABSENT, a_job_or_a_preset.message))
     return problems, places
 
 

@@ -78,6 +78,8 @@ def _number(text: str) -> int | float:
         return int(f"{based[1]}{digits[1:]}", _BASES[digits[0].lower()])
     if _WHOLE.fullmatch(plain):
         return int(plain)
+    if not _DECIMAL.fullmatch(plain):  # a tag says that it is one
+        raise ValueError("allowed: a number")
     number = float(plain)
     return int(number) if number.is_integer() and abs(number) < _EXACT else number
 
