@@ -28,8 +28,6 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.replay.rate_limiter.minSize=5"], "spec.replay.rate_limiter", ["'rateLimiter'"]),
     # nothing under a name that is none: a null, and a removal by --set
     (["spec.actors={replcas: }"], "spec.actors.replcas", ["got null", "unknown field", "'replicas'"]),
-    (["spec.actors.replcas="], "spec.actors.replcas", ["unknown field", "'replicas'"]),
-    (["spec.suspended=null"], "spec.suspended", ["unknown field", "'suspend'"]),
     (["metadata.lables=null"], "metadata.lables", ["unknown field", "'labels'"]),
     (["spec.learner.resources.limit=null"], "spec.learner.resources.limit", ["unknown field", "'limits'"]),
     (["spec.failurePolicy.rules[0].roels="], "spec.failurePolicy.rules[0].roels", ["unknown field", "'roles'"]),
@@ -42,10 +40,8 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.algorithm.type="], "spec", [NOTHING_TO_START_FROM]),
     (["spec.algorithm=3"], "spec.algorithm", ["mapping of fields"]),
     (["spec.algorithm.impala={}"], "spec.algorithm", ["ApeXDQN", "remove impala"]),
-    (["spec.algorithm.impala.unrollQueue.capacity=64"], "spec.algorithm", ["ApeXDQN", "remove impala"]),
     (["spec.algorithm.custom={factory: 'm:f'}"], "spec.algorithm", ["ApeXDQN", "remove custom"]),
     (["spec.preset=Best"], "spec.preset", ["'Best'", "PongVTrace"]),
-    (["spec.preset=PongQuickstart"], "spec.preset", ["PongApeX"]),
     (["spec.preset=PongVTrace"], "spec.algorithm.type", ["ApeXDQN", "IMPALA"]),
     (["spec.environment.id="], "spec", [NOTHING_TO_START_FROM]),
     (["spec.environment.id='two words'"], "spec.environment.id", ["'two words'", "module:factory"]),
@@ -55,12 +51,10 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     ([f"{APEX}.gama=0.9"], f"{APEX}.gama", ["unknown field", "'gamma'"]),
     ([f"{APEX}.n_step=3"], f"{APEX}.n_step", ["unknown field", "'nStep'"]),
     ([f"{APEX}.wings=3"], f"{APEX}.wings", ["unknown field", "known here", "gamma"]),
-    ([f"{APEX}.parameters=[]"], f"{APEX}.parameters", ["unknown field"]),
     ([f"{APEX}=[]"], APEX, ["mapping of fields"]),
     ([f"{APEX}.gamma=1.5"], f"{APEX}.gamma", ["1.5", "from 0 to 1"]),
     ([f"{APEX}.gamma='0.99'"], f"{APEX}.gamma", ["'0.99'", "from 0 to 1"]),
     ([f"{APEX}.gamma=true"], f"{APEX}.gamma", ["got true", "from 0 to 1"]),
-    ([f"{APEX}.gamma=high"], f"{APEX}.gamma", ["'high'", "from 0 to 1"]),
     ([f"{APEX}.gradientClipNorm=-1"], f"{APEX}.gradientClipNorm", ["finite", "0 upwards"]),
     ([f"{APEX}.nStep=0"], f"{APEX}.nStep", ["integer from 1 to 100"]),
     ([f"{APEX}.nStep='3'"], f"{APEX}.nStep", ["'3'", "integer from 1 to 100"]),
@@ -71,7 +65,6 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     ([f"{APEX}.learningRateFinal=0.5"], f"{APEX}.learningRateFinal", ["at most learningRate (0.0001)"]),
     ([f"{APEX}.learningRateFinal=1e-5"], f"{APEX}.learningRateFinal", ["learningRateDecaySteps"]),
     ([f"{APEX}.optimizer=adam"], f"{APEX}.optimizer", ["Adam, RMSProp, CentredRMSProp"]),
-    ([f"{APEX}.optimizerEpsilon=0"], f"{APEX}.optimizerEpsilon", ["above 0"]),
     ([f"{APEX}.targetUpdateTau=-.1"], f"{APEX}.targetUpdateTau", ["from 0 to 1"]),
     (
         [f"{APEX}.targetUpdateTau=0.01", f"{APEX}.targetUpdateInterval=100"],
@@ -115,7 +108,6 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     ),
     # replay
     (["spec.replay.capacity=0"], "spec.replay.capacity", ["integer from 1"]),
-    (["spec.replay.capacity='many'"], "spec.replay.capacity", ["'many'", "integer"]),
     (["spec.replay.capacity='200000'"], "spec.replay.capacity", ["'200000'", "integer"]),
     (["spec.replay.capacity=true"], "spec.replay.capacity", ["got true", "integer"]),
     (["spec.replay.capacity=4000"], "spec.replay.rateLimiter.minSize", ["8000", "at most replay.capacity (4,000)"]),
@@ -124,7 +116,6 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.replay.shards=0"], "spec.replay.shards", ["integer from 1"]),
     (["spec.replay.sampling=index"], "spec.replay.sampling", ["Index, Frames", "did you mean 'Index'"]),
     (["spec.replay.prioritization.exponent=1.1"], "spec.replay.prioritization.exponent", ["1.1", "from 0 to 1"]),
-    (["spec.replay.prioritization.exponent='0.6'"], "spec.replay.prioritization.exponent", ["'0.6'", "from 0 to 1"]),
     (["spec.replay.prioritization.importance=x"], "spec.replay.prioritization.importance", ["from 0 to 1"]),
     (["spec.replay.rateLimiter.samplesPerInsert=-1"], "spec.replay.rateLimiter.samplesPerInsert", ["from 0"]),
     (["spec.replay.rateLimiter.minSize=100"], "spec.replay.rateLimiter.minSize", ["batchSize (128)"]),
@@ -152,9 +143,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.replay.redis.persistence.mode=AOF"], "spec.replay.redis.persistence.mode", ["Snapshot", "AppendOnly"]),
     # roles
     (["spec.actors.replicas=0"], "spec.actors.replicas", ["at least 1 without autoscaling"]),
-    (["spec.actors.replicas=1.5"], "spec.actors.replicas", ["integer from 0"]),
     (["spec.actors.replicas=[1]"], "spec.actors.replicas", ["[1]", "integer"]),
-    (["spec.actors=3"], "spec.actors", ["mapping of fields"]),
     (["spec.learner.resources.requests.cpu=lots"], "spec.learner.resources.requests.cpu", ["500m"]),
     (["spec.learner.accelerator.resourceName=a/b/c"], "spec.learner.accelerator.resourceName", ["nvidia.com/gpu"]),
     (["spec.learner.accelerator.count=-1"], "spec.learner.accelerator.count", ["integer from 0"]),
@@ -168,7 +157,6 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.learner.disruptionBudget=Yes"], "spec.learner.disruptionBudget", ["Protected, None"]),
     (["spec.actors.placement={nodeSelector: {a: b}}"], "spec.actors.placement", ["unknown field"]),
     (["spec.actors.tolerations=[Exists]"], "spec.actors.tolerations[0]", ["'Exists'", "mapping of fields"]),
-    (["spec.actors.tolerations=[null]"], "spec.actors.tolerations[0]", ["got null", "mapping of fields"]),
     (["spec.actors.tolerations={key: a}"], "spec.actors.tolerations", ["allowed: a list"]),
     ([f"spec.actors.tolerations=[{', '.join(['{}'] * 33)}]"], "spec.actors.tolerations", ["at most 32", "33"]),
     (["spec.learner.affinity=[]"], "spec.learner.affinity", ["mapping of fields"]),
@@ -182,12 +170,9 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         "spec.learner.volumeMounts[1].mountPath",
         ["'/a'", "each mountPath once"],
     ),
-    (["spec.learner.image='a b'"], "spec.learner.image", ["container image"]),
     (["spec.learner.runtimeClassName=''"], "spec.learner.runtimeClassName", ["a RuntimeClass, 1 to 253"]),
-    (["spec.learner.podTemplate=[]"], "spec.learner.podTemplate", ["mapping of fields"]),
     (["spec.learner.spot=true"], "spec.learner.spot", ["unknown field"]),
     (["spec.actors.spot=yes please"], "spec.actors.spot", ["true or false"]),
-    (["spec.evaluator.enabled=maybe"], "spec.evaluator.enabled", ["true or false"]),
     (
         ["spec.evaluator.enabled=false", "spec.evaluator.triggerReturn=3"],
         "spec.evaluator.triggerReturn",
@@ -278,14 +263,11 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         ["each name once"],
     ),
     # overrides themselves
-    (["spec.actors.replicas"], "--set", ["spec.path=value"]),
     (["actors.replicas=3"], "--set", ["spec.path=value"]),
-    (["spec..replicas=3"], "--set", ["spec.path=value"]),
     (["spec.actors.replicas=[1"], "--set", ["not valid YAML"]),
     (["spec.failurePolicy.rules[7].action=Ignore"], "--set", ["an index below 1", "bad-config"]),
     (["spec.environment.id.x=1"], "--set", ["field of an object"]),
     ([f"{APEX}.gamma=.nan"], "--set", ["finite"]),
-    (["spec.successPolicy.targetReturn.value=.inf"], "--set", ["finite"]),
 ]
 
 BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
@@ -324,7 +306,6 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
     ([f"{IMPALAS}.network='my_pkg.nets:make'"], f"{IMPALAS}.network", ["does not load"]),
     ([f"{IMPALAS}.learningRateFinal=0.5"], f"{IMPALAS}.learningRateFinal", ["at most learningRate (0.0006)"]),
     ([f"{IMPALAS}.nStep=3"], f"{IMPALAS}.nStep", ["unknown field"]),
-    ([f"{IMPALAS}.preset=ImpalaAtari"], f"{IMPALAS}.preset", ["unknown field"]),
     ([f"{IMPALAS}.cClip=1.5"], f"{IMPALAS}.cClip", ["at most rhoClip (1)"]),
     ([f"{IMPALAS}.minibatches=0"], f"{IMPALAS}.minibatches", ["an integer from 1 to 4,096"]),
     (
@@ -364,11 +345,9 @@ BROKEN_PRESET: list[tuple[list[str], str, list[str]]] = [
     (["spec.preset="], "spec", [NOTHING_TO_START_FROM]),
     (["spec.preset=", "spec.environment.id=ALE/Pong-v5"], "spec", [NOTHING_TO_START_FROM]),
     (["spec.preset=", "spec.algorithm.type=IMPALA"], "spec", [NOTHING_TO_START_FROM]),
-    (["spec.preset=pongVTrace"], "spec.preset", ["did you mean 'PongVTrace'"]),
     (["spec.preset=pongVTrace", f"{IMPALAS}.gamma=0.9"], "spec.preset", ["did you mean 'PongVTrace'"]),
     (["spec.preset=", f"{IMPALAS}.gamma=0.9", f"{ENVIRONMENT}.frameSize=42"], "spec", [NOTHING_TO_START_FROM]),
     # what the preset's algorithm has no use for
-    (["spec.algorithm.type=ApeXDQN"], "spec.algorithm.type", ["IMPALA", "PongVTrace"]),
     (["spec.algorithm={type: Custom, custom: {factory: 'm:f'}}"], "spec.algorithm.type", ["IMPALA", "PongVTrace"]),
     # beside a field that is wrong by itself, the preset's values still count
     ([f"{IMPALAS}.batchSize=many"], f"{IMPALAS}.batchSize", ["'many'", "integer from 1"]),
@@ -385,12 +364,6 @@ BROKEN_PRESET: list[tuple[list[str], str, list[str]]] = [
     ([f"{QUEUE}.maxPolicyLagUpdates=151"], f"{QUEUE}.maxPolicyLagUpdates", ["at least 152"]),
     ([f"{ENVIRONMENT}.fullActionSpace=true"], f"{ENVIRONMENT}.actions", ["not both"]),
     ([f"{IMPALAS}.learningRateFinal=0.002"], f"{IMPALAS}.learningRateFinal", ["at most learningRate (0.001)"]),
-    ([f"{IMPALAS}.minibatches=5"], f"{IMPALAS}.minibatches", ["a divisor of 16"]),
-    (
-        ["spec.evaluator.enabled=false", "spec.successPolicy.targetReturn.value=20"],
-        "spec.successPolicy.targetReturn",
-        ["evaluator.enabled"],
-    ),
 ]
 
 CASES = [
