@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from control_plane import CRD_FILE, ControlPlane
 from rljob.api.generate.crd import definition
+from rule_cost import ALL, LIMIT_OF_A_RULE, LIMIT_OF_ALL, estimates
 
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rljobs.rljob.dev"
 
@@ -31,3 +32,12 @@ def test_applying_it_again_changes_nothing(cluster: ControlPlane) -> None:
     again = cluster.kubectl("apply", "-f", str(CRD_FILE))
     assert again.stdout == "customresourcedefinition.apiextensions.k8s.io/rljobs.rljob.dev unchanged\n", again.stderr
     assert again.stderr == "", "no warnings either"
+
+
+def test_its_rules_cost_a_fraction_of_what_a_server_allows(cluster: ControlPlane) -> None:
+    """It would refuse the definition as a whole. With ``-s``, the figures of docs/performance.md are shown."""
+    found = dict(estimates(cluster))
+    print("", *(f"{cost:>12,} {place}" for place, cost in found.items()), sep="\n")
+    assert found.pop(ALL) < LIMIT_OF_ALL / 20
+    assert found
+    assert max(found.values()) < LIMIT_OF_A_RULE / 4
