@@ -48,7 +48,7 @@ def python_refuses(given: dict[str, Any]) -> str:
 def wrong_by_itself(given: dict[str, Any]) -> str:
     """What `rljob` has against single fields, whatever stands beside them."""
     try:
-        RLJob.model_validate(with_preset(without_nulls(given, RLJob)), by_alias=True, by_name=False)
+        RLJob.model_validate(with_preset(without_nulls(given)), by_alias=True, by_name=False)
     except ValidationError as error:
         return str(error)
     return ""

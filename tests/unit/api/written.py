@@ -29,7 +29,7 @@ def in_force(job: RLJob) -> dict[str, Any]:
 
 def effective(file: Path, overrides: list[str] | tuple[str, ...] = ()) -> dict[str, Any]:
     """The same of a manifest whose fields break rules between them. Where one is wrong by itself, it stands in a good job."""
-    written = without_nulls(document(file, overrides), RLJob)
+    written = without_nulls(document(file, overrides))
     try:
         job = RLJob.model_validate(with_preset(written), by_alias=True, by_name=False)
     except ValidationError:

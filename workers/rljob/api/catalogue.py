@@ -13,7 +13,7 @@ from rljob.api.computed import COMPUTED
 from rljob.api.fields import default_of, first_sentence, paragraphs
 from rljob.api.job import RLJob, RLJobSpec
 from rljob.api.mutability import Mutability, When, places
-from rljob.api.paths import TypedPlace
+from rljob.api.paths import TypedPlace, places_below
 from rljob.api.pods import CoreEntry
 from rljob.api.presets import PRESETS
 from rljob.api.presets.values import fields_set_in, is_set, values_at
@@ -91,15 +91,7 @@ def explained(path: str) -> Explanation:
 def all_paths() -> Iterator[str]:
     """The path of every field, as it is shown."""
     for root, place in _ROOTS.items():
-        yield root
-        yield from _paths_below(root, place)
-
-
-def _paths_below(shown: str, place: TypedPlace) -> Iterator[str]:
-    for name, below in place.entry.fields_below():
-        path = f"{shown}{'[]' if place.is_list else ''}.{name}"
-        yield path
-        yield from _paths_below(path, below)
+        yield from (root, *(path for path, _ in places_below(place, root)))
 
 
 def _steps(path: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from rljob.api.effective import effective
 from rljob.api.job import API_VERSION, KIND, RLJob
 from rljob.api.nulls import without_nulls
 from rljob.api.overrides import apply_overrides
-from rljob.api.presets.merging import preset_value, with_preset
+from rljob.api.presets.merging import preset_of, value_at, with_preset
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.rules import cross_field_problems
 from rljob.api.structure import Location, path_of, structural_problems
@@ -95,16 +95,12 @@ def parse_job(document: Mapping[str, Any], *, on_cluster: bool = True) -> RLJob:
 
 def _traced(problem: Problem, written: Mapping[str, Any]) -> Problem:
     """The problem, with a word on where a value comes from that is not in the manifest."""
-    if problem.value is ABSENT or _at(written, problem.path) is not None or preset_value(written, problem.path) is None:
+    if problem.value is ABSENT or value_at(written, problem.path) is not None:
+        return problem
+    if value_at({"spec": preset_of(written)}, problem.path) is None:
         return problem
     source = f"; the value is of preset {written['spec']['preset']}, write {problem.path} to change it"
     return Problem(problem.path, problem.value, problem.message + source)
-
-
-def _at(document: Any, path: str) -> Any:
-    for part in path.split("."):
-        document = document.get(part) if isinstance(document, Mapping) else None
-    return document
 
 
 def _given(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,8 +109,7 @@ def _given(document: Mapping[str, Any]) -> dict[str, Any]:
     metadata = given.get("metadata")
     if isinstance(metadata, Mapping):
         given["metadata"] = {key: value for key, value in metadata.items() if key not in _WRITTEN_BY_SERVERS}
-    found: dict[str, Any] = without_nulls(given, RLJob)
-    return found
+    return without_nulls(given)
 
 
 def dump_manifest(job: RLJob) -> str:

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args, get_origin
+from typing import Any
 
-from pydantic import BaseModel
+from rljob.api.job import RLJob
+from rljob.api.paths import TypedPlace
 
-from rljob.api.fields import unwrapped
 
-
-def without_nulls(value: Any, annotation: Any) -> Any:
-    """A copy of a document without the nulls that count as not given. ``annotation`` is the type that describes ``value``.
+def without_nulls(document: dict[str, Any]) -> dict[str, Any]:
+    """A copy of a manifest without the nulls that count as not given.
 
     Those of known fields go, and those in maps of a known kind (labels, resources). The others stay for the checks: under
     an unknown name, where a misspelt field must be refused although it holds nothing; as an entry of a list; and inside
     what has no schema, a pod template, where a null removes a field of the generated pod.
     """
-    known, _ = unwrapped(annotation, [])
-    if isinstance(value, dict) and isinstance(known, type) and issubclass(known, BaseModel):
-        fields = {field.alias or name: field.annotation for name, field in known.model_fields.items()}
+    found: dict[str, Any] = _without(document, TypedPlace(RLJob))
+    return found
+
+
+def _without(value: Any, place: TypedPlace | None) -> Any:
+    if isinstance(value, dict) and place is not None:
+        below = {key: place.below(key) for key in value}
         return {
-            key: without_nulls(item, fields.get(key))
-            for key, item in value.items()
-            if item is not None or key not in fields
+            key: _without(item, below[key]) for key, item in value.items() if item is not None or below[key] is None
         }
-    if isinstance(value, dict) and get_origin(known) is dict and get_args(known)[1] is not Any:
-        entry = get_args(known)[1]
-        return {key: without_nulls(item, entry) for key, item in value.items() if item is not None}
-    if isinstance(value, list) and get_origin(known) is list:
-        return [without_nulls(item, get_args(known)[0]) for item in value]
+    if isinstance(value, list) and place is not None and place.is_list:
+        return [_without(item, place.below(0)) for item in value]
     return value

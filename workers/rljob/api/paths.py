@@ -88,6 +88,14 @@ class TypedPlace:
         return None
 
 
+def places_below(place: TypedPlace, path: str) -> Iterator[tuple[str, TypedPlace]]:
+    """Every field below ``place``, which lies at ``path``, each before those below it; ``[]`` stands after a list."""
+    here = f"{path}[]" if place.is_list else path
+    for name, below in place.entry.fields_below():
+        yield f"{here}.{name}", below
+        yield from places_below(below, f"{here}.{name}")
+
+
 def typed_place(root: type[BaseModel], steps: Sequence[str | int]) -> TypedPlace | None:
     """The place at the end of ``steps``; None where the types say nothing about it: below a pod template, for instance, or after
     a field that does not exist."""

@@ -14,21 +14,24 @@ def with_preset(document: dict[str, Any]) -> dict[str, Any]:
     Mappings are laid over each other deeply; everything else, lists included, is taken whole from the manifest. Works on a
     document that has not been checked yet: what has another shape than expected is left for the check.
     """
-    spec = document.get("spec")
-    name = spec.get("preset") if isinstance(spec, dict) else None
-    if not isinstance(spec, dict) or not isinstance(name, str) or name not in PRESETS:
+    preset = preset_of(document)
+    if preset is None:
         return document
-    return {**document, "spec": _laid_over(spec, _that_fits(PRESETS[name].spec, spec))}
+    spec = document["spec"]
+    return {**document, "spec": _laid_over(spec, _that_fits(preset, spec))}
 
 
-def preset_value(document: Mapping[str, Any], path: str) -> Any:
-    """What the preset of ``document`` sets at ``path`` (``spec.learner.resources``), None where it sets nothing there."""
-    spec = document.get("spec")
-    name = spec.get("preset") if isinstance(spec, Mapping) else None
-    node: Any = {"spec": PRESETS[name].spec} if isinstance(name, str) and name in PRESETS else None
+def preset_of(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The spec of the preset that ``document`` names; None where it names none that is known."""
+    name = value_at(document, "spec.preset")
+    return PRESETS[name].spec if isinstance(name, str) and name in PRESETS else None
+
+
+def value_at(document: Any, path: str) -> Any:
+    """What a document has at ``path`` (``spec.learner.resources``), None where it has nothing there."""
     for part in path.split("."):
-        node = node.get(part) if isinstance(node, Mapping) else None
-    return node
+        document = document.get(part) if isinstance(document, Mapping) else None
+    return document
 
 
 def _laid_over(given: Any, base: Any) -> Any:

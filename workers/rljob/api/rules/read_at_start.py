@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from functools import cache, lru_cache
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel
 
-from rljob.api.fields import unwrapped
 from rljob.api.job import RLJobSpec
 from rljob.api.keyed import KEYED
 from rljob.api.mutability import When, places
+from rljob.api.paths import TypedPlace, places_below
 
 _PLACES = tuple(place for place in places(RLJobSpec) if place.mutability.when is When.WHILE_SUSPENDED)
 
@@ -73,18 +72,8 @@ def _plain(value: Any) -> Any:
 
 @cache
 def _fields() -> str:
-    names = [place.path for place in _PLACES] + sorted(set(_names(RLJobSpec, "")))
+    names = [place.path for place in _PLACES] + sorted(path for path, _ in places_below(TypedPlace(RLJobSpec), "spec"))
     return _digest(names)[:8]
-
-
-def _names(model: type[BaseModel], path: str) -> Iterator[str]:
-    """Every field below a model, those of the entries of lists included."""
-    for name, field in model.model_fields.items():
-        annotation, _ = unwrapped(field.annotation, [])
-        yield f"{path}.{name}"
-        for inner in (annotation, *(unwrapped(each, [])[0] for each in get_args(annotation))):
-            if isinstance(inner, type) and issubclass(inner, BaseModel):
-                yield from _names(inner, f"{path}.{name}")
 
 
 def _digest(value: Any) -> str:
