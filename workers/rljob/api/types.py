@@ -15,15 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, StrictBool
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, StrictBool
 from pydantic.alias_generators import to_camel
-from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
 
 MAX_INTEGER = 10**15
 """Upper bound of every count: far beyond any run, and safe in JSON, where integers are exact up to 2^53."""
 
-INTEGER_PATTERN = r"^-?[0-9]{1,15}$"
 DECIMAL_PATTERN = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,2})?$"
 """Numbers written as strings. What they match, Python, CEL and Go read alike; exponents of three digits are not needed."""
 DECIMAL_LENGTH = 32
@@ -147,10 +145,6 @@ class DecimalText(Real):
             decimal_text, return_schema=core_schema.str_schema(), when_used="json"
         )
         return _guarded(self._number(), self.allowed, prepare, to_text)
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """A string with a number in it."""
-        return {"type": "string", "maxLength": DECIMAL_LENGTH, "pattern": DECIMAL_PATTERN}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from rljob.api.algorithm import AlgorithmSpec
-from rljob.api.apex_dqn import ApeXDQNParameters
-from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.computed import COMPUTED
 from rljob.api.conditions import CATALOGUE, MEANING_WHEN_TRUE
-from rljob.api.environment import EnvironmentSource
-from rljob.api.fields import default_of, unwrapped
+from rljob.api.fields import default_of
 from rljob.api.generate.cel import NOT_IN_CEL
 from rljob.api.generate.schema import flowed
-from rljob.api.impala import ImpalaParameters
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJobSpec
-from rljob.api.lifecycle import CheckpointSpec, CheckpointStorage, FailureRule
 from rljob.api.mutability import When, places
-from rljob.api.paths import typed_place
+from rljob.api.paths import TypedPlace, places_below
 from rljob.api.pods import RoleSpec
 from rljob.api.presets import PRESETS
 from rljob.api.presets.values import paths, values_at
-from rljob.api.roles import Accelerator
 from rljob.api.rules import RULES
 from rljob.api.status import RLJobStatus
 from rljob.api.type_words import type_in_words
@@ -37,21 +29,20 @@ _FIELD_HEAD: Row = ("Field", "Type", "Default", "Meaning")
 
 def reference() -> str:
     """The page as Markdown."""
-    parts = [_INTRODUCTION, "## metadata\n", _table(_FIELD_HEAD, _fields(Metadata, ""))]
-    own = [name for name in RLJobSpec.model_fields if _model(RLJobSpec, name) is None]
-    sections = [name for name in RLJobSpec.model_fields if name not in own]
-    parts += ["## spec\n", _table(_FIELD_HEAD, _rows(RLJobSpec, own, ""))]
-    for name in sections:
-        field = RLJobSpec.model_fields[name]
-        alias, model = field.alias or name, _model(RLJobSpec, name)
-        assert model is not None
-        parts += [f"## spec.{alias}\n", f"{flowed(field.description)}\n"]
-        if issubclass(model, RoleSpec):
+    parts = [_INTRODUCTION, "## metadata\n", _table(_FIELD_HEAD, _rows(TypedPlace(Metadata)))]
+    of_spec = list(TypedPlace(RLJobSpec).fields_below())
+    own = [row for name, place in of_spec if place.model is None for row in _row(name, place)]
+    parts += ["## spec\n", _table(_FIELD_HEAD, own)]
+    for name, place in of_spec:
+        if place.model is None or place.field is None:
+            continue
+        parts += [f"## spec.{name}\n", f"{flowed(place.field.description)}\n"]
+        is_role = issubclass(place.model, RoleSpec)
+        if is_role:
             parts.append("Beside the [fields of every role](#fields-of-every-role):\n")
-        shared = RoleSpec.model_fields if issubclass(model, RoleSpec) else {}
-        parts.append(_table(_FIELD_HEAD, _rows(model, [name for name in model.model_fields if name not in shared], "")))
+        parts.append(_table(_FIELD_HEAD, _rows(place, without=TypedPlace(RoleSpec).field_names if is_role else ())))
     parts += ["## Fields of every role\n", "Of `spec.learner`, `replay`, `actors`, `inference` and `evaluator`.\n"]
-    parts.append(_table(_FIELD_HEAD, _fields(RoleSpec, "")))
+    parts.append(_table(_FIELD_HEAD, _rows(TypedPlace(RoleSpec))))
     parts += ["## Presets\n", _PRESETS_INTRODUCTION, _table(_PRESET_HEAD, _presets())]
     parts += ["### What each sets\n", _table(("Field", *PRESETS), _preset_values())]
     parts += ["## Rules between fields\n", _RULES_INTRODUCTION, _table(("Field", "Rule"), _rules())]
@@ -59,7 +50,7 @@ def reference() -> str:
     parts += ["## What a cluster's API server does not check\n", _NOT_CHECKED]
     parts.append("".join(f"- {what}: {why}.\n" for what, why in NOT_IN_CEL.items()))
     parts += ["## status\n", f"{flowed(RLJobStatus.__doc__)} The controller alone writes it.\n"]
-    parts.append(_table(("Field", "Type", "Meaning"), (row[:2] + row[3:] for row in _fields(RLJobStatus, ""))))
+    parts.append(_table(("Field", "Type", "Meaning"), (row[:2] + row[3:] for row in _rows(TypedPlace(RLJobStatus)))))
     parts += ["## Conditions\n", _CONDITIONS]
     parts.append(_table(("Condition", "When True"), ((f"`{t}`", meaning) for t, meaning in MEANING_WHEN_TRUE.items())))
     rows = ((f"`{e.type}`", e.status, f"`{e.reason}`", e.meaning) for e in CATALOGUE)
@@ -72,38 +63,31 @@ def _table(head: Row, rows: Any) -> str:
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
-def _model(model: type[BaseModel], name: str) -> type[BaseModel] | None:
-    annotation, _ = unwrapped(model.model_fields[name].annotation, [])
-    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+def _rows(section: TypedPlace, prefix: str = "", without: Sequence[str] = ()) -> Iterator[Row]:
+    """The rows of the fields of a section, save those of ``without``."""
+    for name, place in section.fields_below():
+        if name not in without:
+            yield from _row(f"{prefix}{name}", place)
 
 
-def _fields(model: type[BaseModel], prefix: str) -> Iterator[Row]:
-    yield from _rows(model, list(model.model_fields), prefix)
+def _row(path: str, place: TypedPlace) -> Iterator[Row]:
+    """The row of a field; those of the fields below it come after it."""
+    assert place.field is not None
+    yield f"`{path}`", type_in_words(place), _default(place), flowed(place.field.description)
+    yield from _rows(place.entry, f"{path}[]." if place.is_list else f"{path}.")
 
 
-def _rows(model: type[BaseModel], names: list[str], prefix: str) -> Iterator[Row]:
-    """A row a field, those of a nested object below its own."""
-    for name in names:
-        field = model.model_fields[name]
-        path = f"{prefix}{field.alias or name}"
-        place = typed_place(model, [field.alias or name])
-        assert place is not None
-        yield f"`{path}`", type_in_words(place), _default(model, name), flowed(field.description)
-        entry = place.entry
-        if entry.model is not None:
-            yield from _fields(entry.model, f"{path}[]." if place.is_list else f"{path}.")
-
-
-def _default(model: type[BaseModel], name: str) -> str:
-    field = model.model_fields[name]
-    if (model, name) in COMPUTED:
-        return COMPUTED[model, name].words
-    if field.is_required():
+def _default(place: TypedPlace) -> str:
+    assert place.owner is not None
+    assert place.field is not None
+    if (place.owner, place.name) in COMPUTED:
+        return COMPUTED[place.owner, place.name].words
+    if place.field.is_required():
         return "**required**"
-    value = default_of(model, name)
+    value = default_of(place.owner, place.name)
     if value is PydanticUndefined:
         return "unset"
-    if _model(model, name) is not None:
+    if place.model is not None:
         return ""
     return f"`{value}`" if isinstance(value, str) and value else f"`{json.dumps(value)}`"
 
@@ -120,8 +104,9 @@ def _preset_values() -> Iterator[Row]:
 
 
 def _rules() -> Iterator[Row]:
+    places_of = {place.entry.model: f"{path}{'[]' if place.is_list else ''}" for path, place in _PLACES}
     for rule in RULES:
-        place = _PLACES[rule.at]
+        place = places_of[rule.at]
         yield f"`{place}.{rule.field}`" if rule.field else f"`{place}`", rule.message
 
 
@@ -130,18 +115,7 @@ def _mutability() -> Iterator[Row]:
         yield f"`spec.{place.path}`", _WHEN[place.mutability.when], place.mutability.why
 
 
-_PLACES: Mapping[type[BaseModel], str] = {
-    RLJobSpec: "spec",
-    AlgorithmSpec: "spec.algorithm",
-    ApeXDQNParameters: "spec.algorithm.apeXDQN",
-    ImpalaParameters: "spec.algorithm.impala",
-    EnvironmentSource: "spec.environment",
-    AutoscalingSpec: "spec.autoscaling",
-    Accelerator: "spec.learner.accelerator",
-    CheckpointSpec: "spec.checkpoint",
-    CheckpointStorage: "spec.checkpoint.storage",
-    FailureRule: "spec.failurePolicy.rules[]",
-}
+_PLACES = [("spec", TypedPlace(RLJobSpec)), *places_below(TypedPlace(RLJobSpec), "spec")]
 _INTRODUCTION = f"""\
 # API reference: {KIND}, {API_VERSION}
 
