@@ -4,7 +4,7 @@ How scalars are read, and how a document is written, is in `rljob.api.yaml_diale
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import yaml
@@ -63,6 +63,13 @@ def parse_value(text: str) -> Any:
         return parse_document(f"value: {text}".encode(), "value")["value"]
     except ManifestError as error:
         raise ValueError(error.problems[0].message) from None
+
+
+def plain_copy(value: Any) -> Any:
+    """A deep copy of plain values; YAML aliases come apart, so that a change stays where it was made."""
+    if isinstance(value, Mapping):
+        return {key: plain_copy(item) for key, item in value.items()}
+    return [plain_copy(item) for item in value] if isinstance(value, list) else value
 
 
 def _mapping(loader: Reader, source: str) -> dict[str, Any]:

@@ -16,22 +16,21 @@ Marker = Integer | Real | Text | QuantityText | JSONObject | WordOrFactory
 _MARKERS = (Integer, Real, Text, QuantityText, JSONObject, WordOrFactory)
 
 
-def without_optional(annotation: Any) -> tuple[Any, bool]:
-    """The annotation without None, and whether None was in it."""
+def _without_none(annotation: Any) -> Any:
     if get_origin(annotation) in (Union, types.UnionType):
         rest = [part for part in get_args(annotation) if part is not type(None)]
         assert len(rest) == 1, annotation
-        return rest[0], True
-    return annotation, False
+        return rest[0]
+    return annotation
 
 
 def unwrapped(annotation: Any, metadata: list[Any]) -> tuple[Any, list[Any]]:
     """The bare type and every piece of metadata, from Annotated and Optional around it."""
-    annotation, _ = without_optional(annotation)
+    annotation = _without_none(annotation)
     while hasattr(annotation, "__metadata__"):
         for item in annotation.__metadata__:
             metadata = [*metadata, *(item.metadata if isinstance(item, FieldInfo) else [item])]
-        annotation, _ = without_optional(annotation.__origin__)
+        annotation = _without_none(annotation.__origin__)
     return annotation, metadata
 
 

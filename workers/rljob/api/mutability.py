@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from rljob.api.fields import unwrapped, without_optional
+from rljob.api.fields import unwrapped
 
 
 class When(StrEnum):
@@ -47,11 +48,10 @@ def never(why: str) -> Mutability:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the way to a field: its Python name, its name in the manifest, and whether it may be absent there."""
+    """One step of the way to a field: its Python name, and its name in the manifest."""
 
     name: str
     alias: str
-    optional: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,18 @@ class Place:
     def path(self) -> str:
         """Where it is below ``spec``, in the manifest's words."""
         return ".".join(step.alias for step in self.steps)
+
+    @property
+    def name(self) -> str:
+        """Its Python name."""
+        return self.steps[-1].name
+
+    def parent_in(self, model: BaseModel) -> BaseModel | None:
+        """The section of ``model`` that the place is in; None where an optional one is not there."""
+        node: Any = model
+        for step in self.steps[:-1]:
+            node = None if node is None else getattr(node, step.name)
+        return node  # type: ignore[no-any-return]
 
 
 def mark_of(field: FieldInfo) -> Mutability | None:
@@ -92,8 +104,7 @@ def _below(
 ) -> Iterator[Place]:
     for name, field in model.model_fields.items():
         annotation, _ = unwrapped(field.annotation, [])
-        has_none = without_optional(field.annotation)[1]
-        here = (*steps, Step(name, field.alias or name, has_none))
+        here = (*steps, Step(name, field.alias or name))
         own = mark_of(field)
         if own is not None and inherited is not None and own.when is not When.NEVER:
             raise TypeError(f"{'.'.join(step.alias for step in here)} has a mark of mutability below another one")

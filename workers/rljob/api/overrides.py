@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from rljob.api.document import parse_value
+from rljob.api.document import parse_value, plain_copy
 from rljob.api.job import RLJob
 from rljob.api.paths import TypedPlace
 from rljob.api.problems import ManifestError, Problem
@@ -45,7 +45,7 @@ def apply_overrides(document: dict[str, Any], overrides: Sequence[str]) -> dict[
     and refuses where it is misspelt; what has no such check, an entry of a list, must be there.
     Whether the resulting fields exist and their values are allowed is for the validation that follows.
     """
-    result: dict[str, Any] = _copy(document)
+    result: dict[str, Any] = plain_copy(document)
     problems: list[Problem] = []
     for text in overrides:
         try:
@@ -115,12 +115,3 @@ def _index(node: list[Any], segment: str, above: str) -> int:
     names = [str(item["name"]) for item in node if isinstance(item, dict) and "name" in item]
     known = f" or a name ({', '.join(names)})" if names else ""
     raise ValueError(f"allowed in {above}: an index below {len(node)}{known}")
-
-
-def _copy(value: Any) -> Any:
-    """A deep copy of plain values; YAML aliases come apart, so that a change stays where it was made."""
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_copy(item) for item in value]
-    return value

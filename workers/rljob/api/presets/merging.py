@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rljob.api.document import plain_copy
 from rljob.api.presets import PRESETS
 
 
@@ -38,15 +39,9 @@ def _laid_over(given: Any, base: Any) -> Any:
     if not isinstance(given, dict) or not isinstance(base, Mapping):
         return given
     return {
-        **{key: _copied(item) for key, item in base.items() if key not in given},
+        **{key: plain_copy(item) for key, item in base.items() if key not in given},
         **{key: _laid_over(item, base.get(key)) for key, item in given.items()},
     }
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _copied(item) for key, item in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
 def _that_fits(preset: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:

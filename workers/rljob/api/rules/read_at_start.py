@@ -44,10 +44,8 @@ def read_at_start(spec: RLJobSpec) -> str:
 def _read_at_start(same: _Same) -> str:
     spec, values = same.spec, []
     for place in _PLACES:
-        parent: Any = spec
-        for step in place.steps[:-1]:
-            parent = None if parent is None else getattr(parent, step.name)
-        values.append(None if parent is None else _field(parent, place.steps[-1].name))
+        parent = place.parent_in(spec)
+        values.append(None if parent is None else _field(parent, place.name))
     return f"{_fields()}-{_digest(values)[:16]}"
 
 

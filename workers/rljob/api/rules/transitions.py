@@ -61,14 +61,6 @@ def _shown(value: Any) -> Any:
     return plain_number(value)
 
 
-def _parent(spec: RLJobSpec, place: Place) -> BaseModel | None:
-    """The section that a place is in; None where an optional one is not there."""
-    node: Any = spec
-    for step in place.steps[:-1]:
-        node = None if node is None else getattr(node, step.name)
-    return node  # type: ignore[no-any-return]
-
-
 # --------------------------------------------------------------------------------------------------------------- in CEL
 
 
@@ -93,10 +85,10 @@ def _of_place(place: Place) -> TransitionRule:
     suspended = place.mutability.when is When.WHILE_SUSPENDED
 
     def broken(old: RLJobSpec, new: RLJobSpec) -> list[Difference]:
-        before, after = _parent(old, place), _parent(new, place)
+        before, after = place.parent_in(old), place.parent_in(new)
         if before is None or after is None or (suspended and (old.suspend or new.suspend)):
             return []
-        return list(_of_field(before, after, place.steps[-1].name, place.path))
+        return list(_of_field(before, after, place.name, place.path))
 
     message = _SUSPEND_FIRST if suspended else _new_job(place.mutability)
     return TransitionRule(place.path, _unchanged(place), message, broken, suspended)
