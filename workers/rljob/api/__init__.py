@@ -3,46 +3,32 @@ no numpy."""
 
 from __future__ import annotations
 
-from rljob.api.algorithm import AlgorithmParameters, AlgorithmSpec
 from rljob.api.apex_dqn import ApeXDQNParameters
-from rljob.api.autoscaling import AutoscalingSpec
-from rljob.api.environment import EnvironmentParameters, EnvironmentSource
+from rljob.api.environment import EnvironmentParameters
 from rljob.api.impala import ImpalaParameters
-from rljob.api.inference import InferenceSpec
-from rljob.api.job import API_VERSION, KIND, Metadata, RLJob, RLJobSpec
+from rljob.api.job import API_VERSION, KIND, RLJob, RLJobSpec
 from rljob.api.load import dump_manifest, load_manifest, parse_job, read_manifest
 from rljob.api.local import not_applied_locally
-from rljob.api.memory import MemoryEstimate, memory_estimate
+from rljob.api.memory import memory_estimate
 from rljob.api.presets import PRESETS, Preset
-from rljob.api.problems import ABSENT, ManifestError, Problem, nearest
-from rljob.api.replay import ReplayParameters, ReplaySpec
+from rljob.api.problems import ManifestError, Problem, nearest
 from rljob.api.rules import transition_problems
 from rljob.api.staleness import credits_per_actor
 from rljob.api.types import quantity
 from rljob.api.unroll_queue import UnrollQueue
 
 __all__ = [
-    "ABSENT",
     "API_VERSION",
     "KIND",
     "PRESETS",
-    "AlgorithmParameters",
-    "AlgorithmSpec",
     "ApeXDQNParameters",
-    "AutoscalingSpec",
     "EnvironmentParameters",
-    "EnvironmentSource",
     "ImpalaParameters",
-    "InferenceSpec",
     "ManifestError",
-    "MemoryEstimate",
-    "Metadata",
     "Preset",
     "Problem",
     "RLJob",
     "RLJobSpec",
-    "ReplayParameters",
-    "ReplaySpec",
     "UnrollQueue",
     "credits_per_actor",
     "dump_manifest",
