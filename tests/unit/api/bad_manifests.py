@@ -274,6 +274,7 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
     (["spec.replay={}"], "spec.replay", ["not allowed with algorithm IMPALA", "unrollQueue"]),
     ([f"{APEX}={{}}"], "spec.algorithm", ["IMPALA", "remove apeXDQN"]),
     ([f"{QUEUE}.capacity=31"], f"{QUEUE}.capacity", ["at least batchSize (32 unrolls)", "whole batch"]),
+    ([f"{QUEUE}.capacity=16", f"{IMPALAS}.batchSize=16.5"], f"{IMPALAS}.batchSize", ["16.5", "integer from 1"]),
     ([f"{QUEUE}.overflow=Drop"], f"{QUEUE}.overflow", ["Block, DropOldest"]),
     (
         [f"{QUEUE}.maxPolicyLagUpdates=4"],

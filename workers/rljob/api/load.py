@@ -72,8 +72,8 @@ def parse_job(document: Mapping[str, Any], *, on_cluster: bool = True) -> RLJob:
 
     Returns the job in force: its preset and all defaults filled in (`rljob.api.effective`). Known fields that are null count as
     not given (`rljob.api.nulls`); the status and the metadata that a stored object has are passed over. Rules between fields are
-    tried even when single fields are wrong: for that purpose a wrong field has what its preset says, or its default, and what a
-    rule then says about it is dropped. ``on_cluster``: as `load_manifest`.
+    tried even when single fields are wrong: for that purpose a wrong field has what its preset says, or its default, and rules
+    that read it are passed over. ``on_cluster``: as `load_manifest`.
     """
     written = _given(document)
     problems: list[Problem] = []
@@ -85,9 +85,8 @@ def parse_job(document: Mapping[str, Any], *, on_cluster: bool = True) -> RLJob:
         job = _repaired(written, wrong)
     if job is not None:
         job = effective(job, written)
-        known = {path_of(place) for place in wrong}
-        broken = cross_field_problems(job, on_cluster=on_cluster)
-        problems += [_traced(each, written) for each in broken if not any(_overlap(each.path, path) for path in known)]
+        broken = cross_field_problems(job, on_cluster=on_cluster, wrong={path_of(place) for place in wrong})
+        problems += [_traced(each, written) for each in broken]
     if problems or job is None:
         raise ManifestError(problems)
     return job
@@ -151,7 +150,3 @@ def _fill(node: dict[str, Any], skeleton: Mapping[str, Any]) -> None:
             _fill(node[key], value)
         else:
             node.setdefault(key, value)
-
-
-def _overlap(path: str, other: str) -> bool:
-    return path == other or path.startswith((f"{other}.", f"{other}[")) or other.startswith((f"{path}.", f"{path}["))

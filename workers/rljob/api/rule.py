@@ -6,12 +6,15 @@ Python's message shows the numbers; the cluster's says the same without them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
+
+from rljob.api.algorithm import BLOCKS
 
 Reason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"]
 
@@ -59,6 +62,24 @@ class Rule:
     reason: Reason = "FieldValueInvalid"
     cluster_only: bool = False
     """It is about something that one machine does in its own way, such as where checkpoints go."""
+
+    @property
+    def expression(self) -> str:
+        """``cel`` with the parameters of ``algorithm`` by their whole paths."""
+        if self.algorithm is None:
+            return self.cel
+        return re.sub(r"\$([a-zA-Z]+)", rf"self.algorithm.{BLOCKS[self.algorithm]}.\1", self.cel)
+
+    @property
+    def asks_for(self) -> frozenset[str]:
+        """The fields below ``self`` that it asks for with ``has``."""
+        return frozenset(re.findall(r"has\(self\.([.\w]+)\)", self.expression))
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The fields below ``self`` that it reads, save those that it asks for."""
+        found = re.finditer(r"\bself\.([.\w]+)(\()?", self.expression)
+        return frozenset(each[1].rpartition(".")[0] if each[2] else each[1] for each in found) - self.asks_for
 
 
 @dataclass(frozen=True, slots=True)

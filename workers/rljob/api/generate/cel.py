@@ -7,10 +7,8 @@ Accepted.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
-from rljob.api.algorithm import BLOCKS
 from rljob.api.job import RLJobSpec
 from rljob.api.rule import STORED, Rule, TransitionRule
 
@@ -35,12 +33,9 @@ NOT_IN_CEL = {
 
 def rule_validations(rule: Rule) -> Validation:
     """The validation that stands at the schema of ``rule.at``."""
-    cel = rule.cel
-    if rule.algorithm is not None:
-        assert rule.at is RLJobSpec, rule.name
-        cel = re.sub(r"\$([a-zA-Z]+)", rf"self.algorithm.{BLOCKS[rule.algorithm]}.\1", cel)
-    written = " && ".join(f"has({path})" for path in _must_be_written(cel))
-    guarded = f"!({written}) || ({cel})" if written else cel
+    assert rule.algorithm is None or rule.at is RLJobSpec, rule.name
+    written = " && ".join(f"has(self.{path})" for path in _must_be_written(rule))
+    guarded = f"!({written}) || ({rule.expression})" if written else rule.expression
     return _validation(guarded, rule.message, rule.field, rule.reason)
 
 
@@ -62,18 +57,14 @@ def text(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _must_be_written(cel: str) -> Iterator[str]:
-    """The fields that ``cel`` reads and does not ask for with ``has`` itself, each section before what is in it."""
-    asked = set(re.findall(r"has\((self[.\w]+)\)", cel))
-    read = {
-        match[1].rpartition(".")[0] if match[2] else match[1] for match in re.finditer(r"\b(self(?:\.\w+)+)(\()?", cel)
-    }
+def _must_be_written(rule: Rule) -> Iterator[str]:
+    """The fields that the rule reads, each section before what is in it, save what it asks for itself or a server fills in."""
     needed: dict[str, None] = {}
-    for path in sorted(read):
+    for path in sorted(rule.reads):
         parts = path.split(".")
-        for depth in range(2, len(parts) + 1):
+        for depth in range(1, len(parts) + 1):
             prefix = ".".join(parts[:depth])
-            if prefix not in asked and prefix.removeprefix("self.") not in STORED:
+            if prefix not in rule.asks_for and prefix not in STORED:
                 needed[prefix] = None
     yield from needed
 

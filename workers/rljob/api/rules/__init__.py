@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from pydantic import BaseModel
@@ -33,12 +33,21 @@ RULES: tuple[Rule, ...] = tuple(
 )
 
 
-def cross_field_problems(job: RLJob, *, on_cluster: bool = True) -> list[Problem]:
-    """Every violated rule; without ``on_cluster``, only those that hold on one machine, too."""
-    problems = [problem for _, _, problem in broken_rules(job, on_cluster=on_cluster)]
+def cross_field_problems(job: RLJob, *, on_cluster: bool = True, wrong: Collection[str] = ()) -> list[Problem]:
+    """Every violated rule; without ``on_cluster``, only those that hold on one machine, too. None that reads or names a field of
+    ``wrong``, in whose place the job has a value that nobody wrote."""
+    problems = []
+    for rule, path, problem in broken_rules(job, on_cluster=on_cluster):
+        read = [problem.path, *(f"{path}.{field}" for field in rule.reads)]
+        if not any(_overlap(each, place) for each in read for place in wrong):
+            problems.append(problem)
     for path, node in _nodes(job, ""):
-        problems += _repeated(path, node)
+        problems += [each for each in _repeated(path, node) if not any(_overlap(each.path, place) for place in wrong)]
     return problems
+
+
+def _overlap(path: str, other: str) -> bool:
+    return path == other or path.startswith((f"{other}.", f"{other}[")) or other.startswith((f"{path}.", f"{path}["))
 
 
 def broken_rules(job: RLJob, *, on_cluster: bool = True) -> Iterator[tuple[Rule, str, Problem]]:
