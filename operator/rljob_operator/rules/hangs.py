@@ -36,7 +36,9 @@ def to_replace(look: Look, mode: Mode) -> tuple[str, ...]:
     if mode not in (Mode.RUNNING, Mode.SUSPENDING):
         return ()
     return tuple(
-        member.name for member in look.observed.members if _silent_longer(member, REPLACED_SECONDS, START_REPLACED_SECONDS)
+        member.name
+        for member in look.observed.members
+        if _silent_longer(member, REPLACED_SECONDS, START_REPLACED_SECONDS)
     )
 
 
