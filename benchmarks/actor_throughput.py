@@ -5,22 +5,19 @@
 
 All contenders take turns in short rounds on the same core of the same run; medians over the rounds are reported, and the
 ratios are medians of the ratios within a round. The receiving side runs in another process on another core.
-Usage: ``python benchmarks/actor_throughput.py [--seconds 30] [--envs 16] [--core 0]``.
+Usage: ``python -m benchmarks.actor_throughput [--seconds 30] [--envs 16] [--core 0]``.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import threading
 from collections.abc import Callable
 
 import numpy as np
 import torch
 from ale_py import AtariVectorEnv
-from common import machine, report
 from gymnasium.vector import AutoresetMode
-from one_core import compare, on_one_core, options_of, rounds
 from rljob.actor.compute import acting_copy
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
@@ -35,6 +32,9 @@ from rljob.envs import make_vector_environment
 from rljob.experience import ChunkLayout
 from rljob.learner.flat import snapshot
 from rljob.wire import Client
+
+from benchmarks.common import machine, report
+from benchmarks.one_core import compare, on_one_core, options_of, rounds, stepping
 
 GAME = "ALE/Pong-v5"
 
@@ -124,16 +124,7 @@ def actor(
         policy.epsilon[:] = 0.01
         computed = str(policy.compute)
     loop = ActorLoop(environment, policy, recorder, sink, NoWeights(), figures)
-    while sink.welcome is None:
-        sink.poll(0.01)
-    loop.start()
-    never = threading.Event()
-
-    def step() -> None:
-        loop.turn(never)
-        figures.clock.stop()  # the other contenders' time is not this actor's
-
-    return step, figures, computed
+    return stepping(loop, sink, figures), figures, computed
 
 
 def stage_shares(figures: ActorFigures) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """The shipped autoscaler against a simulated job, beside KEDA's and the HPA's laws and one that knows the true rates.
 
-    python benchmarks/autoscaler_sim.py --seeds 10 --picture docs/images/autoscaling.svg
+    python -m benchmarks.autoscaler_sim --seeds 10 --picture docs/images/autoscaling.svg
 
 Two simulated hours: the learner speeds up, the environment slows down, a fifth of the actors is evicted. One JSON line a law
 (means over the seeds), then the sensitivity to start delay, queue length and an outage of the figures, then faults.
@@ -15,10 +15,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from autoscaling.laws import LAWS, run_law
-from autoscaling.picture import draw
-from autoscaling.plant import Scenario, Trace, simulate
-from common import machine, report
+from benchmarks.autoscaling.laws import LAWS, run_law
+from benchmarks.autoscaling.picture import draw
+from benchmarks.autoscaling.plant import Scenario, Trace, simulate
+from benchmarks.common import machine, report
 
 SENSITIVITY: dict[str, Scenario] = {
     "start delay 15 s": Scenario(start_delay_seconds=15),

@@ -7,7 +7,7 @@
 2. the server under more actors than this machine has cores for: simulated ones that take as long to step as a real one, without
    the work. Latency from a request's arrival to its answer, mean batch, and observations a second.
 
-Usage: ``python benchmarks/central_inference.py [--seconds 20] [--envs 16] [--core 0]``.
+Usage: ``python -m benchmarks.central_inference [--seconds 20] [--envs 16] [--core 0]``.
 """
 
 from __future__ import annotations
@@ -26,9 +26,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from actor_throughput import GAME, NoWeights
-from common import machine, report
-from one_core import compare, on_one_core, options_of, rounds
 from rljob.actor.compute import choose_compute
 from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
@@ -48,6 +45,11 @@ from rljob.inference.server import InferenceServer
 from rljob.learner.flat import Weights, snapshot
 from rljob.wire import Client
 
+from benchmarks.actor_throughput import GAME, NoWeights
+from benchmarks.common import machine, report
+from benchmarks.one_core import compare, on_one_core, options_of, rounds, stepping
+from tests.support.weights import Given
+
 ENVIRONMENT = EnvironmentParameters()
 NETWORKS: dict[str, tuple[str, Any]] = {
     "Ape-X Nature fp32": ("ApeXDQN", ApeXDQNParameters(precision="FP32")),
@@ -55,17 +57,6 @@ NETWORKS: dict[str, tuple[str, Any]] = {
     "IMPALA Deep auto": ("IMPALA", ImpalaParameters(network="Deep", precision="Auto")),
 }
 STEP_SECONDS = 0.0004  # of one Pong environment on one core; what a simulated actor waits instead of stepping
-
-
-class Given:
-    """A learner that has published once."""
-
-    def __init__(self, weights: Weights) -> None:
-        self._weights: Weights | None = weights
-
-    def poll(self) -> Weights | None:
-        weights, self._weights = self._weights, None
-        return weights
 
 
 def weights_of(name: str) -> Weights:
@@ -147,16 +138,7 @@ def actor(name: str, num_envs: int, replay: str, server: str | None) -> tuple[Ca
         client = InferenceClient(Client(server), identity, GROUPS + 1, compress=True)
         remote = RemotePolicy(method, spec, parameters, num_envs, GROUPS, generator, client)
         loop = GroupedLoop(grouped, remote, recorder, sink, figures, 60.0)
-    while sink.welcome is None:
-        sink.poll(0.01)
-    loop.start()
-    never = threading.Event()
-
-    def step() -> None:
-        loop.turn(never)
-        figures.clock.stop()  # the other contender's time is not this actor's
-
-    return step, figures, computed
+    return stepping(loop, sink, figures), figures, computed
 
 
 def environments(num_envs: int) -> Callable[[], None]:

@@ -2,7 +2,7 @@
 
 Reach: p99 <= 1 ms at 500 actors. CPU time of the one thread that decides. Prints one JSON line.
 
-    python benchmarks/decide_latency.py --actors 500
+    python -m benchmarks.decide_latency --actors 500
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ import argparse
 import random
 import time
 from dataclasses import replace
-from pathlib import Path
 
-from common import machine, report
 from rljob.api import RLJob, load_manifest
 from rljob.api.status import RLJobStatus
 from rljob_operator.decide import decide
@@ -21,7 +19,10 @@ from rljob_operator.desired import ClockReading, DesiredState
 from rljob_operator.model import CheckpointFacts, CheckpointState, LearnerSample, Member, Observation, Phase, Role
 from rljob_operator.sample import parse_sample
 
-MANIFEST = Path(__file__).parents[1] / "manifests" / "examples" / "pong-apex.yaml"
+from benchmarks.common import machine, report
+from tests.support.paths import EXAMPLES
+
+MANIFEST = EXAMPLES / "pong-apex.yaml"
 START = 1_700_000_000.0
 LOOK_SECONDS = 1.0
 

@@ -4,7 +4,7 @@ Both train on every step 8 samples in batches of 32 with the Nature network on 8
 targets and prioritized sampling on top. Rounds alternate, so that the machine's drift meets both; one that the host of a
 virtual machine disturbs is measured again. One JSON line a round and one with the ratio of the medians.
 
-    python benchmarks/end_to_end.py --sb3-python /path/to/sb3-venv/bin/python --rounds 3
+    python -m benchmarks.end_to_end --sb3-python /path/to/sb3-venv/bin/python --rounds 3
 
 ``--avx2`` keeps the kernels of both sides to AVX2 and float32: about what a processor without AVX-512 does.
 """
@@ -21,11 +21,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import limit_to_avx2, machine, report, undisturbed
 from rljob.telemetry.recorder import read_records
 
-ROOT = Path(__file__).resolve().parents[1]
-JOB = ROOT / "manifests" / "examples" / "pong-apex-nature.yaml"
+from benchmarks.common import limit_to_avx2, machine, report, undisturbed
+from tests.support.paths import EXAMPLES, ROOT
+
+JOB = EXAMPLES / "pong-apex-nature.yaml"
 SAME_TERMS = [
     "spec.algorithm.apeXDQN.batchSize=32",
     "spec.algorithm.apeXDQN.dueling=false",

@@ -1,6 +1,6 @@
 """Steps per second of each environment backend, one JSON line a result.
 
-    python benchmarks/env_backends.py [--seconds 3] [--environments 16]
+    python -m benchmarks.env_backends [--seconds 3] [--environments 16]
 
 Uniformly random actions, no policy: what the environments alone can deliver. ``direct`` lines are the library's own vector
 environment without this project around it, in the same run, so that the cost of our adapter can be read off.
@@ -18,10 +18,11 @@ import gymnasium
 import numpy as np
 import psutil
 from ale_py.vector_env import AtariVectorEnv
-from common import machine, report
 from gymnasium.vector import AutoresetMode
 from rljob.api import EnvironmentParameters
 from rljob.envs import make_vector_environment
+
+from benchmarks.common import machine, report
 
 CASES = {
     "ALE/Pong-v5": ("Native", "Sync", "Async"),

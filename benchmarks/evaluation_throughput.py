@@ -5,7 +5,7 @@ alone, one a core: the job's own actor with its network and recorder, whose unro
 alternate; the ratio is one of raw frames a second within a round. Wall-clock time is what the ratio is about; the one of
 processor time is what other work on the machine disturbs least.
 
-    python benchmarks/evaluation_throughput.py --rounds 3 [--checkpoint RUN_OR_CHECKPOINT]
+    python -m benchmarks.evaluation_throughput --rounds 3 [--checkpoint RUN_OR_CHECKPOINT]
 
 Without a checkpoint a new network plays, which loses its games in half of the steps of a trained one: more starts.
 """
@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import machine, report
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
 from rljob.actor.policy import Policy
@@ -43,7 +42,11 @@ from rljob.learner.flat import Weights, snapshot
 from rljob.learner.policy import Identity, load_policy
 from rljob.wire import Message, encode
 
-JOB = Path(__file__).resolve().parents[1] / "manifests" / "examples" / "pong-vtrace.yaml"
+from benchmarks.common import machine, report
+from tests.support.paths import EXAMPLES
+from tests.support.weights import Given
+
+JOB = EXAMPLES / "pong-vtrace.yaml"
 GOAL = 0.8
 _WARM_UP_TURNS = 20
 
@@ -65,17 +68,6 @@ class Dropped:
     def episodes(self, message: Message) -> None: ...
 
     def poll(self, timeout_seconds: float = 0.0) -> None: ...
-
-
-class Once:
-    """A learner that publishes once."""
-
-    def __init__(self, weights: Weights) -> None:
-        self._next: Weights | None = weights
-
-    def poll(self) -> Weights | None:
-        weights, self._next = self._next, None
-        return weights
 
 
 def policy_of(checkpoint: Path | None) -> tuple[Identity, Weights]:
@@ -144,7 +136,7 @@ def _act(
     figures.sink = sink  # type: ignore[assignment]
     ends = judged.env_params.life_loss == "EndsEpisode"
     recorder = make_recorder(layout, num_envs, params.gamma, ends, sender.actor, sender.incarnation, 1)
-    loop = ActorLoop(environment, policy, recorder, sink, Once(weights), figures)  # type: ignore[arg-type]
+    loop = ActorLoop(environment, policy, recorder, sink, Given(weights), figures)  # type: ignore[arg-type]
     never = threading.Event()
     loop.start()
     for _ in range(_WARM_UP_TURNS):

@@ -1,4 +1,4 @@
-"""CartPole that raises and stalls at random: what a user's environment does on a bad day, named ``failing_cart_pole:make``."""
+"""``benchmarks.failing_cart_pole:make``: CartPole that raises and stalls at random, as a user's environment does on a bad day."""
 
 from __future__ import annotations
 

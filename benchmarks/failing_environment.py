@@ -1,10 +1,10 @@
 """CartPole to its verdict while the environment fails: each step raises with probability 1e-4 and stalls 2 to 5 s with 1e-4.
 
-    python benchmarks/failing_environment.py --jobs cartpole-impala cartpole-apex --seeds 1 2 3
+    python -m benchmarks.failing_environment --jobs cartpole-impala cartpole-apex --seeds 1 2 3
 
-Runs the example with ``failing_cart_pole:make`` in place of CartPole-v1 (several runs' worth of processes, nothing shared), and
-prints for each whether 475 was reached, after how many seconds and steps, and how often environments failed in the actors and
-in the evaluator. A run that neither ends nor fails within ``--max-seconds`` is reported as such.
+Runs the example with ``benchmarks.failing_cart_pole:make`` in place of CartPole-v1 (several runs' worth of processes, nothing
+shared), and prints for each whether 475 was reached, after how many seconds and steps, and how often environments failed in the
+actors and in the evaluator. A run that neither ends nor fails within ``--max-seconds`` is reported as such.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import machine, report, seed_override
 from rljob.telemetry.recorder import read_records
 
-HERE = Path(__file__).parent
-EXAMPLES = HERE.parent / "manifests" / "examples"
+from benchmarks.common import machine, report, seed_override
+from tests.support.paths import EXAMPLES, IMPORTABLE
 
 
 def run(job: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -33,7 +32,7 @@ def run(job: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
     kwargs = json.dumps({"crash": arguments.crash, "stall": arguments.stall})
     example = EXAMPLES / f"{job}.yaml"
     sets = [
-        "spec.environment.id=failing_cart_pole:make",
+        "spec.environment.id=benchmarks.failing_cart_pole:make",
         f"spec.environment.kwargs={kwargs}",
         seed_override(example, seed),
         *arguments.overrides,
@@ -41,11 +40,8 @@ def run(job: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
     command = [sys.executable, "-m", "rljob_operator.cli", "run", str(example)]
     command += ["--run-dir", str(run_dir), "--max-seconds", str(arguments.max_seconds)]
     command += [word for item in sets for word in ("--set", item)]
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     started = time.monotonic()
-    code = subprocess.run(
-        command, stdout=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": path}, check=False
-    ).returncode
+    code = subprocess.run(command, stdout=subprocess.DEVNULL, env=os.environ | IMPORTABLE, check=False).returncode
     outcome = json.loads((run_dir / "outcome.json").read_text())
     steps = [record["steps_total"] for record in read_records(run_dir / "metrics.jsonl") if "steps_total" in record]
     return {

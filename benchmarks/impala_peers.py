@@ -6,7 +6,7 @@ that the machine's drift meets all of them; a run that the host of a virtual mac
 part twice: with its own Atari environment, and on the one that rljob plays on. One JSON line a run, one with the medians and
 ratios.
 
-    python benchmarks/impala_peers.py --sample-factory-python SF/bin/python --rllib-python RLLIB/bin/python --rounds 2
+    python -m benchmarks.impala_peers --sample-factory-python SF/bin/python --rllib-python RLLIB/bin/python --rounds 2
 
 Each peer lives in a virtual environment of its own:
 
@@ -33,8 +33,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import limit_to_avx2, machine, report, undisturbed
-from impala_throughput import alone, whole_job
+from benchmarks.common import limit_to_avx2, machine, report, undisturbed
+from benchmarks.impala_throughput import alone, whole_job
 
 PEERS = Path(__file__).resolve().parent / "peers"
 

@@ -5,7 +5,7 @@ one core), learning alone (updates on a batch that is already there, one thread 
 With A and L the steps a core-second of each alone, C cores can do at most C / (1/A + 1/L) steps a second when nothing is wasted.
 Rounds alternate; one JSON line a round, one with the medians.
 
-    python benchmarks/impala_throughput.py --rounds 3 --seconds 30
+    python -m benchmarks.impala_throughput --rounds 3 --seconds 30
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import limit_to_avx2, machine, report
 from rljob.actor.policy import Policy
 from rljob.algorithms import algorithm
 from rljob.api import load_manifest
@@ -34,13 +33,15 @@ from rljob.learner.flat import snapshot
 from rljob.learner.update import make_updater
 from rljob.telemetry.recorder import read_records
 
+from benchmarks.common import limit_to_avx2, machine, report
+from tests.support.paths import EXAMPLES, ROOT
+
 NOBODY_JUDGES = [
     "spec.evaluator.enabled=false",
     "spec.evaluator.triggerReturn=",
     "spec.successPolicy.targetReturn=",
 ]
-ROOT = Path(__file__).resolve().parents[1]
-JOB = ROOT / "manifests" / "examples" / "pong-impala-nature.yaml"
+JOB = EXAMPLES / "pong-impala-nature.yaml"
 
 
 def acting_alone(seconds: float) -> float:
@@ -92,9 +93,9 @@ def learning_alone(seconds: float) -> float:
 
 def alone(part: str, seconds: float) -> float:
     """One of the two in a process of its own, on one core."""
-    command = [sys.executable, __file__, "--alone", part, "--seconds", str(seconds)]
+    command = [sys.executable, "-m", "benchmarks.impala_throughput", "--alone", part, "--seconds", str(seconds)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    answer = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    answer = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=ROOT)
     return float(json.loads(answer.stdout.splitlines()[-1])["rate"])
 
 

@@ -5,7 +5,7 @@ published so many updates ago. "Uncorrected" takes every importance ratio as 1 (
 the mean return of all games that ended in its second half, beside that of its last tenth; one JSON line a run, one a cell with
 what of the score without lag is left, and one with the machine. All is counted in steps, so a busy machine changes nothing.
 
-    python benchmarks/lag_ablation.py --seeds 4 5 6
+    python -m benchmarks.lag_ablation --seeds 4 5 6
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ import argparse
 import statistics
 import time
 from collections import deque
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from common import machine, report
 from rljob.actor.policy import Policy
 from rljob.actor.recorder import make_recorder
 from rljob.algorithms import algorithm
@@ -29,9 +27,12 @@ from rljob.learner.flat import snapshot
 from rljob.learner.unroll_staging import UnrollStagingRing
 from rljob.learner.update import make_updater
 
+from benchmarks.common import machine, report
+from tests.support.paths import EXAMPLES
+
 CPU = torch.device("cpu")
 NUM_ENVS = 16
-JOB = Path(__file__).resolve().parents[1] / "manifests" / "examples" / "cartpole-impala.yaml"
+JOB = EXAMPLES / "cartpole-impala.yaml"
 SETTINGS = (
     "unrollLength=5",
     "batchSize=16",

@@ -7,9 +7,7 @@ slows down slows all of them; the processor time of an update is what other work
 
 from __future__ import annotations
 
-import sys
 import time
-from pathlib import Path
 
 import torch
 from rljob.algorithms import algorithm
@@ -20,8 +18,7 @@ from rljob.api import ApeXDQNParameters
 from rljob.learner.shares import Shares
 from rljob.learner.update import TransitionUpdater
 
-sys.path.insert(0, str(Path(__file__).parent))
-from common import machine, report
+from benchmarks.common import machine, report
 
 ROUNDS = 5
 ROUND_SECONDS = 0.7

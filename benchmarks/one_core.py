@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from rljob.actor.figures import ActorFigures
+from rljob.actor.loop import Loop
+from rljob.actor.shards import MultiShard
 from rljob.wire import CreditLedger, Message, Server
 
 STEPS_A_ROUND = 25
@@ -46,6 +50,20 @@ def on_one_core(core: int) -> Iterator[tuple[str, int]]:
         finally:
             receiver.terminate()
             receiver.join()
+
+
+def stepping(loop: Loop, sink: MultiShard, figures: ActorFigures) -> Callable[[], None]:
+    """A step of an actor that its shard has welcomed."""
+    while sink.welcome is None:
+        sink.poll(0.01)
+    loop.start()
+    never = threading.Event()
+
+    def step() -> None:
+        loop.turn(never)
+        figures.clock.stop()  # the other contenders' time is not this actor's
+
+    return step
 
 
 def drain(endpoint: str, core: int) -> None:

@@ -1,10 +1,10 @@
 """How soon a local run is itself again: after kill -9 of a role or of one of two replay shards, a resume, a change of the
 learner's speed, a dead environment.
 
-    python benchmarks/recovery.py [--rounds 3]
+    python -m benchmarks.recovery [--rounds 3]
 
 Tests only ask that each of these happens, however long it takes. Here are the seconds, on CartPole, with the runs of
-``tests/integration/operator``.
+``tests.support.local_run``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,15 +21,15 @@ from pathlib import Path
 
 import numpy as np
 import psutil
-from common import machine, report
 from rljob.api import EnvironmentParameters
 from rljob.cli.slowdown import LEARNER_DELAY_FILE
 from rljob.envs import EnvironmentProblem, make_vector_environment
 from rljob_operator.local.run_view import running_members
 
-TESTS = Path(__file__).parents[1] / "tests" / "integration" / "operator"
-sys.path.insert(0, str(TESTS))
-from harness import ENDLESS, EXAMPLES, LocalRun  # noqa: E402
+from benchmarks.common import machine, report
+from tests.support import slow_game
+from tests.support.local_run import ENDLESS, LocalRun
+from tests.support.paths import EXAMPLES, IMPORTABLE
 
 PATIENCE_SECONDS = 120
 FAST, SLOW = "0.06", "0.15"
@@ -137,9 +136,8 @@ def throttled_and_released(folder: Path) -> None:
     """From a change of the learner's speed until the number of actors is within one of where it ends."""
     delay = folder / "delay"
     delay.write_text(FAST)
-    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
-    environment = {LEARNER_DELAY_FILE: str(delay), "PYTHONPATH": paths}
-    run = LocalRun(TESTS / "slow_game.yaml", folder / "scaled", "--max-actors", "6", environment=environment)
+    environment = IMPORTABLE | {LEARNER_DELAY_FILE: str(delay)}
+    run = LocalRun(slow_game.JOB, folder / "scaled", "--max-actors", "6", environment=environment)
     try:
         run.until(lambda: run.reason("ScalingActive") == "ValidMetricFound", PATIENCE_SECONDS, "a first decision")
         before, _ = followed(run)

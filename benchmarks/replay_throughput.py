@@ -4,7 +4,7 @@ One JSON line a result, medians over rounds. Chunks are built from real Pong fra
 preprocessing) and arrive as wire buffers, LZ4 frames included; inserting therefore includes decoding, checking, storing
 and the initial priorities.
 
-    python benchmarks/replay_throughput.py [--seconds 3]
+    python -m benchmarks.replay_throughput [--seconds 3]
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import machine, report
 from rljob.api import EnvironmentParameters
 from rljob.envs import make_vector_environment
 from rljob.experience import Chunk, ChunkLayout
@@ -30,6 +29,8 @@ from rljob.replay.selectors import Prioritized
 from rljob.replay.service import ReplayService
 from rljob.replay.table import Capacity, ReplayTable
 from rljob.wire import Client, CreditWindow, Message, RawMessage, decode_header, encode
+
+from benchmarks.common import machine, report
 
 LENGTH, STACK, N_STEP, BATCH = 50, 4, 3, 512
 LAYOUT = ChunkLayout(LENGTH, (84, 84), np.dtype(np.uint8), STACK, N_STEP)

@@ -1,6 +1,6 @@
 """How long a shard takes to be warm again: 500,000 transitions of Pong from its Redis, priorities included.
 
-python benchmarks/replay_warm_restart.py [--transitions 500000]
+python -m benchmarks.replay_warm_restart [--transitions 500000]
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import time
 import uuid
 from pathlib import Path
 
-from common import machine, report
-from replay_throughput import BATCH, LAYOUT, LENGTH, filled, on_the_wire, pong_chunks
 from rljob.replay.chunk_log import ChunkLog, Commit, LogEntry, LoggedChunk, LogState
 from rljob.replay.config import ReplayConfig
 from rljob.replay.embedded_redis import EmbeddedRedis
@@ -22,6 +20,9 @@ from rljob.replay.redis_client import connect
 from rljob.replay.restore import pack_weights
 from rljob.replay.service import ReplayService
 from rljob.replay.table import Capacity
+
+from benchmarks.common import machine, report
+from benchmarks.replay_throughput import BATCH, LAYOUT, LENGTH, filled, on_the_wire, pong_chunks
 
 
 def main() -> None:

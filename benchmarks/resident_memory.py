@@ -6,7 +6,7 @@ hour. What is stored, and where, is the same. Memory is the proportional set siz
 One JSON line a sample and one with the verdict: flat means that what was resident when the replay had just become full is
 still about all that there is after it has been overwritten for ``--beyond`` of its capacity.
 
-    python benchmarks/resident_memory.py
+    python -m benchmarks.resident_memory
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from common import machine, report, resident_bytes
 from rljob.telemetry.recorder import read_records
 
-JOB = Path(__file__).resolve().parents[1] / "manifests" / "examples" / "pong-apex-nature.yaml"
+from benchmarks.common import machine, report, resident_bytes
+from tests.support.paths import EXAMPLES
+
+JOB = EXAMPLES / "pong-apex-nature.yaml"
 GOAL_GB = 6.0
 SAMPLE_SECONDS = 5.0
 GB = 1e9

@@ -11,8 +11,9 @@ import argparse
 import time
 from collections.abc import Callable
 
-from common import machine, report
 from rljob.telemetry.clock import StageClock
+
+from benchmarks.common import machine, report
 
 CHANGES_PER_SECOND = 10_000
 STAGES = ("env", "infer", "encode", "send", "blocked")

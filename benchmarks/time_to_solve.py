@@ -1,6 +1,6 @@
 """Wall-clock from the first process to the verdict, for several seeds of one job; curves go to a CSV a seed.
 
-    python benchmarks/time_to_solve.py manifests/examples/pong-apex.yaml --seeds 1 2 3 --curves docs/curves
+    python -m benchmarks.time_to_solve manifests/examples/pong-apex.yaml --seeds 1 2 3 --curves docs/curves
 
 Each seed is one `rljob run` in a fresh folder, one after the other. Resident memory is the sum over all processes of the run
 (proportional set size, so that shared pages count once), sampled every five seconds.
@@ -19,8 +19,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import machine, report, resident_bytes, seed_override
 from rljob.telemetry.recorder import read_records
+
+from benchmarks.common import machine, report, resident_bytes, seed_override
 
 SAMPLE_SECONDS = 5.0
 CURVE_COLUMNS = ("elapsed_seconds", "raw_frames", "updates", "mean_return", "steps_per_second", "updates_per_second")

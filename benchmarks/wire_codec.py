@@ -15,7 +15,6 @@ from functools import partial
 import ale_py
 import gymnasium
 import numpy as np
-from common import machine, report
 from gymnasium.wrappers import AtariPreprocessing
 from rljob.wire import (
     Client,
@@ -28,6 +27,8 @@ from rljob.wire import (
     encode,
     generate_keys,
 )
+
+from benchmarks.common import machine, report
 
 SMALL_COLUMNS = ("obs_at", "boot_at", "action", "ret", "disc", "prio", "flags")
 

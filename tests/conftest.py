@@ -15,6 +15,8 @@ from zlib import crc32
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+pytest.register_assert_rewrite("tests.support")  # so that its assertions show their values, as those of tests do
+
 FUZZ_SEED = os.environ.get("RLJOB_FUZZ_SEED")
 """Set by `tests/fuzz.py`: the seed of its round."""
 FUZZ_UNTIL = float(os.environ.get("RLJOB_FUZZ_UNTIL", "inf"))

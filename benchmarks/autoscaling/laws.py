@@ -11,7 +11,7 @@ from rljob_operator.autoscaling import AutoscalingMemory, advance
 from rljob_operator.autoscaling.behavior import down_limit, up_limit, with_change, with_wanted, within_windows
 from rljob_operator.rules.actors import LAW_SECONDS
 
-from autoscaling.plant import Law, Scenario, View
+from benchmarks.autoscaling.plant import Law, Scenario, View
 
 MIN_REPLICAS = 2
 TICK_SECONDS = 15

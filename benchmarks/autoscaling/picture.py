@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rljob.telemetry.charts import HEIGHT, WIDTH, Series, line_chart
 
-from autoscaling.plant import Trace
+from benchmarks.autoscaling.plant import Trace
 
 _STYLE = """
 text { font: 11px system-ui, sans-serif; fill: #444; } .title { font-size: 14px; font-weight: 600; fill: #222; }

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "api"))  # the tables of good and bad manifests
-from bad_manifests import BASE
-from control_plane import CRD_FILE, PROGRAMS, ControlPlane
-from jobs import JOBS, create
-from written import document
+from tests.cluster.control_plane import CRD_FILE, PROGRAMS, ControlPlane
+from tests.cluster.jobs import JOBS, create
+from tests.unit.api.bad_manifests import BASE
+from tests.unit.api.written import document
 
 VARIABLE = "KUBEBUILDER_ASSETS"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 import ssl
 import subprocess
 import time
@@ -20,7 +19,11 @@ import trustme
 from rljob.api.generate import files
 from rljob.replay.tied import tied_to_this_process
 
-CRD_FILE = Path(__file__).parents[2] / files.CRD_FILE
+from tests.support.paths import ROOT
+from tests.support.ports import free_ports
+from tests.support.waiting import eventually
+
+CRD_FILE = ROOT / files.CRD_FILE
 PROGRAMS = ("etcd", "kube-apiserver", "kubectl")
 START_SECONDS = 90.0
 STOP_SECONDS = 15.0
@@ -94,14 +97,14 @@ class ControlPlane:
         )  # fmt: skip
 
     def wait_until(self, what: str, holds: Callable[[], bool], seconds: float = 30.0) -> None:
-        """Raises ``RuntimeError`` where it does not come true in time, or a server has ended."""
-        until = time.monotonic() + seconds
-        while not holds():
+        """Fails where it does not come true in time, or a server has ended."""
+
+        def between() -> None:
             ended = [process.args for process in self._processes if process.poll() is not None]
-            if ended or time.monotonic() > until:
-                reason = "a server ended" if ended else f"it took over {seconds:.0f} seconds"
-                raise RuntimeError(f"the API server is not {what}: {reason}\n{self._logs()}")
+            assert not ended, f"the API server is not {what}: {ended} ended\n{self._logs()}"
             time.sleep(0.1)
+
+        eventually(holds, lambda: f"the API server is not {what}\n{self._logs()}", seconds, between)
 
     def _serves(self) -> bool:
         try:
@@ -145,15 +148,3 @@ class ControlPlane:
                 }
             )
         )
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nothing listens on just now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

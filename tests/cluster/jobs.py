@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from control_plane import ControlPlane
+from tests.cluster.control_plane import ControlPlane
 
 JOBS = "/apis/rljob.dev/v1alpha1/namespaces/default/rljobs"
 MERGE = "application/merge-patch+json"

@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from control_plane import ControlPlane
 from rljob.api.generate.crd import definition
+
+from tests.cluster.control_plane import ControlPlane
 
 TRIAL = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All"
 LIMIT_OF_A_RULE = 10_000_000

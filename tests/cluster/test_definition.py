@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from control_plane import CRD_FILE, ControlPlane
 from rljob.api.generate.crd import definition
-from rule_cost import ALL, LIMIT_OF_A_RULE, LIMIT_OF_ALL, estimates
+
+from tests.cluster.control_plane import CRD_FILE, ControlPlane
+from tests.cluster.rule_cost import ALL, LIMIT_OF_A_RULE, LIMIT_OF_ALL, estimates
 
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rljobs.rljob.dev"
 

@@ -9,13 +9,14 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import jobs
 import pytest
-from control_plane import ControlPlane
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from rljob_operator.pods.spot import on_spot_nodes
 from rljob_operator.pods.strategic_merge import MERGE_KEYS, PodTemplateProblem, merged
+
+from tests.cluster import jobs
+from tests.cluster.control_plane import ControlPlane
 
 TEMPLATES = "/api/v1/namespaces/default/podtemplates"
 STRATEGIC = "application/strategic-merge-patch+json"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import jobs
 import pytest
-from bad_manifests import BASE, PRESET
-from control_plane import ControlPlane
 from rljob.api import ImpalaParameters, parse_job
-from written import document
+
+from tests.cluster import jobs
+from tests.cluster.control_plane import ControlPlane
+from tests.unit.api.bad_manifests import BASE, PRESET
+from tests.unit.api.written import document
 
 APPLY = "application/apply-patch+yaml"
 SUSPENDED = ["spec.suspend=true", "spec.checkpoint.onSuspend=Skip"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import jobs
 import pytest
-from bad_manifests import BASE, IMPALA, PRESET
-from control_plane import ControlPlane
 from rljob.api import ImpalaParameters, load_manifest, parse_job
 from rljob.api.generate.crd import COLUMNS
-from written import CLUSTER, EXAMPLES, document
+
+from tests.cluster import jobs
+from tests.cluster.control_plane import ControlPlane
+from tests.unit.api.bad_manifests import BASE, IMPALA, PRESET
+from tests.unit.api.written import CLUSTER, EXAMPLES, document
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,32 +22,31 @@ import pytest
 from rljob.actor.shards import MultiShard
 from rljob.actor.worker import environment_seed, run_actor
 from rljob.algorithms import algorithm
-from rljob.api import RLJob, dump_manifest, parse_job
+from rljob.api import RLJob, dump_manifest
 from rljob.cli.options import RoleOptions
 from rljob.envs import EnvironmentSpec, describe_environment
 from rljob.experience import ChunkLayout
 from rljob.learner.weights import WeightServer
-from rljob.replay.config import ReplayConfig, config_of
+from rljob.replay.config import config_of
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.service import ReplayService
 
-ROOT = Path(__file__).parents[3]
+from tests.support.jobs import job_of
+from tests.support.paths import ROOT
+from tests.support.replay_peers import Shard
+from tests.support.role_commands import worker_command
+from tests.support.threads import running
+from tests.support.waiting import eventually
 
 
 def a_job(environment: str, *, envs: int = 4, parameters: dict[str, Any] | None = None) -> RLJob:
-    return parse_job(
-        {
-            "apiVersion": "rljob.dev/v1alpha1",
-            "kind": "RLJob",
-            "metadata": {"name": "actor-test"},
-            "spec": {
-                "algorithm": {"type": "ApeXDQN", "apeXDQN": {"precision": "FP32"}},
-                "environment": {"id": environment, **(parameters or {})},
-                "replay": {"capacity": 100_000},
-                "actors": {"replicas": 2, "envsPerActor": envs},
-            },
-        }
-    )
+    spec = {
+        "algorithm": {"type": "ApeXDQN", "apeXDQN": {"precision": "FP32"}},
+        "environment": {"id": environment, **(parameters or {})},
+        "replay": {"capacity": 100_000},
+        "actors": {"replicas": 2, "envsPerActor": envs},
+    }
+    return job_of(spec, "actor-test")
 
 
 @dataclass
@@ -56,27 +55,14 @@ class Surroundings:
 
     job: RLJob
     spec: EnvironmentSpec
-    config: ReplayConfig
     options: RoleOptions
     weights: WeightServer
-    service: ReplayService
-    stop_service: threading.Event
-    service_thread: threading.Thread
+    shard: Shard
 
     @property
-    def inserted(self) -> int:
-        """Transitions stored by the present service; its status document may be a moment older."""
-        return self.service.table.limiter.inserted
-
-    def serve(self) -> None:
-        self.service = ReplayService(self.config)
-        self.stop_service = threading.Event()
-        self.service_thread = threading.Thread(target=self.service.run, args=(self.stop_service,), daemon=True)
-        self.service_thread.start()
-
-    def end_service(self) -> None:
-        self.stop_service.set()
-        self.service_thread.join(60)
+    def service(self) -> ReplayService:
+        """The present one."""
+        return self.shard.service
 
     def publish(self, version: int, epoch: int = 1) -> None:
         parameters, environment_parameters = self.job.spec.algorithm.parameters, self.job.spec.environment.parameters
@@ -116,42 +102,18 @@ def surroundings(job: RLJob, run_dir: Path, *, scheme: str = "inproc", generous:
         notice=base + "notice",
         announce=run_dir / "roles" / "actor-0.json",
     )
-    never = threading.Event()
-    around = Surroundings(job, spec, config, options, weights, None, never, None)  # type: ignore[arg-type]
-    around.serve()
+    around = Surroundings(job, spec, options, weights, Shard(config))
+    around.shard.start()
     try:
         yield around
     finally:
-        around.end_service()
+        around.shard.end()
         weights.close()
 
 
-@contextlib.contextmanager
-def actor_thread(options: RoleOptions) -> Iterator[threading.Event]:
-    stop, failures = threading.Event(), []
-
-    def play() -> None:
-        try:
-            run_actor(options, stop)
-        except BaseException as error:  # noqa: BLE001 (told to the test's own thread)
-            failures.append(error)
-
-    thread = threading.Thread(target=play, daemon=True)
-    thread.start()
-    try:
-        yield stop
-    finally:
-        stop.set()
-        thread.join(60)
-        assert not thread.is_alive()
-        assert not failures, failures
-
-
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
+def acting(options: RoleOptions) -> AbstractContextManager[threading.Event]:
+    """The actor on a thread."""
+    return running(lambda stop: run_actor(options, stop))
 
 
 def assert_conserved(around: Surroundings) -> None:
@@ -159,7 +121,7 @@ def assert_conserved(around: Surroundings) -> None:
     assert final["produced"] == final["acknowledged"] + final["unacknowledged"]
     assert final["steps"] == final["produced"] + final["cut_steps"]
     assert final["unacknowledged"] == 0
-    assert around.inserted == final["produced"]
+    assert around.shard.inserted == final["produced"]
     assert not around.service.status["rejected_total"]
 
 
@@ -168,12 +130,12 @@ def test_plays_reports_takes_weights_and_leaves_nothing_behind(environment: str,
     parameters = {"maxEpisodeRawFrames": 1000} if environment.startswith("ALE") else {}
     with surroundings(a_job(environment, parameters=parameters), tmp_path) as around:
         status = lambda: around.service.status  # noqa: E731
-        with actor_thread(around.options):
-            until(lambda: status().get("inserted_total", 0) > 500)
+        with acting(around.options):
+            eventually(lambda: status().get("inserted_total", 0) > 500)
             around.publish(1)
-            until(lambda: status()["actors"] and status()["actors"][0]["policy_version"] == 1)
+            eventually(lambda: status()["actors"] and status()["actors"][0]["policy_version"] == 1)
             inserted = status()["inserted_total"]
-            until(lambda: status()["inserted_total"] > inserted + 800 and status()["episodes_total"] > 2)
+            eventually(lambda: status()["inserted_total"] > inserted + 800 and status()["episodes_total"] > 2)
             (actor,) = status()["actors"]
             assert actor["name"] == "actor-0"
             assert actor["steps_per_second"] > 0
@@ -191,11 +153,11 @@ def test_plays_reports_takes_weights_and_leaves_nothing_behind(environment: str,
 
 def test_an_actor_that_waits_for_credit_still_leaves(tmp_path: Path) -> None:
     with surroundings(a_job("CartPole-v1"), tmp_path, generous=False) as around:
-        with actor_thread(around.options) as stop:
-            until(lambda: any(actor["state"] == "Blocked" for actor in around.service.status["actors"]))
+        with acting(around.options) as stop:
+            eventually(lambda: any(actor["state"] == "Blocked" for actor in around.service.status["actors"]))
             around.publish(1)
-            until(lambda: around.service.status["actors"][0]["policy_version"] == 1)
-            until(lambda: around.service.status["actors"][0]["blocked_seconds"] > 1)
+            eventually(lambda: around.service.status["actors"][0]["policy_version"] == 1)
+            eventually(lambda: around.service.status["actors"][0]["blocked_seconds"] > 1)
             url = json.loads((tmp_path / "roles" / "actor-0.json").read_text())["metrics_url"]
             with urllib.request.urlopen(f"{url}/readyz", timeout=60) as answer:
                 assert answer.status == 200, "an actor that is held back is no broken one"
@@ -203,7 +165,7 @@ def test_an_actor_that_waits_for_credit_still_leaves(tmp_path: Path) -> None:
         final = around.final()
         assert final["produced"] == final["acknowledged"] + final["unacknowledged"]
         assert final["unacknowledged"] > 0
-        assert around.inserted == final["acknowledged"]
+        assert around.shard.inserted == final["acknowledged"]
 
 
 def test_a_blocked_actor_sleeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,9 +180,9 @@ def test_a_blocked_actor_sleeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     with (
         surroundings(a_job("CartPole-v1"), tmp_path, generous=False) as around,
-        actor_thread(around.options),
+        acting(around.options),
     ):
-        until(lambda: any(actor["state"] == "Blocked" for actor in around.service.status["actors"]))
+        eventually(lambda: any(actor["state"] == "Blocked" for actor in around.service.status["actors"]))
         monkeypatch.setattr(MultiShard, "poll", counted)
         time.sleep(4)
         assert 4 <= polls <= 4 * 8
@@ -229,27 +191,28 @@ def test_a_blocked_actor_sleeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_goes_on_after_a_restart_of_the_service(tmp_path: Path) -> None:
     with surroundings(a_job("CartPole-v1"), tmp_path, scheme="ipc") as around:
-        with actor_thread(around.options):
-            until(lambda: around.service.status["inserted_total"] > 500)
-            around.end_service()
-            first = around.inserted
-            around.serve()
-            until(lambda: around.service.status["inserted_total"] > 500)
+        with acting(around.options):
+            eventually(lambda: around.service.status["inserted_total"] > 500)
+            around.shard.end()
+            first = around.shard.inserted
+            around.shard.start()
+            eventually(lambda: around.service.status["inserted_total"] > 500)
         final = around.final()
-        second = around.inserted
+        second = around.shard.inserted
         assert final["unacknowledged"] == 0
         # Without a log, a chunk accepted but not yet acknowledged when the service ended is stored once more: at most a
         # window of credits.
-        assert 0 <= first + second - final["produced"] <= around.config.credits * around.config.layout.length
+        config = around.shard.config
+        assert 0 <= first + second - final["produced"] <= config.credits * config.layout.length
 
 
 def test_two_lives_share_a_slot_but_nothing_else(tmp_path: Path) -> None:
     with surroundings(a_job("CartPole-v1"), tmp_path) as around:
         seen = []
         for _ in range(2):
-            with actor_thread(around.options):
+            with acting(around.options):
                 inserted = around.service.status["inserted_total"]
-                until(lambda inserted=inserted: around.service.status["inserted_total"] > inserted + 200)
+                eventually(lambda inserted=inserted: around.service.status["inserted_total"] > inserted + 200)
                 alive = [a for a in around.service.status["actors"] if a["state"] in ("Running", "Connecting")]
                 seen.append((alive[-1]["slot"], alive[-1]["incarnation"]))
         assert seen[0][0] == seen[1][0]
@@ -259,8 +222,8 @@ def test_two_lives_share_a_slot_but_nothing_else(tmp_path: Path) -> None:
 def test_stop_before_any_service_answers(tmp_path: Path) -> None:
     with surroundings(a_job("CartPole-v1"), tmp_path) as around:
         lonely = replace(around.options, replay_ingest=("inproc://nobody-is-here",))
-        with actor_thread(lonely):
-            until(lambda: (tmp_path / "roles" / "actor-0.json").exists())
+        with acting(lonely):
+            eventually(lambda: (tmp_path / "roles" / "actor-0.json").exists())
 
 
 def test_environment_seeds() -> None:
@@ -274,13 +237,20 @@ def test_sigterm_ends_a_real_process(tmp_path: Path) -> None:
     with surroundings(a_job("CartPole-v1"), tmp_path, scheme="ipc") as around:
         (tmp_path / "job.yaml").write_text(dump_manifest(around.job))
         options = around.options
-        arguments = ["--job", tmp_path / "job.yaml", "--run-dir", tmp_path, "--name", "actor-0"]
-        arguments += ["--replay-ingest", options.replay_ingest[0], "--weights", options.weights]
-        arguments += ["--notice", options.notice, "--announce", options.announce, "--metrics-port", "0"]
-        command = [sys.executable, "-m", "rljob.cli", "worker", "actor", *map(str, arguments)]
+        command = worker_command(
+            "actor",
+            job=tmp_path / "job.yaml",
+            run_dir=tmp_path,
+            name="actor-0",
+            replay_ingest=options.replay_ingest[0],
+            weights=options.weights,
+            notice=options.notice,
+            announce=options.announce,
+            metrics_port=0,
+        )
         with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
             try:
-                until(lambda: around.service.status["inserted_total"] > 300 or process.poll() is not None, 60)
+                eventually(lambda: around.service.status["inserted_total"] > 300 or process.poll() is not None)
                 process.send_signal(signal.SIGTERM)
                 assert process.wait(60) == 0, process.stderr.read() if process.stderr else ""
             finally:

@@ -25,17 +25,15 @@ SHORT = {"max_episode_raw_frames": 240, "noop_max": 5}
         ("ALE/Breakout-v5", "Native", {**SHORT, "sticky_action_probability": 0.25, "fire_reset": True}, 6),
         ("ALE/Breakout-v5", "Sync", {**SHORT, "max_pool": False}, 6),
         ("ALE/Pong-v5", "Async", {**SHORT, "full_action_space": True}, 6),
-        ("toys:countdown", "Auto", {"kwargs": {"length": 4}}, 40),
-        ("toys:Pictures", "Async", {}, 40),
-        ("toys:vector", "Auto", {}, 40),
-        ("toys:vector", "Native", {"kwargs": {"mode": "Disabled"}, "actions": (1, 2)}, 40),
-        ("toys:vector_only", "Auto", {}, 40),
+        ("tests.support.toys:countdown", "Auto", {"kwargs": {"length": 4}}, 40),
+        ("tests.support.toys:Pictures", "Async", {}, 40),
+        ("tests.support.toys:vector", "Auto", {}, 40),
+        ("tests.support.toys:vector", "Native", {"kwargs": {"mode": "Disabled"}, "actions": (1, 2)}, 40),
+        ("tests.support.toys:vector_only", "Auto", {}, 40),
         ("MountainCar-v0", "Auto", {}, 0),
     ],
 )
-def test_every_backend_conforms(
-    environment_id: str, backend: str, settings: dict[str, Any], ends: int, toys_importable: None
-) -> None:
+def test_every_backend_conforms(environment_id: str, backend: str, settings: dict[str, Any], ends: int) -> None:
     parameters = EnvironmentParameters(backend=backend, **settings)
     episodes = check_environment(lambda: make_vector_environment(environment_id, parameters, 3, 0), steps=180)
     assert episodes >= ends

@@ -48,8 +48,10 @@ def test_a_killed_worker_is_named_and_the_others_end() -> None:
     env.close()
 
 
-def test_an_environment_that_dies_inside_its_step_is_named(toys_importable: None) -> None:
-    env = make_vector_environment("toys:countdown", EnvironmentParameters(backend="Async", kwargs={"kill_at": 4}), 3, 0)
+def test_an_environment_that_dies_inside_its_step_is_named() -> None:
+    env = make_vector_environment(
+        "tests.support.toys:countdown", EnvironmentParameters(backend="Async", kwargs={"kill_at": 4}), 3, 0
+    )
     assert isinstance(env, GymnasiumVector)
     env.reset()
     problem = _step_until_problem(env, np.zeros(3, np.int64))
@@ -57,14 +59,16 @@ def test_an_environment_that_dies_inside_its_step_is_named(toys_importable: None
 
 
 @pytest.mark.parametrize("backend", ["Async", "Sync"])
-def test_an_environment_that_raises_is_named_with_its_reason(backend: str, toys_importable: None) -> None:
+def test_an_environment_that_raises_is_named_with_its_reason(backend: str) -> None:
     parameters = EnvironmentParameters(backend=backend, kwargs={"fail_at": 4})
-    env = make_vector_environment("toys:countdown", parameters, 3, 0)
+    env = make_vector_environment("tests.support.toys:countdown", parameters, 3, 0)
     assert isinstance(env, GymnasiumVector)
     env.reset()
     problem = _step_until_problem(env, np.zeros(3, np.int64))
     assert problem.environment == 1
-    assert str(problem) == ("environment 1 of 'toys:countdown' failed in step(): RuntimeError: the plant caught fire")
+    assert str(problem) == (
+        "environment 1 of 'tests.support.toys:countdown' failed in step(): RuntimeError: the plant caught fire"
+    )
     env.close()
 
 

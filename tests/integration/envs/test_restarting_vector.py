@@ -9,10 +9,10 @@ from rljob.envs import KeepsFailing, RestartLimit, make_restarting_environment
 from rljob.envs.grouped import GroupedEnvironment
 
 
-def test_a_failing_row_is_cut_and_the_others_do_not_notice(toys_importable: None) -> None:
+def test_a_failing_row_is_cut_and_the_others_do_not_notice() -> None:
     limit = RestartLimit(10)
     parameters = EnvironmentParameters(backend="Sync", kwargs={"fail_at": 3}, reward_clipping="Disabled")
-    env = make_restarting_environment("toys:countdown", parameters, 3, 0, limit)
+    env = make_restarting_environment("tests.support.toys:countdown", parameters, 3, 0, limit)
     env.reset()
     results = [env.step(np.ones(3, np.int64)) for _ in range(5)]
     assert [result.cut.tolist() if result.cut is not None else None for result in results] == [
@@ -20,7 +20,7 @@ def test_a_failing_row_is_cut_and_the_others_do_not_notice(toys_importable: None
     ]  # fmt: skip
     failed = results[2]
     assert failed.failures == (
-        "environment 1 of 'toys:countdown' failed in step(): RuntimeError: the plant caught fire",
+        "environment 1 of 'tests.support.toys:countdown' failed in step(): RuntimeError: the plant caught fire",
     )
     assert (failed.steps, failed.raw_frames, failed.episodes, failed.truncated.any()) == (2, 2, (), False)
     assert failed.final_observation is None
@@ -31,10 +31,10 @@ def test_a_failing_row_is_cut_and_the_others_do_not_notice(toys_importable: None
     env.close()
 
 
-def test_a_worker_that_dies_costs_the_vector_its_episodes(toys_importable: None) -> None:
+def test_a_worker_that_dies_costs_the_vector_its_episodes() -> None:
     limit = RestartLimit(10)
     parameters = EnvironmentParameters(backend="Async", kwargs={"kill_at": 2}, reward_clipping="Disabled")
-    env = make_restarting_environment("toys:countdown", parameters, 2, 0, limit)
+    env = make_restarting_environment("tests.support.toys:countdown", parameters, 2, 0, limit)
     env.reset()
     env.step(np.ones(2, np.int64))
     result = env.step(np.ones(2, np.int64))
@@ -46,20 +46,20 @@ def test_a_worker_that_dies_costs_the_vector_its_episodes(toys_importable: None)
     env.close()
 
 
-def test_an_environment_that_always_fails_is_given_up_at_once(toys_importable: None) -> None:
+def test_an_environment_that_always_fails_is_given_up_at_once() -> None:
     parameters = EnvironmentParameters(backend="Sync", kwargs={"fail_at": 1})
-    env = make_restarting_environment("toys:countdown", parameters, 2, 0, RestartLimit(0))
+    env = make_restarting_environment("tests.support.toys:countdown", parameters, 2, 0, RestartLimit(0))
     env.reset()
-    with pytest.raises(KeepsFailing, match="environment 1 of 'toys:countdown' failed in step"):
+    with pytest.raises(KeepsFailing, match=r"environment 1 of 'tests\.support.toys:countdown' failed in step"):
         env.step(np.ones(2, np.int64))
     env.close()
 
 
-def test_a_failure_in_one_group_is_found_at_its_place_among_all(toys_importable: None) -> None:
+def test_a_failure_in_one_group_is_found_at_its_place_among_all() -> None:
     limit = RestartLimit(10)
     parameters = EnvironmentParameters(backend="Sync", kwargs={"fail_at": 2})
     env = GroupedEnvironment(
-        [make_restarting_environment("toys:countdown", parameters, 2, seed, limit) for seed in (2, 0)]
+        [make_restarting_environment("tests.support.toys:countdown", parameters, 2, seed, limit) for seed in (2, 0)]
     )
     env.reset()
     assert env.step(np.ones(4, np.int64)).cut is None

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 import urllib.request
+import uuid
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from evaluation_builders import identity_of, manifest, network
 from rljob.api import RLJob, parse_job
 from rljob.cli.app import app
 from rljob.cli.options import RoleOptions
@@ -24,6 +23,9 @@ from rljob.learner.evaluations import Evaluation
 from rljob.learner.weights import WeightServer
 from typer.testing import CliRunner
 
+from tests.support.evaluated_jobs import identity_of, manifest, network
+from tests.support.threads import running
+
 
 def _job(target: float | None = None, algorithm: dict[str, Any] | None = None, **evaluator: Any) -> RLJob:
     return parse_job(manifest(target, algorithm, **{"episodes": 5, "intervalSeconds": 1, **evaluator}))
@@ -32,21 +34,15 @@ def _job(target: float | None = None, algorithm: dict[str, Any] | None = None, *
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Any]:
     """Start an evaluator thread for a job; stops and joins it at the end."""
-    stop, threads = threading.Event(), []
+    with ExitStack() as threads:
 
-    def start(job: Any, weights: str, notice: str) -> Path:
-        announce = tmp_path / "evaluator.json"
-        options = RoleOptions(job, tmp_path, "evaluator", weights=weights, notice=notice, announce=announce)
-        thread = threading.Thread(target=run_evaluator, args=(options, stop))
-        thread.start()
-        threads.append(thread)
-        return announce
+        def start(job: Any, weights: str, notice: str) -> Path:
+            announce = tmp_path / "evaluator.json"
+            options = RoleOptions(job, tmp_path, "evaluator", weights=weights, notice=notice, announce=announce)
+            threads.enter_context(running(lambda stop: run_evaluator(options, stop)))
+            return announce
 
-    yield start
-    stop.set()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive(), "the evaluator must leave when it is asked"
+        yield start
 
 
 def _serve_until(server: WeightServer, done: Any, seconds: float = 60) -> list[Evaluation]:
@@ -57,6 +53,20 @@ def _serve_until(server: WeightServer, done: Any, seconds: float = 60) -> list[E
         evaluations += server.evaluations()
         time.sleep(0.01)
     return evaluations
+
+
+def _verdict(run: Any, job: RLJob) -> Evaluation:
+    """What it says of a network that always pushes left, which is about ten steps a game."""
+    module = network(job)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+    name = uuid.uuid4().hex
+    with closing(WeightServer(f"inproc://weights-{name}", f"inproc://notice-{name}")) as server:
+        run(job, server.weights, server.notice)
+        server.publish(module, 1, 1, meta={"mean_return": 9.0})
+        (verdict,) = _serve_until(server, lambda seen: len(seen) >= 1)
+    return verdict
 
 
 def test_it_judges_new_weights_and_reports_them_with_the_weights_if_best(run: Any) -> None:
@@ -142,14 +152,7 @@ def test_progress_is_told_while_games_are_played(run: Any) -> None:
 @pytest.mark.parametrize("cpu", ["1", "3"])
 def test_a_hopeless_policy_is_given_up_early(run: Any, cpu: str) -> None:
     job = _job(target=475, episodes=20, resources={"limits": {"cpu": cpu}})
-    module = network(job)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.zero_()  # always pushes left: about ten steps a game, so 475 is soon out of reach
-    with closing(WeightServer(f"inproc://eval-weights-2-{cpu}", f"inproc://eval-notice-2-{cpu}")) as server:
-        run(job, server.weights, server.notice)
-        server.publish(module, 1, 1, meta={"mean_return": 9.0})
-        (verdict,) = _serve_until(server, lambda seen: len(seen) >= 1)
+    verdict = _verdict(run, job)
     assert not verdict.finished
     assert verdict.seed == 1 + 1_000_003
     # 500 k + 19 * (20 - k) < 475 * 20: two short games are enough, and the second decides.
@@ -161,14 +164,7 @@ def test_the_screen_gives_up_what_could_reach_its_target_but_is_not_believed_to(
     """Ten steps a game, target 11: any later game could still be one of 500, yet the first twenty say enough. They alone are
     the verdict, whichever games ended beside them."""
     job = _job(target=11, resources={"limits": {"cpu": "2"}}, episodes=100)
-    module = network(job)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.zero_()
-    with closing(WeightServer("inproc://eval-weights-5", "inproc://eval-notice-5")) as server:
-        run(job, server.weights, server.notice)
-        server.publish(module, 1, 1, meta={"mean_return": 9.0})
-        (verdict,) = _serve_until(server, lambda seen: len(seen) >= 1)
+    verdict = _verdict(run, job)
     assert not verdict.finished
     assert len(verdict.returns) == 20
 
@@ -188,14 +184,7 @@ def test_an_evaluation_that_counts_beside_others_is_played_to_its_end(run: Any, 
     document = manifest(475, None, episodes=25, intervalSeconds=1)
     document["spec"] |= wanted
     job = parse_job(document)
-    module = network(job)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.zero_()
-    with closing(WeightServer("inproc://eval-weights-6", "inproc://eval-notice-6")) as server:
-        run(job, server.weights, server.notice)
-        server.publish(module, 1, 1, meta={"mean_return": 9.0})
-        (verdict,) = _serve_until(server, lambda seen: len(seen) >= 1)
+    verdict = _verdict(run, job)
     assert verdict.finished
     assert len(verdict.returns) == 25
 

@@ -7,13 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import pytest
-from evaluation_builders import identity_of, manifest, network
 from rljob.api import parse_job
 from rljob.envs import KeepsFailing
 from rljob.evaluation import players as room
@@ -22,8 +19,11 @@ from rljob.evaluation.players import PlayerLost, Players
 from rljob.learner.flat import Weights, snapshot
 from rljob.learner.policy import Identity
 
+from tests.support.evaluated_jobs import identity_of, manifest, network
+from tests.support.paths import ROOT
+from tests.support.waiting import eventually
+
 EPISODES = 7
-HERE = str(Path(__file__).parent)
 JOB = manifest(episodes=EPISODES)
 
 
@@ -127,8 +127,7 @@ def test_what_ends_a_helper_is_raised_here(monkeypatch: pytest.MonkeyPatch) -> N
 
 _OWNER = """
 import json, sys, time
-sys.path.insert(0, sys.argv[2])
-from evaluation_builders import identity_of
+from tests.support.evaluated_jobs import identity_of
 from rljob.api import parse_job
 from rljob.evaluation.players import Players
 players = Players(identity_of(parse_job(json.loads(sys.argv[1]))), 3, 7)
@@ -139,14 +138,11 @@ time.sleep(60)
 
 def test_no_helper_outlives_a_killed_owner() -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", _OWNER, json.dumps(JOB), HERE], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _OWNER, json.dumps(JOB)], stdout=subprocess.PIPE, text=True, cwd=ROOT
     ) as owner:
         assert owner.stdout is not None
         pids = [int(word) for word in owner.stdout.readline().split()]
         assert len(pids) == 2
         assert all(alive(pid) for pid in pids)
         owner.kill()
-    deadline = time.monotonic() + 60
-    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(alive(pid) for pid in pids)
+    eventually(lambda: not any(alive(pid) for pid in pids))

@@ -11,7 +11,6 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from evaluation_builders import identity_of
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from rljob.algorithms import algorithm
 from rljob.api import EnvironmentParameters, parse_job
@@ -21,14 +20,10 @@ from rljob.evaluation.policy import judged_policy
 from rljob.evaluation.score import Played, play
 from rljob.learner.flat import snapshot
 
-PONG = {
-    "apiVersion": "rljob.dev/v1alpha1",
-    "kind": "RLJob",
-    "metadata": {"name": "same-games"},
-    "spec": {
-        "preset": "PongVTrace",
-    },
-}
+from tests.support.evaluated_jobs import identity_of
+from tests.support.jobs import manifest_of
+
+PONG = manifest_of({"preset": "PongVTrace"}, "same-games")
 GAMES = 4
 SEED = 11
 

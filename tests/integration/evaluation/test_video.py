@@ -27,10 +27,12 @@ def test_a_game_of_pong_becomes_an_mp4(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_an_environment_that_cannot_draw_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "envs"))
+def test_an_environment_that_cannot_draw_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentProblem, match=r"cannot be drawn|draws nothing"):
         record_game(
-            lambda o, games: np.zeros(len(o), np.int64), "toys:countdown", EnvironmentParameters(), tmp_path / "no.mp4"
+            lambda o, games: np.zeros(len(o), np.int64),
+            "tests.support.toys:countdown",
+            EnvironmentParameters(),
+            tmp_path / "no.mp4",
         )
     assert list(tmp_path.iterdir()) == []

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rljob.actor.worker import run_actor
-from rljob.api import parse_job
 from rljob.learner import checkpoint
 from rljob.learner.policy import load_policy
 from rljob.learner.worker import run_learner
-from rljob.replay.worker import run_replay
-from role_threads import ENDPOINTS, RoleThreads
+
+from tests.support.jobs import job_of
+from tests.support.role_threads import over_ipc
 
 REPLAY: dict[str, Any] = {
     "capacity": 2000,
@@ -33,26 +32,17 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_colours_are_learned_from_by_convolutions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "envs"))
+def test_colours_are_learned_from_by_convolutions(tmp_path: Path, name: str) -> None:
     spec: dict[str, Any] = {
-        "environment": {"id": "toys:Colours", "frameStack": 2, "centreInput": True, "backend": "Sync"},
+        "environment": {"id": "tests.support.toys:Colours", "frameStack": 2, "centreInput": True, "backend": "Sync"},
         "actors": {"replicas": 1, "envsPerActor": 2},
         **ALGORITHMS[name],
     }
-    head = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "colours"}}
-    job = parse_job({**head, "spec": spec})
-    with tempfile.TemporaryDirectory(prefix="rljob-") as sockets:
-        run = RoleThreads(job, tmp_path, {kind: f"ipc://{sockets}/{kind}" for kind in ENDPOINTS})
-        try:
-            if name == "ApeXDQN":
-                run.start(run_replay, "replay-0")
-            run.start(run_learner, "learner")
-            run.start(run_actor, "actor-0")
-            run.until(lambda f: f.get("updates", 0) > 5 and f.get("policy_lag_updates") is not None, "updates", 100)
-            run.stop("learner")
-        finally:
-            run.close()
+    with over_ipc(job_of(spec), tmp_path, replay=name == "ApeXDQN") as run:
+        run.start(run_learner, "learner")
+        run.start(run_actor, "actor-0")
+        run.until(lambda f: f.get("updates", 0) > 5 and f.get("policy_lag_updates") is not None, "updates", 100)
+        run.stop("learner")
     saved = checkpoint.latest_valid(tmp_path / "checkpoints")
     assert saved is not None
     assert saved.tensors["online.convolutions.0.weight"].shape == (32, 2 * 3, 8, 8)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import role_threads
 from rljob.actor.worker import run_actor
 from rljob.api import RLJob
 from rljob.envs import make_single_environment
@@ -20,7 +16,9 @@ from rljob.learner.policy import load_policy
 from rljob.learner.weights import WeightClient
 from rljob.learner.worker import run_learner
 from rljob.replay.worker import run_replay
-from role_threads import ENDPOINTS, RoleThreads
+
+from tests.support import role_threads
+from tests.support.role_threads import over_ipc
 
 REPLAY = {"prioritization": {"exponent": 0.5, "importance": 0.4}}
 
@@ -30,18 +28,6 @@ def cartpole(sampling: str = "Index") -> RLJob:
     return role_threads.cartpole(replay=replay, checkpoint={"intervalSeconds": 1, "retain": 2})
 
 
-@contextmanager
-def running(job: RLJob, run_dir: Path) -> Iterator[RoleThreads]:
-    # ipc, not inproc: an inproc connection does not come back when the other end is closed and bound again
-    with tempfile.TemporaryDirectory(prefix="rljob-") as sockets:
-        run = RoleThreads(job, run_dir, {kind: f"ipc://{sockets}/{kind}" for kind in ENDPOINTS})
-        run.start(run_replay, "replay-0")
-        try:
-            yield run
-        finally:
-            run.close()
-
-
 def updates(figures: dict[str, Any]) -> int:
     return int(figures.get("updates", 0))
 
@@ -49,7 +35,7 @@ def updates(figures: dict[str, Any]) -> int:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("sampling", ["Index", "Frames"])
 def test_learner_trains_saves_and_resumes(tmp_path: Path, sampling: str) -> None:
-    with running(cartpole(sampling), tmp_path) as run:
+    with over_ipc(cartpole(sampling), tmp_path) as run:
         run.start(run_learner, "learner")
         run.start(run_actor, "actor-0")
         figures = run.until(lambda f: updates(f) > 100 and f.get("policy_lag_updates") is not None, "updates")
@@ -74,7 +60,7 @@ def test_learner_trains_saves_and_resumes(tmp_path: Path, sampling: str) -> None
 
 @pytest.mark.timeout(300)
 def test_learner_goes_on_after_the_replay_service_was_restarted_empty(tmp_path: Path) -> None:
-    with running(cartpole(), tmp_path) as run:
+    with over_ipc(cartpole(), tmp_path) as run:
         run.start(run_learner, "learner")
         run.start(run_actor, "actor-0")
         before = run.until(lambda f: updates(f) > 50, "updates")
@@ -89,7 +75,7 @@ def test_learner_goes_on_after_the_replay_service_was_restarted_empty(tmp_path: 
 @pytest.mark.timeout(300)
 def test_cartpole_is_learned(tmp_path: Path) -> None:
     """The whole path learns: games of the greedier half of the ladder grow from about 20 steps to more than 150."""
-    with running(cartpole(), tmp_path) as run:
+    with over_ipc(cartpole(), tmp_path) as run:
         run.start(run_learner, "learner")
         run.start(run_actor, "actor-0")
         run.until(lambda f: (f.get("mean_return") or 0) > 150, "a mean return of 150", 240)

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import role_threads
 import torch
 from rljob.actor.worker import run_actor
 from rljob.api import RLJob, dump_manifest
@@ -19,28 +13,20 @@ from rljob.learner import checkpoint
 from rljob.learner.checkpoint import CheckpointProblem
 from rljob.learner.weights import WeightClient
 from rljob.learner.worker import run_learner
-from rljob.replay.worker import run_replay
-from role_threads import ENDPOINTS, RoleThreads
+
+from tests.support import role_threads
+from tests.support.role_commands import worker_command
+from tests.support.role_threads import over_ipc
+from tests.support.waiting import eventually
 
 
 def job(restore_from: str = "Latest", **parameters: object) -> RLJob:
     return role_threads.cartpole(parameters, checkpoint={"intervalSeconds": 3600, "restoreFrom": restore_from})
 
 
-@contextmanager
-def running(of: RLJob, run_dir: Path) -> Iterator[RoleThreads]:
-    with tempfile.TemporaryDirectory(prefix="rljob-") as sockets:
-        run = RoleThreads(of, run_dir, {kind: f"ipc://{sockets}/{kind}" for kind in ENDPOINTS})
-        run.start(run_replay, "replay-0")
-        try:
-            yield run
-        finally:
-            run.close()
-
-
 def trained(of: RLJob, run_dir: Path, updates: int) -> checkpoint.Checkpoint:
     """Train until so many updates are made; what was saved at the end."""
-    with running(of, run_dir) as run:
+    with over_ipc(of, run_dir) as run:
         run.start(run_learner, "learner", resume="latest")
         run.start(run_actor, "actor-0")
         run.until(lambda figures: figures.get("updates", 0) >= updates, f"{updates} updates", 100)
@@ -64,15 +50,10 @@ def test_a_new_run_starts_from_it_and_later_goes_on_with_its_own(
     source = other.path if named == "checkpoint" else other.path.parent.parent
     still = {"learningRate": 1e-30, "learningRateFinal": 1e-30, "targetUpdateInterval": 1_000_000}
     fresh = job(f"file://{source}", **still)  # its networks stay what they were, however fast it makes updates
-    with running(fresh, tmp_path) as run:
+    with over_ipc(fresh, tmp_path) as run:
         run.start(run_learner, "learner", resume="latest")
         client = WeightClient(run.endpoints["weights"], run.endpoints["notice"])
-        weights = None
-        deadline = time.monotonic() + 60
-        while weights is None and time.monotonic() < deadline:
-            weights = client.poll()
-            time.sleep(0.05)
-        assert weights is not None, run.failures
+        weights = eventually(client.poll, lambda: run.failures)
         client.close()
         assert (weights.version, weights.epoch, weights.meta["updates"], weights.meta["steps"]) == (1, 1, 0, 0)
         for name, tensor in weights.state().items():
@@ -96,19 +77,8 @@ def test_what_cannot_be_started_from_is_refused_with_what_came(tmp_path: Path, o
     def refusal(restore_from: str, **parameters: object) -> str:
         file, run_dir = tmp_path / "job.yaml", tmp_path / "run"
         file.write_text(dump_manifest(job(restore_from, **parameters)))
-        command = [
-            sys.executable,
-            "-m",
-            "rljob.cli",
-            "worker",
-            "learner",
-            "--job",
-            str(file),
-            "--run-dir",
-            str(run_dir),
-        ]
-        command += ["--name", "learner", "--resume", "latest"]
-        command += [f"--{each}=ipc://{tmp_path}/{each}" for each in ("replay-sample", "weights", "notice")]
+        addresses = {name: f"ipc://{tmp_path}/{name}" for name in ("replay_sample", "weights", "notice")}
+        command = worker_command("learner", job=file, run_dir=run_dir, name="learner", resume="latest", **addresses)
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 78, done.stderr
         assert "Traceback" not in done.stderr
@@ -125,7 +95,7 @@ def test_best_weights_are_enough_to_start_from(tmp_path: Path, other: checkpoint
     best = {f"policy.{name}": tensor for name, tensor in other.section("evaluation").items()}
     path, _ = checkpoint.write(tmp_path / "source", checkpoint.BEST, best, other.manifest)
     run_dir = tmp_path / "run"
-    with running(job(f"file://{path}", learningRate=1e-30, learningRateFinal=1e-30), run_dir) as run:
+    with over_ipc(job(f"file://{path}", learningRate=1e-30, learningRateFinal=1e-30), run_dir) as run:
         run.start(run_learner, "learner", resume="latest")
         run.start(run_actor, "actor-0")
         run.until(lambda figures: figures.get("updates", 0) >= 5, "updates")
@@ -144,11 +114,9 @@ def test_a_policy_of_something_else_is_named(tmp_path: Path, other: checkpoint.C
         other.tensors,
         {**other.manifest, "environment": {**other.manifest["environment"], "num_actions": 6}},
     )
-    with running(job(f"file://{foreign}"), tmp_path / "run") as run:
+    with over_ipc(job(f"file://{foreign}"), tmp_path / "run") as run:
         run.start(run_learner, "learner", resume="latest")
-        deadline = time.monotonic() + 60
-        while not run.failures and time.monotonic() < deadline:
-            time.sleep(0.05)
+        eventually(lambda: run.failures)
         failure = run.failures.pop()
     assert isinstance(failure, CheckpointProblem)
     assert "expected is a policy of ApeXDQN for 1 frames of shape (4,) and 2 actions" in str(failure)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -12,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 from rljob.algorithms.apex_dqn import importance_weights
-
-sys.path.insert(0, str(Path(__file__).parent))
 from rljob.learner.status import total
-from sharded import BATCH, IMPORTANCE, Sharded, filled, until
+
+from tests.support.sharded_replay import BATCH, IMPORTANCE, Sharded, filled
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(200)
 COUNTS = [2, 4, 16]
@@ -34,7 +33,7 @@ def test_shards_are_drawn_from_as_one_table(sockets: Path, count: int, mode: str
     with filled(sockets, count, mode) as (sharded, weights):
         expected = weights / weights.sum()
         drawn = np.zeros(len(weights), np.int64)
-        until(lambda: sharded.client.subscribed, "subscriptions")
+        eventually(lambda: sharded.client.subscribed, "subscriptions")
         time.sleep(1.5)  # every shard has said what it holds
         for number, batch in enumerate(sharded.batches(600)):
             if number < 4:  # asked for when not all shards were known
@@ -83,7 +82,7 @@ def test_a_shard_that_joins_late_is_filled_and_drawn_from(sockets: Path) -> None
         rows = sharded.learn(100)
         assert set(rows) == {0}, "one shard alone is enough to train from"
         sharded.shards[1].start()
-        until(lambda: 1 in sharded.learn(10), "rows of the new shard")
+        eventually(lambda: 1 in sharded.learn(10), "rows of the new shard")
         before = sharded.inserted()
         sharded.learn(300)
         inserted = np.subtract(sharded.inserted(), before)
@@ -105,12 +104,12 @@ def test_a_shard_that_comes_back_cold_does_not_stop_training(sockets: Path, numb
         alone = total(sharded.client.statuses(), "inserted_total")
         assert alone >= both
         sharded.shards[number].start()
-        until(lambda: number in sharded.learn(10, learner_pause), "rows of the shard that came back")
+        eventually(lambda: number in sharded.learn(10, learner_pause), "rows of the shard that came back")
         before = sharded.inserted()
         sharded.learn(200, learner_pause)
         inserted = np.subtract(sharded.inserted(), before)
         assert inserted.min() > 0.6 * inserted.mean(), inserted.tolist()
-        until(lambda: total(sharded.client.statuses(), "capacity") == 8000, "both shards in the sums")
+        eventually(lambda: total(sharded.client.statuses(), "capacity") == 8000, "both shards in the sums")
         assert total(sharded.client.statuses(), "inserted_total") > alone, "totals go on"
 
 
@@ -124,7 +123,7 @@ def test_a_stand_still_of_both_sides_is_named(sockets: Path, monkeypatch: pytest
         while (batch := sharded.client.next(2.0)) is not None:  # what was on its way
             sharded.client.give_back(batch)
         assert sharded.client.section()["standstill"] == ""
-        until(lambda: sharded.client.section()["standstill"], "the stand-still is said")
+        eventually(lambda: sharded.client.section()["standstill"], "the stand-still is said")
         said = sharded.client.section()["standstill"]
         assert "all 2 actors wait to insert: replay-0 waits for inserts" in said
         assert "; replay-1 waits for inserts" in said

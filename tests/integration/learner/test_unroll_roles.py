@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.waiting import eventually
+
 
 class Roles:
     """Real processes of one job; each can be ended and started again by itself."""
@@ -57,15 +59,19 @@ class Roles:
             return {}
 
     def until(self, name: str, happened: Callable[[dict[str, Any]], object], seconds: float = 60.0) -> dict[str, Any]:
-        deadline = time.monotonic() + seconds
-        while True:
+        def log() -> str:
+            return (self.directory / f"{name}.log").read_text()[-2000:]
+
+        def there() -> dict[str, Any] | None:
+            assert self.processes[name].poll() is None, log()
             status = self.status(name)
-            if status and happened(status):
-                return status
-            log = (self.directory / f"{name}.log").read_text()[-2000:]
-            assert self.processes[name].poll() is None, log
-            assert time.monotonic() < deadline, (status.get("updates"), status.get("queue"), log)
-            time.sleep(0.2)
+            return status if status and happened(status) else None
+
+        def last() -> object:
+            status = self.status(name)
+            return status.get("updates"), status.get("queue"), log()
+
+        return eventually(there, last, seconds, between=lambda: time.sleep(0.2))
 
     def end(self, name: str, how: signal.Signals = signal.SIGTERM) -> int:
         process = self.processes.pop(name)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from harness import EXAMPLES, LocalRun
+from tests.support.local_run import LocalRun
+from tests.support.paths import EXAMPLES
 
 CARTPOLE = EXAMPLES / "cartpole-apex.yaml"
 

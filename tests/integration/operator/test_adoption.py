@@ -7,8 +7,9 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from harness import ENDLESS, LocalRun, assert_nothing_was_lost
 from rljob_operator.local.run_view import running_members
+
+from tests.support.local_run import ENDLESS, LocalRun, assert_nothing_was_lost
 
 pytestmark = pytest.mark.timeout(400)
 

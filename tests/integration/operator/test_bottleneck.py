@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import ENDLESS, LocalRun
 from rljob.cli.slowdown import LEARNER_DELAY_FILE, REPLAY_DELAY_FILE
 from rljob.telemetry.bottleneck import Kind
 from rljob.telemetry.recorder import read_records
 from rljob.telemetry.report import judge, write_report
-from slow_game import DELAY_FILE
 
-HERE = Path(__file__).parent
-THROTTLES = {"learner": LEARNER_DELAY_FILE, "actors": DELAY_FILE, "replay": REPLAY_DELAY_FILE}
+from tests.support import slow_game
+from tests.support.local_run import ENDLESS, LocalRun
+from tests.support.paths import IMPORTABLE
+
+THROTTLES = {"learner": LEARNER_DELAY_FILE, "actors": slow_game.DELAY_FILE, "replay": REPLAY_DELAY_FILE}
 SETTLING_RECORDS, JUDGED_RECORDS = 3, 3
 """Of the learner's figures, each over two seconds, the first ones are of a change of speed."""
 
@@ -33,13 +33,10 @@ def test_it_names_the_role_that_is_slow(local_run: Callable[..., LocalRun], tmp_
     files = {role: tmp_path / f"{role}-delay" for role in THROTTLES}
     run = local_run(
         *ENDLESS,
-        *("--set", "spec.autoscaling.mode=Disabled", "--set", "spec.environment.id=slow_game:throttled"),
+        *("--set", "spec.autoscaling.mode=Disabled", "--set", "spec.environment.id=tests.support.slow_game:throttled"),
         *("--set", "spec.actors.replicas=1", "--set", "spec.actors.envsPerActor=4"),
-        job=HERE / "slow_game.yaml",
-        environment={
-            "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
-            **{THROTTLES[role]: str(file) for role, file in files.items()},
-        },
+        job=slow_game.JOB,
+        environment=IMPORTABLE | {THROTTLES[role]: str(file) for role, file in files.items()},
     )
     run.until_learning(200)
     sentences = {}

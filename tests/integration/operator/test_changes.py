@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from harness import ENDLESS, LocalRun
 from rljob.api import ManifestError
 from rljob_operator.local.run_view import running_members
 from rljob_operator.local.spec_store import SpecStore
+
+from tests.support.local_run import ENDLESS, LocalRun
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from harness import ENDLESS, EXAMPLES, LocalRun
+from tests.support.local_run import ENDLESS, LocalRun
+from tests.support.paths import EXAMPLES, IMPORTABLE
 
-BENCHMARKS = EXAMPLES.parents[1] / "benchmarks"
-PYTHONPATH = {"PYTHONPATH": os.pathsep.join([str(BENCHMARKS), os.environ.get("PYTHONPATH", "")])}
 pytestmark = pytest.mark.timeout(180)
 
 
 def failing(crash: float, stall: float, allowed: int) -> list[str]:
     settings = {
-        "id": "failing_cart_pole:make",
+        "id": "benchmarks.failing_cart_pole:make",
         "kwargs": json.dumps({"crash": crash, "stall": stall}),
         "maxFailuresPer10000Steps": str(allowed),
     }
@@ -30,7 +25,7 @@ def failing(crash: float, stall: float, allowed: int) -> list[str]:
 def test_training_goes_on_around_failing_environments(local_run: Callable[..., LocalRun]) -> None:
     run = local_run(
         *ENDLESS, *failing(crash=5e-3, stall=2e-4, allowed=200), "--set", "spec.successPolicy.rawFrames=6000",
-        job=EXAMPLES / "cartpole-impala.yaml", environment=PYTHONPATH,
+        job=EXAMPLES / "cartpole-impala.yaml", environment=IMPORTABLE,
     )  # fmt: skip
     assert run.finish(150) == 0, run.output + run.logs()
     final = run.final("actor-0")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -12,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness import ENDLESS, LocalRun
 from rljob.api import read_manifest
 from rljob.api.status import RLJobStatus
 from rljob_operator.local.checkpoints import CheckpointWatch
@@ -22,7 +20,11 @@ from rljob_operator.local.spec_store import SpecStore
 from rljob_operator.local.stored_run import StoredRun
 from rljob_operator.model import CheckpointState
 
-HERE = Path(__file__).parent
+from tests.support import disks, slow_game
+from tests.support.disks import fill
+from tests.support.local_run import ENDLESS, LocalRun
+from tests.support.paths import EXAMPLES, IMPORTABLE
+
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -50,9 +52,8 @@ def test_a_wedged_learner_is_called_stalled_and_then_the_deadline_acts(local_run
 
 
 def test_actors_that_never_work_fail_the_job_with_their_last_words(local_run: Callable[..., LocalRun]) -> None:
-    environment = {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
     run = local_run(
-        "--set", "spec.environment.id=slow_game:broken", job=HERE / "slow_game.yaml", environment=environment
+        "--set", "spec.environment.id=tests.support.slow_game:broken", job=slow_game.JOB, environment=IMPORTABLE
     )
     assert run.finish(240) == 1, run.output
     status = run.job_status
@@ -68,24 +69,14 @@ def test_actors_that_never_work_fail_the_job_with_their_last_words(local_run: Ca
 @pytest.fixture
 def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """A file system of 256 KiB, or of the size that the test asks for."""
-    size = getattr(request, "param", "256k")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to mount a small tmpfs")
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True
-    ).returncode:
-        pytest.skip("a tmpfs can't be mounted here")
-    yield folder
-    subprocess.run(["mount", "-o", "remount,rw", str(folder)], check=True)
-    subprocess.run(["umount", str(folder)], check=True)
+    with disks.small_disk(tmp_path / "disk", getattr(request, "param", "256k")) as folder:
+        yield folder
 
 
 def test_a_full_disk_is_told_and_damages_nothing(small_disk: Path) -> None:
     run_dir = small_disk / "run"
     prepare(run_dir, resume=False)
-    SpecStore(run_dir).create(read_manifest(HERE.parents[2] / "manifests" / "examples" / "cartpole-apex.yaml"))
+    SpecStore(run_dir).create(read_manifest(EXAMPLES / "cartpole-apex.yaml"))
     run = StoredRun(run_dir)
     run.write_status(RLJobStatus(active_seconds=1), at_once=True)
     before = {path.name: path.read_bytes() for path in run_dir.iterdir() if path.is_file()}
@@ -101,13 +92,6 @@ def test_a_full_disk_is_told_and_damages_nothing(small_disk: Path) -> None:
     run.write_status(RLJobStatus(active_seconds=2), at_once=True)
     assert run.problem == ""
     assert StoredRun(run_dir).status.active_seconds == 2
-
-
-def fill(filler: Path) -> None:
-    """Take the last page of a file system."""
-    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
-        while True:
-            file.write(b"x" * 4096)
 
 
 @pytest.mark.parametrize("small_disk", ["8m"], indirect=True)
@@ -154,10 +138,9 @@ def test_a_replay_that_cannot_be_saved_at_the_end_is_told(local_run: Callable[..
 def test_a_folder_that_can_not_be_written_is_refused_at_once(small_disk: Path) -> None:
     (small_disk / "run").mkdir()
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    command = [sys.executable, "-m", "rljob_operator.cli", "run", str(HERE / "slow_game.yaml"), "--run-dir"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-m", "rljob_operator.cli", "run", str(slow_game.JOB), "--run-dir"]
     done = subprocess.run(
-        [*command, str(small_disk / "run")], capture_output=True, text=True, timeout=100, env=environment
+        [*command, str(small_disk / "run")], capture_output=True, text=True, timeout=100, env=os.environ | IMPORTABLE
     )
     assert done.returncode == 2
     assert "can't be written: Read-only file system; name another --run-dir" in done.stderr

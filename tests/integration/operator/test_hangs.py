@@ -12,10 +12,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from harness import ENDLESS, LocalRun
 from rljob.telemetry.server import TelemetryServer
 from rljob_operator.local.probes import Door, Probes
 from rljob_operator.local.run_view import running_members
+
+from tests.support.local_run import ENDLESS, LocalRun
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -133,13 +135,6 @@ def probes() -> Iterator[Probes]:
     found.close()
 
 
-def until(what: Callable[[], object], seconds: float = 40.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
-
-
 def test_a_loop_that_stands_still_beside_a_server_that_answers_is_silence_too(probes: Probes) -> None:
     with TelemetryServer("actor", 0, dict, lambda: True) as server:
         probes.watch({"actor-0": Door("a", server.url)})
@@ -147,13 +142,13 @@ def test_a_loop_that_stands_still_beside_a_server_that_answers_is_silence_too(pr
         time.sleep(3.0)
         assert probes.silence("actor-0", "a") is None
         server.beat(0.0)
-        until(lambda: (found := probes.silence("actor-0", "a")) is not None and found.seconds >= 4.0)
+        eventually(lambda: (found := probes.silence("actor-0", "a")) is not None and found.seconds >= 4.0)
         found = probes.silence("actor-0", "a")
         assert found is not None
         assert found.because == "answers, but its loop stands still"
         assert probes.silence("actor-0", "b") is None, "the next life begins with nothing against it"
         server.beat(60.0)
-        until(lambda: probes.silence("actor-0", "a") is None)
+        eventually(lambda: probes.silence("actor-0", "a") is None)
 
 
 def test_who_has_too_many_callers_or_says_odd_things_is_alive_and_who_is_gone_is_not(probes: Probes) -> None:
@@ -170,7 +165,7 @@ def test_who_has_too_many_callers_or_says_odd_things_is_alive_and_who_is_gone_is
         nobody.bind(("127.0.0.1", 0))
         gone = f"http://127.0.0.1:{nobody.getsockname()[1]}"
         probes.watch({"actor-0": Door("a", f"http://127.0.0.1:{busy.server_port}"), "actor-1": Door("a", gone)})
-        until(lambda: (found := probes.silence("actor-1", "a")) is not None and found.seconds >= 2.0)
+        eventually(lambda: (found := probes.silence("actor-1", "a")) is not None and found.seconds >= 2.0)
         assert probes.silence("actor-0", "a") is None
     busy.shutdown()
     busy.server_close()

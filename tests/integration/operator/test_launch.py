@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,15 +14,11 @@ import pytest
 from rljob_operator.local.launch import PROGRAM, Launched, Launcher
 from rljob_operator.local.liveness import ProcessIdentity, find_by_output
 
-EXAMPLE = Path(__file__).parents[3] / "manifests" / "examples" / "cartpole-apex.yaml"
+from tests.support.paths import EXAMPLES
+from tests.support.waiting import eventually
+
+EXAMPLE = EXAMPLES / "cartpole-apex.yaml"
 pytestmark = pytest.mark.timeout(120)
-
-
-def until(what: Callable[[], object], why: str, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, why
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +69,7 @@ def test_it_has_a_session_an_environment_and_a_name_of_its_own(
     # Options of a role can come from its environment, so this one is configured by nothing else.
     words = evaluator(tmp_path)
     launched = start(*words[:-2], environment={"RLJOB_NOTICE": words[-1]})
-    until((tmp_path / "announced.json").exists, (tmp_path / "log").read_text())
+    eventually((tmp_path / "announced.json").exists, (tmp_path / "log").read_text())
     process = psutil.Process(launched.pid)
     assert os.getsid(launched.pid) == launched.pid
     assert process.name() == "evaluator", "what `ps -e` and `top` show"
@@ -92,18 +87,18 @@ def test_a_killed_server_takes_no_role_with_it_and_the_next_role_starts_without_
     launcher: Launcher, start: Callable[..., Launched], tmp_path: Path
 ) -> None:
     launched = start(*evaluator(tmp_path))
-    until((tmp_path / "announced.json").exists, (tmp_path / "log").read_text())
+    eventually((tmp_path / "announced.json").exists, (tmp_path / "log").read_text())
     killed = launcher.server_pid
     assert killed is not None
     os.kill(killed, signal.SIGKILL)
-    until(lambda: ProcessIdentity.of(killed) is None, "the server is gone")
+    eventually(lambda: ProcessIdentity.of(killed) is None, "the server is gone")
     other = start("--help")
     assert psutil.Process(other.pid).ppid() == os.getpid(), "executed"
     assert other.exit_code() == 0
     running = ProcessIdentity.of(launched.pid)
     assert running is not None
     os.kill(launched.pid, signal.SIGTERM)
-    until(lambda: not running.alive, "it drains as before")
+    eventually(lambda: not running.alive, "it drains as before")
     assert launched.exit_code() is None, "its parent is gone, so nobody was told"
     third = start("--help")
     assert launcher.server_pid != killed
@@ -127,8 +122,8 @@ time.sleep(60)
     controller.communicate()
     assert server is not None
     assert role is not None
-    until(lambda: not server.alive, "the server is gone")
-    until((tmp_path / "announced.json").exists, "the role goes on")
+    eventually(lambda: not server.alive, "the server is gone")
+    eventually((tmp_path / "announced.json").exists, "the role goes on")
     assert role.alive
     role.send(signal.SIGTERM)
-    until(lambda: not role.alive, "it drains as before")
+    eventually(lambda: not role.alive, "it drains as before")

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness import ENDLESS, EXAMPLES
 from rljob.api import read_manifest
 from rljob.api.timestamps import rfc3339
 from rljob_operator.decision import End
@@ -23,6 +22,9 @@ from rljob_operator.local.stored_run import StoredRun
 from rljob_operator.local.substrate import LocalSubstrate
 from rljob_operator.turn import Turn
 from rljob_operator.wall_clock import WallClock
+
+from tests.support.local_run import ENDLESS
+from tests.support.paths import EXAMPLES
 
 pytestmark = pytest.mark.timeout(300)
 HOUR = 3600.0

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import psutil
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from harness import ENDLESS, EXAMPLES, LocalRun, assert_nothing_was_lost
+from tests.support.local_run import ENDLESS, LocalRun, assert_nothing_was_lost
+from tests.support.paths import EXAMPLES
 
 CARTPOLE = EXAMPLES / "cartpole-apex.yaml"
 pytestmark = pytest.mark.timeout(1000)

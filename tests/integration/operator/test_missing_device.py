@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from harness import ENDLESS, EXAMPLES, LocalRun
 from rljob.api.exit_codes import EXIT_CONFIGURATION
+
+from tests.support.local_run import ENDLESS, LocalRun
+from tests.support.paths import EXAMPLES
+from tests.support.role_commands import worker_command
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 """Hides every device, so that these tests mean the same on a machine with one."""
@@ -59,11 +59,9 @@ def test_a_pod_ends_with_the_reason_where_nothing_is_said(tmp_path: Path, said: 
         "\nspec:\n", "\nspec:\n  learner:\n    accelerator: {count: 1, resourceName: amd.com/gpu}\n", 1
     )  # fmt: skip
     (tmp_path / "job.yaml").write_text(manifest)
-    addresses = [
-        word for name in ("replay-sample", "weights", "notice") for word in (f"--{name}", f"ipc://{tmp_path}/{name}")
-    ]
-    command = [sys.executable, "-m", "rljob.cli", "worker", "learner", "--job", str(tmp_path / "job.yaml"), *addresses]
-    command += ["--run-dir", str(tmp_path), "--name", "learner", *(["--on-cluster"] if said == "the option" else [])]
+    addresses = {name: f"ipc://{tmp_path}/{name}" for name in ("replay_sample", "weights", "notice")}
+    command = worker_command("learner", job=tmp_path / "job.yaml", run_dir=tmp_path, name="learner", **addresses)
+    command += ["--on-cluster"] if said == "the option" else []
     environment = os.environ | NO_GPU | ({} if said == "the option" else {"RLJOB_ON_CLUSTER": "1"})
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == EXIT_CONFIGURATION

@@ -14,6 +14,8 @@ from rljob_operator.local.launch import execute
 from rljob_operator.local.priority import give_way, niceness
 from rljob_operator.model import Role
 
+from tests.support.waiting import eventually
+
 CORE_SECONDS = 1.5
 """What the first of both must have had of the core before they are compared, however long that takes."""
 
@@ -35,10 +37,8 @@ def test_a_role_that_gives_way_leaves_a_core_to_one_that_does_not(tmp_path: Path
         roles = [execute(busy, os.environ, log.fileno(), min(19, own + more)) for more in (0, 15)]
     try:
         processes = [psutil.Process(role.pid) for role in roles]
+        eventually(lambda: all(p.cpu_affinity() == [core] for p in processes), "both are about to loop", 90)
         deadline = time.monotonic() + 90
-        while any(process.cpu_affinity() != [core] for process in processes):  # until both are about to loop
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
         before = [sum(process.cpu_times()[:2]) for process in processes]
         first = second = 0.0
         while first < CORE_SECONDS:

@@ -16,6 +16,8 @@ from rljob_operator.local.priority import niceness
 from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.model import Member, Phase, Role
 
+from tests.support.waiting import eventually
+
 READY = (
     "import json, os, pathlib, sys, time; "
     'pathlib.Path(sys.argv[1]).write_text(json.dumps({"pid": os.getpid(), "metrics_url": "http://x"})); '
@@ -44,14 +46,12 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], RoleProcess]]:
         process.kill()
 
 
-def until(process: RoleProcess, phase: Phase, seconds: float = 60.0) -> Member:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+def reaches(process: RoleProcess, phase: Phase) -> Member:
+    def there() -> Member | None:
         member = process.observe()
-        if member.phase is phase:
-            return member
-        time.sleep(0.02)
-    raise AssertionError(f"{process.observe()} did not become {phase}")
+        return member if member.phase is phase else None
+
+    return eventually(there, lambda: f"{process.observe()} did not become {phase}")
 
 
 def test_an_actor_leaves_the_cores_to_those_who_are_waited_for(start: Callable[[str], RoleProcess]) -> None:
@@ -62,7 +62,7 @@ def test_an_actor_leaves_the_cores_to_those_who_are_waited_for(start: Callable[[
 
 def test_it_is_ready_once_it_has_announced_itself(start: Callable[[str], RoleProcess]) -> None:
     process = start("time.sleep(60)")
-    until(process, Phase.READY)
+    reaches(process, Phase.READY)
     assert process.metrics_url() == "http://x"
     pid = process.pid
     process.start()
@@ -71,26 +71,26 @@ def test_it_is_ready_once_it_has_announced_itself(start: Callable[[str], RolePro
 
 def test_an_unasked_end_is_counted_with_its_last_words(start: Callable[[str], RoleProcess]) -> None:
     process = start("print('first'); sys.exit('no ROM named Pnog')")
-    member = until(process, Phase.EXITED)
+    member = reaches(process, Phase.EXITED)
     assert (member.failed, member.exit_code) == (True, 1)
     assert member.last_words == "no ROM named Pnog"
     process.start()
-    assert until(process, Phase.EXITED).incarnation != member.incarnation, "each life can be told from the next"
+    assert reaches(process, Phase.EXITED).incarnation != member.incarnation, "each life can be told from the next"
 
 
 def test_a_killed_process_names_the_signal(start: Callable[[str], RoleProcess]) -> None:
     process = start("time.sleep(60)")
-    until(process, Phase.READY)
+    reaches(process, Phase.READY)
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
-    assert until(process, Phase.EXITED).last_words == "killed by SIGKILL"
+    assert reaches(process, Phase.EXITED).last_words == "killed by SIGKILL"
 
 
 def test_a_drain_is_not_a_failure(start: Callable[[str], RoleProcess]) -> None:
     process = start("time.sleep(60)")
-    until(process, Phase.READY)
+    reaches(process, Phase.READY)
     process.drain(5.0)
-    member = until(process, Phase.EXITED)
+    member = reaches(process, Phase.EXITED)
     assert member.asked
     assert not member.failed
 
@@ -99,11 +99,11 @@ def test_what_does_not_leave_is_made_to(start: Callable[[str], RoleProcess]) -> 
     process = start(
         "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
     )
-    until(process, Phase.READY)
+    reaches(process, Phase.READY)
     time.sleep(0.3)
     process.drain(0.3)
-    until(process, Phase.DRAINING)
-    assert until(process, Phase.EXITED).exit_code == -signal.SIGKILL
+    reaches(process, Phase.DRAINING)
+    assert reaches(process, Phase.EXITED).exit_code == -signal.SIGKILL
 
 
 def orphan(run_dir: Path, code: str) -> int:
@@ -119,10 +119,7 @@ pathlib.Path({str(pid_file)!r}).write_text(str(process.pid))
 time.sleep(60)
 """
     controller = subprocess.Popen([sys.executable, "-c", script])
-    deadline = time.monotonic() + 60
-    while not pid_file.exists() or not pid_file.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: pid_file.exists() and pid_file.read_text())
     controller.kill()
     controller.wait()
     return int(pid_file.read_text())
@@ -138,11 +135,11 @@ def test_the_next_controller_adopts_what_still_runs(tmp_path: Path) -> None:
     pid = orphan(tmp_path, "time.sleep(60)")
     process = adopted(tmp_path)
     assert process.pid == pid
-    until(process, Phase.READY)
+    reaches(process, Phase.READY)
     process.start()
     assert process.pid == pid, "it is not started a second time"
     process.drain(5.0)
-    assert until(process, Phase.EXITED).asked
+    assert reaches(process, Phase.EXITED).asked
 
 
 @pytest.mark.parametrize(
@@ -158,17 +155,14 @@ def test_how_an_adopted_process_ended_is_known_from_what_it_wrote(
 ) -> None:
     code = RECORDED_EXIT.format(run=str(tmp_path)) + f"time.sleep(1); {end}"
     orphan(tmp_path, code)
-    member = until(adopted(tmp_path), Phase.EXITED)
+    member = reaches(adopted(tmp_path), Phase.EXITED)
     assert (member.failed, member.exit_code) == (True, exit_code)
     assert words in member.last_words
 
 
 def test_it_may_have_ended_while_no_controller_was_there(tmp_path: Path) -> None:
     pid = orphan(tmp_path, RECORDED_EXIT.format(run=str(tmp_path)) + "sys.exit(3)")
-    deadline = time.monotonic() + 60
-    while ProcessIdentity.of(pid) is not None:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually(lambda: ProcessIdentity.of(pid) is None)
     member = adopted(tmp_path).observe()
     assert (member.phase, member.failed, member.exit_code) == (Phase.EXITED, True, 3)
     assert adopted(tmp_path).observe() == member, "it is the same end, however many controllers look"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness import LocalRun, assert_nothing_was_lost
 from rljob.cli.slowdown import LEARNER_DELAY_FILE
 
-HERE = Path(__file__).parent
+from tests.support import slow_game
+from tests.support.local_run import LocalRun, assert_nothing_was_lost
+from tests.support.paths import IMPORTABLE
+
 PERIOD_SECONDS = 4.0
 """autoscaling.samplePeriodSeconds of slow_game.yaml."""
 STAYS_SECONDS = 4 * PERIOD_SECONDS
@@ -42,11 +43,8 @@ def settled(run: LocalRun, wanted: Callable[[int], bool], why: str) -> int:
 def test_actors_follow_the_learner_both_ways(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
     delay = tmp_path / "delay"
     delay.write_text(str(FAST))
-    environment = {
-        LEARNER_DELAY_FILE: str(delay),
-        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
-    }
-    run = local_run("--max-actors", "6", job=HERE / "slow_game.yaml", environment=environment)
+    environment = IMPORTABLE | {LEARNER_DELAY_FILE: str(delay)}
+    run = local_run("--max-actors", "6", job=slow_game.JOB, environment=environment)
     run.until(lambda: run.reason("ScalingActive") == "ValidMetricFound", 120, "a first decision")
     fast = settled(run, lambda number: number > 1, "several actors for a fast learner")
     delay.write_text(str(SLOW))

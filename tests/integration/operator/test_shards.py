@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from harness import ENDLESS, LocalRun
+from tests.support.local_run import ENDLESS, LocalRun
 
 pytestmark = pytest.mark.timeout(300)
 TWO_SHARDS = ["--set", "spec.replay.shards=2", "--set", "spec.actors.replicas=2"]

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness import ENDLESS, LocalRun
 from rljob.api.document import parse_document
 from rljob.api.status import RLJobStatus
 from rljob.api.yaml_dialect import dump_document
 from rljob_operator.local.run_view import running_members
+
+from tests.support.local_run import ENDLESS, LocalRun
 
 pytestmark = pytest.mark.timeout(400)
 

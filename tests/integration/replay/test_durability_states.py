@@ -10,13 +10,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rljob.api.exit_codes import EXIT_NOT_SAVED
 from rljob.replay import log_writer
 from rljob.replay.chunk_log import ChunkLog, Commit, LogState
 from rljob.replay.durability import Durability
@@ -24,6 +23,10 @@ from rljob.replay.embedded_redis import EmbeddedRedis
 from rljob.replay.log_writer import LogWriter, WriterEvent
 from rljob.replay.redis_client import connect
 from rljob.replay.table import Capacity
+
+from tests.support import disks
+from tests.support.replay_peers import Actor, config, serving
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(180)
 LOG, CHUNKS = "run:test:shard:0:log", "run:test:shard:0:chunk:*"
@@ -34,14 +37,6 @@ def admin(server: EmbeddedRedis) -> Iterator[Any]:
     """A second client of the test's Redis, to change it."""
     with connect(str(server.socket)) as client:
         yield client
-
-
-def until(what: Callable[[], Any], seconds: float = 40.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (answer := what()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
-    return answer
 
 
 def redis_of(service: Any) -> dict[str, Any]:
@@ -59,52 +54,54 @@ def reaches(service: Any, state: str, actor: Any = None, seconds: float = 40.0) 
             actor.step()
         return bool(redis_of(service)["state"] == state)
 
-    until(there, seconds)
+    eventually(there, state, seconds, between=lambda: time.sleep(0.05))
     return redis_of(service)
 
 
 def assert_log_equals_table(service: Any, admin: Any) -> None:
-    """Index, chunks and table are the same, so nothing is left behind that nobody will ever remove."""
-    until(lambda: service.status["redis"]["lag_chunks"] == 0)
-    chunks = len(service.table)
-    assert (admin.hlen(LOG), len(admin.keys(CHUNKS))) == (chunks, chunks)
+    """Index, chunks and table come to be the same, so nothing is left behind that nobody will ever remove."""
+
+    def sizes() -> tuple[int, int, int]:
+        return admin.hlen(LOG), len(admin.keys(CHUNKS)), len(service.table)
+
+    eventually(lambda: service.status["redis"]["lag_chunks"] == 0 and len(set(sizes())) == 1, sizes)
 
 
 # ------------------------------------------------------------------------------------------------------- restoring
 
 
 def test_a_log_that_stays_unreadable_is_written_anew_from_what_was_read(
-    kit: Any, server: Any, admin: Any, monkeypatch: pytest.MonkeyPatch
+    server: Any, admin: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user may read chunks of one and two digits only: the second slice fails, again and again."""
     monkeypatch.setattr("rljob.replay.service._REDIS_PATIENCE_SECONDS", 0.5)
-    settings = kit.config(redis=str(server.socket), capacity=Capacity(3000))
-    with kit.running(settings) as service:
-        kit.Actor(service.ingest_endpoint).send_all(150)
+    settings = config(redis=str(server.socket), capacity=Capacity(3000))
+    with serving(settings) as service:
+        Actor(service.ingest_endpoint).send_all(150)
     admin.execute_command("ACL", "SETUSER", "admin", "on", "nopass", "allkeys", "+@all")
     admin.execute_command("AUTH", "admin", "any")
     everything_else = ["~run:test:shard:0:[^c]*", "~run:test:shard:0:counters", "~run:test:[^s]*"]
     admin.execute_command(
         "ACL", "SETUSER", "default", "resetkeys", *everything_else, "~*:chunk:?", "~*:chunk:[0-5]?", "~*:chunk:6[0-4]"
     )
-    with kit.running(settings) as service:
+    with serving(settings) as service:
         part = reaches(service, "Down")
         assert "refuses this user" in part["reason"]
         assert (service.table.items, service.status["durable"]) == (640, False)
         admin.execute_command("ACL", "SETUSER", "default", "allkeys")
         reaches(service, "Durable")
         assert_log_equals_table(service, admin)
-        actor = kit.Actor(service.ingest_endpoint, "actor-1")
+        actor = Actor(service.ingest_endpoint, "actor-1")
         actor.send_all(400)  # more than the table holds
         assert_log_equals_table(service, admin)
 
 
-def test_a_log_that_answers_again_in_time_is_read_whole(kit: Any, server: Any, admin: Any) -> None:
-    settings = kit.config(redis=str(server.socket), capacity=Capacity(3000))
-    with kit.running(settings) as service:
-        kit.Actor(service.ingest_endpoint).send_all(150)
+def test_a_log_that_answers_again_in_time_is_read_whole(server: Any, admin: Any) -> None:
+    settings = config(redis=str(server.socket), capacity=Capacity(3000))
+    with serving(settings) as service:
+        Actor(service.ingest_endpoint).send_all(150)
     admin.execute_command("ACL", "SETUSER", "default", "-mget")
-    with kit.running(settings) as service:
+    with serving(settings) as service:
         time.sleep(1.0)
         assert redis_of(service)["state"] == "Restoring"
         admin.execute_command("ACL", "SETUSER", "default", "+mget")
@@ -114,14 +111,14 @@ def test_a_log_that_answers_again_in_time_is_read_whole(kit: Any, server: Any, a
 
 
 @pytest.mark.parametrize("key", ["log", "counters", "seen"])
-def test_a_damaged_index_costs_the_log_and_not_the_shard(kit: Any, server: Any, admin: Any, key: str) -> None:
-    settings = kit.config(redis=str(server.socket))
-    with kit.running(settings) as service:
-        kit.Actor(service.ingest_endpoint).send_all(10)
+def test_a_damaged_index_costs_the_log_and_not_the_shard(server: Any, admin: Any, key: str) -> None:
+    settings = config(redis=str(server.socket))
+    with serving(settings) as service:
+        Actor(service.ingest_endpoint).send_all(10)
     admin.hset(f"run:test:shard:0:{key}", "9", b"no such thing")
-    with kit.running(settings) as service:
+    with serving(settings) as service:
         reaches(service, "Durable")
-        actor = kit.Actor(service.ingest_endpoint, "actor-1")
+        actor = Actor(service.ingest_endpoint, "actor-1")
         actor.send_all(5)
         assert actor.durable is True
         assert service.table.items == 50
@@ -131,11 +128,11 @@ def test_a_damaged_index_costs_the_log_and_not_the_shard(kit: Any, server: Any, 
 
 
 def test_a_server_that_hangs_is_down_and_then_refilled(
-    kit: Any, server: Any, admin: Any, monkeypatch: pytest.MonkeyPatch
+    server: Any, admin: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rljob.replay.service.connect", partial(connect, timeout_seconds=0.5))
-    with kit.running(kit.config(redis=str(server.socket))) as service:
-        actor = kit.Actor(service.ingest_endpoint)
+    with serving(config(redis=str(server.socket))) as service:
+        actor = Actor(service.ingest_endpoint)
         actor.send_all(10)
         admin.execute_command("CLIENT", "PAUSE", 3000, "ALL")
         part = reaches(service, "Down", actor)
@@ -146,7 +143,7 @@ def test_a_server_that_hangs_is_down_and_then_refilled(
         assert redis_of(service)["reason"] == ""
         assert_log_equals_table(service, admin)
         expected = service.table.items
-    with kit.running(kit.config(redis=str(server.socket))) as service:
+    with serving(config(redis=str(server.socket))) as service:
         reaches(service, "Durable")
         assert service.table.items == expected
 
@@ -159,10 +156,10 @@ def test_a_server_that_hangs_is_down_and_then_refilled(
     ],
 )
 def test_a_server_that_answers_but_takes_no_writes_is_not_tried_ever_so_often(
-    kit: Any, server: Any, admin: Any, broken: tuple[str, ...], mended: tuple[str, ...], said: str
+    server: Any, admin: Any, broken: tuple[str, ...], mended: tuple[str, ...], said: str
 ) -> None:
-    with kit.running(kit.config(redis=str(server.socket))) as service:
-        actor = kit.Actor(service.ingest_endpoint)
+    with serving(config(redis=str(server.socket))) as service:
+        actor = Actor(service.ingest_endpoint)
         actor.send_all(10)
         admin.execute_command(*broken)
         part = reaches(service, "Down", actor)
@@ -183,13 +180,13 @@ def policy(admin: Any, name: str, limit: int) -> None:
 
 @pytest.mark.parametrize("found", ["at the start", "while it runs"])
 def test_a_server_that_drops_chunks_is_named_and_never_durable(
-    kit: Any, server: Any, admin: Any, found: str, caplog: pytest.LogCaptureFixture
+    server: Any, admin: Any, found: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     if found == "at the start":
         policy(admin, "allkeys-lru", 1 << 30)
-    with kit.running(kit.config(redis=str(server.socket))) as service:
-        actor = kit.Actor(service.ingest_endpoint)
+    with serving(config(redis=str(server.socket))) as service:
+        actor = Actor(service.ingest_endpoint)
         actor.send_all(10)
         policy(admin, "allkeys-lru", 1 << 30)
         part = reaches(service, "Evicting", actor)
@@ -211,12 +208,12 @@ def test_a_server_that_drops_chunks_is_named_and_never_durable(
 
 
 @pytest.mark.parametrize(("name", "limit"), [("allkeys-lru", 0), ("volatile-lru", 1 << 30), ("noeviction", 1 << 30)])
-def test_a_policy_that_drops_no_chunk_is_durable(kit: Any, server: Any, admin: Any, name: str, limit: int) -> None:
+def test_a_policy_that_drops_no_chunk_is_durable(server: Any, admin: Any, name: str, limit: int) -> None:
     policy(admin, name, limit)
-    with kit.running(kit.config(redis=str(server.socket))) as service:
-        actor = kit.Actor(service.ingest_endpoint)
+    with serving(config(redis=str(server.socket))) as service:
+        actor = Actor(service.ingest_endpoint)
         actor.send_all(10)
-        until(lambda: redis_of(service)["used_memory_bytes"])
+        eventually(lambda: redis_of(service)["used_memory_bytes"])
         actor.send_all(10)
         assert (actor.durable, redis_of(service)["state"]) == (True, "Durable")
 
@@ -244,9 +241,9 @@ class ScriptedWriter:
         self.settlements += 1
 
 
-def test_the_end_of_a_commit_from_before_a_failure_is_nothing(kit: Any) -> None:
-    with kit.running(kit.config()) as service:
-        kit.Actor(service.ingest_endpoint).send_all(5)
+def test_the_end_of_a_commit_from_before_a_failure_is_nothing() -> None:
+    with serving(config()) as service:
+        Actor(service.ingest_endpoint).send_all(5)
     writer: Any = ScriptedWriter()
     durability = Durability(service.table, writer, lambda: LogState({}, {}))
     durability.restored([])
@@ -271,12 +268,12 @@ def test_what_was_submitted_before_a_failure_was_heard_of_is_never_written(serve
         try:
             admin.execute_command("ACL", "SETUSER", "default", "-hset")
             writer.submit(1, Commit(state=LogState({"epoch": 1}, {})))
-            until(lambda: select.select([writer.fileno()], [], [], 0)[0])
+            eventually(lambda: select.select([writer.fileno()], [], [], 0)[0])
             admin.execute_command("ACL", "SETUSER", "default", "+hset")
             writer.submit(2, Commit(state=LogState({"epoch": 2}, {})))
             writer.submit(3, Commit(state=LogState({"inserted": 3}, {}), clear=True))
             events: list[WriterEvent] = []
-            until(lambda: events.extend(writer.events()) or len(events) == 3)
+            eventually(lambda: events.extend(writer.events()) or len(events) == 3)
             assert [(e.kind, e.token) for e in events] == [("down", 1), ("up", 0), ("done", 3)]
             assert log.state().counters == {"inserted": 3}
         finally:
@@ -294,11 +291,11 @@ def fill(admin: Any, share: float = 1.0) -> int:
 
 
 def test_a_full_server_is_said_and_left_alone_until_it_has_room(
-    kit: Any, server: Any, admin: Any, caplog: pytest.LogCaptureFixture
+    server: Any, admin: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    with kit.running(kit.config(redis=str(server.socket))) as service:
-        actor = kit.Actor(service.ingest_endpoint)
+    with serving(config(redis=str(server.socket))) as service:
+        actor = Actor(service.ingest_endpoint)
         actor.send_all(50)
         limit = fill(admin, 0.9)
         part = reaches(service, "Full", actor)
@@ -319,15 +316,15 @@ def test_a_full_server_is_said_and_left_alone_until_it_has_room(
 
 
 def test_a_table_larger_than_its_server_is_tried_more_and_more_rarely(
-    kit: Any, server: Any, admin: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: Any, admin: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
     monkeypatch.setattr(log_writer, "_FIRST_FULL_RETRY_SECONDS", 0.5)
     monkeypatch.setattr(log_writer, "_ROOM_CHECK_SECONDS", 0.1)
     empty = admin.info("memory")["used_memory"]
     admin.config_set("maxmemory", empty + 400_000)
-    with kit.running(kit.config(redis=str(server.socket), capacity=Capacity(20_000))) as service:
-        actor = kit.Actor(service.ingest_endpoint)
+    with serving(config(redis=str(server.socket), capacity=Capacity(20_000))) as service:
+        actor = Actor(service.ingest_endpoint)
         actor.produce(600)
         reaches(service, "Full", actor)
         deadline = time.monotonic() + 8.0
@@ -341,13 +338,13 @@ def test_a_table_larger_than_its_server_is_tried_more_and_more_rarely(
         assert_log_equals_table(service, admin)
 
 
-def test_a_server_that_is_full_at_the_start_is_read_all_the_same(kit: Any, server: Any, admin: Any) -> None:
-    settings = kit.config(redis=str(server.socket))
-    with kit.running(settings) as service:
-        kit.Actor(service.ingest_endpoint).send_all(50)
+def test_a_server_that_is_full_at_the_start_is_read_all_the_same(server: Any, admin: Any) -> None:
+    settings = config(redis=str(server.socket))
+    with serving(settings) as service:
+        Actor(service.ingest_endpoint).send_all(50)
     fill(admin, 0.9)
-    with kit.running(settings) as service:
-        reaches(service, "Full", kit.Actor(service.ingest_endpoint, "actor-1"))
+    with serving(settings) as service:
+        reaches(service, "Full", Actor(service.ingest_endpoint, "actor-1"))
         assert service.table.items >= 500
         admin.config_set("maxmemory", 0)
         reaches(service, "Durable")
@@ -355,9 +352,9 @@ def test_a_server_that_is_full_at_the_start_is_read_all_the_same(kit: Any, serve
         assert service.table.limiter.inserted >= 500
 
 
-def test_a_full_server_whose_service_ends_is_not_waited_for(kit: Any, server: Any, admin: Any) -> None:
-    with kit.running(kit.config(redis=str(server.socket))) as service:
-        actor = kit.Actor(service.ingest_endpoint)
+def test_a_full_server_whose_service_ends_is_not_waited_for(server: Any, admin: Any) -> None:
+    with serving(config(redis=str(server.socket))) as service:
+        actor = Actor(service.ingest_endpoint)
         actor.send_all(50)
         assert service.unsaved == ""
         fill(admin, 0.9)
@@ -372,34 +369,20 @@ def test_a_full_server_whose_service_ends_is_not_waited_for(kit: Any, server: An
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to mount a small tmpfs")
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True).returncode:
-        pytest.skip("a tmpfs can't be mounted here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with disks.small_disk(tmp_path / "disk", "4m") as folder:
+        yield folder
 
 
-def fill_disk(folder: Path) -> None:
-    with contextlib.suppress(OSError), (folder / "ballast").open("wb") as ballast:
-        while True:
-            ballast.write(os.urandom(1 << 14))
-            ballast.flush()
-
-
-def test_a_server_that_cannot_save_takes_no_writes_until_it_can(kit: Any, small_disk: Path) -> None:
+def test_a_server_that_cannot_save_takes_no_writes_until_it_can(small_disk: Path) -> None:
     """A snapshot that fails in the middle of a run; the server tries again by itself, here it is asked to."""
     with (
         EmbeddedRedis(small_disk / "redis") as server,
         connect(str(server.socket)) as admin,
-        kit.running(kit.config(redis=str(server.socket))) as service,
+        serving(config(redis=str(server.socket))) as service,
     ):
-        actor = kit.Actor(service.ingest_endpoint)
+        actor = Actor(service.ingest_endpoint)
         actor.send_all(10)
-        fill_disk(small_disk)
+        disks.fill(small_disk / "ballast")
         admin.bgsave()
         part = reaches(service, "Down", actor)
         assert "can't save to its disk" in part["reason"]
@@ -421,7 +404,7 @@ def test_a_server_that_cannot_save_at_the_end_is_ended_and_says_what_is_lost(
         if saved_before:
             client.save()
         client.set("late", os.urandom(1 << 20))
-    fill_disk(small_disk)
+    disks.fill(small_disk / "ballast")
     began = time.monotonic()
     lost = server.stop()
     assert time.monotonic() - began < 20.0
@@ -437,7 +420,7 @@ def test_a_server_that_cannot_save_at_the_end_is_ended_and_says_what_is_lost(
 
 def test_an_append_only_file_that_could_not_be_written_is_told(small_disk: Path) -> None:
     server = EmbeddedRedis(small_disk / "redis", "AppendOnly").start()
-    fill_disk(small_disk)
+    disks.fill(small_disk / "ballast")
     with connect(str(server.socket)) as client, contextlib.suppress(Exception):
         for _ in range(30):
             client.set("late", os.urandom(1 << 16))
@@ -461,9 +444,9 @@ time.sleep(60)
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         pid = int(owner.stdout.readline())
-        fill_disk(small_disk)
+        disks.fill(small_disk / "ballast")
         owner.send_signal(signal.SIGKILL)
-    until(lambda: _gone(pid))
+    eventually(lambda: _gone(pid))
     (small_disk / "ballast").unlink()
     with EmbeddedRedis(small_disk / "redis") as again:
         assert again.alive, "the folder is free"
@@ -474,9 +457,3 @@ def _gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
-
-
-def test_the_exit_code_is_the_one_that_the_controller_knows() -> None:
-    from rljob_operator import model
-
-    assert model.EXIT_NOT_SAVED == EXIT_NOT_SAVED == 74

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,8 @@ import redis
 from rljob.replay import embedded_redis
 from rljob.replay.embedded_redis import EmbeddedRedis, RedisUnavailable, find_server
 from rljob.replay.redis_client import connect
+
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -36,13 +37,6 @@ def kill(server: EmbeddedRedis) -> None:
     os.kill(server.process.pid, signal.SIGKILL)
     server.process.wait()
     assert not server.alive
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
 
 
 def answers(server: EmbeddedRedis) -> bool:

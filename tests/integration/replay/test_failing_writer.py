@@ -10,11 +10,13 @@ from rljob.replay.chunk_log import ChunkLog, Commit
 from rljob.replay.service import ReplayService
 from rljob.threads import ThreadEnded
 
+from tests.support.replay_peers import Actor, config, serving
+
 pytestmark = pytest.mark.timeout(120)
 
 
 def test_the_shard_ends_with_the_reason_and_acknowledges_nothing_more(
-    kit: Any, server: Any, monkeypatch: pytest.MonkeyPatch
+    server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit, broken = ChunkLog.commit, threading.Event()
 
@@ -24,7 +26,7 @@ def test_the_shard_ends_with_the_reason_and_acknowledges_nothing_more(
         commit(self, what)
 
     monkeypatch.setattr(ChunkLog, "commit", failing)
-    service, failures = ReplayService(kit.config(redis=str(server.socket))), []
+    service, failures = ReplayService(config(redis=str(server.socket))), []
 
     def run() -> None:
         try:
@@ -34,7 +36,7 @@ def test_the_shard_ends_with_the_reason_and_acknowledges_nothing_more(
 
     thread = threading.Thread(target=run)
     thread.start()
-    actor = kit.Actor(service.ingest_endpoint)
+    actor = Actor(service.ingest_endpoint)
     actor.send_all(5, 30)
     assert (actor.acked, actor.durable) == (4, True)
     broken.set()
@@ -46,7 +48,7 @@ def test_the_shard_ends_with_the_reason_and_acknowledges_nothing_more(
     assert actor.acked == 4, "what was not written was not acknowledged, and will be sent again"
 
     monkeypatch.setattr(ChunkLog, "commit", commit)
-    with kit.running(kit.config(redis=str(server.socket), ingest=service.config.ingest)) as again:
+    with serving(config(redis=str(server.socket), ingest=service.config.ingest)) as again:
         actor.reconnect()
         actor.until(lambda: actor.window.unacknowledged == 0, 60)
         assert again.table.limiter.inserted == 80, "each of eight chunks once"

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import redis
-import zmq
 from rljob.experience import Chunk
 from rljob.replay.chunk_log import ChunkLog
 from rljob.replay.limiter import LimiterConfig
@@ -19,12 +18,16 @@ from rljob.replay.service import ReplayService
 from rljob.replay.table import Capacity
 from rljob.wire import Message, encode
 
+from tests.support.experience import CHUNKS
+from tests.support.replay_peers import Actor, Learner, config, random_chunk, serving
+from tests.support.waiting import eventually
+
 pytestmark = pytest.mark.timeout(120)
 
 
-def test_chunks_arrive_once_and_are_sampled(kit: Any, server: Any) -> None:
-    with kit.running(kit.config(redis=str(server.socket))) as service:
-        actor, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint)
+def test_chunks_arrive_once_and_are_sampled(server: Any) -> None:
+    with serving(config(redis=str(server.socket))) as service:
+        actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)
         actor.send_all(30)
         assert actor.durable is True
         assert actor.welcome["slots"] == 1
@@ -36,18 +39,14 @@ def test_chunks_arrive_once_and_are_sampled(kit: Any, server: Any) -> None:
         stats = learner.stats()
         assert (stats["items"], stats["inserted_total"], stats["sampled_total"]) == (300, 300, 64)
         assert stats["actors"][0]["name"] == "actor-0"
-        deadline = time.monotonic() + 60
-        while not stats["redis"]["used_memory_bytes"] and time.monotonic() < deadline:
-            time.sleep(0.1)
-            stats = learner.stats()
-        assert stats["redis"]["used_memory_bytes"] > 10_000
+        eventually(lambda: learner.stats()["redis"]["used_memory_bytes"] > 10_000)
         assert 0 <= stats["priority_drift"] < 1e-12
         assert stats["refused_handshakes_total"] == 0
 
 
-def test_duplicates_and_reconnects_insert_nothing_twice(kit: Any, server: Any, any_seed: Callable[[int], int]) -> None:
-    with kit.running(kit.config(redis=str(server.socket))) as service:
-        actor, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint)
+def test_duplicates_and_reconnects_insert_nothing_twice(server: Any, any_seed: Callable[[int], int]) -> None:
+    with serving(config(redis=str(server.socket))) as service:
+        actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)
         rng = np.random.default_rng(any_seed(3))
         for _ in range(40):
             actor.produce(int(rng.integers(1, 4)))
@@ -59,18 +58,18 @@ def test_duplicates_and_reconnects_insert_nothing_twice(kit: Any, server: Any, a
         assert stats["inserted_total"] == actor.sequence * 10
         assert stats["items"] == min(1000, actor.sequence * 10)
         # The same bytes once more, from a peer that was welcomed: acknowledged again, stored no second time.
-        stale = encode(kit.make_chunk(0, inc=actor.inc).to_message(), compress=["frames"])
+        stale = encode(random_chunk(0, inc=actor.inc).to_message(), compress=["frames"])
         before = stats["duplicates_total"]
         actor.client.send(stale)
         actor.until(lambda: learner.stats()["duplicates_total"] > before)
         assert learner.stats()["inserted_total"] == stats["inserted_total"]
 
 
-def test_hellos_that_queued_up_are_one_welcome_in_the_log(kit: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_hellos_that_queued_up_are_one_welcome_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """As after a restore of fifteen seconds, in which an actor has said hello again and again."""
     caplog.set_level(logging.INFO, "rljob.replay.ingest")
-    service = ReplayService(kit.config())
-    actor = kit.Actor(service.ingest_endpoint, inc="one")
+    service = ReplayService(config())
+    actor = Actor(service.ingest_endpoint, inc="one")
     for session in range(6):
         assert actor.client.send(
             Message("hello", {"actor": "actor-0", "inc": "one", "envs": 1, "session": session}, {})
@@ -95,15 +94,13 @@ def test_hellos_that_queued_up_are_one_welcome_in_the_log(kit: Any, caplog: pyte
     service.sample_server.close()
 
 
-def test_strangers_are_told(kit: Any) -> None:
-    with kit.running(kit.config()) as service:
-        stranger = kit.Actor(service.ingest_endpoint)
-        deadline = time.monotonic() + 60
-        while not stranger.client.send(encode(kit.make_chunk(0).to_message())):
-            assert time.monotonic() < deadline
+def test_strangers_are_told() -> None:
+    with serving(config()) as service:
+        stranger = Actor(service.ingest_endpoint)
+        eventually(lambda: stranger.client.send(encode(random_chunk(0).to_message())))
         reply = stranger.client.receive(60)
         assert (reply.kind, reply.fields["known"]) == ("pulse", False)
-        learner = kit.Learner(service.sample_endpoint)
+        learner = Learner(service.sample_endpoint)
         reply = learner.sample()
         assert (reply.kind, "subscribe" in reply.fields["reason"]) == ("refused", True)
         learner.mode = "frames"
@@ -111,22 +108,22 @@ def test_strangers_are_told(kit: Any) -> None:
         assert learner.stats()["rejected_total"]["unknown"] == 2
 
 
-def test_invalid_chunk_is_refused_and_not_counted(kit: Any) -> None:
-    with kit.running(kit.config()) as service:
-        actor = kit.Actor(service.ingest_endpoint)
+def test_invalid_chunk_is_refused_and_not_counted() -> None:
+    with serving(config()) as service:
+        actor = Actor(service.ingest_endpoint)
         actor.until(lambda: actor.window.connected)
-        good = kit.make_chunk(0, inc=actor.inc).to_message()
+        good = random_chunk(0, inc=actor.inc).to_message()
         bad = Message("chunk", good.fields, {**good.columns, "obs_at": np.full(10, 999, np.uint16)})
         actor.client.send(encode(bad))
         actor.until(lambda: bool(actor.refused))
         assert "obs_at" in actor.refused[0]
-        assert kit.Learner(service.sample_endpoint).stats()["rejected_total"] == {"invalid": 1}
+        assert Learner(service.sample_endpoint).stats()["rejected_total"] == {"invalid": 1}
 
 
-def test_limiter_withholds_credits_and_defers_samples(kit: Any) -> None:
+def test_limiter_withholds_credits_and_defers_samples() -> None:
     limiter = LimiterConfig(2.0, 20, 60.0, insert_step=10, sample_step=16)
-    with kit.running(kit.config(limiter=limiter)) as service:
-        actor, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint)
+    with serving(config(limiter=limiter)) as service:
+        actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)
         actor.produce(50)
         actor.until(lambda: learner.stats()["insert_blocked_seconds"] > 0.2)
         stats = learner.stats()
@@ -143,11 +140,11 @@ def test_limiter_withholds_credits_and_defers_samples(kit: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", ["index", "frames"])
-def test_a_request_may_cost_more_or_less_than_it_draws(kit: Any, mode: str) -> None:
+def test_a_request_may_cost_more_or_less_than_it_draws(mode: str) -> None:
     """One batch over several shards: its draws are divided by one rule, what it costs the limiters by another."""
     limiter = LimiterConfig(4.0, 20, 100.0, insert_step=10, sample_step=16)
-    with kit.running(kit.config(limiter=limiter, keep_frames=mode == "frames")) as service:
-        actor, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint, mode)
+    with serving(config(limiter=limiter, keep_frames=mode == "frames")) as service:
+        actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint, mode)
         actor.send_all(3)
         learner.subscribe()
         for request, (count, charge) in enumerate([(0, 16), (16, 0), (5, 11)]):
@@ -162,19 +159,19 @@ def test_a_request_may_cost_more_or_less_than_it_draws(kit: Any, mode: str) -> N
 
 
 @pytest.fixture
-def frames_service(kit: Any) -> Iterator[Any]:
-    with kit.running(kit.config(keep_frames=True, capacity=Capacity(300))) as service:
+def frames_service() -> Iterator[Any]:
+    with serving(config(keep_frames=True, capacity=Capacity(300))) as service:
         yield service
 
 
-def test_mirror_equals_frames(kit: Any, frames_service: Any) -> None:
+def test_mirror_equals_frames(frames_service: Any) -> None:
     """The ring that a learner fills from mirror messages gives bit for bit what the service gathers."""
     service = frames_service
-    actor = kit.Actor(service.ingest_endpoint)
-    index, frames = kit.Learner(service.sample_endpoint), kit.Learner(service.sample_endpoint, "frames")
+    actor = Actor(service.ingest_endpoint)
+    index, frames = Learner(service.sample_endpoint), Learner(service.sample_endpoint, "frames")
     subscribed = index.subscribe("one")
     frames.subscribe("two")
-    mirror = ChunkRing(kit.layout, subscribed.fields["chunks"])
+    mirror = ChunkRing(CHUNKS, subscribed.fields["chunks"])
     compared = 0
     for turn in range(30):
         actor.send_all(3)
@@ -182,7 +179,7 @@ def test_mirror_equals_frames(kit: Any, frames_service: Any) -> None:
         index.client.send(Message("sample", {"req": turn, "n": 32}, {}))
         while (message := index.client.receive(2.0)) is not None and message.kind != "batch":
             assert message.kind == "mirror"
-            chunk = Chunk.from_message(message, kit.layout)
+            chunk = Chunk.from_message(message, CHUNKS)
             mirror.insert_at(message.fields["slot"], message.fields["gen"], chunk)
         assert message is not None
         assert mirror.matches(message.columns["slot"], message.columns["gen"]).all()
@@ -199,9 +196,9 @@ def test_mirror_equals_frames(kit: Any, frames_service: Any) -> None:
     assert service.table.oldest > 0, "the ring must have wrapped"
 
 
-def test_stale_priorities_are_dropped_and_counted(kit: Any) -> None:
-    with kit.running(kit.config(capacity=Capacity(100))) as service:
-        actor, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint)
+def test_stale_priorities_are_dropped_and_counted() -> None:
+    with serving(config(capacity=Capacity(100))) as service:
+        actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)
         learner.subscribe()
         actor.send_all(5)
         old = learner.sample(32)
@@ -215,58 +212,20 @@ def test_stale_priorities_are_dropped_and_counted(kit: Any) -> None:
         assert stats["priority_total"] == total
 
 
-def test_random_bytes_disturb_nobody(kit: Any, any_seed: Callable[[int], int]) -> None:
-    rng = np.random.default_rng(any_seed(11))
-    good = encode(kit.make_chunk(0).to_message(), compress=["frames"])
-    with kit.running(kit.config(ingest="tcp://127.0.0.1:*", sample="tcp://127.0.0.1:*")) as service:
-        actor, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint)
-        learner.subscribe()
-        vandals = []
-        for endpoint in (service.ingest_endpoint, service.sample_endpoint):
-            vandal = zmq.Context.instance().socket(zmq.DEALER)
-            vandal.setsockopt(zmq.LINGER, 0)
-            vandal.connect(endpoint)
-            vandals.append(vandal)
-        for turn in range(60):
-            for vandal in vandals:
-                for _ in range(20):
-                    if rng.random() < 0.5:
-                        parts = [rng.bytes(int(rng.integers(0, 300))) for _ in range(int(rng.integers(1, 20)))]
-                    else:
-                        parts = [bytearray(part) for part in good]
-                        part = parts[int(rng.integers(len(parts)))]
-                        if part:
-                            part[int(rng.integers(len(part)))] ^= int(rng.integers(1, 256))
-                    try:
-                        vandal.send_multipart(parts, zmq.NOBLOCK)
-                    except zmq.Again:
-                        break
-            actor.send_all(1)
-            if turn >= 2:
-                assert learner.sample(8).kind == "batch"
-        stats = learner.stats()
-        assert stats["inserted_total"] == 600
-        assert sum(count for reason, count in stats["rejected_total"].items() if "malformed" in reason) > 100
-        for vandal in vandals:
-            vandal.close()
-
-
-def test_made_up_names_of_actors_are_forgotten_and_counted(
-    kit: Any, server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_made_up_names_of_actors_are_forgotten_and_counted(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     most = 20
     monkeypatch.setattr("rljob.replay.ingest.MOST_ACTORS", most)
-    settings = kit.config(redis=str(server.socket))
+    settings = config(redis=str(server.socket))
 
     def remembered(service: Any) -> list[int]:
         ledger, leases = service.ingest.ledger, service.leases
         return [len(names) for names in (service.ingest.seen, ledger._accepted, leases._last)]
 
-    with kit.running(settings) as service:
-        honest, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint)
+    with serving(settings) as service:
+        honest, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)
         honest.send_all(3)
         for number in range(5 * most):
-            stranger = kit.Actor(service.ingest_endpoint, f"made-up-{number}")
+            stranger = Actor(service.ingest_endpoint, f"made-up-{number}")
             stranger.send_all(1)
             stranger.client.send(Message("goodbye", {"actor": stranger.name, "inc": stranger.inc}, {}))
             stranger.client.close()
@@ -278,20 +237,20 @@ def test_made_up_names_of_actors_are_forgotten_and_counted(
         assert stats["accepted"][honest.name]["transitions"] == 60
         assert max(remembered(service)) == most
         assert stats["duplicates_total"] == 0
-    with kit.running(settings) as service:
-        learner = kit.Learner(service.sample_endpoint)
+    with serving(settings) as service:
+        learner = Learner(service.sample_endpoint)
         deadline = time.monotonic() + 60
         while (stats := learner.stats())["state"] == "warming" and time.monotonic() < deadline:
             pass
         assert len(stats["accepted"]) == most, "nor does the log grow"
-        again = kit.Actor(service.ingest_endpoint, honest.name, honest.inc)
+        again = Actor(service.ingest_endpoint, honest.name, honest.inc)
         again.until(lambda: again.window.connected)
         assert again.welcome["seq"] == 5, "who had a session all the time is known as before"
 
 
-def test_episodes_and_roster(kit: Any, server: Any) -> None:
-    with kit.running(kit.config(redis=str(server.socket), greedy_epsilon=0.1)) as service:
-        actor, learner = kit.Actor(service.ingest_endpoint), kit.Learner(service.sample_endpoint)
+def test_episodes_and_roster(server: Any) -> None:
+    with serving(config(redis=str(server.socket), greedy_epsilon=0.1)) as service:
+        actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)
         actor.send_all(2)
         rows = {
             "ret": np.array([1.0, -3.0], np.float32), "length": np.array([10, 20], np.int32),
@@ -305,11 +264,8 @@ def test_episodes_and_roster(kit: Any, server: Any) -> None:
         assert [episode["truncated"] for episode in stats["episodes"]] == [False, True]
         actor.next_heartbeat = 0.0
         actor.until(lambda: learner.stats()["steps_total"] == 20)
-    with kit.running(kit.config(redis=str(server.socket), greedy_epsilon=0.1)) as service:
-        stats = kit.Learner(service.sample_endpoint).stats()
-        deadline = time.monotonic() + 60
-        while stats["state"] == "warming" and time.monotonic() < deadline:
-            stats = kit.Learner(service.sample_endpoint).stats()
+    with serving(config(redis=str(server.socket), greedy_epsilon=0.1)) as service:
+        stats = Learner(service.sample_endpoint).warm_stats()
         assert stats["episodes_total"] == 2
         assert stats["steps_total"] == 20
         assert stats["episodes"][1]["return"] == -3.0
@@ -317,12 +273,12 @@ def test_episodes_and_roster(kit: Any, server: Any) -> None:
 
 @pytest.mark.parametrize("keep_frames", [False, True])
 def test_a_slice_that_cannot_be_read_is_tried_again(
-    kit: Any, server: Any, monkeypatch: pytest.MonkeyPatch, keep_frames: bool
+    server: Any, monkeypatch: pytest.MonkeyPatch, keep_frames: bool
 ) -> None:
     """The third slice of a warm restart fails once (the one failure that a real server will not make on command)."""
     settings = {"redis": str(server.socket), "capacity": Capacity(3000), "keep_frames": keep_frames}
-    with kit.running(kit.config(**settings)) as service:
-        kit.Actor(service.ingest_endpoint).send_all(150)
+    with serving(config(**settings)) as service:
+        Actor(service.ingest_endpoint).send_all(150)
     calls, real = [], ChunkLog.chunks
 
     def chunks(log: ChunkLog, entries: Any) -> Any:
@@ -332,10 +288,7 @@ def test_a_slice_that_cannot_be_read_is_tried_again(
         return real(log, entries)
 
     monkeypatch.setattr(ChunkLog, "chunks", chunks)
-    with kit.running(kit.config(**settings)) as service:
-        learner = kit.Learner(service.sample_endpoint)
-        deadline = time.monotonic() + 60
-        while (stats := learner.stats())["state"] == "warming":
-            assert time.monotonic() < deadline
+    with serving(config(**settings)) as service:
+        stats = Learner(service.sample_endpoint).warm_stats()
         assert stats["items"] == 1500
         assert calls == [64, 64, 22, 22]

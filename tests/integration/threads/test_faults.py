@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,10 +32,12 @@ from rljob.threads import SupervisedThread, ThreadEnded
 from rljob.wire import keyfile, load_keys
 from rljob_operator.local.learner_door import LearnerDoor
 from rljob_operator.local.probes import Probes
-from role_threads import ENDPOINTS, RoleThreads, cartpole
 
-ROOT = Path(__file__).parents[3]
-IMPALA = ROOT / "manifests" / "examples" / "cartpole-impala.yaml"
+from tests.support.paths import EXAMPLES, ROOT
+from tests.support.role_threads import ENDPOINTS, RoleThreads, cartpole
+from tests.support.waiting import eventually
+
+IMPALA = EXAMPLES / "cartpole-impala.yaml"
 SECONDS = 60.0
 
 pytestmark = pytest.mark.timeout(240)
@@ -158,14 +159,6 @@ def started(case: Case, folder: Path) -> Iterator[RoleThreads]:
         roles.stop(case.name)
 
 
-def until(condition: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-    return found
-
-
 def alive(name: str) -> threading.Thread | None:
     return next((thread for thread in threading.enumerate() if thread.name == name), None)
 
@@ -195,7 +188,7 @@ def knock(roles: RoleThreads, case: Case) -> None:
         stranger.curve_serverkey = server_key
         stranger.curve_publickey, stranger.curve_secretkey = zmq.curve_keypair()
         stranger.connect(roles.endpoints[role])
-        until(lambda: alive(case.thread) is None, "the fault has not reached the thread at the door")
+        eventually(lambda: alive(case.thread) is None, "the fault has not reached the thread at the door")
 
 
 def named(case: Case) -> str:
@@ -205,12 +198,12 @@ def named(case: Case) -> str:
 @pytest.mark.parametrize("case", CASES, ids=map(named, CASES))
 def test_a_fault_in_a_thread_ends_its_role_with_the_reason(case: Case, tmp_path: Path) -> None:
     with started(case, tmp_path) as roles:
-        thread = until(lambda: at_work(case.thread) or roles.failures, f"no thread {case.thread}")
+        thread = eventually(lambda: at_work(case.thread) or roles.failures, f"no thread {case.thread}")
         assert isinstance(thread, threading.Thread), roles.failures
         inject(thread)
         if case.thread == "zap":
             knock(roles, case)
-        until(lambda: roles.failures, f"{case.name} goes on without {case.thread}")
+        eventually(lambda: roles.failures, f"{case.name} goes on without {case.thread}")
     (failure,) = roles.failures
     assert isinstance(failure, ThreadEnded)
     assert str(failure) == f"thread {case.thread} has ended: Fault"
@@ -245,16 +238,16 @@ def test_a_checkpoint_thread_that_dies_ends_the_learner(tmp_path: Path, monkeypa
     def ask(number: int) -> None:
         body = json.dumps({"sinceUnix": number}).encode()
         urllib.request.urlopen(f"{url}/checkpoint", data=body, timeout=SECONDS).close()
-        until(lambda: len(wrote) == number, "no checkpoint is tried")
+        eventually(lambda: len(wrote) == number, "no checkpoint is tried")
 
     ask(1)  # an error costs that checkpoint, and says so
-    until(lambda: state()["state"] == "Failed", "the failure is not told")
+    eventually(lambda: state()["state"] == "Failed", "the failure is not told")
     assert "RuntimeError: the library does not like these tensors" in state()["message"]
     ask(2)
-    until(lambda: state()["state"] == "Valid", "the next checkpoint is not written")
+    eventually(lambda: state()["state"] == "Valid", "the next checkpoint is not written")
     assert not roles.failures
     ask(3)
-    until(lambda: roles.failures, "the learner goes on without its thread")
+    eventually(lambda: roles.failures, "the learner goes on without its thread")
     assert str(roles.failures[0]) == "thread checkpoint has ended: Fault"
     for name in ("actor-0", "learner", "replay-0"):
         roles.stop(name)
@@ -264,8 +257,8 @@ def test_a_controller_hears_that_nobody_asks_the_learner() -> None:
     door = LearnerDoor(lambda: None, period_seconds=0.01)
     try:
         assert door.answer.document is None
-        inject(until(lambda: at_work("learner-door"), "no thread"))
-        until(lambda: alive("learner-door") is None, "it does not end")
+        inject(eventually(lambda: at_work("learner-door"), "no thread"))
+        eventually(lambda: alive("learner-door") is None, "it does not end")
         with pytest.raises(ThreadEnded, match=r"^thread learner-door has ended: Fault$"):
             door.answer  # noqa: B018 - the controller reads it in every tick
     finally:
@@ -275,8 +268,8 @@ def test_a_controller_hears_that_nobody_asks_the_learner() -> None:
 def test_a_controller_hears_that_nobody_asks_the_members() -> None:
     probes = Probes()
     try:
-        inject(until(lambda: at_work("liveness-probes"), "no thread"))
-        until(lambda: alive("liveness-probes") is None, "it does not end")
+        inject(eventually(lambda: at_work("liveness-probes"), "no thread"))
+        eventually(lambda: alive("liveness-probes") is None, "it does not end")
         with pytest.raises(ThreadEnded, match=r"^thread liveness-probes has ended: Fault$"):
             probes.watch({})
     finally:

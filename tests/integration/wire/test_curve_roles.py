@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import role_threads
 from rljob.actor.worker import run_actor
 from rljob.api import RLJob, dump_manifest
 from rljob.api.exit_codes import EXIT_CONFIGURATION
@@ -23,8 +21,11 @@ from rljob.learner.worker import run_learner
 from rljob.replay.worker import run_replay
 from rljob.wire import Client, ClientSecurity, Message, Subscriber, generate_keys, load_keys
 from rljob.wire.keyfile import ROLES, write_keys, write_role_keys
-from role_threads import ENDPOINTS, RoleThreads
 from typer.testing import CliRunner
+
+from tests.support import role_threads
+from tests.support.ports import free_ports
+from tests.support.role_threads import ENDPOINTS, RoleThreads
 
 ADDRESSES = {
     "actor": ("--replay-ingest", "--weights", "--notice"),
@@ -37,15 +38,6 @@ ADDRESSES = {
 
 def cartpole(inference: str = "Local") -> RLJob:
     return role_threads.cartpole(actors={"inference": inference}, evaluator={"episodes": 2, "intervalSeconds": 1})
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago; all are held at once, so that they differ."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 class Run(RoleThreads):

@@ -8,8 +8,6 @@ import json
 import os
 import pickle
 import socket
-import threading
-import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,25 +18,26 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-import small_experience
 import torch
 import zmq
-from inference_parts import Given, apex
-from mutations import MUTATIONS, seeds, well_formed
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import Identity, ReplaySession
-from rljob.experience import Chunk, ChunkLayout, Unroll, UnrollLayout
+from rljob.experience import Chunk, Unroll
 from rljob.inference.client import InferenceClient
 from rljob.inference.server import InferenceServer
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.learner.versions import VersionLog
 from rljob.learner.weights import WeightClient, WeightServer
-from rljob.replay.config import ReplayConfig
-from rljob.replay.limiter import LimiterConfig
-from rljob.replay.service import ReplayService
-from rljob.replay.table import Capacity
 from rljob.telemetry.server import TelemetryServer
 from rljob.wire import Client, Message, Server, Subscriber
+
+from tests.support import replay_peers
+from tests.support.experience import UNROLLS, make_chunk, make_unroll
+from tests.support.inference import answer_of, apex
+from tests.support.messages import MUTATIONS, seeds, well_formed
+from tests.support.threads import running
+from tests.support.waiting import eventually
+from tests.support.weights import Given
 
 CASES = 20_000
 """Messages at each of five sockets."""
@@ -97,13 +96,6 @@ def zip_kinds() -> Iterator[tuple[str, list[bytes]]]:
     return zip((kind for kind in kinds for _ in range(2)), encoded, strict=True)
 
 
-def until(condition: Callable[[], object], why: str, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, why
-        time.sleep(0.002)
-
-
 def storm(server: Server, damaged: list[list[bytes]], work: Callable[[], None]) -> None:
     """Send everything to ``server`` as fast as it is taken, ``work`` in between, and check what was counted."""
     work()
@@ -111,12 +103,12 @@ def storm(server: Server, damaged: list[list[bytes]], work: Callable[[], None]) 
     forget_peak()
     with Client(server.endpoint, high_water_mark=1000) as fuzzer:
         for case, parts in enumerate(damaged):
-            until(lambda p=parts: fuzzer.send(p), "it takes no more")
+            eventually(lambda p=parts: fuzzer.send(p), "it takes no more")
             if case % EACH == EACH - 1:
                 work()
-        until(lambda: server.received_total - before >= len(damaged), "not everything was received")
+        eventually(lambda: server.received_total - before >= len(damaged), "not everything was received")
         # Many a mutant is a message, if not one that this service takes.
-        until(lambda: server.malformed_total - malformed > 0.6 * len(damaged), str(server.malformed))
+        eventually(lambda: server.malformed_total - malformed > 0.6 * len(damaged), str(server.malformed))
         work()
     assert server.malformed.keys() >= {"header", "parts", "size", "checksum"}, server.malformed
     # A burst for each peer and then one a second: nobody is made to answer nonsense as fast as it comes.
@@ -145,28 +137,6 @@ def test_the_peak_is_that_of_now() -> None:
     assert peak_bytes() - before > GROWTH_BYTES
 
 
-@contextlib.contextmanager
-def looping(run: Callable[[threading.Event], None]) -> Iterator[None]:
-    """``run(stop)`` in a thread; whatever it raises fails the test."""
-    stop, failures = threading.Event(), []
-
-    def body() -> None:
-        try:
-            run(stop)
-        except BaseException as error:  # noqa: BLE001 (told to the test's own thread)
-            failures.append(error)
-
-    thread = threading.Thread(target=body, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(60)
-        assert not thread.is_alive()
-        assert not failures, failures
-
-
 def honest_actor(endpoint: str, make: Callable[[int], Chunk | Unroll]) -> tuple[ReplaySession, Callable[[], None]]:
     """An actor, and its work: three more of what it makes, all acknowledged."""
     identity = Identity("honest", "life", 1)
@@ -181,28 +151,18 @@ def honest_actor(endpoint: str, make: Callable[[int], Chunk | Unroll]) -> tuple[
             session.poll(0.01)
             return session.unacknowledged == 0
 
-        until(acknowledged, "the honest actor's chunks are acknowledged")
+        eventually(acknowledged, "the honest actor's chunks are acknowledged")
 
     return session, work
 
 
-CHUNKS = ChunkLayout(length=10, frame_shape=(6, 6), frame_dtype=np.dtype(np.uint8), stack=4, n_step=3)
-UNROLLS = UnrollLayout(3, (2, 2), np.dtype(np.uint8), 2)
-chunk = partial(small_experience.chunk, "honest")
-unroll = partial(small_experience.unroll, "honest")
-
-
-def replay_config(tmp_path: Path) -> ReplayConfig:
-    limiter = LimiterConfig(0.0, 20, 0.0, insert_step=10, sample_step=16)
-    ingest, sample = f"ipc://{tmp_path}/ingest", f"ipc://{tmp_path}/sample"
-    return ReplayConfig(
-        run="test", layout=CHUNKS, capacity=Capacity(1000), limiter=limiter, ingest=ingest, sample=sample
-    )
+chunk = partial(make_chunk, "honest")
+unroll = partial(make_unroll, "honest")
 
 
 def ask(learner: Client, message: Message, answer: str) -> Message:
     """The answer to a learner's request."""
-    until(lambda: learner.send(message), "the request is taken")
+    eventually(lambda: learner.send(message), "the request is taken")
     while (received := learner.receive(60)) is not None:
         if received.kind == answer:
             return received
@@ -210,8 +170,8 @@ def ask(learner: Client, message: Message, answer: str) -> Message:
 
 
 def test_replay_goes_on_serving_actors_and_learner(tmp_path: Path, damaged: list[list[bytes]]) -> None:
-    service = ReplayService(replay_config(tmp_path))
-    with looping(service.run):
+    config = replay_peers.config(ingest=f"ipc://{tmp_path}/ingest", sample=f"ipc://{tmp_path}/sample")
+    with replay_peers.serving(config) as service:
         actor, insert = honest_actor(service.ingest_endpoint, chunk)
         insert()
         learner, requests = Client(service.sample_endpoint), itertools.count(1)
@@ -227,12 +187,13 @@ def test_replay_goes_on_serving_actors_and_learner(tmp_path: Path, damaged: list
         storm(service.sample_server, damaged, both)
         sent = 30 * next(requests)
 
-        def inserted() -> int:
-            answer = ask(learner, Message("stats", {}, {}), "stats").columns["json"].tobytes()
-            return int(json.loads(answer)["inserted_total"])
+        def status() -> dict[str, Any]:
+            return dict(json.loads(ask(learner, Message("stats", {}, {}), "stats").columns["json"].tobytes()))
 
-        until(lambda: inserted() >= sent, "the status is up to a tenth of a second old")
-        assert inserted() == sent, "all that the honest actor sent, and nothing else"
+        eventually(lambda: status()["inserted_total"] >= sent, "the status is up to a tenth of a second old")
+        assert status()["inserted_total"] == sent, "all that the honest actor sent, and nothing else"
+        rejected = status()["rejected_total"]
+        assert sum(count for reason, count in rejected.items() if "malformed" in reason) > 0.6 * CASES, rejected
         learner.close()
         actor.close()
 
@@ -285,7 +246,7 @@ def test_weights_go_on_being_served(tmp_path: Path, damaged: list[list[bytes]]) 
             server.publish(module, next(versions), 1, {})
             return listener.receive(0.05) is not None
 
-        until(heard, "notices still arrive")
+        eventually(heard, "notices still arrive")
     fetch()
     listener.close()
     client.close()
@@ -295,18 +256,13 @@ def test_weights_go_on_being_served(tmp_path: Path, damaged: list[list[bytes]]) 
 def test_the_inference_server_goes_on_answering(tmp_path: Path, damaged: list[list[bytes]]) -> None:
     setup = apex()
     server = InferenceServer(f"ipc://{tmp_path}/inference", setup.model(16), Given(setup.weights(1)), 0.01)
-    with looping(server.run):
+    with running(server.run):
         client = InferenceClient(Client(server.endpoint), Identity("honest", uuid.uuid4().hex, 8), 1, compress=False)
         rows = np.zeros((4, *setup.spec.observation_shape), np.float32)
 
         def act() -> None:
             client.submit(0, rows, np.zeros((4, 2, 0), np.float32))
-
-            def answered() -> bool:
-                client.poll(0.01)
-                return client.take(0) is not None
-
-            until(answered, "the honest actor is answered")
+            answer_of(client)
 
         storm(server._server, damaged, act)
         assert server.status()["state"] == "Serving"

@@ -6,7 +6,6 @@ import http.client
 import itertools
 import json
 import threading
-import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,15 +18,11 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
-import small_experience
 import torch
-from inference_parts import Given, apex
-from mutations import well_formed
-from odd_messages import odd
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import ChunkRefused, Identity, ReplaySession
 from rljob.algorithms import apex_dqn
-from rljob.experience import Chunk, ChunkLayout, Unroll, UnrollLayout
+from rljob.experience import Chunk, Unroll
 from rljob.inference.client import InferenceClient, InferenceLost
 from rljob.inference.server import InferenceServer
 from rljob.learner import shard
@@ -41,31 +36,29 @@ from rljob.learner.verdicts import Verdicts
 from rljob.learner.versions import VersionLog
 from rljob.learner.weights import WeightClient, WeightServer
 from rljob.learner.worker import wanted_since
-from rljob.replay.config import ReplayConfig
-from rljob.replay.limiter import LimiterConfig
 from rljob.replay.roster import Roster
 from rljob.replay.service import ReplayService
-from rljob.replay.table import Capacity
 from rljob.telemetry.server import TelemetryServer
 from rljob.wire import Client, Message, Publisher, Server
 from rljob.wire.schema import KINDS
 
+from tests.support import experience, replay_peers
+from tests.support.experience import make_chunk, make_unroll
+from tests.support.inference import answer_of, apex
+from tests.support.messages import well_formed
+from tests.support.odd_messages import odd
+from tests.support.threads import running
+from tests.support.waiting import eventually
+from tests.support.weights import Given
+
 pytestmark = pytest.mark.timeout(300)
 
 SECONDS = 60.0
-CHUNKS = ChunkLayout(10, (6, 6), np.dtype(np.uint8), 4, 3, num_actions=6)
-UNROLLS = UnrollLayout(3, (2, 2), np.dtype(np.uint8), 2, num_actions=6)
+CHUNKS = replace(experience.CHUNKS, num_actions=6)
+UNROLLS = replace(experience.UNROLLS, num_actions=6)
 WHO = {"actor": "odd", "inc": "life"}
-chunk = partial(small_experience.chunk, "odd")
-unroll = partial(small_experience.unroll, "odd")
-
-
-def until(condition: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.002)
-    return found
+chunk = partial(make_chunk, "odd")
+unroll = partial(make_unroll, "odd")
 
 
 def every_kind(*named: Message) -> Iterator[Message]:
@@ -74,28 +67,6 @@ def every_kind(*named: Message) -> Iterator[Message]:
     for kind in sorted(KINDS):
         base = bases.get(kind) or well_formed(kind, 4)
         yield from odd(Message(kind, {**base.fields, **(WHO if "actor" in base.fields else {})}, base.columns))
-
-
-@contextmanager
-def looping(run: Callable[[threading.Event], None]) -> Iterator[None]:
-    """``run(stop)`` in a thread; whatever it raises fails the test."""
-    stop, failures = threading.Event(), []
-
-    def body() -> None:
-        try:
-            run(stop)
-        except BaseException as error:  # noqa: BLE001 (told to the test's own thread)
-            failures.append(error)
-
-    thread = threading.Thread(target=body, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(20)
-        assert not thread.is_alive()
-        assert not failures, failures
 
 
 def tell(server: Server, messages: Iterator[Message], before: Message | None = None) -> set[bytes]:
@@ -113,11 +84,11 @@ def tell(server: Server, messages: Iterator[Message], before: Message | None = N
                     replace(m, fields={**m.fields, **(life if m.fields.get("inc") == "life" else {})}) for m in pair
                 ]
             for each in pair:
-                until(lambda m=each: peer.send(m), "it takes no more")
+                eventually(lambda m=each: peer.send(m), "it takes no more")
                 count += 1
             while (parts := peer._read(16)) is not None:
                 heard.update(bytes(part) for part in parts)
-        until(lambda: server.received_total - already >= count, "not everything was read")
+        eventually(lambda: server.received_total - already >= count, "not everything was read")
         while peer.wait(0.1) and (parts := peer._read(16)) is not None:
             heard.update(bytes(part) for part in parts)
     return heard
@@ -128,17 +99,8 @@ def tell(server: Server, messages: Iterator[Message], before: Message | None = N
 
 @pytest.fixture
 def replay(tmp_path: Path) -> Iterator[ReplayService]:
-    service = ReplayService(
-        ReplayConfig(
-            run="test",
-            layout=CHUNKS,
-            capacity=Capacity(1000),
-            limiter=LimiterConfig(0.0, 20, 0.0, insert_step=10, sample_step=16),
-            ingest=f"ipc://{tmp_path}/ingest",
-            sample=f"ipc://{tmp_path}/sample",
-        )
-    )
-    with looping(service.run):
+    config = replay_peers.config(layout=CHUNKS, ingest=f"ipc://{tmp_path}/ingest", sample=f"ipc://{tmp_path}/sample")
+    with replay_peers.serving(config) as service:
         yield service
 
 
@@ -152,7 +114,7 @@ def deliver(endpoint: str, make: Callable[[int], Chunk | Unroll]) -> None:
         session.poll(0.01)
         return session.unacknowledged == 0
 
-    until(acknowledged, "the honest actor's chunks are acknowledged")
+    eventually(acknowledged, "the honest actor's chunks are acknowledged")
     session.close()
 
 
@@ -218,7 +180,7 @@ def test_the_learners_queue_takes_whatever_an_actor_says(tmp_path: Path) -> None
         tell(queue._server, every_kind(unroll(0).to_message()), HELLO)
         deliver(queue.endpoint, unroll)
         assert queue._ingest.rejected["invalid"] > 10
-        assert until(lambda: queue.next(0.1), "a batch of what was accepted") is not None
+        assert eventually(lambda: queue.next(0.1), "a batch of what was accepted") is not None
         status = queue.statuses()[0]
         json.dumps(status, allow_nan=False)
         read_status(json.dumps(status).encode())
@@ -231,18 +193,13 @@ def test_the_inference_server_takes_whatever_an_actor_says(tmp_path: Path) -> No
     server = InferenceServer(f"ipc://{tmp_path}/inference", setup.model(16), Given(setup.weights(1)), 0.001)
     rows = np.zeros((4, *setup.spec.observation_shape), np.float32)
     ask = Message("infer", {**WHO, "group": 0, "req": 0}, {"obs": rows, "state": np.zeros((4, 2, 0), np.float32)})
-    with looping(server.run):
+    with running(server.run):
         tell(server._server, every_kind(ask))
         assert server._server.malformed["kind"] > 10
         assert server._server.malformed["shape"] > 5
         client = InferenceClient(Client(server.endpoint), HONEST, 1, compress=False)
         client.submit(0, rows, np.zeros((4, 2, 0), np.float32))
-
-        def answered() -> bool:
-            client.poll(0.01)
-            return client.take(0) is not None
-
-        until(answered, "the honest actor is answered")
+        answer_of(client)
         client.close()
 
 
@@ -272,14 +229,14 @@ def test_the_weight_server_takes_whatever_anybody_says(weight_server: WeightServ
         if verdicts.add(evaluation, 1, 1) and evaluation.weights is not None:
             evaluation.weights.load_into(NETWORK)
     client = WeightClient(weight_server.weights, weight_server.notice)
-    assert until(lambda: client.wait(1.0), "weights are still served").version == 1
+    assert eventually(lambda: client.wait(1.0), "weights are still served").version == 1
     client.close()
 
 
 def test_a_fetch_that_does_not_say_for_what_is_refused_and_counted(weight_server: WeightServer) -> None:
     weight_server.publish(NETWORK, 1, 1, {})
     with Client(weight_server.weights) as peer:
-        until(lambda: peer.send([msgpack.packb((1, "fetch", {"have": 0}, []))]), "it is taken")
+        eventually(lambda: peer.send([msgpack.packb((1, "fetch", {"have": 0}, []))]), "it is taken")
         answer = peer.receive(SECONDS)
         assert answer is not None
         assert answer.kind == "refused"
@@ -328,12 +285,12 @@ def test_a_verdict_that_is_none_is_refused_and_its_evaluator_goes_on(
         client.poll()
         return client.noted
 
-    until(lambda: client.report(evaluation), "it is sent")
-    until(lambda: noted() == evaluation.version, "it is not sent for ever")
+    eventually(lambda: client.report(evaluation), "it is sent")
+    eventually(lambda: noted() == evaluation.version, "it is not sent for ever")
     assert weight_server.evaluations() == []
     assert weight_server.status()["refused_total"] == {"contents": 1}
-    until(lambda: client.report(verdict(version=4, standard_error=float("nan"))), "the next one is sent")
-    until(lambda: noted() == 4, "the next one is noted")
+    eventually(lambda: client.report(verdict(version=4, standard_error=float("nan"))), "the next one is sent")
+    eventually(lambda: noted() == 4, "the next one is noted")
     assert [each.version for each in weight_server.evaluations()] == [4]
     client.close()
 
@@ -352,7 +309,7 @@ def saying(server: Server, answers: Callable[[Message], list[Message]]) -> Itera
                 for answer in answers(received[1]):
                     server.send(received[0], answer)
 
-    with looping(run):
+    with running(run):
         yield
     server.close()
 
@@ -524,9 +481,9 @@ def test_weights_of_another_network_again_and_again_end_the_role(tmp_path: Path)
         before = client.unusable
         if last:
             with pytest.raises(WeightsProblem, match="of another network: they differ in weight"):
-                until(client.poll, "it never gives up")
+                eventually(client.poll, "it never gives up")
         else:
-            until(lambda n=before: client.poll() is None and client.unusable > n, "they are not noticed")
+            eventually(lambda n=before: client.poll() is None and client.unusable > n, "they are not noticed")
     client.close()
     server.close()
 
@@ -553,12 +510,7 @@ def test_an_actor_takes_whatever_an_inference_server_says(tmp_path: Path) -> Non
         client = InferenceClient(Client(server.endpoint), HONEST, 1, compress=False, outputs=6)
         while not over.is_set():
             client.submit(0, np.zeros((4, 3), np.float32), np.zeros((4, 2, 0), np.float32))
-
-            def taken() -> Any:
-                client.poll(0.01)
-                return client.take(0)
-
-            found = until(taken, "the request is never answered")
+            found = answer_of(client)
             if found.outputs is not None:
                 assert found.outputs.shape == (4, 6), "what decides on it would fail"
                 assert found.state.shape == (4, 2, 0)
@@ -573,7 +525,7 @@ def test_an_inference_server_that_only_refuses_ends_the_actor(tmp_path: Path) ->
         client = InferenceClient(Client(server.endpoint), HONEST, 1, compress=False)
         client.submit(0, np.zeros((4, 3), np.float32), np.zeros((4, 2, 0), np.float32))
         with pytest.raises(InferenceLost, match="refuses what this actor asks: no"):
-            until(lambda: client.poll(0.1), "it goes on")
+            eventually(lambda: client.poll(0.1), "it goes on")
         client.close()
 
 
@@ -615,7 +567,7 @@ def test_a_shard_that_only_refuses_ends_the_actor(tmp_path: Path) -> None:
     with saying(server, lambda message: [Message("refused", {"reason": "no"}, {})] * 5):
         session = ReplaySession(Client(server.endpoint), HONEST, ActorFigures(HONEST).heartbeat)
         with pytest.raises(ChunkRefused, match="accepts nothing from this actor any more: no"):
-            until(lambda: session.poll(0.1), "it goes on")
+            eventually(lambda: session.poll(0.1), "it goes on")
         session._client.close()
 
 

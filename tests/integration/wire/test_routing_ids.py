@@ -7,22 +7,17 @@ import json
 import signal
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import small_experience
 import torch
-from inference_parts import Given, apex
-from mutations import seeds, well_formed
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import Identity, ReplaySession
-from rljob.experience import Chunk, ChunkLayout, Unroll, UnrollLayout
+from rljob.experience import Chunk, Unroll
 from rljob.inference.server import InferenceServer
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.learner.versions import VersionLog
@@ -32,6 +27,13 @@ from rljob.replay.limiter import LimiterConfig
 from rljob.replay.service import ReplayService
 from rljob.replay.table import Capacity
 from rljob.wire import Client, Message, Server, sockets
+
+from tests.support.experience import CHUNKS, UNROLLS, make_chunk, make_unroll
+from tests.support.inference import apex
+from tests.support.messages import seeds, well_formed
+from tests.support.threads import running
+from tests.support.waiting import eventually
+from tests.support.weights import Given
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -196,25 +198,6 @@ def written(routing_id: bytes) -> list[bytes]:
     return [routing_id, routing_id[::-1], packed, number.hex().encode(), number.hex().upper().encode(), digits.encode()]
 
 
-def until(happened: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
-@contextmanager
-def looping(run: Callable[[threading.Event], None]) -> Iterator[None]:
-    stop = threading.Event()
-    thread = threading.Thread(target=run, args=(stop,), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(60)
-
-
 def talk(server: Server, experience: Callable[[str, int], Chunk | Unroll] | None) -> None:
     """Three peers say everything that can be said, and a good deal of nonsense; two actors have their chunks acknowledged."""
     everything: list[Sequence[bytes]] = list(seeds(well_formed))
@@ -226,31 +209,30 @@ def talk(server: Server, experience: Callable[[str, int], Chunk | Unroll] | None
                 session = ReplaySession(Client(server.endpoint), identity, ActorFigures(identity).heartbeat)
                 closing.callback(session.close)
                 session.encode(experience(actor, 0))
-                until(lambda session=session: session.poll(0.01) or session.unacknowledged == 0)
+                eventually(lambda session=session: session.poll(0.01) or session.unacknowledged == 0)
         before = server.received_total
         peers = [closing.enter_context(Client(server.endpoint, high_water_mark=1000)) for _ in range(3)]
         for parts in (*everything, *nonsense):
             for peer in peers:
-                until(lambda peer=peer, parts=parts: peer.send(parts))
-        until(lambda: server.received_total - before >= 6 * len(everything))
+                eventually(lambda peer=peer, parts=parts: peer.send(parts))
+        eventually(lambda: server.received_total - before >= 6 * len(everything))
         for peer in peers:
             while peer.receive(0.3) is not None:
                 pass
 
 
 def replay_config(folder: Path) -> ReplayConfig:
-    layout = ChunkLayout(length=10, frame_shape=(6, 6), frame_dtype=np.dtype(np.uint8), stack=4, n_step=3)
     limiter = LimiterConfig(0.0, 20, 0.0, insert_step=10, sample_step=16)
     ingest, sample = f"ipc://{folder}/ingest", f"ipc://{folder}/sample"
-    return ReplayConfig("test", layout=layout, capacity=Capacity(1000), limiter=limiter, ingest=ingest, sample=sample)
+    return ReplayConfig("test", layout=CHUNKS, capacity=Capacity(1000), limiter=limiter, ingest=ingest, sample=sample)
 
 
 def test_what_is_overheard_would_tell_of_an_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for form in range(6):
         overheard = Overheard(monkeypatch)
         with Server(f"ipc://{tmp_path}/{form}") as server, Client(server.endpoint) as client:
-            until(lambda client=client: client.send(well_formed("stats", 1)))
-            until(lambda server=server: server.receive() is not None)
+            eventually(lambda client=client: client.send(well_formed("stats", 1)))
+            eventually(lambda server=server: server.receive() is not None)
             (its_id,) = overheard.ids
             server.send(its_id, Message("stats", {}, {"json": np.frombuffer(b"x" + written(its_id)[form], np.uint8)}))
             assert client.receive(60) is not None
@@ -261,16 +243,15 @@ def test_what_is_overheard_would_tell_of_an_id(tmp_path: Path, monkeypatch: pyte
 def test_no_peer_is_ever_told_an_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     overheard = Overheard(monkeypatch)
     service = ReplayService(replay_config(tmp_path))
-    with looping(service.run):
-        talk(service.ingest_server, small_experience.chunk)
+    with running(service.run):
+        talk(service.ingest_server, make_chunk)
         talk(service.sample_server, None)
         overheard.told.append(json.dumps(service.status).encode())
     versions = VersionLog(1)
     versions.note(1, 0)
-    layout = UnrollLayout(3, (2, 2), np.dtype(np.uint8), 2)
-    config = UnrollQueueConfig(f"ipc://{tmp_path}/queue", layout, batch_size=3, capacity=6, credits=8)
+    config = UnrollQueueConfig(f"ipc://{tmp_path}/queue", UNROLLS, batch_size=3, capacity=6, credits=8)
     queue = UnrollQueue(config, versions, torch.device("cpu"))
-    talk(queue._server, small_experience.unroll)
+    talk(queue._server, make_unroll)
     overheard.told.append(json.dumps(queue.statuses()).encode())
     queue.close()
     weights = WeightServer(f"ipc://{tmp_path}/weights", f"ipc://{tmp_path}/notice")
@@ -280,7 +261,7 @@ def test_no_peer_is_ever_told_an_id(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     weights.close()
     setup = apex()
     inference = InferenceServer(f"ipc://{tmp_path}/inference", setup.model(16), Given(setup.weights(1)), 0.01)
-    with looping(inference.run):
+    with running(inference.run):
         talk(inference._server, None)
         overheard.told.append(json.dumps(inference.status()).encode())
     assert len(overheard.ids) >= 5 * 3

@@ -26,6 +26,8 @@ from rljob.wire import (
     zap,
 )
 
+from tests.support.waiting import eventually
+
 pytestmark = pytest.mark.timeout(120)
 PULSE = Message("pulse", {"service": "s", "known": True}, {})
 GOODBYE = Message("goodbye", {"actor": "actor-0", "inc": "one"}, {})
@@ -58,13 +60,6 @@ def endpoint(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def context() -> Iterator[zmq.Context]:
     with zmq.Context() as context:
         yield context
-
-
-def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.002)
 
 
 def take(server: Server, seconds: float = 60.0) -> tuple[bytes, Message]:
@@ -202,11 +197,7 @@ def test_sending_to_a_vanished_peer_blocks_nobody(endpoint: str, context: zmq.Co
         eventually(lambda: client.send(GOODBYE))
         peer, _ = take(server)
         client.close()
-        deadline = time.monotonic() + 60
-        while server.unreachable_total == 0:
-            server.send(peer, PULSE)
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        eventually(lambda: server.unreachable_total, between=lambda: server.send(peer, PULSE))
         assert not server.send(b"never-seen", PULSE)
         assert server.unreachable_total == 2
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.actor.session import SILENCE_SECONDS
 
-from .session_pair import Pair, a_chunk
+from tests.support.session_pair import Pair, a_chunk
 
 
 @pytest.fixture

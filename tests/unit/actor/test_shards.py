@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -15,7 +14,8 @@ from hypothesis import strategies as st
 from rljob.actor.shards import MultiShard
 from rljob.wire import Message
 
-from .session_pair import Pair, a_chunk
+from tests.support.session_pair import Pair, a_chunk
+from tests.support.waiting import eventually
 
 
 class Shards:
@@ -37,10 +37,7 @@ class Shards:
         self.sink.poll()
 
     def until(self, condition: Callable[[], bool], seconds_each: float = 0.0) -> None:
-        deadline = time.monotonic() + 20
-        while not condition():
-            assert time.monotonic() < deadline
-            self.turn(1, seconds_each)
+        eventually(condition, seconds=20, between=lambda: self.turn(1, seconds_each))
 
     def connect(self) -> None:
         self.until(lambda: all(pair.session.connected for pair in self.pairs))

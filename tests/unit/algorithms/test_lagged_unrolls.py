@@ -17,7 +17,7 @@ from rljob.learner.flat import snapshot
 from rljob.learner.unroll_staging import UnrollStagingRing
 from torch import nn
 
-from .test_vtrace import by_definition
+from tests.unit.algorithms.test_vtrace import by_definition
 
 CPU = torch.device("cpu")
 NUM_ENVS, LENGTH = 3, 12

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bad_manifests import APEX, BASE, ENVIRONMENT, IMPALA, IMPALAS, PRESET, QUEUE
 from rljob.api.generate.cel import transition_validations
 from rljob.api.rule import TransitionRule
 from rljob.api.rules.transitions import TRANSITIONS
-from written import CLUSTER
+
+from tests.unit.api.bad_manifests import APEX, BASE, ENVIRONMENT, IMPALA, IMPALAS, PRESET, QUEUE
+from tests.unit.api.written import CLUSTER
 
 _SUSPENDED = ["spec.suspend=true", "spec.checkpoint.onSuspend=Skip"]
 _WRITTEN_OUT = ["spec.algorithm.type=IMPALA", f"{ENVIRONMENT}.id=ALE/Pong-v5"]

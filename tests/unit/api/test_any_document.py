@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from bad_manifests import IMPALA, PRESET
 from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 from rljob.api import ManifestError, RLJob, parse_job
-from written import CLUSTER, document, effective, in_force
+
+from tests.unit.api.bad_manifests import IMPALA, PRESET
+from tests.unit.api.written import CLUSTER, document, effective, in_force
 
 DOCUMENTS = [document(CLUSTER), effective(CLUSTER), effective(IMPALA), document(PRESET)]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bad_manifests import APEX, BASE, CASES
 from rljob.api import ApeXDQNParameters, ManifestError, load_manifest
+
+from tests.unit.api.bad_manifests import APEX, BASE, CASES
 
 
 @pytest.mark.parametrize(

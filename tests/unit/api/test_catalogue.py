@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from rljob.api import PRESETS, parse_job
+from rljob.api import PRESETS
 from rljob.api.catalogue import Explanation, UnknownField, all_paths, explained
 from rljob.api.document import parse_document, parse_value
 from rljob.api.generate.crd import definition
 from rljob.api.load import dump_manifest
+
+from tests.support.jobs import job_of
 
 PATHS = list(all_paths())
 HEAD: dict[str, Any] = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "a"}}
@@ -19,7 +21,7 @@ HEAD: dict[str, Any] = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "me
 def in_force(kind: str) -> dict[str, Any]:
     """A job of defaults, written out."""
     spec = {"algorithm": {"type": kind}, "environment": {"id": "CartPole-v1"}}
-    return parse_document(dump_manifest(parse_job({**HEAD, "spec": spec})).encode(), kind)
+    return parse_document(dump_manifest(job_of(spec)).encode(), kind)
 
 
 def at(document: Any, path: str) -> Any:

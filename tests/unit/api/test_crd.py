@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-import api_server
 import cel
 import pytest
 import yaml
@@ -20,7 +19,9 @@ from rljob.api.status import RLJobStatus
 from rljob.api.timestamps import TimestampText
 from rljob.api.types import DecimalText
 
-REPOSITORY = Path(__file__).parents[3]
+from tests.support import api_server
+from tests.support.paths import ROOT
+
 SPEC = api_server.ROOT["properties"]["spec"]
 STATUS = api_server.ROOT["properties"]["status"]
 
@@ -43,12 +44,12 @@ RULES = [
 
 @pytest.mark.parametrize("path", [CRD_FILE, REFERENCE_FILE], ids=str)
 def test_generated_files_are_current(path: Path) -> None:
-    assert (REPOSITORY / path).read_text() == generated()[path], "run: make generate"
+    assert (ROOT / path).read_text() == generated()[path], "run: make generate"
 
 
 def test_it_is_small() -> None:
     """kubectl apply keeps a copy, as JSON without spaces, in an annotation of at most 256 KiB."""
-    written = yaml.safe_load((REPOSITORY / CRD_FILE).read_text())
+    written = yaml.safe_load((ROOT / CRD_FILE).read_text())
     assert len(json.dumps(written, separators=(",", ":"))) < 120_000
     assert written == definition()
 

@@ -18,7 +18,8 @@ from rljob.api import (
 )
 from rljob.api.document import parse_document
 
-EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
+from tests.support.paths import EXAMPLES
+
 FILES = sorted(EXAMPLES.glob("*.yaml"))
 
 

@@ -8,16 +8,17 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-import api_server
 import pytest
-from bad_manifests import BASE, IMPALA
 from pydantic import BaseModel, ValidationError
 from rljob.api import RLJob, transition_problems
 from rljob.api.fields import literal_values
 from rljob.api.job import RLJobSpec
 from rljob.api.mutability import ANY_TIME, NEVER, WHILE_SUSPENDED, Place, When, places
 from rljob.api.rules.read_at_start import read_at_start
-from written import document, in_force
+
+from tests.support import api_server
+from tests.unit.api.bad_manifests import BASE, IMPALA
+from tests.unit.api.written import document, in_force
 
 FIELDS = places(RLJobSpec, whole_sections=False)
 VALUES: tuple[Any, ...] = (

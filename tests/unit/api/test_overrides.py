@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from rljob.api import ManifestError, RLJob, parse_job
 from rljob.api.overrides import apply_overrides, split_override
 
-HEAD: dict[str, Any] = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "a"}}
-REPLAY: dict[str, Any] = {**HEAD, "spec": {"algorithm": {"type": "ApeXDQN"}, "environment": {"id": "ALE/Pong-v5"}}}
-QUEUE: dict[str, Any] = {**HEAD, "spec": {"algorithm": {"type": "IMPALA"}, "environment": {"id": "ALE/Pong-v5"}}}
+from tests.support.jobs import manifest_of
+
+REPLAY = manifest_of({"algorithm": {"type": "ApeXDQN"}, "environment": {"id": "ALE/Pong-v5"}})
+QUEUE = manifest_of({"algorithm": {"type": "IMPALA"}, "environment": {"id": "ALE/Pong-v5"}})
 NAMES = st.from_regex(r"[a-z][A-Za-z0-9]{0,8}", fullmatch=True)
 
 

@@ -7,23 +7,20 @@ import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
-import api_server
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.api import ManifestError, load_manifest, parse_job
 from rljob.api.algorithm import BLOCKS
 from rljob.api.presets import PRESETS, PresetName
-from written import EXAMPLES, in_force
+
+from tests.support import api_server
+from tests.support.jobs import manifest_of
+from tests.unit.api.written import EXAMPLES, in_force
 
 
 def manifest(preset: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "rljob.dev/v1alpha1",
-        "kind": "RLJob",
-        "metadata": {"name": "job"},
-        "spec": {"preset": preset},
-    }
+    return manifest_of({"preset": preset}, "job")
 
 
 def leaves(value: Any, path: str = "") -> dict[str, Any]:

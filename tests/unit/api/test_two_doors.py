@@ -13,11 +13,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import api_server
 import pytest
 import yaml
-from bad_manifests import BASE, EDGES, FOLLOWING, IMPALA, NOTHING_TO_START_FROM, NULLS, NUMBERS, OF_THE_MANIFEST, PRESET
-from changed_manifests import CHANGES, WRITTEN_OUT, rule_of, said_by_the_server
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -32,7 +29,21 @@ from rljob.api.nulls import without_nulls
 from rljob.api.parameters import ParameterSet
 from rljob.api.presets.merging import with_preset
 from rljob.api.rules import RULES, broken_rules
-from written import CLUSTER, EXAMPLES, document, effective
+
+from tests.support import api_server
+from tests.unit.api.bad_manifests import (
+    BASE,
+    EDGES,
+    FOLLOWING,
+    IMPALA,
+    NOTHING_TO_START_FROM,
+    NULLS,
+    NUMBERS,
+    OF_THE_MANIFEST,
+    PRESET,
+)
+from tests.unit.api.changed_manifests import CHANGES, WRITTEN_OUT, rule_of, said_by_the_server
+from tests.unit.api.written import CLUSTER, EXAMPLES, document, effective
 
 IDS = [f"{case[0].stem} {' '.join(case[1])[:70]}" for case in OF_THE_MANIFEST]
 
@@ -307,15 +318,6 @@ def edited(edits: tuple[dict[str, Any], list[tuple[str, Any]]]) -> dict[str, Any
     return given
 
 
-def as_sent(given: dict[str, Any]) -> bool:
-    """Whether JSON can hold the document; kubectl refuses it by itself where it cannot."""
-    try:
-        json.dumps(given, allow_nan=False)
-    except ValueError:
-        return False
-    return True
-
-
 @example(edited((START[0], [("unknown", None)])))
 @settings(max_examples=300)
 @given(st.tuples(st.sampled_from(START), st.lists(SETTING, max_size=5)).map(edited))
@@ -325,7 +327,7 @@ def test_the_cluster_refuses_nothing_that_python_accepts_nor_accepts_a_field_tha
     python, cluster = python_refuses(given), api_server.refusals(given)
     assert python or not cluster, f"rljob validate accepts it; API server: {cluster}"
     alone = wrong_by_itself(given)
-    assert cluster or not alone or not as_sent(given), f"API server accepts it; rljob validate: {alone}"
+    assert cluster or not alone or not api_server.sendable(given), f"API server accepts it; rljob validate: {alone}"
 
 
 @settings(max_examples=300)
@@ -337,7 +339,7 @@ def test_both_doors_give_the_same_verdict_on_the_job_in_force(
     for path, value in edits:
         if value is not None:  # every field stays written
             changed(given, path, value, merge=True)
-    if not as_sent(given):
+    if not api_server.sendable(given):
         return
     python, cluster = python_refuses(given), api_server.refusals(given)
     assert bool(python) == bool(cluster), (
@@ -352,7 +354,7 @@ RIGHT = [
     if path not in ("preset", "algorithm.type", "unknown", "actors.replcas", "queue")
     and not path.endswith("wings")
     and value is not None
-    and as_sent({"value": value})
+    and api_server.sendable({"value": value})
     and not api_server.structural(path, value)
 ]
 

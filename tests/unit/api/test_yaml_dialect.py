@@ -17,6 +17,8 @@ from rljob.api import ManifestError
 from rljob.api.document import parse_document
 from rljob.api.yaml_dialect import dump_document
 
+from tests.support.jobs import manifest_of
+
 # As `kubectl annotate --local -o json` of Kubernetes 1.36 reads them.
 MEANINGS: dict[str, Any] = {
     "1e-4": 0.0001,
@@ -190,13 +192,7 @@ def test_kubectl_reads_the_same(tmp_path: Path) -> None:
 def test_kubectl_reads_what_is_written(tmp_path: Path) -> None:
     texts = words()
     file = tmp_path / "m.yaml"
-    document = {
-        "apiVersion": "rljob.dev/v1alpha1",
-        "kind": "RLJob",
-        "metadata": {"name": "a"},
-        "spec": {"texts": texts},
-    }
-    file.write_text(dump_document(document))
+    file.write_text(dump_document(manifest_of({"texts": texts})))
     command = [str(kubectl()), "annotate", "--local", "-f", str(file), "a=b", "-o", "json"]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert answer.returncode == 0, answer.stderr

@@ -13,7 +13,9 @@ from rljob.api.nulls import without_nulls
 from rljob.api.overrides import apply_overrides
 from rljob.api.presets.merging import with_preset
 
-EXAMPLES = sorted((Path(__file__).parents[3] / "manifests" / "examples").glob("*.yaml"))
+from tests.support import paths
+
+EXAMPLES = sorted(paths.EXAMPLES.glob("*.yaml"))
 CLUSTER = next(file for file in EXAMPLES if file.stem == "pong-apex-cluster")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +63,6 @@ def test_long_words_keep_to_the_width_and_are_whole() -> None:
     words = " ".join(" ".join(lines).split())
     assert all(paragraph in words for paragraph in explained(field).description)
     assert explained(field).type in words
-
-
-@pytest.mark.parametrize("command", ["explain", "presets"])
-def test_help_teaches_by_example(command: str) -> None:
-    words = re.sub(r"\x1b\[[0-9;]*m", "", invoke(command, "--help").stdout)
-    assert "Example" in words
-    assert f"rljob {command} " in words
 
 
 def test_an_unknown_field_is_one_line_and_exits_2() -> None:

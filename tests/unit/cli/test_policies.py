@@ -18,7 +18,7 @@ from rljob.learner import checkpoint
 from rljob.learner.policy import Identity
 from typer.testing import CliRunner, Result
 
-EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
+from tests.support.paths import EXAMPLES
 
 
 def invoke(*arguments: object) -> Result:

@@ -19,7 +19,8 @@ from rljob.errors import UsageError
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
+from tests.support.paths import EXAMPLES
+
 JOB = EXAMPLES / "cartpole-apex.yaml"
 TWO_SHARDS = EXAMPLES / "pong-apex-cluster.yaml"
 

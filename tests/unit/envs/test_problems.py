@@ -13,11 +13,6 @@ from rljob.envs import EnvironmentProblem, describe_environment, make_single_env
 from rljob.envs.spaces import checked_actions
 
 
-@pytest.fixture(autouse=True)
-def _toys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "integration" / "envs"))
-
-
 @pytest.mark.parametrize(
     ("environment_id", "settings", "said"),
     [
@@ -25,12 +20,12 @@ def _toys(monkeypatch: pytest.MonkeyPatch) -> None:
         ("Pnog", {}, "Pong-v"),
         ("CartPole-v9", {}, "CartPole-v1"),
         ("no_such_module:make", {}, "module 'no_such_module' cannot be imported"),
-        ("toys:countdwn", {}, "did you mean countdown"),
-        ("toys:broken", {}, "FileNotFoundError: plant.xml is missing"),
-        ("toys:not_an_environment", {}, "it must return a gymnasium.Env"),
-        ("toys:countdown", {"kwargs": {"speed": 3}}, "unexpected keyword argument 'speed'"),
-        ("toys:countdown", {"kwargs": {"bad": "dict"}}, "observations of Dict; only Box"),
-        ("toys:countdown", {"kwargs": {"bad": "continuous"}}, "actions of Box; only Discrete"),
+        ("tests.support.toys:countdwn", {}, "did you mean countdown"),
+        ("tests.support.toys:broken", {}, "FileNotFoundError: plant.xml is missing"),
+        ("tests.support.toys:not_an_environment", {}, "it must return a gymnasium.Env"),
+        ("tests.support.toys:countdown", {"kwargs": {"speed": 3}}, "unexpected keyword argument 'speed'"),
+        ("tests.support.toys:countdown", {"kwargs": {"bad": "dict"}}, "observations of Dict; only Box"),
+        ("tests.support.toys:countdown", {"kwargs": {"bad": "continuous"}}, "actions of Box; only Discrete"),
         ("FrozenLake-v1", {}, "observations of Discrete; only Box"),
         ("Pendulum-v1", {}, "actions of Box; only Discrete"),
         ("ALE/Pong-v5", {"actions": (0, 9)}, "actions [9] do not exist; it has 6"),
@@ -50,8 +45,8 @@ def test_the_first_line_says_it(environment_id: str, settings: dict[str, Any], s
     [
         ("MountainCar-v0", {}, "it registers no vector_entry_point"),
         ("ALE/Pong-v5", {"kwargs": {"difficulty": 1}}, "ALE's vector environment"),
-        ("toys:countdown", {}, "its factory takes no num_envs"),
-        ("toys:vector", {"kwargs": {"mode": "NextStep"}}, "dummy step between episodes"),
+        ("tests.support.toys:countdown", {}, "its factory takes no num_envs"),
+        ("tests.support.toys:vector", {"kwargs": {"mode": "NextStep"}}, "dummy step between episodes"),
     ],
 )
 def test_native_is_refused_where_it_would_not_be_exact(
@@ -74,7 +69,7 @@ def test_a_missing_rom_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_vector_only_factory_cannot_be_scored() -> None:
     with pytest.raises(EnvironmentProblem, match="give num_envs a default"):
-        make_single_environment("toys:vector_only", EnvironmentParameters(), for_scoring=True)
+        make_single_environment("tests.support.toys:vector_only", EnvironmentParameters(), for_scoring=True)
 
 
 def test_a_problem_survives_pickling_with_its_index() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,21 +12,16 @@ from rljob.envs.frames import AtariCounters
 from rljob.envs.meter import EpisodeMeter
 
 
-@pytest.fixture(autouse=True)
-def _toys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "integration" / "envs"))
-
-
 @pytest.mark.parametrize(
     ("environment_id", "settings", "shape", "dtype", "stack", "actions", "skip"),
     [
         ("ALE/Pong-v5", {"frame_size": 42, "actions": (0, 2, 3)}, (42, 42), "uint8", 4, 3, 4),
         ("ALE/Pong-v5", {"full_action_space": True, "frame_skip": 2, "frame_stack": 2}, (84, 84), "uint8", 2, 18, 2),
         ("CartPole-v1", {}, (4,), "float32", 1, 2, 1),
-        ("toys:countdown", {}, (2,), "float32", 1, 3, 1),  # float64 is cast
-        ("toys:Pictures", {"frame_stack": 3}, (6, 5), "uint8", 3, 3, 1),
-        ("toys:Pictures", {"frame_stack": 1, "actions": (2,)}, (6, 5), "uint8", 1, 1, 1),
-        ("toys:vector_only", {"actions": (2, 0)}, (2,), "float32", 1, 2, 1),
+        ("tests.support.toys:countdown", {}, (2,), "float32", 1, 3, 1),  # float64 is cast
+        ("tests.support.toys:Pictures", {"frame_stack": 3}, (6, 5), "uint8", 3, 3, 1),
+        ("tests.support.toys:Pictures", {"frame_stack": 1, "actions": (2,)}, (6, 5), "uint8", 1, 1, 1),
+        ("tests.support.toys:vector_only", {"actions": (2, 0)}, (2,), "float32", 1, 2, 1),
     ],
 )
 def test_spec(
@@ -60,7 +54,7 @@ def test_the_fingerprint_is_of_the_experience() -> None:
 
 
 def test_pictures_are_stacked_oldest_first_over_zeros() -> None:
-    env = make_single_environment("toys:Pictures", EnvironmentParameters(frame_stack=3), for_scoring=True)
+    env = make_single_environment("tests.support.toys:Pictures", EnvironmentParameters(frame_stack=3), for_scoring=True)
     observation, _ = env.reset(seed=0)
     assert observation[:, 0, 0].tolist() == [0, 0, 1]
     observation, *_ = env.step(0)
@@ -68,11 +62,11 @@ def test_pictures_are_stacked_oldest_first_over_zeros() -> None:
 
 
 CLIPPED = [
-    ("toys:countdown", "Auto", False),
-    ("toys:countdown", "Enabled", True),
-    ("toys:countdown", "Disabled", False),
-    ("toys:vector", "Auto", False),
-    ("toys:vector", "Enabled", True),
+    ("tests.support.toys:countdown", "Auto", False),
+    ("tests.support.toys:countdown", "Enabled", True),
+    ("tests.support.toys:countdown", "Disabled", False),
+    ("tests.support.toys:vector", "Auto", False),
+    ("tests.support.toys:vector", "Enabled", True),
     ("CartPole-v1", "Auto", False),
     ("ALE/Pong-v5", "Auto", True),
     ("ALE/Pong-v5", "Disabled", False),
@@ -111,7 +105,7 @@ def test_what_training_sees_of_a_reward_of_two_and_a_half(
 @pytest.mark.parametrize(("for_scoring", "reward"), [(True, 2.5), (False, 1.0)])
 def test_rewards_are_clipped_for_training_only(for_scoring: bool, reward: float) -> None:
     env = make_single_environment(
-        "toys:countdown", EnvironmentParameters(reward_clipping="Enabled"), for_scoring=for_scoring
+        "tests.support.toys:countdown", EnvironmentParameters(reward_clipping="Enabled"), for_scoring=for_scoring
     )
     env.reset(seed=0)
     assert env.step(1)[1] == reward

@@ -9,7 +9,7 @@ from rljob.envs import make_vector_environment
 from rljob.experience import Chunk, ChunkBuilder, ChunkLayout
 from rljob.wire import encode
 
-from .reference import Recorder, Step
+from tests.support.reference_experience import Recorder, Step
 
 
 def play(

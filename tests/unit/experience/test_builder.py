@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.experience import LIFE_LOST, TERMINATED, TRUNCATED, Chunk, ChunkBuilder, ChunkLayout
 
-from .reference import Recorder, Step, reference_transitions
+from tests.support.reference_experience import Recorder, Step, reference_transitions
 
 
 class RandomStreams:

@@ -16,7 +16,8 @@ import torch
 from rljob.api import EnvironmentParameters
 from rljob.inference.server import InferenceServer
 
-from .inference_parts import Given, Kept, Player, Setup, apex, impala, serving
+from tests.support.inference import Kept, Player, Setup, apex, impala, serving
+from tests.support.weights import Given
 
 # So short that games are truncated: the values of final observations are asked for too.
 PONG = ("ALE/Pong-v5", EnvironmentParameters(max_episode_raw_frames=100))

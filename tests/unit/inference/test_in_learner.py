@@ -11,7 +11,8 @@ from rljob.inference.server import InferenceServer
 from rljob.learner.weights import WeightServer
 from rljob.threads import ThreadEnded, check_threads
 
-from .inference_parts import apex, impala
+from tests.support.inference import apex, impala
+from tests.support.waiting import eventually
 
 
 def test_published_weights_are_taken_by_reference_and_once() -> None:
@@ -40,10 +41,7 @@ def test_what_ends_the_server_ends_the_learner() -> None:
         with InferenceThread(server) as serving:
             check_threads()
             published.publish(impala().network(), 1, 1, {})  # another network
-            deadline = time.monotonic() + 60
-            while serving.status()["state"] != "Stopped":
-                assert time.monotonic() < deadline, "it went on with weights of another network"
-                time.sleep(0.01)
+            eventually(lambda: serving.status()["state"] == "Stopped", "it went on with weights of another network")
             time.sleep(0.1)
             with pytest.raises(ThreadEnded, match=r"thread inference has ended: WeightsProblem: .* another network"):
                 check_threads()

@@ -13,11 +13,13 @@ import pytest
 import torch
 import zmq
 from rljob.actor.session import Identity
-from rljob.inference.client import Answer, InferenceClient, InferenceLost
+from rljob.inference.client import InferenceClient, InferenceLost
 from rljob.inference.server import InferenceServer
 from rljob.wire import Client, Message
 
-from .inference_parts import Given, apex, impala, serving
+from tests.support.inference import answer_of, apex, impala, serving
+from tests.support.waiting import eventually
+from tests.support.weights import Given
 
 SETUP = apex()
 SPEC = SETUP.spec
@@ -44,14 +46,6 @@ def observations(seed: int, rows: int = 4) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(rows, *SPEC.observation_shape)).astype(np.float32)
 
 
-def answer(client: InferenceClient, lane: int = 0, seconds: float = 60.0) -> Answer:
-    deadline = time.monotonic() + seconds
-    while (arrived := client.take(lane)) is None:
-        assert time.monotonic() < deadline, "no answer"
-        client.poll(0.05)
-    return arrived
-
-
 def no_memory(rows: np.ndarray) -> np.ndarray:
     return np.zeros((len(rows), 2, 0), np.float32)
 
@@ -69,13 +63,6 @@ def expected(rows: np.ndarray, version: int = 1) -> np.ndarray:
         return network(torch.as_tensor(rows)).numpy()
 
 
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
-
-
 def test_many_clients_each_get_their_own_rows(server: InferenceServer) -> None:
     clients = [a_client(server, f"actor-{k}") for k in range(6)]
     for turn in range(5):
@@ -83,7 +70,7 @@ def test_many_clients_each_get_their_own_rows(server: InferenceServer) -> None:
         for client, rows in zip(clients, asked, strict=True):
             client.submit(0, rows, no_memory(rows))
         for client, rows in zip(clients, asked, strict=True):
-            np.testing.assert_allclose(answer(client).outputs, expected(rows), rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(answer_of(client).outputs, expected(rows), rtol=1e-5, atol=1e-6)
     status = server.status()
     assert status["requests_total"] == 30
     assert status["observations_total"] == 5 * sum(range(1, 7))
@@ -105,7 +92,7 @@ def test_nothing_is_answered_before_the_learner_was_heard() -> None:
         poll_for(client, 0.3)
         assert client.take(0) is None
         silent.next, silent.answered = SETUP.weights(1), True
-        assert answer(client).version == 1
+        assert answer_of(client).version == 1
         client.close()
 
 
@@ -116,14 +103,14 @@ def test_a_repeated_request_gets_the_answer_it_had(server: InferenceServer, weig
     first = Message("infer", fields, {"obs": observations(1), "state": NO_MEMORY})
 
     def ask(message: Message) -> Message:
-        until(lambda: peer.send(message))
+        eventually(lambda: peer.send(message))
         arrived = peer.receive(60)
         assert arrived is not None
         return arrived
 
     once = ask(first)
     weights.next = SETUP.weights(2)
-    until(lambda: server.status()["policy_version"] == 2)
+    eventually(lambda: server.status()["policy_version"] == 2)
     again = ask(Message("infer", fields, {"obs": observations(2), "state": NO_MEMORY}))
     assert (again.fields["req"], again.fields["pv"]) == (5, 1)
     np.testing.assert_array_equal(once.columns["out"], again.columns["out"])
@@ -151,14 +138,14 @@ def test_a_request_repeated_while_it_waits_is_computed_once_and_answered_to_the_
         )
 
     other.send(infer("other", 0))
-    until(lambda: (server.turn(), server.figures.requests == 1)[1])
+    eventually(lambda: (server.turn(), server.figures.requests == 1)[1])
     assert other.receive(60) is not None
     first.send(infer("a", 0))
-    until(lambda: (server.turn(), server.figures.requests == 2)[1])
+    eventually(lambda: (server.turn(), server.figures.requests == 2)[1])
     second.send(infer("a", 0))
-    until(lambda: (server.turn(), server.figures.repeats == 1)[1])
+    eventually(lambda: (server.turn(), server.figures.repeats == 1)[1])
     other.send(infer("other", 1))
-    until(lambda: (server.turn(), server.figures.requests == 3)[1])
+    eventually(lambda: (server.turn(), server.figures.requests == 3)[1])
     assert second.receive(60) is not None
     assert first.receive(0.1) is None
     assert server.figures.empty_answers == 3, "it has no weights yet, and says so"
@@ -174,7 +161,7 @@ def test_without_weights_the_answer_says_so() -> None:
     with serving(lonely):
         client = a_client(lonely)
         client.submit(1, observations(1), NO_MEMORY)
-        arrived = answer(client, 1)
+        arrived = answer_of(client, 1)
         assert (arrived.outputs, arrived.version) == (None, 0)
         client.close()
     assert lonely.status()["state"] == "Stopped"
@@ -188,7 +175,7 @@ def test_what_this_network_cannot_see_is_refused_with_the_reason(server: Inferen
     client.close()
     big = a_client(server, "actor-1")
     big.submit(0, observations(1, 17), np.zeros((17, 2, 0), np.float32))
-    until(lambda: (big.poll(0.05), big.refused)[1])
+    eventually(lambda: (big.poll(0.05), big.refused)[1])
     assert server.status()["refused_requests_total"] >= 6
     big.close()
 
@@ -205,7 +192,7 @@ def test_a_memory_goes_with_the_request_and_comes_back(server: InferenceServer) 
             rows = observations(turn)
             outputs, after = setup.method.infer(network, rows, state)
             client.submit(0, rows, state)
-            arrived = answer(client)
+            arrived = answer_of(client)
             np.testing.assert_allclose(arrived.outputs, outputs.numpy(), rtol=1e-5, atol=1e-6)
             np.testing.assert_allclose(arrived.state, after.numpy(), rtol=1e-5, atol=1e-6)
             assert not np.array_equal(arrived.state, state)
@@ -230,8 +217,8 @@ def test_random_bytes_are_counted_and_disturb_nobody(
         client = a_client(server)
         for turn in range(5):
             client.submit(0, observations(turn), NO_MEMORY)
-            np.testing.assert_allclose(answer(client).outputs, expected(observations(turn)), rtol=1e-5, atol=1e-6)
-        until(lambda: sum(server.status()["malformed"].values()) == 20)
+            np.testing.assert_allclose(answer_of(client).outputs, expected(observations(turn)), rtol=1e-5, atol=1e-6)
+        eventually(lambda: sum(server.status()["malformed"].values()) == 20)
         assert stranger.poll(1000), "the stranger is told"
         assert server.status()["requests_total"] == 5
         stranger.close()

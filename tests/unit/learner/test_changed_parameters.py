@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from learner_builders import ENV_PARAMS, IMAGES, SPEC, batches, unroll_batches
 from pydantic import BaseModel
 from rljob.algorithms import algorithm
 from rljob.api import ApeXDQNParameters, ImpalaParameters
@@ -19,6 +18,8 @@ from rljob.envs import EnvironmentSpec
 from rljob.learner import checkpoint, state
 from rljob.learner.checkpoint import CheckpointProblem
 from rljob.learner.update import Updater, make_updater
+
+from tests.unit.learner.learner_builders import ENV_PARAMS, IMAGES, SPEC, batches, unroll_batches
 
 MODELS: dict[str, type[ParameterSet]] = {"ApeXDQN": ApeXDQNParameters, "IMPALA": ImpalaParameters}
 BASE: dict[str, dict[str, Any]] = {

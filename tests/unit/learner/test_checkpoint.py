@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from learner_builders import IMAGES, SPEC, batches, identity, parameters, updater
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, UnrollQueue
 from rljob.api.parameters import ParameterSet
 from rljob.learner import checkpoint, state
 from rljob.learner.checkpoint import CheckpointProblem
 from rljob.learner.policy import Identity, load_policy
 from rljob.learner.saver import Saver
+
+from tests.unit.learner.learner_builders import IMAGES, SPEC, batches, identity, parameters, updater
 
 
 def test_resume_is_exact(tmp_path: Path) -> None:

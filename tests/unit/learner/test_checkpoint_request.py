@@ -10,7 +10,8 @@ from rljob.cli.slowdown import LEARNER_DELAY_FILE, slowed_down
 from rljob.learner import checkpoint
 from rljob.learner.checkpoint_files import CheckpointProblem, stored, verify
 from rljob.learner.worker import wanted_since
-from test_non_finite import learner, ready
+
+from tests.unit.learner.test_non_finite import learner, ready
 
 
 def test_a_request_is_answered_once_with_a_checkpoint_that_verifies(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from learner_builders import batches, identity, parameters, updater
 from rljob.algorithms import algorithm
 from rljob.experience import ChunkLayout
 from rljob.learner import checkpoint
@@ -20,6 +19,8 @@ from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
 from rljob.learner.saver import Saver
 from rljob.learner.staging import ReadyBatch, StagingRing
 from rljob.learner.weights import WeightServer
+
+from tests.unit.learner.learner_builders import batches, identity, parameters, updater
 
 _names = itertools.count()
 LAYOUT = ChunkLayout(10, (4,), np.dtype(np.float32), 1, 3)

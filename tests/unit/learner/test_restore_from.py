@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from learner_builders import SPEC, identity, parameters
-from rljob.api import parse_job
 from rljob.learner import checkpoint
 from rljob.learner.checkpoint_files import MANIFEST, TENSORS, CheckpointProblem, VerifiedFiles
 from rljob.learner.restore_from import named_checkpoint
+
+from tests.support.jobs import job_of
+from tests.unit.learner.learner_builders import SPEC, identity, parameters
 
 
 def named(uri: str) -> VerifiedFiles | None:
@@ -20,8 +21,7 @@ def named(uri: str) -> VerifiedFiles | None:
         "environment": {"id": "CartPole-v1"},
         "checkpoint": {"restoreFrom": uri},
     }
-    head = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "new"}}
-    return named_checkpoint(parse_job({**head, "spec": spec}), SPEC)
+    return named_checkpoint(job_of(spec), SPEC)
 
 
 def written(directory: Path, name: str) -> Path:

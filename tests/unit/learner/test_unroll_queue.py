@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,35 +13,32 @@ import pytest
 import torch
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import Identity, ReplaySession
-from rljob.experience import Unroll, UnrollLayout
+from rljob.experience import Unroll
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.learner.versions import VersionLog
 from rljob.wire import Client
 
+from tests.support.experience import UNROLLS, make_unroll
+from tests.support.waiting import eventually
+
 _NAMES = itertools.count()
-LAYOUT = UnrollLayout(3, (2, 2), np.dtype(np.uint8), 2)
 
 
 def unroll(number: int, version: int = 1, epoch: int = 1) -> Unroll:
     random = np.random.default_rng(number)
     step = random.normal(size=3).astype(np.float32)
-    return Unroll(
-        actor="actor-0",
+    return make_unroll(
+        "actor-0",
+        number,
         incarnation="i1",
-        sequence=number,
-        environment=0,
         policy_version=version,
         epoch=epoch,
         frames=random.integers(0, 256, (5, 2, 2), dtype=np.uint8),
-        observation_at=np.arange(1, 5, dtype=np.uint16),
         action=np.full(3, number, np.int32),
         reward=step,
         discount=np.full(3, 0.9, np.float32),
         log_prob=-np.abs(step),
-        value=np.zeros(4, np.float32),
-        final_value=np.zeros(3, np.float32),
         policy_versions=np.full(3, version, np.int64),
-        state=np.zeros((2, 0), np.float32),
     )
 
 
@@ -54,7 +50,9 @@ class Rig:
         self.versions = VersionLog(1)
         self.versions.note(1, 0)
         values: dict[str, Any] = {"batch_size": 2, "capacity": 4, "credits": 8, **changes}
-        self.queue = UnrollQueue(UnrollQueueConfig(self.endpoint, LAYOUT, **values), self.versions, torch.device("cpu"))
+        self.queue = UnrollQueue(
+            UnrollQueueConfig(self.endpoint, UNROLLS, **values), self.versions, torch.device("cpu")
+        )
         self.session = self.connect()
 
     def connect(self) -> ReplaySession:
@@ -62,11 +60,8 @@ class Rig:
         figures = ActorFigures(identity)
         return ReplaySession(Client(self.endpoint), identity, figures.heartbeat)
 
-    def until(self, happened: Callable[[], object], seconds: float = 60.0) -> None:
-        deadline = time.monotonic() + seconds
-        while not happened():
-            assert time.monotonic() < deadline, self.queue.statuses()
-            self.session.poll(0.01)
+    def until(self, happened: Callable[[], object]) -> None:
+        eventually(happened, self.queue.statuses, between=lambda: self.session.poll(0.01))
 
     def counts(self) -> dict[str, Any]:
         status: dict[str, Any] = self.queue.section()["queue"]
@@ -209,4 +204,4 @@ def test_a_batch_that_is_only_looked_at_counts_as_dropped() -> None:
 
 def test_a_capacity_below_a_batch_is_refused() -> None:
     with pytest.raises(ValueError, match="no batch would ever be complete"):
-        UnrollQueueConfig("inproc://x", LAYOUT, batch_size=4, capacity=3)
+        UnrollQueueConfig("inproc://x", UNROLLS, batch_size=4, capacity=3)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from learner_builders import IMAGES, parameters, updater
 from rljob.learner.evaluations import Evaluating, Evaluation
 from rljob.learner.flat import Weights, WeightsProblem, pack, snapshot
 from rljob.learner.verdicts import Verdicts
 from rljob.learner.weights import WeightClient, WeightServer
 from rljob.wire import Message, Publisher, Server
 from torch import nn
+
+from tests.support.waiting import eventually
+from tests.unit.learner.learner_builders import IMAGES, parameters, updater
 
 _names = itertools.count()
 
@@ -36,13 +38,6 @@ def server(endpoints: tuple[str, str]) -> Iterator[WeightServer]:
     server = WeightServer(*endpoints)
     yield server
     server.close()
-
-
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "nothing arrived"
-        time.sleep(0.005)
 
 
 def test_flat_round_trip_and_checks() -> None:
@@ -119,9 +114,7 @@ def test_weights_fetched_before_a_long_pause_are_not_taken_for_the_newest(
     server.publish(network(1), 1, 1, {})
     client = WeightClient(*endpoints, poll_seconds=60.0)
     assert client.poll() is None  # asks, and then does something else for a while
-    deadline = time.monotonic() + 60.0
-    while server.fetches == 0 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    eventually(lambda: server.fetches)
     server.publish(network(2), 2, 1, {})
     client.outdate()
     fresh = client.wait(60.0)
@@ -164,13 +157,13 @@ def test_verdicts_travel_with_the_weights_judged(server: WeightServer, endpoints
     )
     assert server.evaluating is None
     client.tell(Evaluating(7, 0, 100, None))
-    until(lambda: server.evaluating == Evaluating(7, 0, 100, None))
+    eventually(lambda: server.evaluating == Evaluating(7, 0, 100, None))
     client.tell(Evaluating(7, 2, 100, 18.5))
-    until(lambda: server.evaluating == Evaluating(7, 2, 100, 18.5))
+    eventually(lambda: server.evaluating == Evaluating(7, 2, 100, 18.5))
     assert client.report(sent)
     arrived: list[Evaluation] = []
-    until(lambda: arrived.extend(server.evaluations()) or arrived)
-    until(lambda: client.poll() or client.noted == 7)
+    eventually(lambda: arrived.extend(server.evaluations()) or arrived)
+    eventually(lambda: client.poll() or client.noted == 7)
     assert server.evaluating is None, "nothing is under way once there is a verdict"
     got = arrived[0]
     assert (got.version, got.mean, got.finished, got.returns.tolist()) == (7, 18.5, True, [18.0, 19.0])
@@ -238,7 +231,7 @@ def test_damaged_weights_are_dropped_and_the_version_in_use_stays(endpoints: tup
 def test_the_same_version_of_another_life_is_news(endpoints: tuple[str, str], server: WeightServer) -> None:
     client = WeightClient(*endpoints, poll_seconds=0.01)
     server.publish(network(1), 11, 1, {})
-    until(lambda: (arrived := client.poll()) is not None and arrived.epoch == 1)
+    eventually(lambda: (arrived := client.poll()) is not None and arrived.epoch == 1)
     server.publish(network(2), 11, 2, {})  # killed right after it had published, resumed from the checkpoint before
-    until(lambda: (arrived := client.poll()) is not None and (arrived.version, arrived.epoch) == (11, 2))
+    eventually(lambda: (arrived := client.poll()) is not None and (arrived.version, arrived.epoch) == (11, 2))
     client.close()

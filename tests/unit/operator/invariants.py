@@ -8,7 +8,7 @@ from rljob_operator.decision import Decision
 from rljob_operator.look import Look
 from rljob_operator.model import Member, Phase, Role
 
-from .world import WORKED_SECONDS, World
+from tests.unit.operator.world import WORKED_SECONDS, World
 
 MOST_STARTS_IN_VAIN = 6
 """Starts of one name within ten seconds where none of its lives worked: at 0, 0.5, 1.5, 3.5 and 7.5 seconds, and one to spare."""

@@ -17,7 +17,7 @@ from rljob_operator.decision import Decision
 from rljob_operator.local.substrate import LocalSubstrate
 from rljob_operator.model import Phase
 
-from .operator_builders import (
+from tests.support.controller import (
     START,
     Controller,
     evaluations,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from rljob.api.status_model import MAX_MESSAGE
 from rljob_operator.desired import Refusal, Session
 from rljob_operator.model import Admission, CheckpointFacts, CheckpointState, Phase
 
-from .operator_builders import (
+from tests.support.controller import (
     SERVERS,
     START,
     Controller,
@@ -29,8 +28,9 @@ from .operator_builders import (
     sample,
     verified,
 )
+from tests.support.paths import ROOT
 
-DOCS = Path(__file__).parents[3] / "docs" / "lifecycle.md"
+DOCS = ROOT / "docs" / "lifecycle.md"
 INTERNAL = "spec.autoscaling={mode: Internal, minReplicas: 1, maxReplicas: 6}"
 FIGURES = {
     "learner_wait_fraction": 0.8,

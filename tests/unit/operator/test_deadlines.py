@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rljob_operator.model import Phase
 
-from .operator_builders import START, Controller, exited, make_job, member, members, running, sample, verified
+from tests.support.controller import START, Controller, exited, make_job, member, members, running, sample, verified
 
 SUSPENDED = "spec.suspend=true"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from rljob.api import load_manifest
@@ -12,7 +11,7 @@ from rljob_operator.desired import Refusal, Session
 from rljob_operator.model import Phase
 from rljob_operator.rules.failures import Reason
 
-from .operator_builders import (
+from tests.support.controller import (
     START,
     Controller,
     evaluation,
@@ -26,6 +25,7 @@ from .operator_builders import (
     sample,
     verified,
 )
+from tests.support.paths import EXAMPLES
 
 # ----------------------------------------------------------------------------------------------------------- coming up
 
@@ -308,6 +308,6 @@ def test_a_killed_controller_whose_members_died_too_does_not_count_the_time_betw
 
 
 def test_every_example_comes_up() -> None:
-    for path in sorted((Path(__file__).parents[3] / "manifests" / "examples").glob("*.yaml")):
+    for path in sorted(EXAMPLES.glob("*.yaml")):
         controller = Controller(load_manifest(path), members=())
         assert controller.look().start, path.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rljob_operator.view.figures import evaluation as shown
 
-from .operator_builders import START, evaluation, running, sample
+from tests.support.controller import START, evaluation, running, sample
 
 VERDICT = {"mean": 18.5, "standard_error": 0.25, "episodes": 100, "finished": True, "seed": 1000004}
 

@@ -10,7 +10,18 @@ from rljob.api import load_manifest
 from rljob_operator.model import CheckpointFacts, CheckpointState, Phase
 from rljob_operator.rules.failures import QUICK_ENDS_OF_A_CRASH_LOOP, RESTART_DELAY_SECONDS
 
-from .operator_builders import CARTPOLE, SERVERS, STORAGE, Controller, exited, gone, make_job, member, members, running
+from tests.support.controller import (
+    CARTPOLE,
+    SERVERS,
+    STORAGE,
+    Controller,
+    exited,
+    gone,
+    make_job,
+    member,
+    members,
+    running,
+)
 
 
 def end_again(controller: Controller, name: str, life: int, *, after: float = 40.0, **fields: Any) -> Any:

@@ -9,7 +9,7 @@ from rljob_operator.local.starting import StartingTimes
 from rljob_operator.model import Member, Phase
 from rljob_operator.rules import hangs
 
-from .operator_builders import START, exited, make_job, members, running
+from tests.support.controller import START, exited, make_job, members, running
 
 
 def silent(name: str, seconds: float, seen: tuple[Member, ...] | None = None) -> tuple[Member, ...]:

@@ -9,7 +9,7 @@ from rljob_operator.desired import ClockReading
 from rljob_operator.model import Phase
 from rljob_operator.wall_clock import WallClock
 
-from .operator_builders import START, Controller, exited, make_job, member, members, running, sample, verified
+from tests.support.controller import START, Controller, exited, make_job, member, members, running, sample, verified
 
 HOUR = 3600.0
 LEAPS = pytest.mark.parametrize("leap", [8 * HOUR, -HOUR])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from rljob_operator.local import learner_door
 from rljob_operator.local.learner_door import LearnerDoor, NoAnswer, fetch_status
+
+from tests.support.waiting import eventually
 
 
 class Learner:
@@ -53,14 +55,6 @@ def learner() -> Iterator[Learner]:
     yield learner
     learner.server.shutdown()
     learner.server.server_close()
-
-
-def until(what: Callable[[], Any], seconds: float = 60.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (answer := what()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return answer
 
 
 @pytest.mark.parametrize(
@@ -104,11 +98,11 @@ def test_the_controller_never_waits_and_knows_why_there_is_nothing(
         learner.body = b'{"updates": 7}'
         before = time.time()
         url[0] = learner.url
-        answer = until(lambda: door.answer.document and door.answer)
+        answer = eventually(lambda: door.answer.document and door.answer)
         assert answer.document == {"updates": 7}
         assert before <= answer.taken_seconds <= time.time()
         learner.body = b"nonsense"
-        until(lambda: "no JSON" in door.answer.problem)
+        eventually(lambda: "no JSON" in door.answer.problem)
         assert door.answer.document is None
         learner.may_answer.clear()
         learner.asked.clear()
@@ -130,11 +124,11 @@ def test_a_wish_for_a_checkpoint_is_passed_on_once_to_each_life_of_the_learner(
     door = LearnerDoor(lambda: url[0], period_seconds=0.02)
     try:
         door.want_checkpoint(12.5)
-        until(lambda: learner.wishes)
+        eventually(lambda: learner.wishes)
         time.sleep(0.2)
         assert learner.wishes == [{"sinceUnix": 12.5}]
         url[0] = other.url
-        until(lambda: other.wishes)
+        eventually(lambda: other.wishes)
         door.want_checkpoint(None)
         time.sleep(0.1)
         assert (len(learner.wishes), len(other.wishes)) == (1, 1)

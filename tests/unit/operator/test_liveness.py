@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob_operator.model import Phase, Role
 
-from .invariants import check, running_actors, wanted_names
-from .world import EVERY_FAULT, Fault, Plan, World, plans
+from tests.unit.operator.invariants import check, running_actors, wanted_names
+from tests.unit.operator.world import EVERY_FAULT, Fault, Plan, World, plans
 
 PATIENT = EVERY_FAULT - {Fault.SUCCESS, Fault.FATAL, Fault.LOOP}
 """All but what is meant to end a job; deadlines and the limit on failures are far away."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from rljob.api.controller_memory import MAX_REMEMBERED_MEMBERS
 from rljob_operator.model import Member, Phase, Role
 
-from .operator_builders import Controller, make_job, member, members
+from tests.support.controller import Controller, make_job, member, members
 
 ACTORS = 3000
 SETS = (f"spec.actors.replicas={ACTORS}", "spec.replay.capacity=10000000", "spec.actors.startupWave=10000")

@@ -9,7 +9,7 @@ from rljob.api.conditions import Reason
 from rljob_operator.model import Member, Phase
 from rljob_operator.rules.failures import QUICK_ENDS_OF_A_CRASH_LOOP
 
-from .operator_builders import Controller, exited, make_job, member, members, running
+from tests.support.controller import Controller, exited, make_job, member, members, running
 
 LOOPING = [f"actor-{k}" for k in range(5)]
 EXTERNAL = "spec.autoscaling={mode: External, minReplicas: 1, maxReplicas: 20}"

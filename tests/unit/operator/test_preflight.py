@@ -10,12 +10,11 @@ from rljob.api.networks import NetworkProblem
 from rljob.learner.checkpoint_files import CheckpointProblem
 from rljob_operator.local import preflight
 
-from .operator_builders import CARTPOLE
+from tests.support.controller import CARTPOLE
 
 
-def test_frames_that_no_network_sees_are_named_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "integration" / "envs"))
-    here = ["spec.environment={id: toys:Colours}"]
+def test_frames_that_no_network_sees_are_named_before_anything_starts() -> None:
+    here = ["spec.environment={id: tests.support.toys:Colours}"]
     huge = '{"height": 300, "width": 200}'
     overrides = [*here, f"spec.environment.kwargs={huge}"]
     with pytest.raises(NetworkProblem, match=r"has shape \(300, 200, 3\)"):

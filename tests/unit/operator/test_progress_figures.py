@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .operator_builders import running, sample
+from tests.support.controller import running, sample
 
 
 @pytest.mark.parametrize(

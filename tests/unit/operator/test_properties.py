@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from rljob.api.conditions import CATALOGUE, ConditionType
 from rljob_operator.desired import ClockReading
 
-from .invariants import check
-from .operator_builders import decided
-from .world import EVERY_FAULT, Fault, Plan, World, plan_of, plans
+from tests.support.controller import decided
+from tests.unit.operator.invariants import check
+from tests.unit.operator.world import EVERY_FAULT, Fault, Plan, World, plan_of, plans
 
 LOOKS = 120
 

@@ -6,7 +6,7 @@ import pytest
 from rljob.api.conditions import Reason
 from rljob_operator.model import Admission, Phase
 
-from .operator_builders import Controller, make_job, member, members, running
+from tests.support.controller import Controller, make_job, member, members, running
 
 TWO = Admission(True, Reason.QUOTA_RESERVED, max_actors=2)
 BOUNDS = "spec.autoscaling={mode: %s, minReplicas: 4, maxReplicas: 8}"

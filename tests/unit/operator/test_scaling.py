@@ -14,7 +14,7 @@ from rljob_operator.look import Look
 from rljob_operator.model import LearnerSample, Observation, Phase
 from rljob_operator.rules import actors
 
-from .operator_builders import CARTPOLE, PONG, START, STORAGE, Controller, make_job, member, members, sample
+from tests.support.controller import CARTPOLE, PONG, START, STORAGE, Controller, make_job, member, members, sample
 
 INTERNAL = "spec.autoscaling={mode: Internal, minReplicas: 1, maxReplicas: 8}"
 HUNGRY = {

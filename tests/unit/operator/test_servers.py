@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rljob_operator.model import Member
 
-from .operator_builders import Controller, exited, make_job, member, members, running
+from tests.support.controller import Controller, exited, make_job, member, members, running
 
 CENTRAL = "spec.actors.inference=Central"
 UNSAVED = "spec.checkpoint.onSuspend=Skip"

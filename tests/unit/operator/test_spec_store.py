@@ -11,18 +11,27 @@ import yaml
 from rljob.api import ManifestError, load_manifest, read_manifest
 from rljob.api.document import parse_document
 from rljob.api.status import RLJobStatus
+from rljob.api.yaml_dialect import dump_document
 from rljob_operator.local.run_folder import RunFolderProblem, prepare
 from rljob_operator.local.spec_store import SpecStore, replace_spec
 from rljob_operator.local.stored_run import StoredRun
 
-from .operator_builders import PONG
+from tests.support.controller import PONG
+from tests.support.jobs import manifest_of
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> SpecStore:
-    prepare(tmp_path / "run", resume=False)
-    store = SpecStore(tmp_path / "run")
-    store.create(read_manifest(PONG, ["spec.actors.replicas=1"]))
+    return created(tmp_path / "run", yaml.safe_load(PONG.read_text()), "spec.actors.replicas=1")
+
+
+def created(run_dir: Path, manifest: dict[str, Any], *sets: str) -> SpecStore:
+    """The store of a new run."""
+    file = run_dir.with_suffix(".yaml")
+    file.write_text(dump_document(manifest))
+    prepare(run_dir, resume=False)
+    store = SpecStore(run_dir)
+    store.create(read_manifest(file, sets))
     return store
 
 
@@ -118,14 +127,9 @@ def test_an_edit_while_no_controller_ran_is_counted_by_the_next(store: SpecStore
 @pytest.mark.parametrize("with_a_controller", [True, False])
 def test_a_default_follows_a_change_of_what_it_follows_from(tmp_path: Path, with_a_controller: bool) -> None:
     """rateLimiter.minSize never changes, but nobody wrote it, and the capacity that it follows from may change."""
-    manifest, run_dir = tmp_path / "m.yaml", tmp_path / "run"
-    manifest.write_text(
-        "apiVersion: rljob.dev/v1alpha1\nkind: RLJob\nmetadata: {name: a}\n"
-        "spec: {algorithm: {type: ApeXDQN}, environment: {id: CartPole-v1}, replay: {capacity: 20000}}\n"
-    )
-    prepare(run_dir, resume=False)
-    store = SpecStore(run_dir)
-    store.create(read_manifest(manifest))
+    run_dir = tmp_path / "run"
+    spec = {"algorithm": {"type": "ApeXDQN"}, "environment": {"id": "CartPole-v1"}, "replay": {"capacity": 20000}}
+    store = created(run_dir, manifest_of(spec))
     run = StoredRun(run_dir)
     assert store.edit(lambda document: document["spec"]["replay"].update(capacity=30000)) == 2
     desired = (run if with_a_controller else StoredRun(run_dir)).desired()
@@ -137,13 +141,10 @@ def test_a_default_follows_a_change_of_what_it_follows_from(tmp_path: Path, with
 
 
 def test_the_folder_has_the_job_as_written_and_the_job_in_force(tmp_path: Path) -> None:
-    manifest, run_dir = tmp_path / "m.yaml", tmp_path / "run"
-    manifest.write_text(
-        "apiVersion: rljob.dev/v1alpha1\nkind: RLJob\nmetadata: {name: a, annotations: {note: '1e3'}}\n"
-        "spec: {preset: PongVTrace}\n"
-    )
-    prepare(run_dir, resume=False)
-    SpecStore(run_dir).create(read_manifest(manifest, ["spec.learner.resources.requests.cpu=2", "spec.image="]))
+    run_dir = tmp_path / "run"
+    manifest = manifest_of({"preset": "PongVTrace"}, "a")
+    manifest["metadata"]["annotations"] = {"note": "1e3"}
+    created(run_dir, manifest, "spec.learner.resources.requests.cpu=2", "spec.image=")
     job = StoredRun(run_dir).desired().job
     written = parse_document((run_dir / "job.yaml").read_bytes(), "job.yaml")
     assert written["spec"] == {
@@ -159,14 +160,8 @@ def test_the_folder_has_the_job_as_written_and_the_job_in_force(tmp_path: Path) 
 
 
 def test_what_was_written_decides_when_a_run_goes_on_with_changes(tmp_path: Path) -> None:
-    manifest, run_dir = tmp_path / "m.yaml", tmp_path / "run"
-    manifest.write_text(
-        "apiVersion: rljob.dev/v1alpha1\nkind: RLJob\nmetadata: {name: a}\n"
-        "spec: {algorithm: {type: IMPALA}, environment: {id: CartPole-v1}}\n"
-    )
-    prepare(run_dir, resume=False)
-    store = SpecStore(run_dir)
-    store.create(read_manifest(manifest))
+    run_dir = tmp_path / "run"
+    store = created(run_dir, manifest_of({"algorithm": {"type": "IMPALA"}, "environment": {"id": "CartPole-v1"}}))
     before = StoredRun(run_dir).desired().job.spec.algorithm.impala
     assert before is not None
     assert before.unroll_queue.capacity == 2 * before.batch_size

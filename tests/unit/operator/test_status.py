@@ -10,7 +10,7 @@ from rljob.api.controller_memory import MAX_CURVE_POINTS
 from rljob.api.status import Condition, RLJobStatus
 from rljob.api.timestamps import parse_rfc3339, rfc3339, stamp
 
-from .operator_builders import START, evaluation, running, sample
+from tests.support.controller import START, evaluation, running, sample
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.001, 1_700_000_000.0, 1_700_000_000.999, 1_700_000_000.0004, 4e9])

@@ -12,7 +12,7 @@ from rljob.api.rules.read_at_start import read_at_start
 from rljob_operator.model import Admission, CheckpointFacts, CheckpointState, Phase
 from rljob_operator.rules.suspension import BEST_EFFORT_SECONDS, RETRY_SECONDS
 
-from .operator_builders import START, Controller, exited, gone, make_job, members, running, sample, verified
+from tests.support.controller import START, Controller, exited, gone, make_job, members, running, sample, verified
 
 CORE = members(0)[:2]
 

@@ -10,7 +10,7 @@ from rljob_operator.desired import ClockReading, DesiredState, Session
 from rljob_operator.model import Observation, Phase
 from rljob_operator.turn import StatusWrite, Turn, turn
 
-from .operator_builders import START, Controller, exited, make_job, members, running, sample
+from tests.support.controller import START, Controller, exited, make_job, members, running, sample
 
 INTERNAL = ("spec.autoscaling={mode: Internal, minReplicas: 2, maxReplicas: 2}",)
 FIGURES: dict[str, Any] = {

@@ -24,7 +24,7 @@ from rljob_operator.look import Look
 from rljob_operator.model import Admission, CheckpointFacts, CheckpointState, Member, Phase, Role
 from rljob_operator.sample import BadSample, parse_sample
 
-from .operator_builders import CARTPOLE, PONG, decided, look_at
+from tests.support.controller import CARTPOLE, PONG, decided, look_at
 
 MANIFESTS = {"ApeXDQN": PONG, "IMPALA": CARTPOLE}
 MODES = ("Internal", "External", "Disabled")

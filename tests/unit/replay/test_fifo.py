@@ -14,17 +14,14 @@ from hypothesis import strategies as st
 from rljob.experience import Unroll, UnrollLayout
 from rljob.replay.fifo import FifoTable
 
+from tests.support.experience import make_unroll
+
 LAYOUT = UnrollLayout(3, (2,), np.dtype(np.float32), 1)
 RAW: Any = SimpleNamespace()
 
 
-def unroll(number: int, version: int = 1) -> Unroll:
-    zeros = np.zeros(3, np.float32)
-    return Unroll(
-        "actor-0", "i1", number, 0, version, 1, np.zeros((4, 2), np.float32), np.arange(4, dtype=np.uint16),
-        np.zeros(3, np.int32), zeros, zeros, zeros, np.zeros(4, np.float32), zeros, np.zeros(3, np.int64),
-        np.zeros((2, 0), np.float32),
-    )  # fmt: skip
+def unroll(number: int) -> Unroll:
+    return make_unroll("actor-0", number, LAYOUT)
 
 
 @settings(max_examples=200)

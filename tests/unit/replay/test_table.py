@@ -13,28 +13,14 @@ from rljob.replay.selectors import Prioritized
 from rljob.replay.table import Capacity, ReplayTable, StoredChunk
 from rljob.wire import RawMessage, decode_header, encode
 
+from tests.support.experience import make_chunk
+
 LAYOUT = ChunkLayout(length=8, frame_shape=(3,), frame_dtype=np.dtype(np.float32), stack=1, n_step=2)
 
 
 def arrival(sequence: int, steps: int = 8, priority: float = 1.0) -> tuple[Chunk, RawMessage]:
     """A chunk, and the message it came in; shorter chunks have fewer bytes."""
-    at = np.arange(steps, dtype=np.uint16)
-    chunk = Chunk(
-        actor="actor-0",
-        incarnation="a",
-        sequence=sequence,
-        environment=0,
-        policy_version=0,
-        epoch=0,
-        frames=np.zeros((steps + LAYOUT.n_step, 3), np.float32),
-        observation_at=at,
-        bootstrap_at=(at + LAYOUT.n_step).astype(np.uint16),
-        action=np.zeros(steps, np.int32),
-        n_step_return=np.zeros(steps, np.float32),
-        discount=np.ones(steps, np.float32),
-        priority=np.full(steps, priority, np.float32),
-        flags=np.zeros(steps, np.uint8),
-    )
+    chunk = make_chunk("actor-0", sequence, LAYOUT, steps, priority=np.full(steps, priority, np.float32))
     chunk.check(LAYOUT)
     return chunk, decode_header(encode(chunk.to_message()))
 

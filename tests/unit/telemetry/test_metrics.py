@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +19,8 @@ from rljob.telemetry.metrics import (
 )
 from rljob.telemetry.metrics_page import markdown
 
+from tests.support.paths import ROOT
+
 REGISTRIES: dict[str, Callable[[Callable[[], dict[str, Any]]], CollectorRegistry]] = {
     "actor": actor_registry,
     "replay": replay_registry,
@@ -27,7 +28,7 @@ REGISTRIES: dict[str, Callable[[Callable[[], dict[str, Any]]], CollectorRegistry
     "evaluator": evaluator_registry,
     "inference": inference_registry,
 }
-PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+PAGE = ROOT / "docs" / "metrics.md"
 
 
 def full_status(role: str) -> dict[str, Any]:

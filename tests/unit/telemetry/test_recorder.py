@@ -13,15 +13,7 @@ from rljob.telemetry.figures import flatten_status, stage_fractions
 from rljob.telemetry.recorder import Recorder, read_records
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-
-class Time:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clock import Clock
 
 
 def status(updates: int, **more: Any) -> dict[str, Any]:
@@ -79,7 +71,7 @@ def test_evaluations_and_checkpoints_are_recorded_once_even_over_a_restart(tmp_p
 
 
 def test_elapsed_time_goes_on_after_a_pause_and_a_torn_line(tmp_path: Path) -> None:
-    clock = Time()
+    clock = Clock(1000.0)
     with Recorder(tmp_path, wall=clock, monotonic=clock) as recorder:
         clock.now += 30
         recorder.record({"loss": 1.0}, 100, 1)

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mutations import MUTATIONS, Make, seeds
 from rljob.wire.errors import REASONS, MalformedMessage
 from rljob.wire.message import decode, encode
 from rljob.wire.schema import KINDS
+
+from tests.support.messages import MUTATIONS, seeds, well_formed
 
 CASES = 60_000
 
@@ -28,9 +29,9 @@ def outcome(parts: list[bytes]) -> str:
     return "decoded"
 
 
-def test_mutations_raise_nothing_else(make_message: Make, any_seed: Callable[[int], int]) -> None:
+def test_mutations_raise_nothing_else(any_seed: Callable[[int], int]) -> None:
     generator = np.random.default_rng(any_seed(20_240))
-    originals = seeds(make_message)
+    originals = seeds()
     outcomes: Counter[str] = Counter()
     for case in range(CASES):
         parts = MUTATIONS[case % 3](originals[int(generator.integers(len(originals)))], generator)
@@ -41,9 +42,9 @@ def test_mutations_raise_nothing_else(make_message: Make, any_seed: Callable[[in
     assert outcomes["decoded"] > 100
 
 
-def test_memory_is_bounded_by_what_was_received(make_message: Make, any_seed: Callable[[int], int]) -> None:
+def test_memory_is_bounded_by_what_was_received(any_seed: Callable[[int], int]) -> None:
     generator = np.random.default_rng(any_seed(7))
-    originals = seeds(make_message)
+    originals = seeds()
     mutants = [
         MUTATIONS[case % 3](originals[int(generator.integers(len(originals)))], generator) for case in range(6_000)
     ]
@@ -63,8 +64,8 @@ def test_memory_is_bounded_by_what_was_received(make_message: Make, any_seed: Ca
 
 @pytest.mark.parametrize("codec", [0, 1])
 @pytest.mark.parametrize("shape", [[1 << 26], [1 << 13, 1 << 13], [1 << 40], [0, 1 << 26], [1 << 26] * 6])
-def test_a_lie_about_size_allocates_nothing(codec: int, shape: list[int], make_message: Make) -> None:
-    parts = encode(make_message("chunk", 5))
+def test_a_lie_about_size_allocates_nothing(codec: int, shape: list[int]) -> None:
+    parts = encode(well_formed("chunk", 5))
     header = msgpack.unpackb(parts[0])
     frames = header[3][0]
     assert frames[0] == "frames"
@@ -108,8 +109,8 @@ def test_any_msgpack_in_the_place_of_fields_and_columns(
 
 @given(st.data())
 @settings(max_examples=500)
-def test_any_value_anywhere_in_a_good_header(make_message: Make, data: st.DataObject) -> None:
-    parts = [bytes(p) for p in encode(make_message(data.draw(st.sampled_from(sorted(KINDS))), 3))]
+def test_any_value_anywhere_in_a_good_header(data: st.DataObject) -> None:
+    parts = [bytes(p) for p in encode(well_formed(data.draw(st.sampled_from(sorted(KINDS))), 3))]
     header = msgpack.unpackb(parts[0])
     node: list | dict = header
     while True:

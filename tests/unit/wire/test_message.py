@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from zlib import crc32
 
 import lz4.block
@@ -17,13 +16,14 @@ from rljob.wire.errors import MalformedMessage
 from rljob.wire.message import HEADER_BYTES, Limits, Message, decode, decode_header, encode
 from rljob.wire.schema import DTYPES, KINDS, Column, Field, Kind
 
+from tests.support.messages import well_formed
+
 ANY = {
     "any": Kind(
         {"flag": Field(bool, optional=True)},
         {"data": Column(frozenset(DTYPES), 1, 5, max_bytes=1 << 20), "b": Column(frozenset({"u1"}), optional=True)},
     )
 }
-Make = Callable[..., Message]
 
 
 def assert_same(left: Message, right: Message) -> None:
@@ -37,8 +37,8 @@ def assert_same(left: Message, right: Message) -> None:
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("rows", [0, 1, 60])
-def test_every_kind_makes_the_round_trip(kind: str, rows: int, make_message: Make) -> None:
-    message = make_message(kind, rows)
+def test_every_kind_makes_the_round_trip(kind: str, rows: int) -> None:
+    message = well_formed(kind, rows)
     for compress in ((), tuple(message.columns)):
         parts = encode(message, compress=compress)
         assert len(parts[0]) <= HEADER_BYTES
@@ -83,8 +83,8 @@ def test_compression_is_used_only_where_it_makes_the_buffer_smaller() -> None:
         np.testing.assert_array_equal(raw.column("data"), array)
 
 
-def test_rekind_changes_the_header_and_no_buffer(make_message: Make) -> None:
-    parts = encode(make_message("chunk", 40), compress=("frames", "action"))
+def test_rekind_changes_the_header_and_no_buffer() -> None:
+    parts = encode(well_formed("chunk", 40), compress=("frames", "action"))
     raw = decode_header(parts)
     mirrored = raw.rekind("mirror", {"slot": 11, "gen": 12})
     assert all(new is old for new, old in zip(mirrored[1:], parts[1:], strict=True))
@@ -145,12 +145,12 @@ def test_what_may_not_be_sent_is_refused_before_it_leaves(fields: dict, columns:
     assert error.value.reason == reason
 
 
-def test_rows_must_agree_with_the_field_and_with_each_other(make_message: Make) -> None:
-    chunk = make_message("chunk", 5)
+def test_rows_must_agree_with_the_field_and_with_each_other() -> None:
+    chunk = well_formed("chunk", 5)
     for steps in (4, 6):
         with pytest.raises(MalformedMessage, match="shape"):
             encode(Message("chunk", {**chunk.fields, "steps": steps}, chunk.columns))
-    batch = make_message("batch", 5)
+    batch = well_formed("batch", 5)
     with pytest.raises(MalformedMessage, match="shape"):
         encode(Message("batch", batch.fields, {**batch.columns, "gen": np.zeros(4, "u4")}))
     without = {name: array for name, array in batch.columns.items() if name != "obs"}
@@ -233,8 +233,8 @@ def test_each_lie_is_called_by_its_name(header: object, buffers: list[bytes], re
     assert len(str(error.value)) < 300
 
 
-def test_limits_on_parts_header_and_total(make_message: Make) -> None:
-    parts = encode(make_message("chunk", 50))
+def test_limits_on_parts_header_and_total() -> None:
+    parts = encode(well_formed("chunk", 50))
     for limits in (Limits(max_parts=8), Limits(max_header_bytes=100), Limits(max_message_bytes=1000)):
         with pytest.raises(MalformedMessage):
             decode(parts, limits)
@@ -243,8 +243,8 @@ def test_limits_on_parts_header_and_total(make_message: Make) -> None:
             decode(wrong)
 
 
-def test_header_and_small_columns_need_no_frames(make_message: Make) -> None:
-    parts = encode(make_message("chunk", 50), compress=("frames",))
+def test_header_and_small_columns_need_no_frames() -> None:
+    parts = encode(well_formed("chunk", 50), compress=("frames",))
     parts[1] = bytes(parts[1])[:-1] + b"?"
     raw = decode_header(parts)
     assert raw.column("prio").shape == (50,)

@@ -9,7 +9,7 @@ import pytest
 from rljob.api.autoscaling import AutoscalingSpec, ScalingPolicy
 from rljob.api.mutability import places
 
-from .test_rules import SPEC, Job
+from tests.unit.operator.autoscaling.test_rules import SPEC, Job
 
 Event = Callable[[Job], None]
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[4] / "benchmarks"))
-
-from autoscaler_sim import FAULTS, HELD, Runs
-from autoscaling.laws import run_law
-from autoscaling.plant import Scenario, simulate
+from benchmarks.autoscaler_sim import FAULTS, HELD, Runs
+from benchmarks.autoscaling.laws import run_law
+from benchmarks.autoscaling.plant import Scenario, simulate
 
 SEEDS = range(3)
 

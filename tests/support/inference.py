@@ -25,12 +25,16 @@ from rljob.envs import EnvironmentSpec, describe_environment, make_vector_enviro
 from rljob.envs.base import VectorEnvironment
 from rljob.envs.grouped import GroupedEnvironment
 from rljob.experience import Chunk, Unroll
-from rljob.inference.client import InferenceClient
+from rljob.inference.client import Answer, InferenceClient
 from rljob.inference.model import ServedModel
 from rljob.inference.policy import RemotePolicy
 from rljob.inference.server import InferenceServer
 from rljob.learner.flat import Weights, snapshot
 from rljob.wire import Client, Message
+
+from tests.support.threads import running
+from tests.support.waiting import eventually
+from tests.support.weights import Given
 
 SEED = 5
 
@@ -75,18 +79,6 @@ def impala(
     return Setup(algorithm("IMPALA"), own, environment_id, parameters or EnvironmentParameters())
 
 
-class Given:
-    """A weight source that hands over what it was told to."""
-
-    def __init__(self, weights: Weights | None = None) -> None:
-        self.next = weights
-        self.answered = True
-
-    def poll(self) -> Weights | None:
-        weights, self.next = self.next, None
-        return weights
-
-
 class Kept:
     """A sink that takes everything at once."""
 
@@ -110,23 +102,13 @@ class Kept:
 @contextlib.contextmanager
 def serving(server: InferenceServer) -> Iterator[InferenceServer]:
     """The server in a thread of its own; whatever it raises fails the test."""
-    stop, failures = threading.Event(), []
-
-    def body() -> None:
-        try:
-            server.run(stop)
-        except BaseException as error:  # noqa: BLE001 (told to the test's own thread)
-            failures.append(error)
-
-    thread = threading.Thread(target=body, daemon=True)
-    thread.start()
-    try:
+    with running(server.run):
         yield server
-    finally:
-        stop.set()
-        thread.join(60)
-        assert not thread.is_alive()
-        assert not failures, failures
+
+
+def answer_of(client: InferenceClient, lane: int = 0) -> Answer:
+    """The answer to what ``client`` asked in ``lane``."""
+    return eventually(lambda: client.take(lane), "no answer", between=lambda: client.poll(0.05))
 
 
 class Player:

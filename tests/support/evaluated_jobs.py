@@ -11,21 +11,19 @@ from rljob.api import RLJob
 from rljob.envs import describe_environment
 from rljob.learner.policy import Identity
 
+from tests.support.jobs import manifest_of
+
 
 def manifest(target: float | None = None, algorithm: dict[str, Any] | None = None, **evaluator: Any) -> dict[str, Any]:
     """CartPole with ``algorithm`` (Ape-X), judged as ``evaluator`` says; it ends with ``target`` or after a million frames."""
     chosen = algorithm or {"type": "ApeXDQN", "apeXDQN": {"network": "MLP"}}
-    return {
-        "apiVersion": "rljob.dev/v1alpha1",
-        "kind": "RLJob",
-        "metadata": {"name": "test"},
-        "spec": {
-            "environment": {"id": "CartPole-v1"},
-            "algorithm": chosen,
-            "evaluator": evaluator,
-            "successPolicy": {"targetReturn": {"value": target}} if target else {"rawFrames": 1_000_000},
-        },
+    spec = {
+        "environment": {"id": "CartPole-v1"},
+        "algorithm": chosen,
+        "evaluator": evaluator,
+        "successPolicy": {"targetReturn": {"value": target}} if target else {"rawFrames": 1_000_000},
     }
+    return manifest_of(spec)
 
 
 def identity_of(job: RLJob) -> Identity:

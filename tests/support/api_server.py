@@ -4,6 +4,7 @@ fields (``kubectl`` asks for that), check the structural schema and the keys of 
 from __future__ import annotations
 
 import copy
+import json
 import math
 import re
 from collections.abc import Iterator
@@ -37,6 +38,15 @@ def admitted(document: dict[str, Any]) -> dict[str, Any]:
     given = copy.deepcopy(document)
     fill(given, ROOT)
     return given
+
+
+def sendable(document: dict[str, Any]) -> bool:
+    """Whether JSON can hold the document, which has no infinities; kubectl refuses it by itself where it cannot."""
+    try:
+        json.dumps(document, allow_nan=False)
+    except ValueError:
+        return False
+    return True
 
 
 def _heads(document: dict[str, Any]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -24,9 +24,11 @@ from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.staging import ReadyBatch
 from rljob.replay.config import ReplayConfig
 from rljob.replay.limiter import LimiterConfig
-from rljob.replay.service import ReplayService
 from rljob.replay.table import Capacity
 from rljob.wire import Client
+
+from tests.support.experience import make_chunk
+from tests.support.replay_peers import Shard
 
 LAYOUT = ChunkLayout(length=5, frame_shape=(2,), frame_dtype=np.dtype(np.float32), stack=1, n_step=1)
 BATCH = 32
@@ -37,59 +39,25 @@ SAMPLES_PER_INSERT = 4.0
 def chunk(actor: str, number: int, first: int, priority: NDArray[np.float32]) -> Chunk:
     """Transitions ``first``, ``first + 1``, ...: the number of each is its action."""
     steps = len(priority)
-    return Chunk(
-        actor=actor,
-        incarnation="one",
-        sequence=number,
-        environment=0,
-        policy_version=1,
-        epoch=0,
-        frames=np.zeros((steps + 1, 2), np.float32),
-        observation_at=np.arange(steps, dtype=np.uint16),
-        bootstrap_at=np.arange(1, steps + 1, dtype=np.uint16),
-        action=np.arange(first, first + steps, dtype=np.int32),
-        n_step_return=np.zeros(steps, np.float32),
-        discount=np.ones(steps, np.float32),
-        priority=priority,
-        flags=np.zeros(steps, np.uint8),
+    action = np.arange(first, first + steps, dtype=np.int32)
+    return make_chunk(actor, number, LAYOUT, steps, incarnation="one", action=action, priority=priority)
+
+
+def make_shard(directory: Path, index: int, limiter: LimiterConfig, mode: str) -> Shard:
+    config = ReplayConfig(
+        run="test",
+        layout=LAYOUT,
+        capacity=Capacity(4000),
+        limiter=limiter,
+        ingest=f"ipc://{directory}/i{index}",
+        sample=f"ipc://{directory}/s{index}",
+        shard=index,
+        exponent=EXPONENT,
+        keep_frames=mode == "frames",
+        slots=4,
+        seed=index,
     )
-
-
-class Shard:
-    """A service on a thread of its own, at addresses that outlive it; ``start`` again is a cold start."""
-
-    def __init__(self, directory: Path, index: int, limiter: LimiterConfig, mode: str) -> None:
-        self.config = ReplayConfig(
-            run="test",
-            layout=LAYOUT,
-            capacity=Capacity(4000),
-            limiter=limiter,
-            ingest=f"ipc://{directory}/i{index}",
-            sample=f"ipc://{directory}/s{index}",
-            shard=index,
-            exponent=EXPONENT,
-            keep_frames=mode == "frames",
-            slots=4,
-            seed=index,
-        )
-        self._stop: threading.Event | None = None
-
-    def start(self) -> None:
-        self.service = ReplayService(self.config)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self.service.run, args=(self._stop,), daemon=True)
-        self._thread.start()
-
-    def end(self) -> None:
-        if self._stop is not None:
-            self._stop.set()
-            self._thread.join(20)
-            assert not self._thread.is_alive()
-            self._stop = None
-
-    @property
-    def inserted(self) -> int:
-        return self.service.table.limiter.inserted
+    return Shard(config)
 
 
 class Actor(threading.Thread):
@@ -139,7 +107,7 @@ class Sharded:
         mode: str = "index",
     ) -> None:
         limiter = LimiterConfig(samples_per_insert, 50, 200.0, insert_step=LAYOUT.length, sample_step=BATCH)
-        self.shards = [Shard(directory, index, limiter, mode) for index in range(count)]
+        self.shards = [make_shard(directory, index, limiter, mode) for index in range(count)]
         for index, shard in enumerate(self.shards):
             if index not in absent:
                 shard.start()
@@ -197,13 +165,6 @@ class Sharded:
 
     def inserted(self) -> list[int]:
         return [shard.inserted for shard in self.shards]
-
-
-def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.02)
 
 
 @contextmanager

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rljob.api import RLJob, parse_job
+from rljob.api import RLJob
 from rljob.cli.options import RoleOptions
+from rljob.replay.worker import run_replay
 from rljob.telemetry.recorder import read_records
+
+from tests.support.jobs import job_of
+from tests.support.waiting import eventually
 
 ENDPOINTS = ("ingest", "sample", "weights", "notice", "inference")
 
@@ -30,8 +36,7 @@ def cartpole(parameters: Mapping[str, object] | None = None, **sections: Mapping
     }
     for name, section in sections.items():
         spec[name] = {**spec.get(name, {}), **section}
-    head = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "cartpole"}}
-    return parse_job({**head, "spec": spec})
+    return job_of(spec, "cartpole")
 
 
 class RoleThreads:
@@ -88,12 +93,27 @@ class RoleThreads:
 
     def until(self, condition: Callable[[dict[str, Any]], object], what: str, seconds: float = 60.0) -> dict[str, Any]:
         """Wait for ``condition`` of the learner's newest figures (empty before the first) and answer them."""
-        deadline = time.monotonic() + seconds
-        while True:
+        figures: dict[str, Any] = {}
+
+        def reached() -> bool:
+            nonlocal figures
             assert not self.failures, self.failures
-            records = self.records()
-            figures = records[-1] if records else {}
-            if condition(figures):
-                return figures
-            assert time.monotonic() < deadline, f"{what}: not within {seconds} s; the last figures are {figures}"
-            time.sleep(0.1)
+            figures = (self.records() or [{}])[-1]
+            return bool(condition(figures))
+
+        eventually(reached, lambda: f"{what}; the last figures are {figures}", seconds, lambda: time.sleep(0.1))
+        return figures
+
+
+@contextmanager
+def over_ipc(job: RLJob, run_dir: Path, *, replay: bool = True) -> Iterator[RoleThreads]:
+    """The job's roles, which meet at sockets of their own, of which ``replay-0`` runs; what still runs at the end is stopped."""
+    # ipc, not inproc: an inproc connection does not come back when the other end is closed and bound again
+    with tempfile.TemporaryDirectory(prefix="rljob-") as sockets:
+        roles = RoleThreads(job, run_dir, {kind: f"ipc://{sockets}/{kind}" for kind in ENDPOINTS})
+        if replay:
+            roles.start(run_replay, "replay-0")
+        try:
+            yield roles
+        finally:
+            roles.close()

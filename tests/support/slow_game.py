@@ -1,4 +1,4 @@
-"""Games for the controller's tests, named as ``slow_game:make``, ``:throttled`` and ``:broken``."""
+"""Games for the controller's tests, named as ``tests.support.slow_game:make``, ``:throttled`` and ``:broken``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 from rljob.cli.slowdown import delay_seconds
 
+JOB = Path(__file__).with_name("slow_game.yaml")
 DELAY_FILE = "RLJOB_TEST_GAME_DELAY_FILE"
 """Names the file that holds how many seconds a step of `throttled` takes."""
 

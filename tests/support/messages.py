@@ -10,7 +10,6 @@ import numpy as np
 from rljob.wire.message import Message, encode
 from rljob.wire.schema import DTYPES, KINDS, Column, Field, Scalar
 
-Make = Callable[..., Message]
 _ATOMS: list[object] = [
     None, True, False, 0, 1, -1, 255, 256, 1 << 20, 1 << 31, 1 << 32, (1 << 63) - 1, -(1 << 63), (1 << 64) - 1,
     0.0, float("nan"), float("inf"), "", "u1", "f8", "O", "|O", "frames", "chunk", "x" * 300, b"", b"u1", [], {}, [0],
@@ -48,11 +47,11 @@ def well_formed(kind: str, rows: int = 5, optional: bool = True, seed: int = 0) 
     return Message(kind, fields, columns)
 
 
-def seeds(make_message: Make) -> list[list[bytes]]:
+def seeds(make: Callable[..., Message] = well_formed) -> list[list[bytes]]:
     """Two encodings of every kind of message."""
     result = []
     for kind in sorted(KINDS):
-        message = make_message(kind, 40)
+        message = make(kind, 40)
         result += [[bytes(p) for p in encode(message, compress=c)] for c in ((), tuple(message.columns))]
     return result
 

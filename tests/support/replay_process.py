@@ -9,13 +9,11 @@ import sys
 import threading
 from pathlib import Path
 
-import numpy as np
-from rljob.experience import ChunkLayout
-from rljob.replay.config import ReplayConfig
 from rljob.replay.embedded_redis import EmbeddedRedis
-from rljob.replay.limiter import LimiterConfig
 from rljob.replay.service import ReplayService
 from rljob.replay.table import Capacity
+
+from tests.support.replay_peers import config
 
 
 def main(directory: str, ingest: str, sample: str, persistence: str) -> None:
@@ -23,17 +21,8 @@ def main(directory: str, ingest: str, sample: str, persistence: str) -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     with EmbeddedRedis(Path(directory), persistence) as redis:
-        service = ReplayService(
-            ReplayConfig(
-                run="kill",
-                layout=ChunkLayout(length=10, frame_shape=(6, 6), frame_dtype=np.dtype(np.uint8), stack=4, n_step=3),
-                capacity=Capacity(100_000),
-                limiter=LimiterConfig(0.0, 20, 0.0, insert_step=10, sample_step=16),
-                ingest=ingest,
-                sample=sample,
-                redis=str(redis.socket),
-            )
-        )
+        changes = {"ingest": ingest, "sample": sample, "redis": str(redis.socket)}
+        service = ReplayService(config(run="kill", capacity=Capacity(100_000), **changes))
         assert redis.process is not None
         print(json.dumps({"redis_pid": redis.process.pid}), flush=True)
         service.run(stop)

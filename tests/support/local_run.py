@@ -16,7 +16,8 @@ from typing import Any
 from rljob.api.status import RLJobStatus
 from rljob_operator.local.run_view import running_members
 
-EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
+from tests.support.waiting import eventually
+
 ENDLESS = [
     word
     for field in ("spec.successPolicy.targetReturn=", "spec.evaluator.triggerReturn=", "spec.evaluator.enabled=false")
@@ -104,15 +105,13 @@ class LocalRun:
 
     def until(self, what: Callable[[], Any], seconds: float, why: str) -> Any:
         """Wait until ``what`` answers something true and return it; fail with the run's output after ``seconds``."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            answer = what()
-            if answer:
-                return answer
+
+        def between() -> None:
             if self.process.poll() is not None:
                 raise AssertionError(f"the run ended while waiting for {why}:\n{self.output}{self.logs()}")
             time.sleep(0.1)
-        raise AssertionError(f"after {seconds} s still not: {why}\n{self.output}{self.logs()}")
+
+        return eventually(what, lambda: f"{why}\n{self.output}{self.logs()}", seconds, between)
 
     def until_learning(self, updates: int = 20, seconds: float = 180) -> int:
         """Wait until the learner has done so many updates; answers how many."""

@@ -1,8 +1,0 @@
-"""Makes ``evaluation_builders`` importable for the tests of this folder, under importlib import mode."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,32 @@
+"""Small disks to fill."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """``folder`` as a file system of its own, of ``size`` such as 4m; skips the test where none can be mounted."""
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to mount a small tmpfs")
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("a tmpfs can't be mounted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(filler: Path) -> None:
+    """Take the last page of the file system with this file."""
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
