@@ -27,10 +27,10 @@ from rljob.actor.policy import Policy
 from rljob.algorithms import algorithm
 from rljob.api import load_manifest
 from rljob.envs import describe_environment, make_vector_environment
-from rljob.learner import precision
 from rljob.learner.allocator import keep_freed_memory
 from rljob.learner.flat import snapshot
-from rljob.learner.update import make_updater
+from rljob.learner.optim import precision
+from rljob.learner.optim.updater import make_updater
 from rljob.telemetry.recorder import read_records
 
 from benchmarks.common import limit_to_avx2, machine, report

@@ -15,8 +15,8 @@ from rljob.algorithms.apex_dqn import Batch
 from rljob.algorithms.compute import Compute, native_bf16
 from rljob.algorithms.networks import NetworkConfig, QNetwork
 from rljob.api import ApeXDQNParameters
-from rljob.learner.shares import Shares
-from rljob.learner.update import TransitionUpdater
+from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.updater import TransitionUpdater
 
 from benchmarks.common import machine, report
 
@@ -37,8 +37,8 @@ def measure(name: str, config: NetworkConfig, *, batch_size: int, cores: int) ->
     """Report updates/s of every way of computing for one network and batch size."""
     plans = QNetwork(config).ways("Auto", native=native_bf16())
     batch = random_batch(config, batch_size)
-    shares = Shares(cores)
-    updaters = {plan: updater(config, plan, batch_size, shares) for plan in plans}
+    threads = DataParallelThreads(cores)
+    updaters = {plan: updater(config, plan, batch_size, threads) for plan in plans}
     best = dict.fromkeys(plans, float("inf"))
     best_cpu = dict.fromkeys(plans, float("inf"))
     for _ in range(ROUNDS):
@@ -64,11 +64,11 @@ def measure(name: str, config: NetworkConfig, *, batch_size: int, cores: int) ->
         )
 
 
-def updater(config: NetworkConfig, plan: Compute, batch_size: int, shares: Shares) -> TransitionUpdater:
+def updater(config: NetworkConfig, plan: Compute, batch_size: int, threads: DataParallelThreads) -> TransitionUpdater:
     torch.manual_seed(0)
     params = ApeXDQNParameters.model_validate({"batch_size": batch_size})
     network = QNetwork(config).compute(plan)
-    return TransitionUpdater(algorithm("ApeXDQN"), params, network, torch.device("cpu"), shares)
+    return TransitionUpdater(algorithm("ApeXDQN"), params, network, torch.device("cpu"), threads)
 
 
 def random_batch(config: NetworkConfig, size: int) -> Batch:

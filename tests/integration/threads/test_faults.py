@@ -25,7 +25,7 @@ from rljob.cli.options import RoleOptions
 from rljob.evaluation.worker import run_evaluator
 from rljob.inference.worker import run_inference
 from rljob.learner import checkpoint
-from rljob.learner.shares import Shares
+from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.worker import run_learner
 from rljob.replay.worker import run_replay
 from rljob.threads import SupervisedThread, ThreadEnded
@@ -97,7 +97,7 @@ CONTAINED = {
     "*-answer": "unit/telemetry/test_server.py",
 }
 WAITED_FOR = {
-    "learner/shares.py": "test_what_a_share_of_an_update_raises_is_raised_in_the_loop",
+    "learner/optim/data_parallel_threads.py": "test_what_a_share_of_an_update_raises_is_raised_in_the_loop",
     "replay/restore.py": "unit/replay and integration/replay: a restore raises where its results are wanted",
 }
 
@@ -282,11 +282,11 @@ def test_what_a_share_of_an_update_raises_is_raised_in_the_loop() -> None:
             raise Fault
         return item
 
-    shares = Shares(2)
-    assert shares.each(str, [0, 2]) == ["0", "2"]
+    threads = DataParallelThreads(2)
+    assert threads.map(str, [0, 2]) == ["0", "2"]
     with pytest.raises(Fault):
-        shares.each(work, [0, 1])
-    assert shares.each(work, [2, 3]) == [2, 3], "its threads are still there"
+        threads.map(work, [0, 1])
+    assert threads.map(work, [2, 3]) == [2, 3], "its threads are still there"
 
 
 PROCESS = """

@@ -11,9 +11,9 @@ from rljob.algorithms.compute import Compute
 from rljob.algorithms.unroll_parts import Batch as UnrollBatch
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.envs import EnvironmentSpec
+from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.updater import Updater, make_updater
 from rljob.learner.policy import Identity
-from rljob.learner.shares import Shares
-from rljob.learner.update import Updater, make_updater
 
 SPEC = EnvironmentSpec(
     id="Test/Vectors-v0",
@@ -52,12 +52,12 @@ def updater(
     spec: EnvironmentSpec = SPEC,
     seed: int = 0,
     plan: Compute = PLAIN,
-    shares: Shares | None = None,
+    threads: DataParallelThreads | None = None,
 ) -> Updater:
     torch.manual_seed(seed)
     method = algorithm("ApeXDQN")
     online = method.build(spec, params, ENV_PARAMS).compute(plan)
-    return make_updater(method, params, online, torch.device("cpu"), shares)
+    return make_updater(method, params, online, torch.device("cpu"), threads)
 
 
 def unroll_batches(params: ImpalaParameters, count: int, spec: EnvironmentSpec = SPEC) -> list[UnrollBatch]:

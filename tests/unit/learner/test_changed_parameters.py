@@ -17,7 +17,7 @@ from rljob.api.types import Integer, Real, WordOrFactory
 from rljob.envs import EnvironmentSpec
 from rljob.learner import checkpoint, state
 from rljob.learner.checkpoint import CheckpointProblem
-from rljob.learner.update import Updater, make_updater
+from rljob.learner.optim.updater import Updater, make_updater
 
 from tests.unit.learner.learner_builders import ENV_PARAMS, IMAGES, SPEC, batches, unroll_batches
 

@@ -183,5 +183,5 @@ def test_a_run_goes_on_with_another_optimiser(
     assert ("begin anew" in caplog.text) is (before != after)
     assert all(torch.equal(a, b) for a, b in zip(first.online.parameters(), other.online.parameters(), strict=True))
     other.update(batches(1)[0], 0)
-    assert other.descent.state(0).keys() == other.descent.remembered
-    assert int(other.descent.state(0)["step"]) == (4 if before == after else 1)
+    assert other.optimizer.state(0).keys() == other.optimizer.state_names
+    assert int(other.optimizer.state(0)["step"]) == (4 if before == after else 1)

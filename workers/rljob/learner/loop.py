@@ -22,11 +22,12 @@ from rljob.api.exit_codes import EXIT_NON_FINITE_LOSS
 from rljob.learner import checkpoint, state
 from rljob.learner.figures import Figures
 from rljob.learner.gpu import gpu_figures
+from rljob.learner.optim.readback import Readback
+from rljob.learner.optim.updater import Updater
 from rljob.learner.policy import Identity
 from rljob.learner.saver import Saver
 from rljob.learner.source import BatchSource, Ready
 from rljob.learner.status import return_to_go_by, steps_and_raw_frames
-from rljob.learner.update import Readback, Updater
 from rljob.learner.verdicts import Verdicts
 from rljob.learner.versions import VersionLog
 from rljob.learner.weights import WeightServer
@@ -308,7 +309,7 @@ class Learner:
             "skipped_updates": self.skipped_updates,
             "recompiles": self._updater.recompiles,
             "resubscriptions": self._source.resubscriptions,
-            "learning_rate": self._updater.step_size.at(self.steps),
+            "learning_rate": self._updater.learning_rate.at(self.steps),
             **self.figures.document(shards, self.clock.seconds()),
             **self._source.section(),
             "weights": self._server.status(),

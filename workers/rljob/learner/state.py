@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rljob.learner.checkpoint import Checkpoint, CheckpointProblem
-from rljob.learner.update import Updater
+from rljob.learner.optim.updater import Updater
 
 log = logging.getLogger(__name__)
 
@@ -21,10 +21,10 @@ def capture(updater: Updater) -> dict[str, Tensor]:
     for section, module in updater.networks().items():
         tensors |= {f"{section}.{name}": tensor for name, tensor in module.state_dict().items()}
     for index, _ in enumerate(updater.online.parameters()):
-        tensors |= {f"optimizer.{index}.{name}": value for name, value in updater.descent.state(index).items()}
+        tensors |= {f"optimizer.{index}.{name}": value for name, value in updater.optimizer.state(index).items()}
     copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     copies["random.torch"] = torch.get_rng_state()
-    copies["step_size.share"] = torch.tensor(updater.step_size.share, dtype=torch.float64)
+    copies["step_size.share"] = torch.tensor(updater.learning_rate.scale, dtype=torch.float64)
     return copies
 
 
@@ -65,7 +65,7 @@ def start_from(updater: Updater, checkpoint: Checkpoint) -> None:
         module.load_state_dict(state)
     _restore_optimizer(updater, checkpoint)
     if "step_size.share" in checkpoint.tensors:
-        updater.step_size.share = float(checkpoint.tensors["step_size.share"])
+        updater.learning_rate.scale = float(checkpoint.tensors["step_size.share"])
 
 
 def _shape(state: Mapping[str, Tensor], name: str) -> str:
@@ -76,7 +76,7 @@ def _shape(state: Mapping[str, Tensor], name: str) -> str:
 def _restore_optimizer(updater: Updater, checkpoint: Checkpoint) -> None:
     """Give the optimiser what it remembered; where another one wrote the checkpoint, it begins anew and the log says so."""
     saved = [checkpoint.section(f"optimizer.{index}") for index, _ in enumerate(updater.online.parameters())]
-    others = {name for each in saved if each for name in each.keys() ^ updater.descent.remembered}
+    others = {name for each in saved if each for name in each.keys() ^ updater.optimizer.state_names}
     if others:
         kept = sorted(set().union(*saved) - {"step"})
         log.warning(
@@ -88,4 +88,4 @@ def _restore_optimizer(updater: Updater, checkpoint: Checkpoint) -> None:
         return
     for index, each in enumerate(saved):
         if each:
-            updater.descent.load(index, each)
+            updater.optimizer.load(index, each)

@@ -24,18 +24,19 @@ from rljob.envs import EnvironmentSpec, describe_environment, describe_rewards
 from rljob.inference.in_learner import InferenceThread, LatestWeights
 from rljob.inference.server import InferenceServer
 from rljob.inference.worker import served_model
-from rljob.learner import checkpoint, precision
+from rljob.learner import checkpoint
 from rljob.learner.allocator import keep_freed_memory
 from rljob.learner.checkpoint import Checkpoint
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.device import choose
 from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
+from rljob.learner.optim import precision
+from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.updater import make_updater
 from rljob.learner.policy import Identity
 from rljob.learner.restore_from import named_checkpoint
 from rljob.learner.saver import Saver
-from rljob.learner.shares import Shares
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
-from rljob.learner.update import make_updater
 from rljob.learner.versions import VersionLog
 from rljob.learner.weights import WeightServer
 from rljob.replay.roster import Counted
@@ -65,14 +66,14 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     device = choose(spec.learner.accelerator, on_cluster=options.on_cluster)
     environment = describe_environment(spec.environment.id, env_params)
     method = algorithm(spec.algorithm.type)
-    shares = _shares(options.job, params, device)
+    threads = _threads(options.job, params, device)
     if device.type == "cpu":
         keep_freed_memory()
     torch.manual_seed(params.seed)
     online: FrameNetwork = method.build(environment, params, env_params)
     way = _way_to_compute(method, params, environment, online.to(device), device)
     online.compute(way)
-    updater = make_updater(method, params, online, device, shares)
+    updater = make_updater(method, params, online, device, threads)
     if params.compile:
         updater.compile()
     directory = options.run_dir / "checkpoints"
@@ -232,14 +233,14 @@ def _transitions(method: Algorithm, params: Any) -> int:
     return int(params.batch_size)
 
 
-def _shares(job: RLJob, params: Any, device: torch.device) -> Shares:
-    """How the processors that the manifest asks for (rounded, at least one) are used: each for a part of every update.
+def _threads(job: RLJob, params: Any, device: torch.device) -> DataParallelThreads:
+    """How the processors that the manifest asks for (rounded, at least one) are used: each for a share of every update.
 
     A compiled update is left to torch's own threads; on a GPU there is nothing to share out.
     """
     processors = max(1, round(quantity(job.spec.learner.resources.requests.get("cpu", "1"))))
     torch.set_num_threads(processors)
-    return Shares(1 if device.type != "cpu" or params.compile else processors)
+    return DataParallelThreads(1 if device.type != "cpu" or params.compile else processors)
 
 
 def _way_to_compute(

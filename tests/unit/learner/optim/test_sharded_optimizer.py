@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from learner_builders import parameters
 from rljob.api import ImpalaParameters
-from rljob.learner import descent
-from rljob.learner.cut import Cut, cuts
-from rljob.learner.descent import Descent
-from rljob.learner.rmsprop import RMSProp
-from rljob.learner.shares import Shares
+from rljob.learner.optim import sharded_optimizer
+from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.parameter_slice import ParameterSlice, shard_evenly
+from rljob.learner.optim.rmsprop import RMSProp
+from rljob.learner.optim.sharded_optimizer import ShardedOptimizer
 from torch import Tensor
 
 OPTIMIZERS = ["Adam", "RMSProp", "CentredRMSProp"]
@@ -24,7 +24,7 @@ SHAPES = [(4, 3, 3, 3), (4,), (64, 9), (64,), (), (1, 64)]
 
 @pytest.fixture(autouse=True)
 def _divided(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(descent, "FEW_NUMBERS", 0)
+    monkeypatch.setattr(sharded_optimizer, "FEW_NUMBERS", 0)
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
@@ -50,22 +50,22 @@ def settings(optimizer: str, clip_norm: float) -> ImpalaParameters:
     return ImpalaParameters.model_validate({"optimizer": optimizer, "gradient_clip_norm": clip_norm, **changes})
 
 
-def unseen(part: list[Cut]) -> None:
+def unseen(shard: list[ParameterSlice]) -> None:
     """Nobody follows."""
 
 
 @given(st.lists(st.integers(0, 70), min_size=1, max_size=6), st.integers(1, 5))
-def test_parts_hold_every_number_once_and_are_equal(sizes: list[int], count: int) -> None:
-    parts = cuts(sizes, count)
-    held = [(cut.index, number) for part in parts for cut in part for number in range(cut.start, cut.stop)]
+def test_shards_hold_every_number_once_and_are_equal(sizes: list[int], count: int) -> None:
+    shards = shard_evenly(sizes, count)
+    held = [(each.index, number) for shard in shards for each in shard for number in range(each.start, each.stop)]
     assert held == [(index, number) for index, size in enumerate(sizes) for number in range(size)]
-    lengths = [sum(cut.stop - cut.start for cut in part) for part in parts]
+    lengths = [sum(each.stop - each.start for each in shard) for shard in shards]
     assert max(lengths, default=0) - min(lengths, default=0) <= 1
 
 
-def test_a_cut_is_a_view_of_numbers_as_they_lie() -> None:
+def test_a_slice_is_a_view_of_numbers_as_they_lie() -> None:
     whole = torch.arange(24.0).reshape(2, 3, 2, 2).contiguous(memory_format=torch.channels_last)[1:]
-    Cut(0, 1, 3).of(whole).zero_()
+    ParameterSlice(0, 1, 3).view(whole).zero_()
     assert whole.permute(0, 2, 3, 1).ravel().tolist() == [12, 0, 0, 13, 17, 21, 14, 18, 22, 15, 19, 23]
 
 
@@ -74,7 +74,7 @@ def test_a_cut_is_a_view_of_numbers_as_they_lie() -> None:
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_it_equals_clipping_and_a_step_on_whole_weights(optimizer: str, clip_norm: float, count: int) -> None:
     weights, plain = some(0), [weight.requires_grad_() for weight in some(0)]
-    mine = Descent(settings(optimizer, clip_norm), weights, Shares(count))
+    mine = ShardedOptimizer(settings(optimizer, clip_norm), weights, DataParallelThreads(count))
     reference: torch.optim.Optimizer = (
         torch.optim.Adam(plain, lr=1e-2, eps=1e-4, foreach=False)
         if optimizer == "Adam"
@@ -82,7 +82,7 @@ def test_it_equals_clipping_and_a_step_on_whole_weights(optimizer: str, clip_nor
             plain, learning_rate=1e-2, decay=0.99, epsilon=1e-4, momentum=0.3, centred=optimizer == "CentredRMSProp"
         )
     )
-    assert len(mine.parts) == count
+    assert len(mine.shards) == count
     for update in range(6):
         pieces = gradients(10 * update, max(count, 2))
         for index, weight in enumerate(plain):
@@ -91,12 +91,12 @@ def test_it_equals_clipping_and_a_step_on_whole_weights(optimizer: str, clip_nor
         rate = 1e-2 / (1 + update)
         reference.param_groups[0]["lr"] = rate
         reference.step()
-        followed: list[list[Cut]] = []
+        moved: list[list[ParameterSlice]] = []
         versions = [weight._version for weight in weights]
-        norm = mine.step(pieces, rate, followed.append)
+        norm = mine.step(pieces, rate, moved.append)
         assert float(norm) == pytest.approx(float(expected), rel=1e-5)
-        assert sorted(map(str, followed)) == sorted(map(str, mine.parts))
-        assert mine.rate == rate
+        assert sorted(map(str, moved)) == sorted(map(str, mine.shards))
+        assert mine.learning_rate == rate
         assert all(weight._version > before for weight, before in zip(weights, versions, strict=True))
     for got, wanted in zip(weights, plain, strict=True):
         torch.testing.assert_close(got, wanted.detach(), rtol=1e-5, atol=1e-6)
@@ -107,15 +107,15 @@ def test_it_equals_clipping_and_a_step_on_whole_weights(optimizer: str, clip_nor
 def test_what_it_remembers_goes_on_with_another_number_of_threads(optimizer: str, before: int, after: int) -> None:
     params = settings(optimizer, 5.0)
     weights = some(0)
-    first = Descent(params, weights, Shares(before))
+    first = ShardedOptimizer(params, weights, DataParallelThreads(before))
     for update in range(3):
         first.step(gradients(update, 2), 1e-2, unseen)
     resumed_weights = [weight.clone() for weight in weights]
-    resumed = Descent(params, resumed_weights, Shares(after))
+    resumed = ShardedOptimizer(params, resumed_weights, DataParallelThreads(after))
     for index, weight in enumerate(weights):
-        remembered = first.state(index)
-        assert {tensor.stride() for name, tensor in remembered.items() if name != "step"} == {weight.stride()}
-        resumed.load(index, {name: tensor.clone().contiguous() for name, tensor in remembered.items()})
+        kept = first.state(index)
+        assert {tensor.stride() for name, tensor in kept.items() if name != "step"} == {weight.stride()}
+        resumed.load(index, {name: tensor.clone().contiguous() for name, tensor in kept.items()})
     for update in range(3, 6):
         norms = [each.step(gradients(update, 2), 1e-2, unseen) for each in (first, resumed)]
         torch.testing.assert_close(norms[0], norms[1])
@@ -126,28 +126,28 @@ def test_what_it_remembers_goes_on_with_another_number_of_threads(optimizer: str
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
-def test_a_gradient_that_is_not_finite_in_one_part_moves_none(optimizer: str, wrong: float) -> None:
+def test_a_gradient_that_is_not_finite_in_one_shard_moves_none(optimizer: str, wrong: float) -> None:
     weights = some(0)
-    mine = Descent(settings(optimizer, 5.0), weights, Shares(3))
+    mine = ShardedOptimizer(settings(optimizer, 5.0), weights, DataParallelThreads(3))
     mine.step(gradients(0, 2), 1e-2, unseen)
     before = [weight.clone() for weight in weights]
-    remembered = [copy.deepcopy(mine.state(index)) for index in range(len(weights))]
+    kept = [copy.deepcopy(mine.state(index)) for index in range(len(weights))]
     bad = gradients(1, 2)
     bad[1][5][0, 3] = wrong
     assert not torch.isfinite(mine.step(bad, 1e-2, unseen))
     assert all(torch.equal(weight, was) for weight, was in zip(weights, before, strict=True))
-    for index, was in enumerate(remembered):
+    for index, was in enumerate(kept):
         assert all(torch.equal(was[name], now) for name, now in mine.state(index).items())
 
 
 def test_few_weights_are_moved_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descent, "FEW_NUMBERS", 1_000)
-    assert len(Descent(parameters(), some(0), Shares(2)).parts) == 1
+    monkeypatch.setattr(sharded_optimizer, "FEW_NUMBERS", 1_000)
+    assert len(ShardedOptimizer(parameters(), some(0), DataParallelThreads(2)).shards) == 1
 
 
 def test_two_parameters_may_have_one_gradient_between_them() -> None:
     weights, gradient = [torch.zeros(3), torch.zeros(3)], torch.tensor([3.0, 0.0, 4.0])
-    mine = Descent(settings("RMSProp", 1.0), weights, Shares(1))
+    mine = ShardedOptimizer(settings("RMSProp", 1.0), weights, DataParallelThreads(1))
     mine.step([[gradient, gradient]], 1e-2, unseen)
     torch.testing.assert_close(
         mine.state(0)["square_avg"], 0.01 * torch.tensor([0.36, 0.0, 0.64]) / 2, rtol=1e-4, atol=0.0

@@ -12,11 +12,11 @@ from learner_builders import IMAGES, batches, parameters, updater
 from rljob.algorithms import apex_dqn
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.trunk import FrameNetwork
-from rljob.learner import precision
-from rljob.learner.precision import choose
-from rljob.learner.rmsprop import RMSProp
-from rljob.learner.shares import Shares
-from rljob.learner.update import Readback
+from rljob.learner.optim import precision
+from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.precision import choose
+from rljob.learner.optim.readback import Readback
+from rljob.learner.optim.rmsprop import RMSProp
 
 CPU = torch.device("cpu")
 BF16 = Compute(bf16=True, channels_last=True)
@@ -77,13 +77,13 @@ def test_an_update_that_is_not_finite_changes_nothing(optimizer: str) -> None:
     first, second = batches(2)
     learner.update(first, 0)
     before = copy.deepcopy(learner.online.state_dict())
-    moments = [copy.deepcopy(learner.descent.state(index)) for index, _ in enumerate(learner.online.parameters())]
+    moments = [copy.deepcopy(learner.optimizer.state(index)) for index, _ in enumerate(learner.online.parameters())]
     _, figures = learner.update(second._replace(n_step_return=torch.full((16,), float("nan"))), 0)
     assert not np.isfinite(figures[0].item())
     for name, tensor in learner.online.state_dict().items():
         assert torch.equal(tensor, before[name])
     for index, was in enumerate(moments):
-        now = learner.descent.state(index)
+        now = learner.optimizer.state(index)
         assert "step" in was
         assert all(torch.equal(was[name], now[name]) for name in was)
     learner.update(second, 0)
@@ -118,7 +118,7 @@ def test_weights_stored_in_bf16_learn_bit_for_bit_as_autocast_does(optimizer: st
                 network.load_state_dict(updater(params, IMAGES, seed=5).online.state_dict())
         result = apex_dqn.loss(online, target, batch)
         gradients = torch.autograd.grad(result.value, list(online.parameters()))
-        plain.descent.step([gradients], plain.step_size.at(0), lambda part: None)
+        plain.optimizer.step([gradients], plain.learning_rate.at(0), lambda part: None)
         plain.updates += 1
         plain._follow()
         priorities, _ = stored.update(batch, 0)
@@ -159,9 +159,9 @@ def test_the_choice_obeys_the_processor(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("bf16", [False, True])
 def test_shares_of_a_batch_learn_what_the_whole_batch_does(count: int, size: int, bf16: bool) -> None:
     params = parameters(layer_norm=True, batch_size=size)
-    threads, shares = torch.get_num_threads(), Shares(count)
+    torch_threads, pool = torch.get_num_threads(), DataParallelThreads(count)
     plan = BF16 if bf16 else Compute(channels_last=True)
-    whole, shared, again = (updater(params, IMAGES, plan=plan, shares=each) for each in (None, shares, shares))
+    whole, shared, again = (updater(params, IMAGES, plan=plan, threads=each) for each in (None, pool, pool))
     tolerance = {"rtol": 5e-2, "atol": 5e-2} if bf16 else {"rtol": 1e-4, "atol": 1e-5}
     for index, batch in enumerate(batches(4, IMAGES, size)):
         results = [each.update(batch, 0) for each in (whole, shared, again)]
@@ -172,15 +172,15 @@ def test_shares_of_a_batch_learn_what_the_whole_batch_does(count: int, size: int
         if index == 0:
             for number, _ in enumerate(whole.online.parameters()):
                 expected, got = (
-                    each.descent.state(number)["exp_avg"] for each in (whole, shared)
+                    each.optimizer.state(number)["exp_avg"] for each in (whole, shared)
                 )  # a tenth of the gradient
                 alike = torch.nn.functional.cosine_similarity(got.ravel(), expected.ravel(), dim=0)
                 assert alike > (0.95 if bf16 else 0.9999)
-    torch.set_num_threads(threads)
+    torch.set_num_threads(torch_threads)
 
 
 def test_a_share_that_fails_is_an_error_of_the_update() -> None:
-    learner = updater(parameters(), shares=Shares(2))
+    learner = updater(parameters(), threads=DataParallelThreads(2))
     (batch,) = batches(1)
     with pytest.raises(RuntimeError):
         learner.update(batch._replace(action=torch.full((16,), 99)), 0)

@@ -11,9 +11,10 @@ from learner_builders import ENV_PARAMS, IMAGES, UnrollBatch, unroll_batches
 from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Compute
 from rljob.api import ImpalaParameters
-from rljob.learner import checkpoint, descent, state
-from rljob.learner.shares import Shares
-from rljob.learner.update import Updater, make_updater
+from rljob.learner import checkpoint, state
+from rljob.learner.optim import sharded_optimizer
+from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.updater import Updater, make_updater
 
 ORDERED = Compute(channels_last=True)
 BLOCKS = Compute(channels_last=True, space_to_depth=True)
@@ -32,11 +33,13 @@ def parameters(**changes: Any) -> ImpalaParameters:
     return ImpalaParameters.model_validate({**values, **changes})
 
 
-def updater(params: ImpalaParameters, way: Compute, shares: Shares | None = None, seed: int = 0) -> Updater:
+def updater(
+    params: ImpalaParameters, way: Compute, threads: DataParallelThreads | None = None, seed: int = 0
+) -> Updater:
     torch.manual_seed(seed)
     method = algorithm("IMPALA")
     network = method.build(IMAGES, params, ENV_PARAMS).compute(way)
-    return make_updater(method, params, network, torch.device("cpu"), shares)
+    return make_updater(method, params, network, torch.device("cpu"), threads)
 
 
 def learn(each: Updater, data: list[UnrollBatch]) -> None:
@@ -57,15 +60,15 @@ def test_every_way_learns_the_same(optimizer: str, changes: dict[str, Any]) -> N
     data = unroll_batches(params, 3, IMAGES)
     start = {name: tensor.clone() for name, tensor in updater(params, Compute()).online.state_dict().items()}
 
-    def learned(way: Compute, shares: Shares | None = None) -> torch.Tensor:
-        each = updater(params, way, shares)
+    def learned(way: Compute, threads: DataParallelThreads | None = None) -> torch.Tensor:
+        each = updater(params, way, threads)
         learn(each, data)
         return change(each, start)
 
     plain = learned(Compute())
     for way in (ORDERED, BLOCKS):
         torch.testing.assert_close(learned(way), plain, rtol=1e-2, atol=2e-5)
-        torch.testing.assert_close(learned(way, Shares(2)), plain, rtol=1e-2, atol=2e-5)
+        torch.testing.assert_close(learned(way, DataParallelThreads(2)), plain, rtol=1e-2, atol=2e-5)
         rounded = learned(Compute(bf16=True, channels_last=True, space_to_depth=way.space_to_depth))
         assert torch.nn.functional.cosine_similarity(rounded, plain, dim=0) > 0.5
 
@@ -76,14 +79,14 @@ def test_every_way_learns_the_same(optimizer: str, changes: dict[str, Any]) -> N
 def test_resume_is_exact(
     tmp_path: Path, optimizer: str, way: Compute, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(descent, "FEW_NUMBERS", 0)
-    shares = Shares(count)
+    monkeypatch.setattr(sharded_optimizer, "FEW_NUMBERS", 0)
+    threads = DataParallelThreads(count)
     params = parameters(optimizer=optimizer, rmsprop_momentum=0.5, evaluation_weights_decay=0.9)
     data = unroll_batches(params, 6, IMAGES)
-    straight = updater(params, way, shares)
+    straight = updater(params, way, threads)
     learn(straight, data[:3])
     path, _ = checkpoint.write(tmp_path, "step-3", state.capture(straight), {})
-    resumed = updater(params, way, shares, seed=99)
+    resumed = updater(params, way, threads, seed=99)
     state.restore(resumed, checkpoint.read(path), straight.updates)
     for each in (straight, resumed):
         learn(each, data[3:])

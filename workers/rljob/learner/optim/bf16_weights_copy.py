@@ -1,4 +1,4 @@
-"""What a network is computed with: itself, or a working copy with weights stored in bf16."""
+"""What a network is computed with: itself, or a copy whose weights are stored in bf16."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from rljob.algorithms.trunk import FrameNetwork
-from rljob.learner.cut import Cut
+from rljob.learner.optim.parameter_slice import ParameterSlice
 
 
-class Working:
+class Bf16WeightsCopy:
     """Stands in for ``network`` where it computes in bf16: a copy whose trunk is stored so, converted once an update.
 
-    ``network`` keeps the float32 weights that learn, are published and are saved. Used by one thread at a time, but for
-    ``follow``; the module that ``current`` gives may be computed with by several.
+    Where ``network`` computes in float32 there is no copy, and it stands for itself. ``network`` keeps the float32 weights that
+    learn, are published and are saved. Used by one thread at a time, but for ``update``; the module that ``current`` gives may
+    be computed with by several.
     """
 
     def __init__(self, network: FrameNetwork) -> None:
@@ -30,25 +31,25 @@ class Working:
         return list(self._module.parameters())
 
     @torch.no_grad()
-    def follow(self, part: Sequence[Cut]) -> None:
-        """Bring a part of the parameters up to date. Several threads may, each with another part; then call ``followed``."""
+    def update(self, shard: Sequence[ParameterSlice]) -> None:
+        """Bring a shard of the parameters up to date. Several threads may, each with its own; then call ``mark_updated``."""
         if self._copied:
-            copies, masters = ([cut.among(tensors) for cut in part] for tensors in (self._copies, self._masters))
+            copies, masters = ([each.select(tensors) for each in shard] for tensors in (self._copies, self._masters))
             torch._foreach_copy_(copies, masters)
 
-    def followed(self) -> None:
-        """All parts have been brought up to date: ``current`` need not do it."""
-        self._versions = self._present()
+    def mark_updated(self) -> None:
+        """All shards have been brought up to date: ``current`` need not do it."""
+        self._versions = self._master_versions()
 
     @torch.no_grad()
     def current(self) -> FrameNetwork:
         """The module to compute with, brought up to date if the network has changed since the last call."""
-        if self._copied and (versions := self._present()) != self._versions:
+        if self._copied and (versions := self._master_versions()) != self._versions:
             torch._foreach_copy_(self._copies, self._masters)
             self._versions = versions
         return self._module
 
-    def _present(self) -> list[int]:
+    def _master_versions(self) -> list[int]:
         return [tensor._version for tensor in self._masters]
 
 

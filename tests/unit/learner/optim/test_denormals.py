@@ -13,7 +13,7 @@ _REMEMBERED = """
 import contextlib, sys
 import torch
 from rljob.algorithms.compute import denormals_as_zero
-from rljob.learner.shares import Shares
+from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 def tenth():
     return float((torch.full((64,), 2e-38) * 0.1).max())
 with denormals_as_zero() if sys.argv[1] == "flushed" else contextlib.nullcontext():
@@ -22,7 +22,7 @@ with denormals_as_zero() if sys.argv[1] == "flushed" else contextlib.nullcontext
     for update in range(1500):
         weight.grad = torch.full((64,), float(update == 0))
         optimizer.step()
-    print(float(optimizer.state[weight]["exp_avg"].max()), Shares(2).each(lambda _: tenth(), [0, 1])[1])
+    print(float(optimizer.state[weight]["exp_avg"].max()), DataParallelThreads(2).map(lambda _: tenth(), [0, 1])[1])
 print(tenth())
 """
 

@@ -12,25 +12,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rljob.algorithms import Algorithm, Experience
 from rljob.algorithms.piece import Piece
 from rljob.algorithms.trunk import FrameNetwork
-from rljob.learner.descent import Descent
-from rljob.learner.rate import StepSize
-from rljob.learner.shares import Shares
-from rljob.learner.working import Working
+from rljob.learner.optim.adaptive_learning_rate import AdaptiveLearningRate
+from rljob.learner.optim.bf16_weights_copy import Bf16WeightsCopy
+from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.sharded_optimizer import ShardedOptimizer
 
 
 class Updater(ABC):
     """What every updater is: the network that learns, its optimiser, and followers.
 
     ``online`` learns, ``evaluation`` is its moving average (or None where the job keeps none). All live on ``device``.
-    ``updates`` counts the updates made. For one thread; with ``shares`` it computes in several, each with a piece of the update.
+    ``updates`` counts the updates made. For one thread; with ``threads`` it computes in several, each with a piece of the update.
     How the network computes (see ``FrameNetwork.compute``) is settled before; in bf16 the work is done on a copy, stored in bf16.
     """
 
@@ -40,7 +38,7 @@ class Updater(ABC):
         params: Any,
         online: FrameNetwork,
         device: torch.device,
-        shares: Shares | None = None,
+        threads: DataParallelThreads | None = None,
     ) -> None:
         self.params = params
         self.device = device
@@ -49,13 +47,13 @@ class Updater(ABC):
             copy.deepcopy(self.online).requires_grad_(False) if params.evaluation_weights_decay > 0 else None
         )
         self.updates = 0
-        self.step_size = StepSize(params)
-        self._working = Working(self.online)
-        self._shares = shares or Shares()
+        self.learning_rate = AdaptiveLearningRate(params)
+        self._computed = Bf16WeightsCopy(self.online)
+        self._threads = threads or DataParallelThreads()
         self._parameters: list[Tensor] = list(self.online.parameters())
         if any(parameter.dtype != torch.float32 for parameter in self._parameters):
             raise ValueError("the online network must be float32: an update rounded to bf16 would not move its weights")
-        self.descent = Descent(params, self._parameters, self._shares)
+        self.optimizer = ShardedOptimizer(params, self._parameters, self._threads)
         self._algorithm = algorithm
         self._loss: Callable[..., Any] = algorithm.loss
         self._graphs_compiled: int | None = None
@@ -96,13 +94,13 @@ class Updater(ABC):
             if follower is not self.online:
                 follower.load_state_dict(self.online.state_dict())
 
-    def judged(self) -> FrameNetwork:
+    def evaluation_network(self) -> FrameNetwork:
         """The network whose policy is evaluated."""
         return self.evaluation or self.online
 
     def _learn(self, loss: Callable[[FrameNetwork, Any], Any], part: Any, steps: int) -> tuple[Any, Tensor]:
         """One update by ``loss(network, part)``: what that is, and the gradient's norm before clipping."""
-        network, parameters = self._working.current(), self._working.parameters
+        network, parameters = self._computed.current(), self._computed.parameters
 
         def learn(piece: Piece) -> tuple[Any, Sequence[Tensor]]:
             # The cache of cast weights is one for all threads: a cast made by one without a gradient must not reach another.
@@ -111,15 +109,15 @@ class Updater(ABC):
             return result, torch.autograd.grad(result.value * piece.weight, parameters)
 
         gradients: Sequence[Sequence[Tensor]]
-        if self._shares.count == 1:
+        if self._threads.count == 1:
             result = loss(network, part)
             gradients = [torch.autograd.grad(result.value, parameters)]
         else:
-            pieces = self._algorithm.pieces(part, self._shares.count, self.params)
-            results, gradients = zip(*self._shares.each(learn, pieces), strict=True)
+            pieces = self._algorithm.pieces(part, self._threads.count, self.params)
+            results, gradients = zip(*self._threads.map(learn, pieces), strict=True)
             result = self._algorithm.joined(results, pieces)
-        norm = self.descent.step(gradients, self.step_size.at(steps), self._working.follow)
-        self._working.followed()
+        norm = self.optimizer.step(gradients, self.learning_rate.at(steps), self._computed.update)
+        self._computed.mark_updated()
         self.updates += 1
         return result, norm
 
@@ -143,11 +141,11 @@ class TransitionUpdater(Updater):
         params: Any,
         online: FrameNetwork,
         device: torch.device,
-        shares: Shares | None = None,
+        threads: DataParallelThreads | None = None,
     ) -> None:
-        super().__init__(algorithm, params, online, device, shares)
+        super().__init__(algorithm, params, online, device, threads)
         self.target = copy.deepcopy(self.online).requires_grad_(False)
-        self._working_target = Working(self.target)
+        self._computed_target = Bf16WeightsCopy(self.target)
         assert algorithm.priorities is not None, f"{algorithm.name} does not learn from transitions"
         self._priorities = algorithm.priorities
 
@@ -159,7 +157,7 @@ class TransitionUpdater(Updater):
 
     def update(self, batch: Any, steps: int) -> tuple[Tensor, Tensor]:
         """The one update of a batch: (priorities float32[B], figures float32[3]), on the device."""
-        target = self._working_target.current()
+        target = self._computed_target.current()
 
         def loss(online: FrameNetwork, batch: Any) -> Any:
             batch = batch._replace(next_observation=online.laid_out(batch.next_observation))  # both networks see them
@@ -190,9 +188,9 @@ class UnrollUpdater(Updater):
         params: Any,
         online: FrameNetwork,
         device: torch.device,
-        shares: Shares | None = None,
+        threads: DataParallelThreads | None = None,
     ) -> None:
-        super().__init__(algorithm, params, online, device, shares)
+        super().__init__(algorithm, params, online, device, threads)
         assert algorithm.parts is not None, f"{algorithm.name} does not learn from unrolls"
         self._parts = algorithm.parts
         self._policy_kl = algorithm.figures[2:].index("policy_kl")  # among a loss's metrics
@@ -209,53 +207,20 @@ class UnrollUpdater(Updater):
             self._note_compiled()
             divergence += loss.metrics[self._policy_kl]
             yield self._no_priorities, torch.stack([loss.value.detach(), norm, *loss.metrics])
-        if self.step_size.target > 0.0:  # the one number that is waited for, once a batch
-            self.step_size.note(float(divergence) / self.params.updates_per_batch)
+        if self.learning_rate.target > 0.0:  # the one number that is waited for, once a batch
+            self.learning_rate.observe(float(divergence) / self.params.updates_per_batch)
 
 
 def make_updater(
-    algorithm: Algorithm, params: Any, online: FrameNetwork, device: torch.device, shares: Shares | None = None
+    algorithm: Algorithm,
+    params: Any,
+    online: FrameNetwork,
+    device: torch.device,
+    threads: DataParallelThreads | None = None,
 ) -> Updater:
     """The updater for what the algorithm learns from."""
     kind = UnrollUpdater if algorithm.experience is Experience.UNROLLS else TransitionUpdater
-    return kind(algorithm, params, online, device, shares)
-
-
-class Readback:
-    """Brings what an update computed to the host without making it wait.
-
-    On a CPU ``push`` returns the numbers at once. On CUDA it starts a copy into pinned memory and returns those of the update
-    before, whose copy has finished by then.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._cuda = device.type == "cuda"
-        self._waiting: tuple[Any, Tensor, Any, int] | None = None
-
-    def push(
-        self, item: Any, priorities: Tensor, figures: Tensor
-    ) -> tuple[Any, NDArray[np.float32], NDArray[np.float32]] | None:
-        """``item`` comes back together with its numbers: (item, priorities float32[B], figures float32[K])."""
-        if not self._cuda:
-            return item, priorities.numpy(), figures.numpy()
-        host = torch.empty(len(priorities) + len(figures), pin_memory=True)
-        host.copy_(torch.cat([priorities, figures]), non_blocking=True)
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record()
-        before, self._waiting = self._waiting, (item, host, event, len(priorities))
-        return None if before is None else _arrived(*before)
-
-    def drain(self) -> None:
-        """Forget what is under way (its batches belong to weights that have been replaced)."""
-        self._waiting = None
-
-
-def _arrived(
-    item: Any, host: Tensor, event: Any, priorities: int
-) -> tuple[Any, NDArray[np.float32], NDArray[np.float32]]:
-    event.synchronize()
-    numbers = host.numpy()
-    return item, numbers[:priorities], numbers[priorities:]
+    return kind(algorithm, params, online, device, threads)
 
 
 def _tensors(module: nn.Module) -> list[Tensor]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-def remembered(settings: Mapping[str, Any]) -> tuple[str, ...]:
+def state_names(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Names of the tensors that are kept for each weight, beside ``step``."""
     centred = ("grad_avg",) if settings["centered"] else ()
     return ("square_avg", *centred, *(("momentum_buffer",) if settings["momentum"] else ()))
@@ -23,7 +23,7 @@ class RMSProp(torch.optim.Optimizer):
     IMPALA mean: 0.01 under the root is 0.1 beside it, where ``torch.optim.RMSprop`` has its own. The variance is kept from being
     negative, which rounding would make it wherever a gradient stands still: torch's centred form then gives NaN.
 
-    What it remembers of each weight has the names that torch's own has.
+    What it keeps of each weight has the names that torch's own has.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class RMSProp(torch.optim.Optimizer):
         for weight, state in zip(weights, states, strict=True):
             if not state:
                 state["step"] = torch.zeros(())
-                state.update({name: torch.zeros_like(weight) for name in remembered(group)})
+                state.update({name: torch.zeros_like(weight) for name in state_names(group)})
 
         def of(name: str) -> list[Tensor]:
             return [state[name] for state in states]

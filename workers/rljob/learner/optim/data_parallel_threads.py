@@ -1,8 +1,8 @@
-"""The work of one update on several cores of a CPU: each thread does an equal part of it.
+"""The work of one update on several cores of a CPU: each thread does an equal share of it.
 
 Torch's own threads share out every single operation and meet after each, some two hundred times an update, spinning until the
 last arrives. Beside actors and a replay service on the same cores, one that is not running at that moment holds up all
-others each time. Threads with a part each meet three times an update, and sleep until then.
+others each time. Threads with a share each meet three times an update, and sleep until then.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Shares:
-    """``count`` threads for the parts of an update, the caller's among them.
+class DataParallelThreads:
+    """``count`` threads for the shares of an update, the caller's among them.
 
     With more than one, torch itself computes in one thread in this process from then on.
     """
@@ -31,7 +31,7 @@ class Shares:
         if count > 1:
             torch.set_num_threads(1)
 
-    def each(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    def map(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """``work`` of each of at most ``count`` items, at the same time; the results in their order. Raises what it raises."""
         if self._pool is None:
             return [work(item) for item in items]

@@ -20,13 +20,13 @@ from rljob.api import ImpalaParameters
 from rljob.experience import UnrollLayout
 from rljob.learner import checkpoint, state
 from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
+from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.rmsprop import RMSProp
+from rljob.learner.optim.updater import Updater, make_updater
 from rljob.learner.policy import Identity, load_policy
-from rljob.learner.rmsprop import RMSProp
 from rljob.learner.saver import Saver
-from rljob.learner.shares import Shares
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.learner.unroll_staging import ReadyUnrolls, UnrollStagingRing
-from rljob.learner.update import Updater, make_updater
 from rljob.learner.versions import VersionLog
 from rljob.learner.weights import WeightServer
 
@@ -42,10 +42,10 @@ def parameters(**changes: Any) -> ImpalaParameters:
     return ImpalaParameters.model_validate({**values, **changes})
 
 
-def updater(params: ImpalaParameters, seed: int = 0, shares: Shares | None = None) -> Updater:
+def updater(params: ImpalaParameters, seed: int = 0, threads: DataParallelThreads | None = None) -> Updater:
     torch.manual_seed(seed)
     method = algorithm("IMPALA")
-    return make_updater(method, params, method.build(SPEC, params, ENV_PARAMS), CPU, shares)
+    return make_updater(method, params, method.build(SPEC, params, ENV_PARAMS), CPU, threads)
 
 
 @pytest.mark.parametrize("optimizer", ["Adam", "RMSProp", "CentredRMSProp"])
@@ -95,7 +95,7 @@ def test_updates_equal_a_plain_loop(optimizer: str) -> None:
 def test_pieces_of_an_update_teach_what_the_whole_does(changes: dict[str, Any], reduction: str, count: int) -> None:
     params = parameters(loss_reduction=reduction, optimizer="RMSProp", optimizer_epsilon=0.1, **changes)
     threads = torch.get_num_threads()
-    whole, shared = updater(params), updater(params, shares=Shares(count))
+    whole, shared = updater(params), updater(params, threads=DataParallelThreads(count))
     for batch in unroll_batches(params, 3):
         figures = []
         for each in (whole, shared):
@@ -161,13 +161,13 @@ def test_the_step_size_follows_what_batches_do_to_the_policy() -> None:
     (batch,) = unroll_batches(parameters(**changes), 1)
     free = updater(parameters(**changes))
     reported = [float(figures[impala.FIGURES.index("policy_kl")]) for _, figures in free.updates_from(batch, 0)]
-    assert free.step_size.share == 1.0
+    assert free.learning_rate.scale == 1.0
     target = float(np.mean(reported)) / 1.21
     bound = updater(parameters(**changes, target_policy_kl=target))
     list(bound.updates_from(batch, 0))
-    assert bound.step_size.share == pytest.approx(1 / 1.1, rel=1e-3)
+    assert bound.learning_rate.scale == pytest.approx(1 / 1.1, rel=1e-3)
     list(bound.updates_from(batch, 0))
-    assert bound.descent.rate == pytest.approx(1e-3 / 1.1, rel=1e-3)
+    assert bound.optimizer.learning_rate == pytest.approx(1e-3 / 1.1, rel=1e-3)
 
 
 @contextmanager
