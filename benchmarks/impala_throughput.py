@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,13 @@ import numpy as np
 import torch
 from rljob.actor.policy import Policy
 from rljob.algorithms import algorithm
+from rljob.algorithms.impala import IMPALA
 from rljob.api import load_manifest
 from rljob.envs import describe_environment, make_vector_environment
 from rljob.learner.allocator import keep_freed_memory
 from rljob.learner.flat import snapshot
 from rljob.learner.optim import precision
-from rljob.learner.optim.updater import make_updater
+from rljob.learner.optim.updater import make_updater, trial_update
 from rljob.telemetry.recorder import read_records
 
 from benchmarks.common import limit_to_avx2, machine, report
@@ -73,21 +75,21 @@ def learning_alone(seconds: float) -> float:
     keep_freed_memory()
     job = load_manifest(JOB).spec
     params, environment_params = job.algorithm.parameters, job.environment.parameters
-    method = algorithm("IMPALA")
+    method = IMPALA()
     spec = describe_environment(job.environment.id, environment_params)
     device = torch.device("cpu")
     network = method.build(spec, params, environment_params)
-    example = method.example(spec, params, device)
-    plan = precision.choose(params.precision, network, lambda net, part: method.trial(net, part, params), example)
+    batch, example = method.example_batch(spec, params, device), method.example(spec, params, device)
+    plan = precision.choose(params.precision, network, partial(trial_update, method, params), example)
     updater = make_updater(method, params, network.compute(plan), device)
-    for _ in updater.updates_from(example.batch, 0):
+    for _ in updater.updates_from(batch, 0):
         pass
     batches, started = 0, time.perf_counter()
     while time.perf_counter() - started < seconds:
-        for _ in updater.updates_from(example.batch, 0):
+        for _ in updater.updates_from(batch, 0):
             pass
         batches += 1
-    steps = batches * example.batch.action.numel()
+    steps = batches * batch.action.numel()
     return steps / (time.perf_counter() - started)
 
 

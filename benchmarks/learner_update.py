@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 
 import torch
-from rljob.algorithms import algorithm
-from rljob.algorithms.apex_dqn import Batch
+from rljob.algorithms.apex_dqn import ApeXDQN
+from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.compute import Compute, native_bf16
 from rljob.algorithms.networks import NetworkConfig, QNetwork
 from rljob.api import ApeXDQNParameters
@@ -68,12 +68,12 @@ def updater(config: NetworkConfig, plan: Compute, batch_size: int, threads: Data
     torch.manual_seed(0)
     params = ApeXDQNParameters.model_validate({"batch_size": batch_size})
     network = QNetwork(config).compute(plan)
-    return TransitionUpdater(algorithm("ApeXDQN"), params, network, torch.device("cpu"), threads)
+    return TransitionUpdater(ApeXDQN(), params, network, torch.device("cpu"), threads)
 
 
-def random_batch(config: NetworkConfig, size: int) -> Batch:
+def random_batch(config: NetworkConfig, size: int) -> TransitionBatch:
     shape = (size, config.stack, *config.frame_shape)
-    return Batch(
+    return TransitionBatch(
         observation=torch.randint(0, 256, shape, dtype=torch.uint8),
         next_observation=torch.randint(0, 256, shape, dtype=torch.uint8),
         action=torch.randint(0, config.num_actions, (size,)),

@@ -24,7 +24,7 @@ from rljob.experience import Chunk, ChunkLayout
 from rljob.replay.arrival import read_chunk
 from rljob.replay.config import ReplayConfig
 from rljob.replay.limiter import LimiterConfig, SamplesPerInsertLimiter
-from rljob.replay.ring import ChunkRing, TransitionBatch
+from rljob.replay.ring import ChunkRing, TransitionArrays
 from rljob.replay.selectors import Prioritized
 from rljob.replay.service import ReplayService
 from rljob.replay.table import Capacity, ReplayTable
@@ -118,7 +118,7 @@ def filled(wire: list[list[bytes]], capacity: int, *, keep_frames: bool) -> Repl
 
 def sampling(target: ReplayTable, seconds: float, *, with_frames: bool) -> float:
     rng = np.random.default_rng(2)
-    buffers = TransitionBatch.empty(LAYOUT, BATCH) if with_frames else None
+    buffers = TransitionArrays.empty(LAYOUT, BATCH) if with_frames else None
 
     def work() -> int:
         slots, generations, _ = target.sample(BATCH, rng)

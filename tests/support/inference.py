@@ -18,7 +18,8 @@ from rljob.actor.loop import ActorLoop, Loop
 from rljob.actor.policy import Policy
 from rljob.actor.recorder import make_recorder
 from rljob.actor.session import Identity, Welcome
-from rljob.algorithms import Algorithm, algorithm
+from rljob.algorithms import algorithm
+from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.compute import Compute
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.envs import EnvironmentSpec, describe_environment, make_vector_environment
@@ -43,7 +44,7 @@ SEED = 5
 class Setup:
     """An algorithm with its parameters, on one environment."""
 
-    method: Algorithm
+    method: AnyAlgorithm
     parameters: Any
     environment_id: str
     environment_parameters: EnvironmentParameters
@@ -140,7 +141,7 @@ class Player:
             policy._acting.compute(Compute())  # type: ignore[operator]
             self.loop = ActorLoop(self.environment, policy, recorder, sink, weights, self.figures)
         else:
-            outputs = method.outputs(spec.num_actions)
+            outputs = method.output_size(parameters, spec.num_actions)
             self.client = InferenceClient(Client(address), identity, GROUPS + 1, compress=True, outputs=outputs)
             remote = RemotePolicy(method, spec, parameters, num_envs, GROUPS, generator, self.client)
             self.loop = GroupedLoop(grouped, remote, recorder, sink, self.figures, 20.0)

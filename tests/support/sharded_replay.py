@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import Identity, ReplaySession
 from rljob.actor.shards import MultiShard
-from rljob.algorithms.apex_dqn import importance_weights
+from rljob.algorithms.prioritized_replay import importance_weights
 from rljob.experience import Chunk, ChunkLayout
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.staging import ReadyBatch

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms.apex_dqn import importance_weights
+from rljob.algorithms.prioritized_replay import importance_weights
 from rljob.learner.status import total
 
 from tests.support.sharded_replay import BATCH, IMPORTANCE, Sharded, filled

@@ -21,7 +21,7 @@ import pytest
 import torch
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import ChunkRefused, Identity, ReplaySession
-from rljob.algorithms import apex_dqn
+from rljob.algorithms.apex_dqn import ApeXDQN
 from rljob.experience import Chunk, Unroll
 from rljob.inference.client import InferenceClient, InferenceLost
 from rljob.inference.server import InferenceServer
@@ -354,7 +354,7 @@ def test_a_learner_takes_whatever_a_shard_says(tmp_path: Path, mode: str, monkey
     server = Server(f"ipc://{tmp_path}/sample")
     with saying(server, answers):
         config = ReplayClientConfig((server.endpoint,), CHUNKS, 4, mode=mode)
-        client = ReplayClient(config, apex_dqn.importance_weights, torch.device("cpu"))
+        client = ReplayClient(config, ApeXDQN().importance_weights, torch.device("cpu"))
         batches = 0
         while spoken < len(told):
             ready = client.next(0.05)  # raises what ended the thread
@@ -557,7 +557,7 @@ def test_an_actor_takes_whatever_a_shard_says(tmp_path: Path) -> None:
             session._next_heartbeat = 0.0
             session.poll(0.01)
             if session.welcome is not None:
-                apex_dqn.exploration(apex().parameters, session.welcome.slot, session.welcome.slots, 4)
+                ApeXDQN().exploration(apex().parameters, session.welcome.slot, session.welcome.slots, 4)
         assert session._client.malformed["kind"] > 10
         session.close()
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.algorithms import algorithm
-from rljob.algorithms.apex_dqn import (
-    Batch,
-    decide,
-    epsilon_ladder,
-    importance_weights,
-    loss,
-    priorities,
-    q_values,
-    targets,
-)
+from rljob.algorithms.apex_dqn import ApeXDQN, epsilon_ladder, q_values, targets
+from rljob.algorithms.batches import TransitionBatch
+from rljob.api import ApeXDQNParameters
 from torch import nn
+
+METHOD = ApeXDQN()
+
+
+def parameters(**changes: Any) -> ApeXDQNParameters:
+    return ApeXDQNParameters.model_validate(changes)
 
 
 class Table(nn.Module):
@@ -32,9 +33,9 @@ class Table(nn.Module):
         return self.values[observation.reshape(len(observation), -1)[:, 0].long()]
 
 
-def batch_of(rng: np.random.Generator, states: int, actions: int, size: int) -> Batch:
+def batch_of(rng: np.random.Generator, states: int, actions: int, size: int) -> TransitionBatch:
     discount = rng.choice([0.0, 0.9, 0.99**3], size)
-    return Batch(
+    return TransitionBatch(
         observation=torch.from_numpy(rng.integers(0, states, (size, 1, 1)).astype(np.float32)),
         next_observation=torch.from_numpy(rng.integers(0, states, (size, 1, 1)).astype(np.float32)),
         action=torch.from_numpy(rng.integers(0, actions, size)),
@@ -44,7 +45,7 @@ def batch_of(rng: np.random.Generator, states: int, actions: int, size: int) -> 
     )
 
 
-def slow_target(online: Table, target: Table, batch: Batch, i: int, double: bool) -> float:
+def slow_target(online: Table, target: Table, batch: TransitionBatch, i: int, double: bool) -> float:
     state = int(batch.next_observation[i].item())
     chooser = (online if double else target).values[state].tolist()
     best = max(range(len(chooser)), key=lambda a: (chooser[a], -a))  # the first of equals
@@ -72,16 +73,16 @@ def test_loss_and_targets_are_the_definitions(seed: int, double: bool, kind: str
     each = [0.5 * e * e if kind == "MSE" or abs(e) < 1 else abs(e) - 0.5 for e in errors]
     expected = sum(float(w) * e for w, e in zip(batch.weight, each, strict=True)) / size
 
-    result = loss(online, target, batch, double=double, kind=kind)
+    result = METHOD.loss(parameters(double=double, loss=kind), online, target, batch)
     assert targets(online, target, batch, double=double).tolist() == pytest.approx(wanted, abs=1e-5)
     assert result.value.item() == pytest.approx(expected, abs=1e-5)
     assert result.td_abs.tolist() == pytest.approx([abs(e) for e in errors], abs=1e-5)
-    assert priorities(result.td_abs).tolist() == pytest.approx([abs(e) + 1e-3 for e in errors], abs=1e-5)
+    assert METHOD.priorities(result.td_abs).tolist() == pytest.approx([abs(e) + 1e-3 for e in errors], abs=1e-5)
 
 
 def test_gradient_flows_through_the_taken_value_only() -> None:
     online, target = Table([[1.0, 5.0], [2.0, 3.0]]), Table([[0.0, 1.0], [1.0, 0.0]])
-    one = Batch(
+    one = TransitionBatch(
         observation=torch.zeros(1, 1, 1),
         next_observation=torch.ones(1, 1, 1),
         action=torch.tensor([0]),
@@ -89,7 +90,7 @@ def test_gradient_flows_through_the_taken_value_only() -> None:
         discount=torch.tensor([0.5]),
         weight=torch.tensor([1.0]),
     )
-    result = loss(online, target, one, double=True, kind="MSE")
+    result = METHOD.loss(parameters(double=True, loss="MSE"), online, target, one)
     result.value.backward()
     # online chooses action 1 in state 1, target values it 0: the target is 0.25, the error 0.25 - 1
     assert online.values.grad is not None
@@ -99,7 +100,7 @@ def test_gradient_flows_through_the_taken_value_only() -> None:
 
 def test_termination_removes_the_bootstrap_and_truncation_keeps_it() -> None:
     online = Table([[0.0], [100.0]])
-    batch = Batch(
+    batch = TransitionBatch(
         observation=torch.zeros(2, 1, 1),
         next_observation=torch.ones(2, 1, 1),
         action=torch.zeros(2, dtype=torch.long),
@@ -110,11 +111,6 @@ def test_termination_removes_the_bootstrap_and_truncation_keeps_it() -> None:
     assert targets(online, online, batch, double=True).tolist() == pytest.approx([1.0, 100.0])
 
 
-def test_unknown_loss_is_refused() -> None:
-    with pytest.raises(ValueError, match="Huber or MSE"):
-        loss(Table([[0.0]]), Table([[0.0]]), batch_of(np.random.default_rng(0), 1, 1, 2), kind="L1")
-
-
 @given(
     probabilities=st.lists(st.floats(1e-9, 1.0), min_size=1, max_size=20),
     size=st.integers(1, 10**7),
@@ -123,16 +119,16 @@ def test_unknown_loss_is_refused() -> None:
 def test_importance_weights_are_the_definition(probabilities: list[float], size: int, exponent: float) -> None:
     slow = [(size * p) ** -exponent for p in probabilities]
     slow = [w / max(slow) for w in slow]
-    fast = importance_weights(np.asarray(probabilities), exponent)
+    fast = METHOD.importance_weights(np.asarray(probabilities), exponent)
     assert fast.dtype == np.float32
     assert fast.tolist() == pytest.approx(slow, rel=1e-5)
     assert fast.max() == 1.0
 
 
 def test_importance_weights_edge_cases() -> None:
-    assert importance_weights(np.array([1.0]), 0.4).tolist() == [1.0]
-    assert importance_weights(np.array([0.1, 0.9]), 0.0).tolist() == [1.0, 1.0]
-    assert importance_weights(np.full(4, 0.25), 1.0).tolist() == [1.0] * 4  # uniform draws need no correction
+    assert METHOD.importance_weights(np.array([1.0]), 0.4).tolist() == [1.0]
+    assert METHOD.importance_weights(np.array([0.1, 0.9]), 0.0).tolist() == [1.0, 1.0]
+    assert METHOD.importance_weights(np.full(4, 0.25), 1.0).tolist() == [1.0] * 4  # uniform draws need no correction
 
 
 def test_epsilon_ladder() -> None:
@@ -148,7 +144,7 @@ def test_acting_is_greedy_at_zero_uniform_at_one_and_reports_values() -> None:
     table = Table([[1.0, 3.0, 2.0], [9.0, 3.0, 2.0]])
     observation = np.tile(np.array([0.0, 1.0], np.float32), 1500).reshape(3000, 1, 1)
     epsilon = np.repeat([0.0, 1.0], 1500).astype(np.float32)
-    decision = decide(q_values(table, observation).numpy(), epsilon, np.random.default_rng(0))
+    decision = METHOD.decide(q_values(table, observation).numpy(), epsilon, np.random.default_rng(0))
     action, taken, value = decision.action, decision.taken, decision.value
     assert (action.dtype, taken.dtype, value.dtype) == (np.int64, np.float32, np.float32)
     rows = observation[:, 0, 0].astype(int)
@@ -163,12 +159,12 @@ def test_acting_is_greedy_at_zero_uniform_at_one_and_reports_values() -> None:
 def test_acting_replays_from_its_seed_whatever_the_outcome() -> None:
     table, observation = Table([[0.0, 1.0]]), np.zeros((4, 1, 1), np.float32)
     generators = [np.random.default_rng(3), np.random.default_rng(3)]
-    decide(q_values(table, observation).numpy(), 0.0, generators[0])
-    decide(q_values(table, observation).numpy(), 1.0, generators[1])
+    METHOD.decide(q_values(table, observation).numpy(), 0.0, generators[0])
+    METHOD.decide(q_values(table, observation).numpy(), 1.0, generators[1])
     assert generators[0].random() == generators[1].random()
 
 
 def test_registry() -> None:
-    assert algorithm("ApeXDQN").loss is loss
+    assert isinstance(algorithm("ApeXDQN"), ApeXDQN)
     with pytest.raises(ValueError, match="there is ApeXDQN"):
         algorithm("DQN2000")

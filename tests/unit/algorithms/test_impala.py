@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.algorithms import algorithm, impala
+from rljob.algorithms import algorithm
+from rljob.algorithms.batches import UnrollBatch
+from rljob.algorithms.impala import IMPALA, surrogate_targets
 from rljob.algorithms.policy_network import PolicyNetwork
-from rljob.algorithms.unroll_parts import Batch, Part
-from rljob.api import EnvironmentParameters, ImpalaParameters
+from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.envs.spec import EnvironmentSpec
+from rljob.learner.optim.updater import trial_update
+
+METHOD = IMPALA()
 
 VECTORS = EnvironmentSpec("Test/Vectors-v0", (4,), "float32", 1, 3, 1, "f")
 IMAGES = EnvironmentSpec("Test/Images-v0", (42, 42), "uint8", 4, 3, 4, "g")
@@ -26,10 +30,10 @@ def parameters(**changes: Any) -> ImpalaParameters:
 
 def network(params: ImpalaParameters, spec: EnvironmentSpec = VECTORS, seed: int = 0) -> PolicyNetwork:
     torch.manual_seed(seed)
-    return impala.build(spec, params, ENVIRONMENT)
+    return METHOD.build(spec, params, ENVIRONMENT)
 
 
-def batch(params: ImpalaParameters, seed: int = 1) -> Batch:
+def batch(params: ImpalaParameters, seed: int = 1) -> UnrollBatch:
     random = torch.Generator().manual_seed(seed)
     steps, unrolls = params.unroll_length, params.batch_size
 
@@ -39,7 +43,7 @@ def batch(params: ImpalaParameters, seed: int = 1) -> Batch:
     discount = torch.full((steps, unrolls), params.gamma)
     discount[torch.rand(steps, unrolls, generator=random) < 0.2] = 0.0
     units = params.lstm_units if params.recurrent == "LSTM" else 0
-    return Batch(
+    return UnrollBatch(
         observation=normal(unrolls, steps + 1, 1, 4),
         action=torch.randint(0, 3, (steps, unrolls), generator=random),
         reward=normal(steps, unrolls),
@@ -54,19 +58,19 @@ def batch(params: ImpalaParameters, seed: int = 1) -> Batch:
 def test_sampling_follows_the_policy_and_says_how_probable_it_was() -> None:
     logits = np.log(np.array([0.7, 0.2, 0.1]))
     outputs = np.tile(np.append(logits, 3.5), (20_000, 1)).astype(np.float32)
-    decision = impala.decide(outputs, 0.0, np.random.default_rng(0))
+    decision = METHOD.decide(outputs, 0.0, np.random.default_rng(0))
     shares = np.bincount(decision.action, minlength=3) / len(outputs)
     np.testing.assert_allclose(shares, [0.7, 0.2, 0.1], atol=0.01)
     np.testing.assert_allclose(decision.taken, logits[decision.action], rtol=1e-5)
     assert set(decision.value.tolist()) == {3.5}
     generators = [np.random.default_rng(5), np.random.default_rng(5)]
-    impala.decide(outputs, 0.0, generators[0])
-    impala.decide(-outputs, 0.0, generators[1])
+    METHOD.decide(outputs, 0.0, generators[0])
+    METHOD.decide(-outputs, 0.0, generators[1])
     assert generators[0].random() == generators[1].random()  # it advances alike whatever comes out
 
 
 def test_without_weights_actions_are_uniform_and_say_so() -> None:
-    decision = impala.random_decision(1000, 4, np.random.default_rng(0))
+    decision = METHOD.random_decision(1000, 4, np.random.default_rng(0))
     assert decision.taken[0] == pytest.approx(-math.log(4))
     assert np.isnan(decision.value).all()
     assert set(decision.action.tolist()) == {0, 1, 2, 3}
@@ -84,10 +88,10 @@ def test_judged_games_do_not_depend_on_their_neighbours(recurrent: str) -> None:
     net = network(params)
     frames = np.random.default_rng(0).normal(size=(6, 3, 1, 4)).astype(np.float32)
     together = [Seat(game) for game in range(3)]
-    joint = np.array([impala.judged_action(net, frames[t], together, params) for t in range(6)])
+    joint = np.array([METHOD.evaluation_action(params, net, frames[t], together) for t in range(6)])
     for game in range(3):
         seat = Seat(game)
-        alone = [int(impala.judged_action(net, frames[t, game : game + 1], [seat], params)[0]) for t in range(6)]
+        alone = [int(METHOD.evaluation_action(params, net, frames[t, game : game + 1], [seat])[0]) for t in range(6)]
         assert alone == joint[:, game].tolist()
 
 
@@ -97,7 +101,7 @@ def test_temperature_zero_takes_the_most_probable_action() -> None:
     observation = np.random.default_rng(0).normal(size=(50, 1, 4)).astype(np.float32)
     seats = [Seat(1) for _ in range(50)]
     best = net(torch.from_numpy(observation)).logits.argmax(1).numpy()
-    assert np.array_equal(impala.judged_action(net, observation, seats, params), best)
+    assert np.array_equal(METHOD.evaluation_action(params, net, observation, seats), best)
 
 
 def test_an_unroll_with_memory_is_its_steps_with_the_memory_cleared_between_episodes() -> None:
@@ -121,7 +125,7 @@ def test_the_vtrace_loss_is_written_out_step_by_step(reduction: str, corrected: 
         loss_reduction=reduction, correct_off_policy=corrected, entropy_cost=0.02, value_cost=0.7, policy_kl_cost=0.3
     )
     net, given = network(params), batch(params)
-    found = impala.loss(net, Part(given), params)
+    found = METHOD.loss(params, net, given)
     steps, unrolls = given.action.shape
     total = torch.zeros(())
     for b in range(unrolls):
@@ -162,9 +166,9 @@ def test_the_clipped_surrogate_is_written_out_step_by_step(recurrent: str) -> No
         policy_kl_cost=0.2,
     )
     net, given = network(params), batch(params)
-    (part,) = impala.parts(given, params)
-    found = impala.loss(net, part, params)
-    targets = impala.surrogate_targets(given, params)
+    (part,) = METHOD.minibatches(params, given)
+    found = METHOD.loss(params, net, part)
+    targets = surrogate_targets(given, params)
     logits, values = net.unroll(given.observation, given.state, given.discount)
     total, clipped = 0.0, 0
     steps, unrolls = given.action.shape
@@ -178,7 +182,7 @@ def test_the_clipped_surrogate_is_written_out_step_by_step(recurrent: str) -> No
             total += 0.01 * (policy.exp() * policy).sum().item() + 0.2 * 0.5 * math.log(ratio) ** 2
             clipped += abs(ratio - 1.0) > 0.2
     assert found.value.item() == pytest.approx(total / (steps * unrolls), rel=1e-4)
-    assert found.metrics[4].item() == pytest.approx(clipped / (steps * unrolls))
+    assert found.metrics["clip_share"].item() == pytest.approx(clipped / (steps * unrolls))
 
 
 def test_truncation_bootstraps_and_termination_does_not() -> None:
@@ -186,39 +190,39 @@ def test_truncation_bootstraps_and_termination_does_not() -> None:
     flat = torch.zeros(5, 4)
     quiet = batch(params)._replace(reward=flat, value=torch.zeros(6, 4), discount=flat, final_value=flat)
     truncated = quiet._replace(final_value=flat + 10.0)
-    assert impala.surrogate_targets(quiet, params).value.abs().max() == 0
-    torch.testing.assert_close(impala.surrogate_targets(truncated, params).value, flat + 10.0 * params.gamma)
+    assert surrogate_targets(quiet, params).value.abs().max() == 0
+    torch.testing.assert_close(surrogate_targets(truncated, params).value, flat + 10.0 * params.gamma)
 
 
 def test_passes_over_single_steps_visit_each_once_with_its_own_target() -> None:
     params = parameters(loss="ClippedSurrogate", epochs=2, minibatches=4)
     given = batch(params)
     given = given._replace(action=torch.arange(20).view(5, 4))  # names every step
-    targets = impala.surrogate_targets(given, params)
+    targets = surrogate_targets(given, params)
     torch.manual_seed(0)
-    found = list(impala.parts(given, params))
-    assert [len(part.batch.action) for part in found] == [5] * 8
+    found = list(METHOD.minibatches(params, given))
+    assert [len(part.action) for part in found] == [5] * 8
     for epoch in (found[:4], found[4:]):
-        assert sorted(int(a) for part in epoch for a in part.batch.action) == list(range(20))
-    assert found[0].batch.action.tolist() != found[4].batch.action.tolist()
+        assert sorted(int(a) for part in epoch for a in part.action) == list(range(20))
+    assert found[0].action.tolist() != found[4].action.tolist()
     for part in found:
         assert part.advantage is not None
-        for row, name in enumerate(part.batch.action.tolist()):
+        for row, name in enumerate(part.action.tolist()):
             t, b = divmod(name, 4)
-            assert torch.equal(part.batch.observation[row], given.observation[b, t])
+            assert torch.equal(part.observation[row], given.observation[b, t])
             assert part.advantage[row] == targets.advantage[t, b]
 
 
 def test_passes_over_unrolls_keep_time_together() -> None:
     params = parameters(epochs=2, minibatches=2)
     given = batch(params)
-    found = list(impala.parts(given, params))
+    found = list(METHOD.minibatches(params, given))
     assert len(found) == 4
     for part in found:
         for column in range(2):
-            match = [b for b in range(4) if torch.equal(part.batch.reward[:, column], given.reward[:, b])]
+            match = [b for b in range(4) if torch.equal(part.reward[:, column], given.reward[:, b])]
             assert len(match) == 1
-            assert torch.equal(part.batch.observation[column], given.observation[match[0]])
+            assert torch.equal(part.observation[column], given.observation[match[0]])
 
 
 @pytest.mark.parametrize("kind", ["Nature", "Deep", "Compact"])
@@ -240,8 +244,8 @@ def test_the_registry_says_what_the_loops_need() -> None:
     method = algorithm("IMPALA")
     params = parameters(recurrent="LSTM", lstm_units=6)
     assert method.memory_units(params) == 6
-    assert algorithm("ApeXDQN").memory_units(parameters()) == 0
+    assert algorithm("ApeXDQN").memory_units(ApeXDQNParameters()) == 0
     before = torch.get_rng_state()
     part = method.example(VECTORS, params, torch.device("cpu"))
     assert torch.equal(torch.get_rng_state(), before)
-    method.trial(network(params), part, params)
+    trial_update(method, params, network(params), part)

@@ -9,8 +9,7 @@ import pytest
 import torch
 from rljob.actor.policy import Policy
 from rljob.actor.recorder import make_recorder
-from rljob.algorithms import algorithm, impala
-from rljob.algorithms.unroll_parts import Part
+from rljob.algorithms import algorithm
 from rljob.api import EnvironmentParameters, ImpalaParameters
 from rljob.envs import describe_environment, make_vector_environment
 from rljob.learner.flat import snapshot
@@ -87,6 +86,6 @@ def test_ratios_are_of_the_policy_that_learns_to_the_one_that_acted(corrected: b
         ratio if corrected else np.zeros_like(ratio), discount, reward, values[:-1], values[-1], 1.0, 1.0, 1.0
     )
     expected = -(log_pi * advantage).sum() + 0.5 * params.value_cost * ((target - values[:-1]) ** 2).sum()
-    found = impala.loss(current, Part(batch), params)
+    found = method.loss(params, current, batch)
     assert found.value.item() == pytest.approx(expected - params.entropy_cost * entropy, rel=1e-4)
     environment.close()

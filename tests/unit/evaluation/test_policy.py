@@ -17,14 +17,14 @@ OBSERVATIONS = 40
 def _spying(shapes: list[tuple[int, ...]]) -> Any:
     """An algorithm that notes what its network is shown; its action is the first number of the observation."""
 
-    def judged_action(module: Any, observation: np.ndarray, games: Any, parameters: Any) -> np.ndarray:
+    def evaluation_action(parameters: Any, module: Any, observation: np.ndarray, games: Any) -> np.ndarray:
         shapes.append(observation.shape)
         assert len(games) == len(observation)
         for game in games:
             game.memory = (game.memory or 0) + int(game.random.integers(1, 2))
         return observation[:, 0, 0].astype(np.int64)
 
-    return SimpleNamespace(judged_action=judged_action)
+    return SimpleNamespace(evaluation_action=evaluation_action)
 
 
 @pytest.mark.parametrize("count", [1, 2, ROWS - 1, ROWS, ROWS + 1, 3 * ROWS])

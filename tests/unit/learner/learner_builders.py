@@ -6,13 +6,12 @@ import math
 
 import torch
 from rljob.algorithms import algorithm
-from rljob.algorithms.apex_dqn import Batch
+from rljob.algorithms.batches import TransitionBatch, UnrollBatch
 from rljob.algorithms.compute import Compute
-from rljob.algorithms.unroll_parts import Batch as UnrollBatch
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.envs import EnvironmentSpec
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
-from rljob.learner.optim.updater import Updater, make_updater
+from rljob.learner.optim.updater import AnyUpdater, make_updater
 from rljob.learner.policy import Identity
 
 SPEC = EnvironmentSpec(
@@ -53,7 +52,7 @@ def updater(
     seed: int = 0,
     plan: Compute = PLAIN,
     threads: DataParallelThreads | None = None,
-) -> Updater:
+) -> AnyUpdater:
     torch.manual_seed(seed)
     method = algorithm("ApeXDQN")
     online = method.build(spec, params, ENV_PARAMS).compute(plan)
@@ -87,7 +86,7 @@ def identity(params: ApeXDQNParameters, spec: EnvironmentSpec = SPEC) -> Identit
     return Identity("ApeXDQN", spec, params, ENV_PARAMS)
 
 
-def batches(count: int, spec: EnvironmentSpec = SPEC, size: int = 16, seed: int = 1) -> list[Batch]:
+def batches(count: int, spec: EnvironmentSpec = SPEC, size: int = 16, seed: int = 1) -> list[TransitionBatch]:
     generator = torch.Generator().manual_seed(seed)
 
     def observations() -> torch.Tensor:
@@ -97,7 +96,7 @@ def batches(count: int, spec: EnvironmentSpec = SPEC, size: int = 16, seed: int 
         return torch.randn(shape, generator=generator)
 
     return [
-        Batch(
+        TransitionBatch(
             observation=observations(),
             next_observation=observations(),
             action=torch.randint(0, spec.num_actions, (size,), generator=generator),

@@ -17,7 +17,7 @@ from rljob.api.types import Integer, Real, WordOrFactory
 from rljob.envs import EnvironmentSpec
 from rljob.learner import checkpoint, state
 from rljob.learner.checkpoint import CheckpointProblem
-from rljob.learner.optim.updater import Updater, make_updater
+from rljob.learner.optim.updater import AnyUpdater, make_updater
 
 from tests.unit.learner.learner_builders import ENV_PARAMS, IMAGES, SPEC, batches, unroll_batches
 
@@ -54,13 +54,13 @@ def other(model: type[BaseModel], name: str, value: Any) -> Any:
     return value / 2 if value else 0.25
 
 
-def learner(name: str, params: ParameterSet, spec: EnvironmentSpec) -> Updater:
+def learner(name: str, params: ParameterSet, spec: EnvironmentSpec) -> AnyUpdater:
     torch.manual_seed(0)
     method = algorithm(name)
     return make_updater(method, params, method.build(spec, params, ENV_PARAMS), torch.device("cpu"))
 
 
-def trained(name: str, updater: Updater, params: Any, spec: EnvironmentSpec) -> None:
+def trained(name: str, updater: AnyUpdater, params: Any, spec: EnvironmentSpec) -> None:
     """Two more batches."""
     given = batches(2, spec, params.batch_size) if name == "ApeXDQN" else unroll_batches(params, 2, spec)
     for batch in given:

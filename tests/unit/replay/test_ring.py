@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.experience import Chunk, ChunkLayout
-from rljob.replay.ring import ChunkRing, TransitionBatch
+from rljob.replay.ring import ChunkRing, TransitionArrays
 
 LAYOUTS = (
     ChunkLayout(5, (3, 2), np.dtype(np.uint8), 4, 2),
@@ -68,7 +68,7 @@ def test_gather_equals_naive_stacks(layout: ChunkLayout, capacity: int, inserts:
     chunk_of = np.minimum(everything // layout.length, capacity - 1)
     stored = ring.matches(everything, ring.generation[chunk_of])
     assert set(everything[stored].tolist()) == set(oracle)
-    batch = ring.gather(slots, TransitionBatch.empty(layout, 12))
+    batch = ring.gather(slots, TransitionArrays.empty(layout, 12))
     for row, slot in enumerate(slots):
         _, observation, following, action, n_step_return, discount, version = oracle[int(slot)]
         np.testing.assert_array_equal(batch.observation[row], observation)
@@ -91,6 +91,6 @@ def test_wrong_uses_are_refused() -> None:
         ring.insert_at(0, 2**32, chunk)
     ring.insert(chunk)
     with pytest.raises(ValueError, match="buffers for 3"):
-        ring.gather(np.array([0]), TransitionBatch.empty(layout, 3))
+        ring.gather(np.array([0]), TransitionArrays.empty(layout, 3))
     with pytest.raises(ValueError, match="keeps no frames"):
         ChunkRing(layout, 2, keep_frames=False).gather(np.array([0]))

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from rljob.actor.compute import acting_copy, choose_compute, copy_weights
-from rljob.algorithms import Algorithm
+from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.decision import Decision
 from rljob.api import EnvironmentParameters
 from rljob.envs.spec import EnvironmentSpec
@@ -33,7 +33,7 @@ class Policy:
 
     def __init__(
         self,
-        algorithm: Algorithm,
+        algorithm: AnyAlgorithm,
         spec: EnvironmentSpec,
         parameters: Any,
         environment_parameters: EnvironmentParameters,

@@ -19,6 +19,7 @@ from rljob.actor.recorder import make_recorder
 from rljob.actor.session import Identity, ReplaySession, Welcome
 from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
+from rljob.algorithms.base import UnrollAlgorithm
 from rljob.algorithms.compute import denormals_as_zero
 from rljob.api import RLJob
 from rljob.cli.announce import announce, write_final
@@ -111,7 +112,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                     failures,
                     spec_of_job.actors.resources.cores(),
                 )
-                refresh_steps = chosen.refresh_steps(parameters)
+                refresh_steps = chosen.refresh_steps(parameters) if isinstance(chosen, UnrollAlgorithm) else 1
                 loop = ActorLoop(environment, policy, recorder, sink, actions, figures, refresh_steps)
             else:
                 environment = grouped = _in_groups(options.job, seed, failures)
@@ -180,7 +181,7 @@ def _connect(
     endpoint = options.inference[server_of(options.name, len(options.inference))]
     client = Client(endpoint, keys.client(server) if keys else None)
     # One lane a group, and one for the values of final observations.
-    outputs = algorithm(spec.algorithm.type).outputs(num_actions)
+    outputs = algorithm(spec.algorithm.type).output_size(spec.algorithm.parameters, num_actions)
     return sink, InferenceClient(
         client, identity, GROUPS + 1, compress=bool(layout.compressed_columns), outputs=outputs
     )

@@ -49,8 +49,20 @@ class Decision:
         )
 
 
+class RandomNumbers(Protocol):
+    """What acting may draw from: these calls of ``numpy.random.Generator``, of which environments in groups have shares."""
+
+    def random(self, size: int | tuple[int, ...], /) -> NDArray[np.float64]:
+        """Uniform in [0, 1); the first extent of ``size`` is the number of environments."""
+        ...
+
+    def integers(self, low: int, high: int, size: int | tuple[int, ...], /) -> NDArray[np.int64]:
+        """Uniform from ``low`` to ``high - 1``."""
+        ...
+
+
 class Game(Protocol):
-    """One game that is being judged, as a policy sees it: its own random numbers, and room for a memory (None at first)."""
+    """One game that is being evaluated, as a policy sees it: its own random numbers, and room for a memory (None at first)."""
 
     random: np.random.Generator
     memory: Any

@@ -83,3 +83,9 @@ class ApeXDQNParameters(ParameterSet):
     """Batches the learner asks for ahead of use."""
     seed: Annotated[int, Integer(0, 2**31 - 1)] = 1
     """Seed of networks, exploration, sampling and environments."""
+
+    @property
+    def greedy_epsilon(self) -> float:
+        """Episodes played with an epsilon of at most this count for the job's mean return: the greedier half of the ladder."""
+        # The middle of the ladder base ** (1 + exponent * i / (N - 1)); with one step there is only the base itself.
+        return float(self.epsilon_base ** (1.0 + 0.5 * self.epsilon_exponent) * (1.0 + 1e-6))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from rljob.algorithms import Algorithm
+from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.decision import Game
 from rljob.evaluation.score import JudgedPolicy
 
@@ -25,7 +25,7 @@ class _Nobody:
         self.memory: Any = None
 
 
-def judged_policy(algorithm: Algorithm, module: nn.Module, parameters: Any) -> JudgedPolicy:
+def judged_policy(algorithm: AnyAlgorithm, module: nn.Module, parameters: Any) -> JudgedPolicy:
     """How the algorithm plays when it is judged; follows later changes of ``module``'s weights.
 
     The network sees ``ROWS`` observations in each pass, whatever the number of games. A matrix product rounds differently for
@@ -40,7 +40,7 @@ def judged_policy(algorithm: Algorithm, module: nn.Module, parameters: Any) -> J
             some = list(games[first : first + ROWS])
             shown = np.zeros((ROWS, *observation.shape[1:]), observation.dtype)
             shown[: len(some)] = observation[first : first + ROWS]
-            chosen = algorithm.judged_action(module, shown, [*some, *nobody[len(some) :]], parameters)
+            chosen = algorithm.evaluation_action(parameters, module, shown, [*some, *nobody[len(some) :]])
             actions[first : first + ROWS] = chosen[: len(some)]
         return actions
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.actor.draws import GroupedDraws
-from rljob.algorithms import Algorithm
+from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.decision import Decision
 from rljob.envs.spec import EnvironmentSpec
 from rljob.inference.client import Answer, InferenceClient
@@ -31,7 +31,7 @@ class RemotePolicy:
 
     def __init__(
         self,
-        algorithm: Algorithm,
+        algorithm: AnyAlgorithm,
         spec: EnvironmentSpec,
         parameters: Any,
         num_envs: int,

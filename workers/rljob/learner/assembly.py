@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rljob.learner.division import charges_by_error, draws_by_mass
 from rljob.learner.shard import FRAME_COLUMNS, ShardSession
 from rljob.learner.staging import Part, Staging
-from rljob.replay.ring import TransitionBatch
+from rljob.replay.ring import TransitionArrays
 from rljob.wire import Message
 
 
@@ -105,6 +105,6 @@ class Assembly:
         return True
 
 
-def _rows(batch: TransitionBatch, rows: slice) -> TransitionBatch:
+def _rows(batch: TransitionArrays, rows: slice) -> TransitionArrays:
     arrays: dict[str, Any] = {name: getattr(batch, name)[rows] for name in FRAME_COLUMNS}
-    return TransitionBatch(**arrays)
+    return TransitionArrays(**arrays)

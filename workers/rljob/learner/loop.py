@@ -23,7 +23,7 @@ from rljob.learner import checkpoint, state
 from rljob.learner.figures import Figures
 from rljob.learner.gpu import gpu_figures
 from rljob.learner.optim.readback import Readback
-from rljob.learner.optim.updater import Updater
+from rljob.learner.optim.updater import AnyUpdater
 from rljob.learner.policy import Identity
 from rljob.learner.saver import Saver
 from rljob.learner.source import BatchSource, Ready
@@ -71,7 +71,7 @@ class Learner:
         self,
         config: LoopConfig,
         identity: Identity,
-        updater: Updater,
+        updater: AnyUpdater,
         source: BatchSource,
         server: WeightServer,
         saver: Saver,

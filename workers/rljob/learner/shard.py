@@ -18,7 +18,7 @@ from rljob.experience import Chunk, ChunkLayout
 from rljob.experience.chunk import InvalidChunk, check_actions
 from rljob.learner.shard_report import ShardReport
 from rljob.learner.status import read_status
-from rljob.replay.ring import ChunkRing, TransitionBatch
+from rljob.replay.ring import ChunkRing, TransitionArrays
 from rljob.wire import Client, MalformedMessage, Message
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ FRAME_COLUMNS = {
     "discount": "disc",
     "policy_version": "pv",
 }
-"""The columns of a batch in frames mode, by the names that a ``TransitionBatch`` has for them."""
+"""The columns of a batch in frames mode, by the names that a ``TransitionArrays`` has for them."""
 
 
 class LayoutMismatch(ValueError):
@@ -212,7 +212,7 @@ class ShardSession:
 
     def _are_transitions(self, columns: Mapping[str, NDArray[Any]]) -> bool:
         """Whether a batch brings transitions of this job's shape that a network can learn from."""
-        blank = TransitionBatch.empty(self._layout, 0)
+        blank = TransitionArrays.empty(self._layout, 0)
         for name, column in FRAME_COLUMNS.items():
             like: NDArray[Any] = getattr(blank, name)
             found = columns.get(column)

@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rljob.algorithms.apex_dqn import Batch
+from rljob.algorithms.batches import TransitionBatch
 from rljob.experience import ChunkLayout
-from rljob.replay.ring import TransitionBatch
+from rljob.replay.ring import TransitionArrays
 
 
 class Buffers(Protocol):
@@ -37,7 +37,7 @@ class Staging:
     """One batch of host memory. ``transitions`` and ``weight`` (float32[B]) are numpy views of ``tensors``."""
 
     tensors: dict[str, Tensor]
-    transitions: TransitionBatch
+    transitions: TransitionArrays
     weight: NDArray[np.float32]
     copied: Any = None
 
@@ -48,7 +48,8 @@ def on_current_stream(batch: Any, ready: Any) -> Any:
         stream = torch.cuda.current_stream()
         stream.wait_event(ready)
         for tensor in batch:
-            tensor.record_stream(stream)
+            if tensor is not None:
+                tensor.record_stream(stream)
     return batch
 
 
@@ -69,7 +70,7 @@ class ReadyBatch:
     int64[B] is the behaviour version of each, 0 for a random actor.
     """
 
-    batch: Batch
+    batch: TransitionBatch
     parts: tuple[Part, ...]
     slots: NDArray[np.uint32]
     generations: NDArray[np.uint32]
@@ -77,9 +78,9 @@ class ReadyBatch:
     staging: Staging
     ready: Any = None
 
-    def wait(self) -> Batch:
+    def wait(self) -> TransitionBatch:
         """The batch, once the device has it; the host does not wait."""
-        batch: Batch = on_current_stream(self.batch, self.ready)
+        batch: TransitionBatch = on_current_stream(self.batch, self.ready)
         return batch
 
     def newest_frames(self) -> Tensor:
@@ -138,8 +139,8 @@ class StagingRing(BufferRing[Staging]):
         super().__init__([_allocate(layout, batch_size, pinned=pinned) for _ in range(count)], _batch, device)
 
 
-def _batch(tensors: dict[str, Tensor]) -> Batch:
-    return Batch(
+def _batch(tensors: dict[str, Tensor]) -> TransitionBatch:
+    return TransitionBatch(
         observation=tensors["observation"],
         next_observation=tensors["next_observation"],
         action=tensors["action"].long(),
@@ -150,11 +151,11 @@ def _batch(tensors: dict[str, Tensor]) -> Batch:
 
 
 def _allocate(layout: ChunkLayout, size: int, *, pinned: bool) -> Staging:
-    host = TransitionBatch.empty(layout, size)
+    host = TransitionArrays.empty(layout, size)
     names = ("observation", "next_observation", "action", "n_step_return", "discount")
     tensors = {name: torch.from_numpy(getattr(host, name)) for name in names}
     tensors["weight"] = torch.ones(size)
     if pinned:
         tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
     views = {name: tensors[name].numpy() for name in names}
-    return Staging(tensors, TransitionBatch(policy_version=host.policy_version, **views), tensors["weight"].numpy())
+    return Staging(tensors, TransitionArrays(policy_version=host.policy_version, **views), tensors["weight"].numpy())

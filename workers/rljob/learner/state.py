@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from rljob.learner.checkpoint import Checkpoint, CheckpointProblem
-from rljob.learner.optim.updater import Updater
+from rljob.learner.optim.updater import AnyUpdater
 
 log = logging.getLogger(__name__)
 
 
-def capture(updater: Updater) -> dict[str, Tensor]:
+def capture(updater: AnyUpdater) -> dict[str, Tensor]:
     """Copies of the updater's tensors, on the CPU: training may go on while they are written."""
     tensors: dict[str, Tensor] = {}
     for section, module in updater.networks().items():
@@ -28,7 +28,7 @@ def capture(updater: Updater) -> dict[str, Tensor]:
     return copies
 
 
-def restore(updater: Updater, checkpoint: Checkpoint, updates: int) -> None:
+def restore(updater: AnyUpdater, checkpoint: Checkpoint, updates: int) -> None:
     """Put the updater where ``capture`` found it, with so many updates made. Nothing is changed unless every network fits.
 
     A run that began to keep evaluation weights after the checkpoint starts their average from the online network, and one whose
@@ -40,7 +40,7 @@ def restore(updater: Updater, checkpoint: Checkpoint, updates: int) -> None:
         torch.set_rng_state(checkpoint.tensors["random.torch"])
 
 
-def start_from(updater: Updater, checkpoint: Checkpoint) -> None:
+def start_from(updater: AnyUpdater, checkpoint: Checkpoint) -> None:
     """Give the updater the networks, optimiser and step size of another run's checkpoint; it counts its own updates, and draws
     its own random numbers.
 
@@ -73,7 +73,7 @@ def _shape(state: Mapping[str, Tensor], name: str) -> str:
     return "x".join(map(str, state[name].shape)) or "a number" if name in state else "nothing"
 
 
-def _restore_optimizer(updater: Updater, checkpoint: Checkpoint) -> None:
+def _restore_optimizer(updater: AnyUpdater, checkpoint: Checkpoint) -> None:
     """Give the optimiser what it remembered; where another one wrote the checkpoint, it begins anew and the log says so."""
     saved = [checkpoint.section(f"optimizer.{index}") for index, _ in enumerate(updater.online.parameters())]
     others = {name for each in saved if each for name in each.keys() ^ updater.optimizer.state_names}

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rljob.algorithms.unroll_parts import Batch
+from rljob.algorithms.batches import UnrollBatch
 from rljob.experience import Unroll, UnrollLayout
 from rljob.learner.staging import BufferRing, on_current_stream
 
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 @dataclass(slots=True, eq=False)
 class UnrollStaging:
-    """One batch of host memory; ``arrays`` are numpy views of ``tensors``, in the shapes of ``Batch``.
+    """One batch of host memory; ``arrays`` are numpy views of ``tensors``, in the shapes of ``UnrollBatch``.
 
     ``policy_version`` int64 [T, B] stays on the host.
     """
@@ -48,15 +48,15 @@ class UnrollStaging:
 class ReadyUnrolls:
     """A batch of unrolls to learn from. ``policy_version`` int64 [T, B]: who acted; ``epoch``: of which life of the learner."""
 
-    batch: Batch
+    batch: UnrollBatch
     policy_version: NDArray[np.int64]
     epoch: int
     staging: UnrollStaging
     ready: Any = None
 
-    def wait(self) -> Batch:
+    def wait(self) -> UnrollBatch:
         """The batch, once the device has it; the host does not wait."""
-        batch: Batch = on_current_stream(self.batch, self.ready)
+        batch: UnrollBatch = on_current_stream(self.batch, self.ready)
         return batch
 
     def newest_frames(self) -> Tensor:
@@ -72,8 +72,8 @@ class UnrollStagingRing(BufferRing[UnrollStaging]):
         super().__init__([_allocate(layout, batch_size, pinned=pinned) for _ in range(count)], _batch, device)
 
 
-def _batch(tensors: dict[str, Tensor]) -> Batch:
-    return Batch(**tensors)
+def _batch(tensors: dict[str, Tensor]) -> UnrollBatch:
+    return UnrollBatch(**tensors)
 
 
 def _allocate(layout: UnrollLayout, size: int, *, pinned: bool) -> UnrollStaging:

@@ -8,15 +8,17 @@ import time
 import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from rljob.algorithms import Algorithm, Experience, algorithm
+from rljob.algorithms import algorithm
+from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm, UnrollAlgorithm
 from rljob.algorithms.compute import Compute, denormals_as_zero
 from rljob.algorithms.trunk import FrameNetwork
-from rljob.api import ImpalaParameters, RLJob, credits_per_actor, quantity
+from rljob.api import RLJob, credits_per_actor, quantity
 from rljob.cli.announce import announce
 from rljob.cli.options import RoleOptions
 from rljob.cli.slowdown import LEARNER_DELAY_FILE, slowed_down
@@ -32,7 +34,7 @@ from rljob.learner.device import choose
 from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
 from rljob.learner.optim import precision
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
-from rljob.learner.optim.updater import make_updater
+from rljob.learner.optim.updater import make_updater, trial_update
 from rljob.learner.policy import Identity
 from rljob.learner.restore_from import named_checkpoint
 from rljob.learner.saver import Saver
@@ -104,7 +106,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
             closing.enter_context(serving)
         recorder = closing.enter_context(Recorder(options.run_dir))
 
-        def told(status: dict[str, Any]) -> dict[str, Any]:
+        def with_inference(status: dict[str, Any]) -> dict[str, Any]:
             """The learner's status with that of the inference server in this process."""
             if serving is None:
                 return status
@@ -120,7 +122,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
                 profile()
 
         def record(status: dict[str, Any]) -> None:
-            recorder.record_status(told(status))
+            recorder.record_status(with_inference(status))
 
         surroundings = {
             "device": str(device),
@@ -129,7 +131,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
             "started_unix": time.time(),
         }
         config = LoopConfig(
-            batch_size=_transitions(method, params),
+            batch_size=method.steps_per_batch(params),
             publish_interval=params.publish_interval,
             checkpoint_interval_seconds=spec.checkpoint.interval_seconds,
             checkpoint_directory=directory,
@@ -142,9 +144,9 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
             TelemetryServer(
                 "learner",
                 options.metrics_port,
-                lambda: told(learner.status()),
+                lambda: with_inference(learner.status()),
                 lambda: learner.state in ("WarmingUp", "Training"),
-                learner_registry(lambda: told(learner.status())),
+                learner_registry(lambda: with_inference(learner.status())),
                 requests={"/checkpoint": lambda note: learner.request_checkpoint(wanted_since(note))},
                 host=options.metrics_host,
                 token_file=options.token_file,
@@ -173,7 +175,7 @@ def wanted_since(note: Mapping[str, Any]) -> float:
 
 def _source(
     options: RoleOptions,
-    method: Algorithm,
+    method: AnyAlgorithm,
     environment: EnvironmentSpec,
     versions: VersionLog,
     found: Checkpoint | None,
@@ -181,15 +183,14 @@ def _source(
 ) -> ReplayClient | UnrollQueue:
     """Where this job's batches come from: its replay shards, or a queue of unrolls in this process."""
     spec = options.job.spec
-    params = spec.algorithm.parameters
+    params: Any = spec.algorithm.parameters
     keys = load_keys(options.keys, "learner") if options.keys is not None else None
-    layout = method.layout(environment, params)
-    if method.experience is Experience.UNROLLS:
-        queue = spec.algorithm.parameters_as(ImpalaParameters).unroll_queue
+    if isinstance(method, UnrollAlgorithm):
+        queue = params.unroll_queue
         return UnrollQueue(
             UnrollQueueConfig(
                 endpoint=options.replay_ingest[0],
-                layout=layout,
+                layout=method.layout(environment, params),
                 batch_size=params.batch_size,
                 capacity=queue.capacity,
                 drops_oldest=queue.overflow == "DropOldest",
@@ -204,11 +205,11 @@ def _source(
             keys.server() if keys else None,
         )
     replay = spec.required_replay.resolved()
-    assert method.importance_weights is not None, f"{method.name} does not learn from replay"
+    assert isinstance(method, TransitionAlgorithm), f"{method.name} learns from neither unrolls nor transitions"
     return ReplayClient(
         ReplayClientConfig(
             endpoints=options.replay_sample,
-            layout=layout,
+            layout=method.layout(environment, params),
             batch_size=params.batch_size,
             prefetch=params.prefetch_batches,
             importance=replay.importance,
@@ -226,13 +227,6 @@ def _counted(found: Checkpoint) -> Counted:
     return Counted.read(kept) if kept else Counted(int(counters["steps"]), int(counters["raw_frames"]))
 
 
-def _transitions(method: Algorithm, params: Any) -> int:
-    """Transitions that a batch is learned from, repeats included."""
-    if method.experience is Experience.UNROLLS:
-        return int(params.batch_size * params.unroll_length * params.epochs)
-    return int(params.batch_size)
-
-
 def _threads(job: RLJob, params: Any, device: torch.device) -> DataParallelThreads:
     """How the processors that the manifest asks for (rounded, at least one) are used: each for a share of every update.
 
@@ -244,11 +238,11 @@ def _threads(job: RLJob, params: Any, device: torch.device) -> DataParallelThrea
 
 
 def _way_to_compute(
-    method: Algorithm, params: Any, environment: EnvironmentSpec, online: FrameNetwork, device: torch.device
+    method: AnyAlgorithm, params: Any, environment: EnvironmentSpec, online: FrameNetwork, device: torch.device
 ) -> Compute:
     """Time one update of this job, without the optimiser, in each way that the job allows."""
     example = method.example(environment, params, device)
-    return precision.choose(params.precision, online, lambda net, batch: method.trial(net, batch, params), example)
+    return precision.choose(params.precision, online, partial(trial_update, method, params), example)
 
 
 def _checkpoint_to_resume(resume: str | None, directory: Path) -> Checkpoint | None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rljob.api import ApeXDQNParameters, RLJob, credits_per_actor
+from rljob.algorithms.parameters import TransitionParameters
+from rljob.api import RLJob, credits_per_actor
 from rljob.experience import ChunkLayout
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.table import Capacity
@@ -67,7 +68,11 @@ def config_of(
 
     Raises ``ValueError`` (see ``ReplayConfig`` and ``LimiterConfig``).
     """
-    algorithm, replay = job.spec.algorithm.parameters_as(ApeXDQNParameters), job.spec.required_replay.resolved()
+    algorithm, replay = job.spec.algorithm.parameters, job.spec.required_replay.resolved()
+    if not isinstance(algorithm, TransitionParameters):
+        raise ValueError(
+            f"the algorithm {job.spec.algorithm.type} learns from no transitions: it needs no replay service"
+        )
     layout = ChunkLayout(
         length=algorithm.chunk_length,
         frame_shape=frame_shape,
@@ -95,8 +100,7 @@ def config_of(
         keep_frames=replay.sampling == "Frames",
         slots=max(1, job.spec.actors.replicas),
         credits=credits_per_actor(job.spec.actors.envs_per_actor),
-        # The middle of the ladder base ** (1 + exponent * i / (N - 1)); with one step there is only the base itself.
-        greedy_epsilon=algorithm.epsilon_base ** (1.0 + 0.5 * algorithm.epsilon_exponent) * (1.0 + 1e-6),
+        greedy_epsilon=algorithm.greedy_epsilon,
         redis=redis,
         seed=algorithm.seed * 1_000 + shard,
         security=security,

@@ -16,7 +16,7 @@ _LARGEST_SLOT_ID = 2**32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TransitionBatch:
+class TransitionArrays:
     """B transitions, row i of every array belonging to slot id i of the request.
 
     ``observation`` and ``next_observation`` ``[B, S, *F*]`` in the frames' dtype (oldest frame first), ``action`` i4[B],
@@ -31,7 +31,7 @@ class TransitionBatch:
     policy_version: Array
 
     @classmethod
-    def empty(cls, layout: ChunkLayout, size: int) -> TransitionBatch:
+    def empty(cls, layout: ChunkLayout, size: int) -> TransitionArrays:
         """Uninitialised buffers for ``size`` transitions, to be passed to ``ChunkRing.gather`` again and again."""
         shape = (size, layout.stack, *layout.frame_shape)
         return cls(
@@ -150,7 +150,7 @@ class ChunkRing:
         )
         return found
 
-    def gather(self, slots: Array, out: TransitionBatch | None = None) -> TransitionBatch:
+    def gather(self, slots: Array, out: TransitionArrays | None = None) -> TransitionArrays:
         """Copy the transitions of ``slots`` (any integer dtype, [n]) into ``out`` (of exactly n rows) or new buffers.
 
         The caller vouches for the slots (see ``matches``): each names a stored transition. The batch belongs to the
@@ -160,7 +160,7 @@ class ChunkRing:
             raise ValueError("this ring keeps no frames; subscribe in index mode and gather from the mirror")
         size = len(slots)
         if out is None:
-            out = TransitionBatch.empty(self.layout, size)
+            out = TransitionArrays.empty(self.layout, size)
         elif len(out) != size:
             raise ValueError(f"gather of {size} transitions into buffers for {len(out)}")
         ids = slots.astype(np.intp)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rljob.replay.ring import TransitionBatch
+from rljob.replay.ring import TransitionArrays
 from rljob.replay.table import ReplayTable
 from rljob.wire import Message, Server, encode
 from rljob.wire.schema import Scalar
@@ -52,7 +52,7 @@ class Sampling:
         self._shard = shard
         self._generator = np.random.default_rng(seed)
         self._subscribers: dict[bytes, _Subscriber] = {}
-        self._buffers: TransitionBatch | None = None
+        self._buffers: TransitionArrays | None = None
         self.rejected: Counter[str] = Counter()
         self.epoch = 0
         self.batches_total = 0
@@ -206,7 +206,7 @@ class Sampling:
         if with_frames and count:
             # Sending copies (see Server.send), so that one set of buffers is enough.
             if self._buffers is None or len(self._buffers) != count:
-                self._buffers = TransitionBatch.empty(self._table.layout, count)
+                self._buffers = TransitionArrays.empty(self._table.layout, count)
             batch = self._table.ring.gather(slots, self._buffers)
             columns |= {
                 "obs": batch.observation,

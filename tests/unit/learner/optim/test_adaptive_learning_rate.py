@@ -1,4 +1,4 @@
-"""The step size: its schedule, and its share of it while the policy moves too far."""
+"""The learning rate: its schedule, and how it is scaled down while the policy moves too far."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.learner.optim.adaptive_learning_rate import LARGEST_CHANGE, LEAST_SCALE, AdaptiveLearningRate
 
 
-def learning_rate(**changes: Any) -> AdaptiveLearningRate:
-    return AdaptiveLearningRate(ImpalaParameters.model_validate({"learning_rate": 1e-3, **changes}))
+def learning_rate(target: float = 0.0, **changes: Any) -> AdaptiveLearningRate:
+    return AdaptiveLearningRate(ImpalaParameters.model_validate({"learning_rate": 1e-3, **changes}), target)
 
 
 def test_it_falls_over_agent_steps() -> None:
@@ -31,7 +31,7 @@ def test_without_a_target_no_divergence_matters() -> None:
 @pytest.mark.parametrize("constant", [0.5, 50.0, 4000.0])
 def test_it_finds_the_step_that_moves_the_policy_as_far_as_wanted(constant: float) -> None:
     """In a world where the divergence is a constant times the square of the step, from any start."""
-    bound = learning_rate(target_policy_kl=0.02, learning_rate=0.1)
+    bound = learning_rate(0.02, learning_rate=0.1)
     for _ in range(60):
         bound.observe(constant * bound.at(0) ** 2)
     wanted = min(0.1, math.sqrt(0.02 / constant))  # never above the schedule
@@ -39,7 +39,7 @@ def test_it_finds_the_step_that_moves_the_policy_as_far_as_wanted(constant: floa
 
 
 def test_one_batch_changes_little_whatever_it_reports() -> None:
-    bound = learning_rate(target_policy_kl=0.01)
+    bound = learning_rate(0.01)
     bound.observe(math.inf)
     assert bound.scale == pytest.approx(1 / LARGEST_CHANGE)
     bound.observe(math.nan)

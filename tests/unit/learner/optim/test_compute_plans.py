@@ -14,7 +14,7 @@ from rljob.api import ImpalaParameters
 from rljob.learner import checkpoint, state
 from rljob.learner.optim import sharded_optimizer
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
-from rljob.learner.optim.updater import Updater, make_updater
+from rljob.learner.optim.updater import AnyUpdater, make_updater
 
 ORDERED = Compute(channels_last=True)
 BLOCKS = Compute(channels_last=True, space_to_depth=True)
@@ -35,20 +35,20 @@ def parameters(**changes: Any) -> ImpalaParameters:
 
 def updater(
     params: ImpalaParameters, way: Compute, threads: DataParallelThreads | None = None, seed: int = 0
-) -> Updater:
+) -> AnyUpdater:
     torch.manual_seed(seed)
     method = algorithm("IMPALA")
     network = method.build(IMAGES, params, ENV_PARAMS).compute(way)
     return make_updater(method, params, network, torch.device("cpu"), threads)
 
 
-def learn(each: Updater, data: list[UnrollBatch]) -> None:
+def learn(each: AnyUpdater, data: list[UnrollBatch]) -> None:
     for index, batch in enumerate(data):
         torch.manual_seed(index)  # all shuffle alike
         list(each.updates_from(batch, 0))
 
 
-def change(each: Updater, start: dict[str, torch.Tensor]) -> torch.Tensor:
+def change(each: AnyUpdater, start: dict[str, torch.Tensor]) -> torch.Tensor:
     """What was learned, as one vector in the order of the weights' meaning."""
     return torch.cat([(tensor - start[name]).ravel() for name, tensor in each.online.state_dict().items()])
 

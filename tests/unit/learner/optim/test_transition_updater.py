@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 from learner_builders import IMAGES, batches, parameters, updater
-from rljob.algorithms import apex_dqn
+from rljob.algorithms.apex_dqn import ApeXDQN
+from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.learner.optim import precision
@@ -40,7 +41,7 @@ def test_updates_equal_a_plain_loop(optimizer: str) -> None:
             centred=optimizer == "CentredRMSProp",
         )
     for index, batch in enumerate(batches(20), start=1):
-        result = apex_dqn.loss(online, target, batch)
+        result = ApeXDQN().loss(params, online, target, batch)
         plain.zero_grad()
         result.value.backward()
         norm = torch.stack([p.grad.square().sum() for p in online.parameters() if p.grad is not None]).sum().sqrt()
@@ -93,7 +94,7 @@ def test_an_update_that_is_not_finite_changes_nothing(optimizer: str) -> None:
 def test_weights_kept_in_bf16_are_refused() -> None:
     good = updater(parameters())
     with pytest.raises(ValueError, match="float32"):
-        type(good)(good._algorithm, good.params, copy.deepcopy(good.online).bfloat16(), CPU)
+        type(good)(ApeXDQN(), good.params, copy.deepcopy(good.online).bfloat16(), CPU)
 
 
 def test_an_update_in_bf16_moves_float32_weights_like_one_in_float32() -> None:
@@ -116,7 +117,7 @@ def test_weights_stored_in_bf16_learn_bit_for_bit_as_autocast_does(optimizer: st
         if index == 3:  # as a checkpoint is restored
             for network in (online, target, stored.online, stored.target):
                 network.load_state_dict(updater(params, IMAGES, seed=5).online.state_dict())
-        result = apex_dqn.loss(online, target, batch)
+        result = ApeXDQN().loss(params, online, target, batch)
         gradients = torch.autograd.grad(result.value, list(online.parameters()))
         plain.optimizer.step([gradients], plain.learning_rate.at(0), lambda part: None)
         plain.updates += 1
@@ -139,7 +140,7 @@ def test_the_choice_obeys_the_processor(monkeypatch: pytest.MonkeyPatch) -> None
     learner = updater(parameters(), IMAGES)
     seen: list[bool] = []
 
-    def fast_in_bf16(network: FrameNetwork, batch: apex_dqn.Batch) -> None:
+    def fast_in_bf16(network: FrameNetwork, batch: TransitionBatch) -> None:
         seen.append(network.way.bf16)
         if not network.way.bf16:
             torch.randn(200, 200) @ torch.randn(200, 200) @ torch.randn(200, 2000)

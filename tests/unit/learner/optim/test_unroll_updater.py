@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 import torch
 from learner_builders import ENV_PARAMS, SPEC, unroll_batches
-from rljob.algorithms import algorithm, impala
-from rljob.algorithms.unroll_parts import Part
+from rljob.algorithms import algorithm
+from rljob.algorithms.impala import IMPALA
 from rljob.api import ImpalaParameters
 from rljob.experience import UnrollLayout
 from rljob.learner import checkpoint, state
 from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.rmsprop import RMSProp
-from rljob.learner.optim.updater import Updater, make_updater
+from rljob.learner.optim.updater import AnyUpdater, make_updater
 from rljob.learner.policy import Identity, load_policy
 from rljob.learner.saver import Saver
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
@@ -42,7 +42,7 @@ def parameters(**changes: Any) -> ImpalaParameters:
     return ImpalaParameters.model_validate({**values, **changes})
 
 
-def updater(params: ImpalaParameters, seed: int = 0, threads: DataParallelThreads | None = None) -> Updater:
+def updater(params: ImpalaParameters, seed: int = 0, threads: DataParallelThreads | None = None) -> AnyUpdater:
     torch.manual_seed(seed)
     method = algorithm("IMPALA")
     return make_updater(method, params, method.build(SPEC, params, ENV_PARAMS), CPU, threads)
@@ -60,7 +60,7 @@ def test_updates_equal_a_plain_loop(optimizer: str) -> None:
         centred = optimizer == "CentredRMSProp"
         reference = RMSProp(parameters_of, learning_rate=1e-3, decay=0.99, epsilon=1e-5, momentum=0.3, centred=centred)
     for batch in unroll_batches(params, 10):
-        expected = impala.loss(plain, Part(batch), params)
+        expected = IMPALA().loss(params, plain, batch)
         reference.zero_grad()
         expected.value.backward()
         norm = torch.stack([p.grad.square().sum() for p in parameters_of if p.grad is not None]).sum().sqrt()
@@ -92,7 +92,9 @@ def test_updates_equal_a_plain_loop(optimizer: str) -> None:
         {"loss": "ClippedSurrogate", "epochs": 2, "minibatches": 2},
     ],
 )
-def test_pieces_of_an_update_teach_what_the_whole_does(changes: dict[str, Any], reduction: str, count: int) -> None:
+def test_micro_batches_of_an_update_teach_what_the_whole_does(
+    changes: dict[str, Any], reduction: str, count: int
+) -> None:
     params = parameters(loss_reduction=reduction, optimizer="RMSProp", optimizer_epsilon=0.1, **changes)
     threads = torch.get_num_threads()
     whole, shared = updater(params), updater(params, threads=DataParallelThreads(count))
@@ -160,7 +162,7 @@ def test_the_step_size_follows_what_batches_do_to_the_policy() -> None:
     changes = {"loss": "ClippedSurrogate", "epochs": 2, "minibatches": 2, "optimizer": "Adam"}
     (batch,) = unroll_batches(parameters(**changes), 1)
     free = updater(parameters(**changes))
-    reported = [float(figures[impala.FIGURES.index("policy_kl")]) for _, figures in free.updates_from(batch, 0)]
+    reported = [float(figures[free.figures.index("policy_kl")]) for _, figures in free.updates_from(batch, 0)]
     assert free.learning_rate.scale == 1.0
     target = float(np.mean(reported)) / 1.21
     bound = updater(parameters(**changes, target_policy_kl=target))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+
+from rljob.algorithms.parameters import LearnerParameters
 
 LARGEST_CHANGE = 1.25
 """By how much one batch may change the scale of the schedule: a batch's divergence is a noisy figure."""
@@ -12,7 +13,7 @@ LEAST_SCALE = 0.05
 """The scale never falls below this: a divergence that comes from old unrolls cannot be brought down by learning less."""
 
 
-def scheduled_learning_rate(params: Any, steps: int) -> float:
+def scheduled_learning_rate(params: LearnerParameters, steps: int) -> float:
     """The learning rate after ``steps`` agent steps of all environments: linear from the first value to the final one."""
     if params.learning_rate_decay_steps == 0:
         return float(params.learning_rate)
@@ -24,12 +25,12 @@ class AdaptiveLearningRate:
     """The schedule times ``scale`` (0.05..1), which follows the divergence that batches end up with.
 
     To second order the divergence grows with the square of the learning rate (as two Gaussians' does with their distance), so
-    the scale is multiplied by the root of what it should be over what it was. ``target`` 0 leaves the scale at 1.
+    the scale is multiplied by the root of what it should be over what it was. ``target`` (in nats) 0 leaves the scale at 1.
     """
 
-    def __init__(self, params: Any) -> None:
+    def __init__(self, params: LearnerParameters, target: float = 0.0) -> None:
         self._params = params
-        self.target = float(getattr(params, "target_policy_kl", 0.0))
+        self.target = target
         self.scale = 1.0
 
     def at(self, steps: int) -> float:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from rljob.algorithms.parameters import LearnerParameters
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.parameter_slice import ParameterSlice, shard_evenly
 from rljob.learner.optim.rmsprop import RMSProp, state_names
@@ -23,7 +23,7 @@ class ShardedOptimizer:
     many small ones. An update whose gradient is not finite moves nothing.
     """
 
-    def __init__(self, params: Any, parameters: Sequence[Tensor], threads: DataParallelThreads) -> None:
+    def __init__(self, params: LearnerParameters, parameters: Sequence[Tensor], threads: DataParallelThreads) -> None:
         self._parameters = list(parameters)
         self._threads = threads
         self._clip_norm = params.gradient_clip_norm  # 0: never clip
@@ -148,7 +148,7 @@ def in_order_of(parameter: Tensor, value: Tensor) -> Tensor:
     return value if value.stride() == parameter.stride() else torch.empty_like(parameter).copy_(value)
 
 
-def _optimizer(params: Any, weights: list[Tensor]) -> torch.optim.Optimizer:
+def _optimizer(params: LearnerParameters, weights: list[Tensor]) -> torch.optim.Optimizer:
     if params.optimizer == "Adam":  # fused: one pass over all parameters, four times faster than a loop on a CPU
         return torch.optim.Adam(weights, lr=params.learning_rate, eps=params.optimizer_epsilon, fused=True)
     return RMSProp(
@@ -156,6 +156,6 @@ def _optimizer(params: Any, weights: list[Tensor]) -> torch.optim.Optimizer:
         learning_rate=params.learning_rate,
         decay=params.rmsprop_decay,
         epsilon=params.optimizer_epsilon,
-        momentum=getattr(params, "rmsprop_momentum", 0.0),
+        momentum=getattr(params, "rmsprop_momentum", 0.0),  # ApeXDQN has none
         centred=params.optimizer == "CentredRMSProp",
     )

@@ -1,8 +1,12 @@
 """Learner updates: loss and gradient, a step of the optimiser, target network, evaluation average. Static shapes, no host sync.
 
 Parameters, optimiser state, targets and losses are float32 whatever the trunk computes in. Nothing here reads a number back
-from the device, but for a batch's divergence where the step size follows it: an update whose gradient is not finite is skipped
-on the device itself where the optimiser can do that, and what the loop wants to know travels back one update late (``Readback``).
+from the device, but for a batch's divergence where the learning rate follows it: an update whose gradient is not finite is
+skipped on the device itself where the optimiser can do that, and what the loop wants to know travels back one update late
+(``Readback``).
+
+Which algorithm it is makes no difference here: a loss takes parameters, networks and a batch, and gives a ``LossResult``. The
+work of an update is divided among threads by the batch (``split``) and by the result (``LossResult.joined``).
 """
 
 from __future__ import annotations
@@ -10,32 +14,38 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from rljob.algorithms import Algorithm, Experience
-from rljob.algorithms.piece import Piece
+from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm, UnrollAlgorithm
+from rljob.algorithms.batches import MicroBatch, TransitionBatch, UnrollBatch
+from rljob.algorithms.loss_result import LossResult
+from rljob.algorithms.parameters import LearnerParameters, TransitionParameters, UnrollParameters
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.learner.optim.adaptive_learning_rate import AdaptiveLearningRate
 from rljob.learner.optim.bf16_weights_copy import Bf16WeightsCopy
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.sharded_optimizer import ShardedOptimizer
 
+Batch = TypeVar("Batch", TransitionBatch, UnrollBatch)
 
-class Updater(ABC):
+
+class Updater(ABC, Generic[Batch]):
     """What every updater is: the network that learns, its optimiser, and followers.
 
     ``online`` learns, ``evaluation`` is its moving average (or None where the job keeps none). All live on ``device``.
-    ``updates`` counts the updates made. For one thread; with ``threads`` it computes in several, each with a piece of the update.
+    ``updates`` counts the updates made. For one thread; with ``threads`` it computes in several, each with a micro-batch.
     How the network computes (see ``FrameNetwork.compute``) is settled before; in bf16 the work is done on a copy, stored in bf16.
     """
 
+    _loss: Callable[..., LossResult]
+
     def __init__(
         self,
-        algorithm: Algorithm,
-        params: Any,
+        algorithm: AnyAlgorithm,
+        params: LearnerParameters,
         online: FrameNetwork,
         device: torch.device,
         threads: DataParallelThreads | None = None,
@@ -47,26 +57,22 @@ class Updater(ABC):
             copy.deepcopy(self.online).requires_grad_(False) if params.evaluation_weights_decay > 0 else None
         )
         self.updates = 0
-        self.learning_rate = AdaptiveLearningRate(params)
+        self.learning_rate = AdaptiveLearningRate(params, algorithm.target_divergence(params))
+        self.figures = ("loss", "gradient_norm", *algorithm.metrics)
+        """Names of the numbers that an update reports."""
+        self._metrics = algorithm.metrics
         self._computed = Bf16WeightsCopy(self.online)
         self._threads = threads or DataParallelThreads()
         self._parameters: list[Tensor] = list(self.online.parameters())
         if any(parameter.dtype != torch.float32 for parameter in self._parameters):
             raise ValueError("the online network must be float32: an update rounded to bf16 would not move its weights")
         self.optimizer = ShardedOptimizer(params, self._parameters, self._threads)
-        self._algorithm = algorithm
-        self._loss: Callable[..., Any] = algorithm.loss
         self._graphs_compiled: int | None = None
         self.compiled = False
 
-    @property
-    def figures(self) -> tuple[str, ...]:
-        """Names of the numbers that an update reports; the loss and the gradient's norm come first."""
-        return self._algorithm.figures
-
     def compile(self) -> None:
         """Compile the loss and its gradient from now on. The first update then takes the time a compiler needs."""
-        self._loss = torch.compile(self._algorithm.loss, dynamic=False)
+        self._loss = torch.compile(self._loss, dynamic=False)
         self.compiled = True
 
     @property
@@ -75,7 +81,7 @@ class Updater(ABC):
         return _graphs() - self._graphs_compiled if self.compiled and self._graphs_compiled is not None else 0
 
     @abstractmethod
-    def updates_from(self, batch: Any, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def updates_from(self, batch: Batch, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Learn from one batch, in as many updates as the algorithm makes of it; each is done when it is asked for.
 
         ``steps``: agent steps of the run so far, for the learning rate. Yields (priorities float32[B], empty where there are
@@ -98,47 +104,56 @@ class Updater(ABC):
         """The network whose policy is evaluated."""
         return self.evaluation or self.online
 
-    def _learn(self, loss: Callable[[FrameNetwork, Any], Any], part: Any, steps: int) -> tuple[Any, Tensor]:
-        """One update by ``loss(network, part)``: what that is, and the gradient's norm before clipping."""
+    def _learn(
+        self, loss: Callable[[FrameNetwork, Batch], LossResult], batch: Batch, steps: int
+    ) -> tuple[LossResult, Tensor]:
+        """One update by ``loss(network, batch)``: its result and ``figures`` float32[K]."""
         network, parameters = self._computed.current(), self._computed.parameters
 
-        def learn(piece: Piece) -> tuple[Any, Sequence[Tensor]]:
+        def learn(micro: MicroBatch[Batch]) -> tuple[LossResult, Sequence[Tensor]]:
             # The cache of cast weights is one for all threads: a cast made by one without a gradient must not reach another.
             torch.set_autocast_cache_enabled(False)
-            result = loss(network, piece.part)
-            return result, torch.autograd.grad(result.value * piece.weight, parameters)
+            result = loss(network, micro.batch)
+            return result, torch.autograd.grad(result.value * result.weight(micro.share), parameters)
 
         gradients: Sequence[Sequence[Tensor]]
+        result: LossResult
         if self._threads.count == 1:
-            result = loss(network, part)
+            result = loss(network, batch)
             gradients = [torch.autograd.grad(result.value, parameters)]
         else:
-            pieces = self._algorithm.pieces(part, self._threads.count, self.params)
-            results, gradients = zip(*self._threads.map(learn, pieces), strict=True)
-            result = self._algorithm.joined(results, pieces)
+            micro_batches: Sequence[MicroBatch[Batch]] = batch.split(self._threads.count)
+            learned = self._threads.map(learn, micro_batches)
+            results, gradients = [each for each, _ in learned], [each for _, each in learned]
+            result = LossResult.joined(results, [micro.share for micro in micro_batches])
         norm = self.optimizer.step(gradients, self.learning_rate.at(steps), self._computed.update)
         self._computed.mark_updated()
         self.updates += 1
-        return result, norm
+        self._follow()
+        if self.compiled and self._graphs_compiled is None:
+            self._graphs_compiled = _graphs()
+        return result, torch.stack([result.value.detach(), norm, *(result.metrics[name] for name in self._metrics)])
+
+    def _adapt(self, divergence: Tensor | None, updates: int) -> None:
+        """Let the learning rate follow the divergence, added up over the ``updates`` of a batch, where the job wants that."""
+        if divergence is not None and self.learning_rate.target > 0.0:  # the one number that is waited for
+            self.learning_rate.observe(float(divergence) / updates)
 
     @torch.no_grad()
-    def _average(self) -> None:
+    def _follow(self) -> None:
+        """Move the followers of the online network after an update."""
         if self.evaluation is not None:
             share = 1.0 - self.params.evaluation_weights_decay
             torch._foreach_lerp_(_tensors(self.evaluation), self._parameters, share)
 
-    def _note_compiled(self) -> None:
-        if self.compiled and self._graphs_compiled is None:
-            self._graphs_compiled = _graphs()
 
-
-class TransitionUpdater(Updater):
+class TransitionUpdater(Updater[TransitionBatch]):
     """Learns from sampled transitions: one update a batch, against a target network. ``target`` judges."""
 
     def __init__(
         self,
-        algorithm: Algorithm,
-        params: Any,
+        algorithm: TransitionAlgorithm[Any, Any],
+        params: TransitionParameters,
         online: FrameNetwork,
         device: torch.device,
         threads: DataParallelThreads | None = None,
@@ -146,81 +161,101 @@ class TransitionUpdater(Updater):
         super().__init__(algorithm, params, online, device, threads)
         self.target = copy.deepcopy(self.online).requires_grad_(False)
         self._computed_target = Bf16WeightsCopy(self.target)
-        assert algorithm.priorities is not None, f"{algorithm.name} does not learn from transitions"
+        self._tau, self._interval = params.target_update_tau, params.target_update_interval
         self._priorities = algorithm.priorities
+        self._loss = algorithm.loss
 
     def networks(self) -> dict[str, nn.Module]:
         return {"target": self.target, **super().networks()}
 
-    def updates_from(self, batch: Any, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def updates_from(self, batch: TransitionBatch, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
         yield self.update(batch, steps)
 
-    def update(self, batch: Any, steps: int) -> tuple[Tensor, Tensor]:
-        """The one update of a batch: (priorities float32[B], figures float32[3]), on the device."""
+    def update(self, batch: TransitionBatch, steps: int) -> tuple[Tensor, Tensor]:
+        """The one update of a batch: (priorities float32[B], ``figures`` float32[K]), on the device."""
         target = self._computed_target.current()
 
-        def loss(online: FrameNetwork, batch: Any) -> Any:
+        def loss(online: FrameNetwork, batch: TransitionBatch) -> LossResult:
             batch = batch._replace(next_observation=online.laid_out(batch.next_observation))  # both networks see them
-            return self._loss(online, target, batch, double=self.params.double, kind=self.params.loss)
+            return self._loss(self.params, online, target, batch)
 
-        loss_of_batch, norm = self._learn(loss, batch, steps)
-        self._follow()
-        self._note_compiled()
-        figures = torch.stack([loss_of_batch.value.detach(), norm, loss_of_batch.metrics["q_taken"]])
-        return self._priorities(loss_of_batch.td_abs), figures
+        result, figures = self._learn(loss, batch, steps)
+        assert result.td_abs is not None, "a loss on transitions gives td_abs, of which their new priorities are made"
+        self._adapt(result.divergence, 1)
+        return self._priorities(result.td_abs), figures
 
     @torch.no_grad()
     def _follow(self) -> None:
-        params = self.params
-        if params.target_update_tau > 0:
-            torch._foreach_lerp_(_tensors(self.target), self._parameters, params.target_update_tau)
-        elif self.updates % params.target_update_interval == 0:
+        if self._tau > 0:
+            torch._foreach_lerp_(_tensors(self.target), self._parameters, self._tau)
+        elif self.updates % self._interval == 0:
             torch._foreach_copy_(_tensors(self.target), self._parameters)
-        self._average()
+        super()._follow()
 
 
-class UnrollUpdater(Updater):
-    """Learns from unrolls: several updates a batch where the job asks for epochs and minibatches."""
+class UnrollUpdater(Updater[UnrollBatch]):
+    """Learns from unrolls: several updates a batch where the algorithm makes several minibatches of it."""
 
     def __init__(
         self,
-        algorithm: Algorithm,
-        params: Any,
+        algorithm: UnrollAlgorithm[Any, Any],
+        params: UnrollParameters,
         online: FrameNetwork,
         device: torch.device,
         threads: DataParallelThreads | None = None,
     ) -> None:
         super().__init__(algorithm, params, online, device, threads)
-        assert algorithm.parts is not None, f"{algorithm.name} does not learn from unrolls"
-        self._parts = algorithm.parts
-        self._policy_kl = algorithm.figures[2:].index("policy_kl")  # among a loss's metrics
+        self._minibatches = algorithm.minibatches
+        self._loss = algorithm.loss
+        self._several_passes = algorithm.passes(params) > 1
         self._no_priorities = torch.empty(0, device=device)
 
-    def updates_from(self, batch: Any, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
-        if self.params.epochs > 1:  # so that not every pass lays them out anew
+    def updates_from(self, batch: UnrollBatch, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
+        if self._several_passes:  # so that not every pass lays them out anew
             frames = self.online.laid_out(batch.observation.flatten(0, 1))
             batch = batch._replace(observation=frames.view(*batch.observation.shape[:2], *frames.shape[1:]))
-        divergence = torch.zeros((), device=self.device)
-        for part in self._parts(batch, self.params):
-            loss, norm = self._learn(lambda network, piece: self._loss(network, piece, self.params), part, steps)
-            self._average()
-            self._note_compiled()
-            divergence += loss.metrics[self._policy_kl]
-            yield self._no_priorities, torch.stack([loss.value.detach(), norm, *loss.metrics])
-        if self.learning_rate.target > 0.0:  # the one number that is waited for, once a batch
-            self.learning_rate.observe(float(divergence) / self.params.updates_per_batch)
+        divergence, updates = torch.zeros((), device=self.device), 0
+        for minibatch in self._minibatches(self.params, batch):
+            result, figures = self._learn(lambda net, micro: self._loss(self.params, net, micro), minibatch, steps)
+            updates += 1
+            if result.divergence is not None:
+                divergence += result.divergence
+            yield self._no_priorities, figures
+        self._adapt(divergence, updates)
+
+
+AnyUpdater: TypeAlias = TransitionUpdater | UnrollUpdater
 
 
 def make_updater(
-    algorithm: Algorithm,
+    algorithm: AnyAlgorithm,
     params: Any,
     online: FrameNetwork,
     device: torch.device,
     threads: DataParallelThreads | None = None,
-) -> Updater:
-    """The updater for what the algorithm learns from."""
-    kind = UnrollUpdater if algorithm.experience is Experience.UNROLLS else TransitionUpdater
-    return kind(algorithm, params, online, device, threads)
+) -> AnyUpdater:
+    """The updater for what the algorithm learns from. Raises TypeError for an object that is neither kind of algorithm."""
+    if isinstance(algorithm, TransitionAlgorithm):
+        return TransitionUpdater(algorithm, params, online, device, threads)
+    if isinstance(algorithm, UnrollAlgorithm):
+        return UnrollUpdater(algorithm, params, online, device, threads)
+    raise _no_algorithm(algorithm)
+
+
+def trial_update(algorithm: AnyAlgorithm, params: Any, net: FrameNetwork, batch: Any) -> None:
+    """An update of this job without its optimiser step, to be timed; leaves no gradient behind."""
+    if isinstance(algorithm, TransitionAlgorithm):
+        result = algorithm.loss(params, net, net, batch)
+    elif isinstance(algorithm, UnrollAlgorithm):
+        result = algorithm.loss(params, net, batch)
+    else:
+        raise _no_algorithm(algorithm)
+    result.value.backward()  # type: ignore[no-untyped-call]
+    net.zero_grad()
+
+
+def _no_algorithm(given: object) -> TypeError:
+    return TypeError(f"{given!r} is neither a TransitionAlgorithm nor an UnrollAlgorithm (rljob.algorithms.base)")
 
 
 def _tensors(module: nn.Module) -> list[Tensor]:

@@ -1,0 +1,241 @@
+"""What the loops need of an algorithm. One from outside this package subclasses ``TransitionAlgorithm`` or ``UnrollAlgorithm``.
+
+Actors, inference servers, evaluators and learners work with any object of these classes; which of the two it is says what actors
+send and where it waits for the learner. An algorithm keeps no state: parameters and networks are passed to every call, and one
+object may be used by several threads.
+
+Shapes: N environments, K outputs of the network, A actions, B batch, T steps of an unroll, S frame stack, F frame shape, H units
+of memory.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rljob.algorithms import prioritized_replay
+from rljob.algorithms.batches import TransitionBatch, UnrollBatch
+from rljob.algorithms.decision import Decision, Game, Inference, RandomNumbers
+from rljob.algorithms.loss_result import LossResult
+from rljob.algorithms.parameters import LearnerParameters, TransitionParameters, UnrollParameters
+from rljob.algorithms.trunk import FrameNetwork
+from rljob.experience import ChunkLayout, UnrollLayout
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rljob.api import EnvironmentParameters
+    from rljob.envs.spec import EnvironmentSpec
+
+P = TypeVar("P", bound=LearnerParameters)
+TransitionP = TypeVar("TransitionP", bound=TransitionParameters)
+UnrollP = TypeVar("UnrollP", bound=UnrollParameters)
+Network = TypeVar("Network", bound=FrameNetwork)
+
+
+class Algorithm(ABC, Generic[P, Network]):
+    """Acting and being evaluated, which is the same for both kinds."""
+
+    name: str
+    """What checkpoints and manifests call it."""
+    parameters: type[P]
+    """Its parameter set, a ``rljob.api.parameters.ParameterSet``."""
+    metrics: tuple[str, ...]
+    """Names of the ``LossResult.metrics`` that are reported, in this order, behind ``loss`` and ``gradient_norm``."""
+
+    # ----------------------------------------------------------------------------------------------------------- network
+
+    @abstractmethod
+    def build(self, spec: EnvironmentSpec, params: P, env_params: EnvironmentParameters) -> Network:
+        """The network for this environment, float32, initialised from torch's global generator (seeded by the caller).
+
+        Raises ValueError when the network asked for cannot see frames of this shape.
+        """
+
+    def memory_units(self, params: P) -> int:
+        """H of a recurrent state [2, H]; 0 where the network has no memory."""
+        return 0
+
+    # ------------------------------------------------------------------------------------------------------------ acting
+
+    @abstractmethod
+    def output_size(self, params: P, num_actions: int) -> int:
+        """K: how many numbers ``infer`` gives for each observation. They may travel from an inference server to an actor."""
+
+    @abstractmethod
+    def infer(self, net: Network, observation: Tensor | NDArray[Any], state: Tensor | NDArray[Any]) -> Inference:
+        """One forward pass without a gradient: ``observation`` uint8|float32 [N, S, *F], ``state`` float32 [N, 2, H].
+
+        Gives outputs float32 [N, K] and the memory afterwards, on the device of ``net``. What is passed in is only read. A row's
+        result must not depend on the other rows.
+        """
+
+    @abstractmethod
+    def decide(
+        self,
+        outputs: NDArray[np.float32],
+        epsilon: NDArray[np.floating[Any]] | float,
+        generator: RandomNumbers,
+    ) -> Decision:
+        """Actions from ``outputs`` [N, K], on the host. ``epsilon``: what ``exploration`` gave, float [N], or one number.
+
+        The generator must advance by the same amount whatever the outcome, so that a run replays from its seed.
+        """
+
+    @abstractmethod
+    def random_decision(self, num_envs: int, num_actions: int, generator: RandomNumbers) -> Decision:
+        """What an actor without weights does; values that nobody knows are NaN."""
+
+    @abstractmethod
+    def state_values(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The values of states, float32 [N], of ``outputs`` [N, K]: what a truncated episode is bootstrapped with."""
+
+    def exploration(self, params: P, slot: int, slots: int, num_envs: int) -> NDArray[np.float32]:
+        """How the environments of the ``slot``-th of ``slots`` actors explore, float32 [N], handed to ``decide`` as ``epsilon``.
+
+        All zeros unless it is overridden: the policy explores by itself.
+        """
+        return np.zeros(num_envs, np.float32)
+
+    # -------------------------------------------------------------------------------------------------------- evaluation
+
+    @abstractmethod
+    def evaluation_action(
+        self, params: P, net: Network, observation: NDArray[Any], games: Sequence[Game]
+    ) -> NDArray[np.int64]:
+        """The action of each game that is being evaluated, int64 [N]; ``observation`` [N, S, *F].
+
+        Each game draws from its own random numbers and keeps its own memory, so that it does not matter which are played
+        together.
+        """
+
+    def evaluation_epsilon(self, params: P) -> float:
+        """Share (0..1) of random actions while a policy is evaluated; the scorer makes them."""
+        return 0.0
+
+    # ---------------------------------------------------------------------------------------------------------- learning
+
+    def target_divergence(self, params: P) -> float:
+        """Where above 0: the learning rate is lowered while a batch's mean ``LossResult.divergence``, in nats, is above this."""
+        return 0.0
+
+    @abstractmethod
+    def layout(self, spec: EnvironmentSpec, params: P) -> ChunkLayout | UnrollLayout:
+        """The columns that actors record, with their shapes."""
+
+    @abstractmethod
+    def example(self, spec: EnvironmentSpec, params: P, device: torch.device) -> Any:
+        """What one update of the job's own shape learns from, to time updates with. Leaves torch's global generator alone."""
+
+    @abstractmethod
+    def steps_per_batch(self, params: P) -> int:
+        """Agent steps that a batch is learned from, repeats included."""
+
+
+class TransitionAlgorithm(Algorithm[TransitionP, Network]):
+    """Learns from n-step transitions, sampled many times from the replay service, against a target network."""
+
+    @abstractmethod
+    def loss(self, params: TransitionP, online: Network, target: Network, batch: TransitionBatch) -> LossResult:
+        """The loss of a batch, to be differentiated by ``online``; ``target`` is an older copy of it, without gradients.
+
+        The result has ``td_abs``. ``batch`` may be a part of the sampled one: the loss must be a mean or a sum over rows.
+        Tensors are of static shape and nothing may be read back to the host, so that the loss can be compiled.
+        """
+
+    def priorities(self, td_abs: Tensor) -> Tensor:
+        """New priorities float32 [B] of transitions from the absolute temporal-difference errors of a loss."""
+        return prioritized_replay.priorities(td_abs)
+
+    def importance_weights(self, probability: NDArray[np.floating[Any]], exponent: float) -> NDArray[np.float32]:
+        """``TransitionBatch.weight`` float32 [B] in (0, 1] from the chances float64 [B] in the draw; ``exponent`` is beta."""
+        return prioritized_replay.importance_weights(probability, exponent)
+
+    def layout(self, spec: EnvironmentSpec, params: TransitionP) -> ChunkLayout:
+        return ChunkLayout(
+            length=params.chunk_length,
+            frame_shape=spec.frame_shape,
+            frame_dtype=np.dtype(spec.frame_dtype),
+            stack=spec.stack,
+            n_step=params.n_step,
+            num_actions=spec.num_actions,
+        )
+
+    def example(self, spec: EnvironmentSpec, params: TransitionP, device: torch.device) -> TransitionBatch:
+        generator = torch.Generator().manual_seed(params.seed)
+        frames = torch.randint(0, 255, (params.batch_size, *spec.observation_shape), generator=generator)
+        observation = frames.to(getattr(torch, spec.frame_dtype)).to(device)
+        rest = torch.zeros(params.batch_size, device=device)
+        return TransitionBatch(observation, observation.clone(), rest.long(), rest, rest, rest + 1.0)
+
+    def steps_per_batch(self, params: TransitionP) -> int:
+        return params.batch_size
+
+
+class UnrollAlgorithm(Algorithm[UnrollP, Network]):
+    """Learns from unrolls, which wait in a first-in-first-out queue inside the learner and are each learned from once."""
+
+    @abstractmethod
+    def loss(self, params: UnrollP, online: Network, batch: UnrollBatch) -> LossResult:
+        """The loss of one minibatch, to be differentiated by ``online``.
+
+        ``batch`` may be a part of a minibatch: the loss must be a mean or a sum over unrolls (or single steps). Tensors are of
+        static shape and nothing may be read back to the host, so that the loss can be compiled.
+        """
+
+    def minibatches(self, params: UnrollP, batch: UnrollBatch) -> Iterator[UnrollBatch]:
+        """What to learn from a batch, update for update; the whole batch, once, unless it is overridden."""
+        yield batch
+
+    def passes(self, params: UnrollP) -> int:
+        """How often ``minibatches`` goes through a batch."""
+        return 1
+
+    def refresh_steps(self, params: UnrollP) -> int:
+        """Steps between two looks for newer weights inside an unroll; 0 looks only between unrolls."""
+        return 1
+
+    def layout(self, spec: EnvironmentSpec, params: UnrollP) -> UnrollLayout:
+        return UnrollLayout(
+            length=params.unroll_length,
+            frame_shape=spec.frame_shape,
+            frame_dtype=np.dtype(spec.frame_dtype),
+            stack=spec.stack,
+            memory=self.memory_units(params),
+            num_actions=spec.num_actions,
+        )
+
+    def example_batch(self, spec: EnvironmentSpec, params: UnrollP, device: torch.device) -> UnrollBatch:
+        """A whole batch of the job's own shape, of which ``example`` is the first minibatch."""
+        steps, unrolls = params.unroll_length, params.batch_size
+        generator = torch.Generator().manual_seed(params.seed)
+        frames = torch.randint(0, 255, (unrolls, steps + 1, *spec.observation_shape), generator=generator)
+        flat = torch.zeros(steps, unrolls, device=device)
+        return UnrollBatch(
+            observation=frames.to(getattr(torch, spec.frame_dtype)).to(device),
+            action=flat.long(),
+            reward=flat,
+            discount=flat + params.gamma,
+            log_prob=flat - math.log(spec.num_actions),
+            final_value=flat,
+            value=torch.zeros(steps + 1, unrolls, device=device),
+            state=torch.zeros(unrolls, 2, self.memory_units(params), device=device),
+        )
+
+    def example(self, spec: EnvironmentSpec, params: UnrollP, device: torch.device) -> UnrollBatch:
+        state = torch.get_rng_state()  # shuffles of the real training must not depend on this one
+        minibatch = next(self.minibatches(params, self.example_batch(spec, params, device)))
+        torch.set_rng_state(state)
+        return minibatch
+
+    def steps_per_batch(self, params: UnrollP) -> int:
+        return params.batch_size * params.unroll_length * self.passes(params)
+
+
+AnyAlgorithm: TypeAlias = Algorithm[Any, Any]

@@ -1,0 +1,118 @@
+"""What an algorithm learns from, and how that is split for several cores.
+
+Shapes: B transitions or unrolls, T steps of an unroll, M single steps, S frame stack, F frame shape, H units of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Generic, NamedTuple, TypeVar
+
+from torch import Tensor
+
+from rljob.algorithms.layout import select
+
+B = TypeVar("B")
+
+
+class MicroBatch(NamedTuple, Generic[B]):
+    """A part of a batch for one core, and the share (0..1) that it is of the whole."""
+
+    batch: B
+    share: float
+
+
+class TransitionBatch(NamedTuple):
+    """Transitions to learn from, on one device.
+
+    observation, next_observation: uint8|float32 [B, S, *F]; the state acted in, and the state m <= n steps later.
+    action: int64 [B]. n_step_return: float32 [B], sum of gamma^k r_k over the m steps.
+    discount: float32 [B], gamma^m, and 0 where the episode terminated inside the window (never where it was truncated).
+    weight: float32 [B], importance weights of the prioritized draw, 1 at most.
+    """
+
+    observation: Tensor
+    next_observation: Tensor
+    action: Tensor
+    n_step_return: Tensor
+    discount: Tensor
+    weight: Tensor
+
+    def split(self, count: int) -> list[MicroBatch[TransitionBatch]]:
+        """At most ``count`` micro-batches of about as many rows each."""
+        return [
+            MicroBatch(TransitionBatch(*(tensor[rows] for tensor in self)), share)
+            for rows, share in even_slices(len(self.action), count)
+        ]
+
+
+class UnrollBatch(NamedTuple):
+    """Unrolls to learn from, on one device. Per-step tensors have time first.
+
+    observation: uint8|float32 [B, T + 1, S, *F], the last one behind the last step. action: int64 [T, B].
+    reward, discount, log_prob (log mu(a|s) of the policy that acted), final_value: float32 [T, B].
+    value: float32 [T + 1, B], what the acting policy expected. state: float32 [B, 2, H] before the first step.
+    ``discount`` is gamma, and 0 where an episode ended, whichever way; ``final_value`` is what the acting policy expected of the
+    final observation of an episode that was truncated, else 0.
+
+    advantage, value_target: float32 [T, B], or None where the loss finds them itself. They are set by an algorithm's
+    ``minibatches``, never by the actors.
+
+    A minibatch of M single steps (``single_steps``) has observation [M, S, *F], and [M] for action, log_prob, advantage and
+    value_target; all else in it is empty.
+    """
+
+    observation: Tensor
+    action: Tensor
+    reward: Tensor
+    discount: Tensor
+    log_prob: Tensor
+    final_value: Tensor
+    value: Tensor
+    state: Tensor
+    advantage: Tensor | None = None
+    value_target: Tensor | None = None
+
+    @property
+    def single_steps(self) -> bool:
+        """Whether these are single steps, whose order in time is lost."""
+        return self.action.dim() == 1
+
+    def split(self, count: int) -> list[MicroBatch[UnrollBatch]]:
+        """At most ``count`` micro-batches of about as many unrolls (or single steps) each."""
+        part = self._steps if self.single_steps else self.unrolls
+        return [MicroBatch(part(which), share) for which, share in even_slices(self.action.shape[-1], count)]
+
+    def unrolls(self, chosen: Tensor | slice) -> UnrollBatch:
+        """Some of the unrolls, whole; by their numbers (int64 [n]) or as a slice."""
+        observation = self.observation
+        return UnrollBatch(
+            observation[chosen] if isinstance(chosen, slice) else select(observation, chosen),
+            self.action[:, chosen],
+            self.reward[:, chosen],
+            self.discount[:, chosen],
+            self.log_prob[:, chosen],
+            self.final_value[:, chosen],
+            self.value[:, chosen],
+            self.state[chosen],
+            None if self.advantage is None else self.advantage[:, chosen],
+            None if self.value_target is None else self.value_target[:, chosen],
+        )
+
+    def _steps(self, chosen: slice) -> UnrollBatch:
+        return self._replace(
+            observation=self.observation[chosen],
+            action=self.action[chosen],
+            log_prob=self.log_prob[chosen],
+            advantage=None if self.advantage is None else self.advantage[chosen],
+            value_target=None if self.value_target is None else self.value_target[chosen],
+        )
+
+
+def even_slices(size: int, count: int) -> Iterator[tuple[slice, float]]:
+    """``size`` items in at most ``count`` runs of about equal length, none empty: (which, share of the whole)."""
+    count = min(size, count)
+    edges = [size * index // count for index in range(count + 1)]
+    for start, end in pairwise(edges):
+        yield slice(start, end), (end - start) / size

@@ -1,0 +1,56 @@
+"""How a batch of unrolls becomes the minibatches of several passes. Shuffles come from torch's global generator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from rljob.algorithms.batches import UnrollBatch
+from rljob.algorithms.layout import select
+
+
+def minibatches_of_unrolls(batch: UnrollBatch, epochs: int, count: int) -> Iterator[UnrollBatch]:
+    """``epochs`` passes over ``count`` minibatches of whole unrolls, so that time stays together; shuffled where these are
+    several."""
+    if count == 1:
+        for _ in range(epochs):
+            yield batch
+        return
+    unrolls = batch.action.shape[1]
+    size = unrolls // count
+    for _ in range(epochs):
+        order = torch.randperm(unrolls).to(batch.action.device)
+        for number in range(count):
+            yield batch.unrolls(order[number * size : (number + 1) * size])
+
+
+def minibatches_of_steps(batch: UnrollBatch, epochs: int, count: int) -> Iterator[UnrollBatch]:
+    """``epochs`` passes over ``count`` minibatches of single steps, shuffled. ``batch`` has targets: single steps could not find
+    them."""
+    steps, unrolls = batch.action.shape
+    observation = batch.observation.flatten(0, 1)
+    assert batch.advantage is not None, "single steps need their advantages"
+    assert batch.value_target is not None, "single steps need their targets"
+    flat = [each.flatten() for each in (batch.action, batch.log_prob, batch.advantage, batch.value_target)]
+    total = steps * unrolls
+    size = total // count
+    for _ in range(epochs):
+        order = torch.randperm(total).to(batch.action.device)
+        for number in range(count):
+            index = order[number * size : (number + 1) * size]  # t * B + b
+            time, unroll = index.div(unrolls, rounding_mode="floor"), index.remainder(unrolls)
+            action, log_prob, advantage, value_target = (each[index] for each in flat)
+            nothing = log_prob.new_zeros(0)
+            yield UnrollBatch(
+                observation=select(observation, unroll * (steps + 1) + time),
+                action=action,
+                reward=nothing,
+                discount=nothing,
+                log_prob=log_prob,
+                final_value=nothing,
+                value=nothing,
+                state=nothing,
+                advantage=advantage,
+                value_target=value_target,
+            )

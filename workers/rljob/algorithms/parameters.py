@@ -1,0 +1,99 @@
+"""What the loops read of an algorithm's parameters, whichever algorithm it is. All else is the algorithm's own affair.
+
+Needs no torch. A parameter set satisfies these by having the fields; nothing has to be registered.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+
+class LearnerParameters(Protocol):
+    """What actors and learner read for every algorithm. What each means stands in ``docs/api-reference.md``."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def gamma(self) -> float: ...
+    @property
+    def batch_size(self) -> int:
+        """Transitions, or unrolls, of a batch."""
+        ...
+
+    @property
+    def prefetch_batches(self) -> int: ...
+    @property
+    def publish_interval(self) -> int:
+        """In updates."""
+        ...
+
+    @property
+    def precision(self) -> str:
+        """Auto, FP32 or BF16."""
+        ...
+
+    @property
+    def compile(self) -> bool: ...
+    @property
+    def optimizer(self) -> str:
+        """Adam, RMSProp or CentredRMSProp."""
+        ...
+
+    @property
+    def optimizer_epsilon(self) -> float: ...
+    @property
+    def rmsprop_decay(self) -> float: ...
+    @property
+    def gradient_clip_norm(self) -> float:
+        """0 does not clip."""
+        ...
+
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def learning_rate_final(self) -> float: ...
+    @property
+    def learning_rate_decay_steps(self) -> int:
+        """In agent steps of all environments; 0 keeps the learning rate."""
+        ...
+
+    @property
+    def evaluation_weights_decay(self) -> float:
+        """Of the moving average of the weights, an update; 0 keeps none."""
+        ...
+
+
+@runtime_checkable
+class TransitionParameters(LearnerParameters, Protocol):
+    """What is read besides where an algorithm learns from transitions: by the actors, the replay service, the target network."""
+
+    @property
+    def n_step(self) -> int: ...
+    @property
+    def chunk_length(self) -> int:
+        """Steps of one environment that are sent and stored together."""
+        ...
+
+    @property
+    def target_update_interval(self) -> int:
+        """In updates."""
+        ...
+
+    @property
+    def target_update_tau(self) -> float:
+        """Above 0, the target network moves by this share at each update instead."""
+        ...
+
+    @property
+    def greedy_epsilon(self) -> float:
+        """Episodes played with an epsilon of at most this count for the job's mean return."""
+        ...
+
+
+class UnrollParameters(LearnerParameters, Protocol):
+    """What is read besides where an algorithm learns from unrolls. (``rljob.api.UnrollQueue`` is its ``unroll_queue``.)"""
+
+    @property
+    def unroll_length(self) -> int:
+        """Steps of one environment."""
+        ...
