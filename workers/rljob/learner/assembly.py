@@ -17,7 +17,7 @@ from rljob.wire import Message
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _RowRange:
     """Rows to be drawn, and what they cost the rate limiters, in transitions."""
 
     start: int
@@ -26,7 +26,7 @@ class _Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked(_Piece):
+class _Asked(_RowRange):
     """``share``: the chance that a draw of this batch fell to that shard."""
 
     share: float
@@ -45,7 +45,7 @@ class Assembly:
         self.slots: NDArray[np.uint32] = np.zeros(batch_size, np.uint32)
         self.generations: NDArray[np.uint32] = np.zeros(batch_size, np.uint32)
         self.probability: NDArray[np.float64] = np.zeros(batch_size, np.float64)
-        self._unasked = [_Piece(0, batch_size, batch_size)]
+        self._unasked = [_RowRange(0, batch_size, batch_size)]
         self._asked: dict[tuple[int, int], _Asked] = {}
 
     @property
@@ -60,22 +60,22 @@ class Assembly:
         leave.
         """
         unasked, self._unasked = self._unasked, []
-        for piece in unasked:
-            rows, shares = draws_by_mass([session.mass for session in sessions], piece.stop - piece.start, offset)
-            charges = charges_by_error([session.error for session in sessions], piece.charge)
-            start = piece.start
+        for wanted in unasked:
+            rows, shares = draws_by_mass([session.mass for session in sessions], wanted.stop - wanted.start, offset)
+            charges = charges_by_error([session.error for session in sessions], wanted.charge)
+            start = wanted.start
             for session, count, share, charge in zip(
                 sessions, rows.tolist(), shares.tolist(), charges.tolist(), strict=True
             ):
-                part = _Piece(start, start + count, charge)
+                row_range = _RowRange(start, start + count, charge)
                 start += count
                 if not count and not charge:
                     continue
                 request = session.ask(count, charge)
                 if request is None:
-                    self._unasked.append(part)
+                    self._unasked.append(row_range)
                 else:
-                    self._asked[session.index, request] = _Asked(part.start, part.stop, charge, share)
+                    self._asked[session.index, request] = _Asked(row_range.start, row_range.stop, charge, share)
 
     def recover(self, sessions: Sequence[ShardSession], given_up: Container[int]) -> None:
         """What will not come is to be asked for again: whatever a session has forgotten, and all of those ``given_up``."""
@@ -84,7 +84,7 @@ class Assembly:
             if index in given_up or request not in session.outstanding:
                 session.forget(request)
                 asked = self._asked.pop((index, request))
-                self._unasked.append(_Piece(asked.start, asked.stop, asked.charge))
+                self._unasked.append(_RowRange(asked.start, asked.stop, asked.charge))
 
     def take(self, session: ShardSession, message: Message) -> bool:
         """Fill in the rows of ``message``, a batch that ``session`` has accepted; False where it belongs to another assembly."""
