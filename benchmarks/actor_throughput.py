@@ -150,7 +150,7 @@ def with_nature_network(endpoint: str, options: argparse.Namespace) -> None:
     spec = make_vector_environment(GAME, EnvironmentParameters(), 1, 0).spec
     network = algorithm("ApeXDQN").build(spec, ApeXDQNParameters(), EnvironmentParameters())
     contenders = {}
-    for compute in network.ways("Auto", native=native_bf16()):
+    for compute in network.compute_plans("Auto", native=native_bf16()):
         contenders[f"bare {compute}"] = environment_and_inference(options.envs, acting_copy(network, compute))
     bare = list(contenders)
     ways = {}

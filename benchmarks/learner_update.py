@@ -13,7 +13,7 @@ import torch
 from rljob.algorithms.apex_dqn import ApeXDQN
 from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.compute import Compute, native_bf16
-from rljob.algorithms.networks import NetworkConfig, QNetwork
+from rljob.algorithms.q_network import QNetwork, QNetworkConfig
 from rljob.api import ApeXDQNParameters
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.updater import TransitionUpdater
@@ -26,16 +26,16 @@ ROUND_SECONDS = 0.7
 
 def main() -> None:
     report("machine", **machine())
-    nature = NetworkConfig("Nature", (84, 84), 4, 6, dueling=False, scale=1 / 255)
-    compact = NetworkConfig("Compact", (42, 42), 4, 3, layer_norm=True, scale=1 / 24, centred=True)
+    nature = QNetworkConfig("Nature", (84, 84), 4, 6, dueling=False, scale=1 / 255)
+    compact = QNetworkConfig("Compact", (42, 42), 4, 3, layer_norm=True, scale=1 / 24, centred=True)
     torch.set_num_threads(1)
     measure("compact_norm_42x42", compact, batch_size=128, cores=1)
     measure("nature_84x84", nature, batch_size=32, cores=2)
 
 
-def measure(name: str, config: NetworkConfig, *, batch_size: int, cores: int) -> None:
+def measure(name: str, config: QNetworkConfig, *, batch_size: int, cores: int) -> None:
     """Report updates/s of every way of computing for one network and batch size."""
-    plans = QNetwork(config).ways("Auto", native=native_bf16())
+    plans = QNetwork(config).compute_plans("Auto", native=native_bf16())
     batch = random_batch(config, batch_size)
     threads = DataParallelThreads(cores)
     updaters = {plan: updater(config, plan, batch_size, threads) for plan in plans}
@@ -64,14 +64,14 @@ def measure(name: str, config: NetworkConfig, *, batch_size: int, cores: int) ->
         )
 
 
-def updater(config: NetworkConfig, plan: Compute, batch_size: int, threads: DataParallelThreads) -> TransitionUpdater:
+def updater(config: QNetworkConfig, plan: Compute, batch_size: int, threads: DataParallelThreads) -> TransitionUpdater:
     torch.manual_seed(0)
     params = ApeXDQNParameters.model_validate({"batch_size": batch_size})
     network = QNetwork(config).compute(plan)
     return TransitionUpdater(ApeXDQN(), params, network, torch.device("cpu"), threads)
 
 
-def random_batch(config: NetworkConfig, size: int) -> TransitionBatch:
+def random_batch(config: QNetworkConfig, size: int) -> TransitionBatch:
     shape = (size, config.stack, *config.frame_shape)
     return TransitionBatch(
         observation=torch.randint(0, 256, shape, dtype=torch.uint8),

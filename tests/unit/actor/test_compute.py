@@ -6,14 +6,14 @@ import pytest
 import torch
 from rljob.actor.compute import acting_copy, choose_compute, copy_weights
 from rljob.algorithms.compute import Compute
-from rljob.algorithms.networks import NetworkConfig, QNetwork
+from rljob.algorithms.q_network import QNetwork, QNetworkConfig
 
 OBSERVATION = torch.randint(0, 256, (5, 4, 42, 42), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 
 
 def a_network(seed: int = 0) -> QNetwork:
     torch.manual_seed(seed)
-    return QNetwork(NetworkConfig("Compact", (42, 42), 4, 6, scale=1 / 255, centred=True))
+    return QNetwork(QNetworkConfig("Compact", (42, 42), 4, 6, scale=1 / 255, centred=True))
 
 
 @pytest.mark.parametrize("channels_last", [False, True])

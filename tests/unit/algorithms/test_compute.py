@@ -22,11 +22,11 @@ class Track:
     def clock(self) -> float:
         return self.now
 
-    def taking(self, way: Compute, first: float, *others: float) -> Callable[[], None]:
+    def taking(self, plan: Compute, first: float, *others: float) -> Callable[[], None]:
         times = iter((first, *others))
 
         def run() -> None:
-            self.run.append(way)
+            self.run.append(plan)
             self.now += next(times, others[-1] if others else first)
 
         return run
@@ -36,9 +36,9 @@ def test_candidates() -> None:
     images = {"convolutional": True, "blocks": True}
     assert candidates("FP32", convolutional=False, blocks=False, native=True) == (PLAIN,)
     assert len(candidates("Auto", **images, native=True)) == 6
-    assert not any(way.bf16 for way in candidates("Auto", **images, native=False))
-    assert all(way.bf16 for way in candidates("BF16", **images, native=False))
-    assert not any(way.space_to_depth for way in candidates("BF16", convolutional=True, blocks=False, native=True))
+    assert not any(plan.bf16 for plan in candidates("Auto", **images, native=False))
+    assert all(plan.bf16 for plan in candidates("BF16", **images, native=False))
+    assert not any(plan.space_to_depth for plan in candidates("BF16", convolutional=True, blocks=False, native=True))
 
 
 def test_the_fastest_is_taken_if_it_is_clearly_faster() -> None:
@@ -55,8 +55,8 @@ def test_preparation_and_interruptions_do_not_count() -> None:
         ORDERED: track.taking(ORDERED, 0.09, 0.009, 0.2, 0.008),
         ROUNDED: track.taking(ROUNDED, 0.01, 0.009),
     }
-    way, timings = fastest(runs, track.clock, 1.0)
-    assert way == ORDERED
+    plan, timings = fastest(runs, track.clock, 1.0)
+    assert plan == ORDERED
     assert timings == "fp32 10.00 ms, fp32 channels-last 8.00 ms, bf16 9.00 ms"
 
 

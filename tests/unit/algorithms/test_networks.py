@@ -7,14 +7,14 @@ import dataclasses
 import pytest
 import torch
 from rljob.algorithms.compute import Compute
-from rljob.algorithms.networks import NetworkConfig, QNetwork
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
+from rljob.algorithms.q_network import QNetwork, QNetworkConfig
 from rljob.api.networks import Image, NetworkProblem, resolved_network
 
 
-def config(kind: str = "Auto", shape: tuple[int, ...] = (84, 84), **changes: object) -> NetworkConfig:
+def config(kind: str = "Auto", shape: tuple[int, ...] = (84, 84), **changes: object) -> QNetworkConfig:
     values: dict[str, object] = {"kind": kind, "frame_shape": shape, "stack": 4, "num_actions": 6, **changes}
-    return NetworkConfig(**values)  # type: ignore[arg-type]
+    return QNetworkConfig(**values)  # type: ignore[arg-type]
 
 
 def parameters(network: QNetwork) -> int:
@@ -109,7 +109,7 @@ def test_colours_are_seen_as_so_many_grey_frames(
         colour.centre(mean)
         seen = seen - by_hand(mean.expand(1, stack, *shape), image)
     expected = grey(seen)
-    for way in colour.ways("FP32", native=False):
+    for way in colour.compute_plans("FP32", native=False):
         for arrived in (observation, colour.compute(way).laid_out(observation)):
             output = colour.compute(way)(arrived)
             torch.testing.assert_close(output.logits, expected.logits, rtol=1e-3, atol=1e-5)
@@ -174,10 +174,10 @@ def test_frames_are_laid_out_once() -> None:
 
 def test_ways_that_a_network_does_not_have() -> None:
     vectors, overlapping = QNetwork(config("MLP", (4,))), QNetwork(config("Compact", (42, 42)))
-    assert vectors.ways("Auto", native=True) == (Compute(), Compute(bf16=True))
+    assert vectors.compute_plans("Auto", native=True) == (Compute(), Compute(bf16=True))
     assert overlapping.block == 1, "a kernel of 6 with stride 4 does not see whole blocks"
-    assert not any(way.space_to_depth for way in overlapping.ways("BF16", native=True))
-    assert any(way.space_to_depth for way in QNetwork(config("Nature")).ways("BF16", native=True))
+    assert not any(way.space_to_depth for way in overlapping.compute_plans("BF16", native=True))
+    assert any(way.space_to_depth for way in QNetwork(config("Nature")).compute_plans("BF16", native=True))
     with pytest.raises(ValueError, match="without convolutions"):
         vectors.compute(Compute(channels_last=True))
     with pytest.raises(ValueError, match="whole blocks"):

@@ -29,9 +29,9 @@ def choose_compute(network: FrameNetwork, observation: Tensor, precision: str) -
     the processor has it. Measured in CPU time of this thread, which alone computes in an actor: other processes on the
     core must not decide. ``network`` is not changed.
     """
-    ways = network.ways(precision, native=native_bf16())
+    plans = network.compute_plans(precision, native=native_bf16())
     with torch.inference_mode():
-        runs = {way: partial(acting_copy(network, way), observation) for way in ways}
+        runs = {plan: partial(acting_copy(network, plan), observation) for plan in plans}
         chosen, timings = fastest(runs, time.thread_time, _BUDGET_SECONDS)
     log.info("inference in %s (%s for a batch of %d)", chosen, timings or "the only way", len(observation))
     return chosen

@@ -20,7 +20,7 @@ from rljob.algorithms.base import TransitionAlgorithm
 from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.decision import Decision, Game, Inference, RandomNumbers
 from rljob.algorithms.loss_result import LossResult
-from rljob.algorithms.networks import NetworkConfig, QNetwork
+from rljob.algorithms.q_network import QNetwork, QNetworkConfig
 from rljob.api import ApeXDQNParameters
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class ApeXDQN(TransitionAlgorithm[ApeXDQNParameters, QNetwork]):
     def build(self, spec: EnvironmentSpec, params: ApeXDQNParameters, env_params: EnvironmentParameters) -> QNetwork:
         default_scale = 1.0 / 255.0 if np.dtype(spec.frame_dtype) == np.uint8 else 1.0
         return QNetwork(
-            NetworkConfig(
+            QNetworkConfig(
                 kind=str(params.network),
                 frame_shape=tuple(spec.frame_shape),
                 stack=spec.stack,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-_CLEAR_GAIN = 0.95  # of the plainest way's time: noise must not decide about rounding
+_CLEAR_GAIN = 0.95  # of the plainest plan's time: noise must not decide about rounding
 _FAR_BEHIND = 1.5
 _LONG_SECONDS = 0.1
 _MOST_ROUNDS = 30
@@ -46,49 +46,49 @@ class Compute:
 
 
 def candidates(precision: str, *, native: bool, convolutional: bool, blocks: bool) -> tuple[Compute, ...]:
-    """The ways of computing that ``precision`` (Auto, FP32, BF16) allows and that may be the fastest, plainest first.
+    """The compute plans that ``precision`` (Auto, FP32, BF16) allows and that may be the fastest, plainest first.
 
     ``native``: the device multiplies bf16 numbers itself; Auto tries bf16 only there. ``convolutional``: the network has
     convolutions. ``blocks``: its first one may see blocks of pixels as channels.
     """
     precisions = {"Auto": (False, True) if native else (False,), "FP32": (False,), "BF16": (True,)}[precision]
-    ways: list[Compute] = []
+    plans: list[Compute] = []
     for bf16 in precisions:
-        ways.append(Compute(bf16))
+        plans.append(Compute(bf16))
         if convolutional:
-            ways.append(Compute(bf16, channels_last=True))
+            plans.append(Compute(bf16, channels_last=True))
         if blocks:
-            ways.append(Compute(bf16, channels_last=True, space_to_depth=True))
-    return tuple(ways)
+            plans.append(Compute(bf16, channels_last=True, space_to_depth=True))
+    return tuple(plans)
 
 
 def fastest(
     runs: Mapping[Compute, Callable[[], object]], clock: Callable[[], float], budget_seconds: float
 ) -> tuple[Compute, str]:
-    """The fastest of some ways of computing, and what was measured, for a log. ``runs``: one run of each, plainest first.
+    """The fastest of some compute plans, and what was measured, for a log. ``runs``: one run of each, plainest first.
 
     They take turns for about ``budget_seconds`` of ``clock`` and at least two rounds; one that is far behind drops out. The
-    best time of each counts: what else happens on a machine only ever makes a run slower. A way other than the plainest must be
+    best time of each counts: what else happens on a machine only ever makes a run slower. A plan other than the plainest must be
     clearly faster to be taken.
     """
     plainest = next(iter(runs))
     best = dict.fromkeys(runs, float("inf"))
     racing, spent, rounds = list(runs), 0.0, 0
     while len(racing) > 1 and (rounds < 2 or (spent < budget_seconds and rounds < _MOST_ROUNDS)):
-        for way in racing:
+        for plan in racing:
             start = clock()
-            runs[way]()
+            runs[plan]()
             elapsed = clock() - start
             spent += elapsed
             if rounds > 0 or elapsed > _LONG_SECONDS:  # a short first run is mostly preparation
-                best[way] = min(best[way], elapsed)
+                best[plan] = min(best[plan], elapsed)
         leader = min(best.values())
-        racing = [way for way in racing if best[way] < _FAR_BEHIND * leader or best[way] == float("inf")]
+        racing = [plan for plan in racing if best[plan] < _FAR_BEHIND * leader or best[plan] == float("inf")]
         rounds += 1
-    way = min(best, key=best.__getitem__)
-    if best[way] > _CLEAR_GAIN * best[plainest]:
-        way = plainest
-    return way, ", ".join(f"{each} {1e3 * seconds:.2f} ms" for each, seconds in best.items() if len(runs) > 1)
+    plan = min(best, key=best.__getitem__)
+    if best[plan] > _CLEAR_GAIN * best[plainest]:
+        plan = plainest
+    return plan, ", ".join(f"{each} {1e3 * seconds:.2f} ms" for each, seconds in best.items() if len(runs) > 1)
 
 
 def native_bf16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:

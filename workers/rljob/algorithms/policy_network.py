@@ -15,16 +15,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from rljob.algorithms import convolutions
 from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers, seen_by_convolutions
 from rljob.api.networks import resolved_network
 
-# Nature: the convolutions of Mnih et al. 2015. Compact: for frames of about 42x42; its first layer sees every pixel once.
-# Small: for grids of a few cells; the convolution of Young and Tian 2019 ("MinAtar").
 _CONVOLUTIONS = {
-    "Nature": ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
-    "Compact": ((16, 6, 6), (32, 3, 1)),
-    "Small": ((16, 3, 1),),
-    "MLP": (),
+    "Nature": convolutions.NATURE,
+    "Compact": convolutions.TILED_COMPACT,
+    "Small": convolutions.SMALL,
+    "MLP": convolutions.NONE,
 }
 _DEEP_CHANNELS = (16, 32, 32)  # the residual network of Espeholt et al. 2018, figure 3 right
 _MLP_DEPTH = 2

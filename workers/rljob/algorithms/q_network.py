@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from rljob.algorithms import convolutions
 from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers
 from rljob.api.networks import resolved_network
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkConfig:
+class QNetworkConfig:
     """What a Q-network is built from.
 
     ``kind``: Nature, Compact, Small or MLP, or Auto, which chooses by ``frame_shape``.
@@ -49,27 +50,25 @@ class NetworkConfig:
 class _Geometry:
     """``convolutions``: (out channels, kernel, stride). ``dense``: number of hidden dense layers. ``hidden``: their width."""
 
-    convolutions: tuple[tuple[int, int, int], ...]
+    convolutions: convolutions.Layers
     dense: int
     hidden: int
     own_streams: bool
 
 
-# Nature: Mnih et al. 2015; dueling gives value and advantage a dense layer each, as in Wang et al. 2016.
-# Compact: for frames of about 42x42; value and advantage share the dense layer.
-# Small: for grids of a few cells; the network of Young and Tian 2019 ("MinAtar").
+# Nature: dueling gives value and advantage a dense layer each, as in Wang et al. 2016. All others share one.
 _GEOMETRY = {
-    "Nature": _Geometry(((32, 8, 4), (64, 4, 2), (64, 3, 1)), dense=1, hidden=512, own_streams=True),
-    "Compact": _Geometry(((16, 6, 4), (32, 3, 2)), dense=1, hidden=128, own_streams=False),
-    "Small": _Geometry(((16, 3, 1),), dense=1, hidden=128, own_streams=False),
-    "MLP": _Geometry((), dense=2, hidden=128, own_streams=False),
+    "Nature": _Geometry(convolutions.NATURE, dense=1, hidden=512, own_streams=True),
+    "Compact": _Geometry(convolutions.OVERLAPPING_COMPACT, dense=1, hidden=128, own_streams=False),
+    "Small": _Geometry(convolutions.SMALL, dense=1, hidden=128, own_streams=False),
+    "MLP": _Geometry(convolutions.NONE, dense=2, hidden=128, own_streams=False),
 }
 
 
 class QNetwork(FrameNetwork):
     """``forward(observation uint8|float32 [B, S, *F]) -> float32 [B, A]``; precision and layout as in ``FrameNetwork``."""
 
-    def __init__(self, config: NetworkConfig) -> None:
+    def __init__(self, config: QNetworkConfig) -> None:
         super().__init__(config.frame_shape, config.scale, centred=config.centred)
         self.config = config
         self.kind = config.resolved_kind()

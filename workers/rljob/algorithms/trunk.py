@@ -19,7 +19,7 @@ from rljob.api.networks import Image
 class FrameNetwork(nn.Module):
     """Base of every network: ``features`` of raw observations by ``convolutions`` and ``dense``, which the subclass builds.
 
-    ``way`` is how the trunk is computed in the running process, in bf16 under autocast (see ``compute``; it is no part of the
+    ``plan`` is how the trunk is computed in the running process, in bf16 under autocast (see ``compute``; it is no part of the
     weights). Heads are always float32: a value rounded to 8 bits would put a floor under the temporal-difference error.
     """
 
@@ -34,7 +34,7 @@ class FrameNetwork(nn.Module):
         self.image = Image.of(frame_shape)
         self.scale = scale
         self.centred = centred
-        self.way = Compute()
+        self.plan = Compute()
 
     @property
     def block(self) -> int:
@@ -44,22 +44,22 @@ class FrameNetwork(nn.Module):
         (stride, _), (kernel, _) = self._first.stride, self._first.kernel_size
         return stride if kernel % stride == 0 and self._first.padding == (0, 0) else 1
 
-    def ways(self, precision: str, *, native: bool) -> tuple[Compute, ...]:
+    def compute_plans(self, precision: str, *, native: bool) -> tuple[Compute, ...]:
         """How this network may be computed, plainest first; see ``candidates``."""
         convolutional = len(self.convolutions) > 0
         return candidates(precision, native=native, convolutional=convolutional, blocks=self.block > 1)
 
-    def compute(self, way: Compute) -> Self:
+    def compute(self, plan: Compute) -> Self:
         """Choose how the trunk is computed from now on; returns self. Shapes and meaning of the result do not change.
 
         Raises ValueError for an order in memory that this network does not have.
         """
-        if way.channels_last and not self.convolutions:
+        if plan.channels_last and not self.convolutions:
             raise ValueError("a network without convolutions has no channels to put last")
-        if way.space_to_depth and self.block == 1:
+        if plan.space_to_depth and self.block == 1:
             raise ValueError("the first convolution of this network does not see whole blocks of pixels")
-        self.way = way
-        layout = torch.channels_last if way.channels_last else torch.contiguous_format
+        self.plan = plan
+        layout = torch.channels_last if plan.channels_last else torch.contiguous_format
         self.convolutions.to(memory_format=layout)  # type: ignore[call-overload]
         return self
 
@@ -70,7 +70,7 @@ class FrameNetwork(nn.Module):
         Gradients of those weights are bf16, as they are under autocast before they are converted back.
         """
         copied = copy.deepcopy(self)
-        if self.way.bf16:
+        if self.plan.bf16:
             for module in (*copied.convolutions.modules(), *copied.dense.modules()):
                 if isinstance(module, nn.Linear | nn.Conv2d):
                     module.to(torch.bfloat16)
@@ -91,35 +91,35 @@ class FrameNetwork(nn.Module):
         """
         if self.image is not None and self.convolutions and len(self.frame_shape) == 3 and observation.dim() == 5:
             observation = planes(observation, channels_first=self.image.channels_first)
-        if self.way.space_to_depth:
+        if self.plan.space_to_depth:
             as_blocks = observation.shape[1] != self._first.in_channels
             return observation if as_blocks else space_to_depth(observation, self.block)
-        return channels_last(observation) if self.way.channels_last else observation
+        return channels_last(observation) if self.plan.channels_last else observation
 
     def features(self, observation: Tensor) -> Tensor:
         """Dense features float32 [B, width] of raw observations [B, S, *F], or of ``laid_out`` ones."""
         frames = self.laid_out(observation)
-        if self.way.bf16 and not self.centred and frames.dtype == torch.uint8:
+        if self.plan.bf16 and not self.centred and frames.dtype == torch.uint8:
             x = frames.to(torch.bfloat16)  # exact for bytes, so that scaling rounds once, as autocast would
         else:
             x = frames.to(torch.float32, copy=True)
         if self.centred:
             x.sub_(self._laid_out_mean())
         x.mul_(self.scale)
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.way.bf16):
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.plan.bf16):
             return self.dense(self._convolved(x).flatten(1)).float()  # type: ignore[no-any-return]
 
     def _laid_out_mean(self) -> Tensor:
         """The mean frame, to be subtracted from frames that are laid out."""
-        if self.image is None or not self.convolutions or (len(self.frame_shape) == 2 and not self.way.space_to_depth):
+        if self.image is None or not self.convolutions or (len(self.frame_shape) == 2 and not self.plan.space_to_depth):
             return self.mean
         mean = self.mean.expand(1, self._first.in_channels // self.image.channels, *self.frame_shape)
         if len(self.frame_shape) == 3:
             mean = planes(mean, channels_first=self.image.channels_first)
-        return space_to_depth(mean, self.block) if self.way.space_to_depth else mean
+        return space_to_depth(mean, self.block) if self.plan.space_to_depth else mean
 
     def _convolved(self, x: Tensor) -> Tensor:
-        if not self.way.space_to_depth:
+        if not self.plan.space_to_depth:
             return self.convolutions(x)  # type: ignore[no-any-return]
         weight = functional.pixel_unshuffle(self._first.weight, self.block)
         x = functional.conv2d(x, weight.contiguous(memory_format=torch.channels_last), self._first.bias)

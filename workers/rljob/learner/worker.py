@@ -73,8 +73,8 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         keep_freed_memory()
     torch.manual_seed(params.seed)
     online: FrameNetwork = method.build(environment, params, env_params)
-    way = _way_to_compute(method, params, environment, online.to(device), device)
-    online.compute(way)
+    plan = _compute_plan(method, params, environment, online.to(device), device)
+    online.compute(plan)
     updater = make_updater(method, params, online, device, threads)
     if params.compile:
         updater.compile()
@@ -93,7 +93,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         closing.callback(source.close)
         serving = None
         if spec.actors.inference == "Central" and spec.inference.replicas == 0:
-            compute = way if device.type == "cuda" else None
+            compute = plan if device.type == "cuda" else None
             serving = InferenceThread(
                 InferenceServer(
                     options.inference[0],
@@ -126,7 +126,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
 
         surroundings = {
             "device": str(device),
-            "precision": str(way),
+            "precision": str(plan),
             "rewards": describe_rewards(spec.environment.id, env_params),
             "started_unix": time.time(),
         }
@@ -237,10 +237,10 @@ def _threads(job: RLJob, params: Any, device: torch.device) -> DataParallelThrea
     return DataParallelThreads(1 if device.type != "cpu" or params.compile else processors)
 
 
-def _way_to_compute(
+def _compute_plan(
     method: AnyAlgorithm, params: Any, environment: EnvironmentSpec, online: FrameNetwork, device: torch.device
 ) -> Compute:
-    """Time one update of this job, without the optimiser, in each way that the job allows."""
+    """Time one update of this job, without the optimiser, by each plan that the job allows."""
     example = method.example(environment, params, device)
     return precision.choose(params.precision, online, partial(trial_update, method, params), example)
 

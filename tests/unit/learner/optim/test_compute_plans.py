@@ -34,11 +34,11 @@ def parameters(**changes: Any) -> ImpalaParameters:
 
 
 def updater(
-    params: ImpalaParameters, way: Compute, threads: DataParallelThreads | None = None, seed: int = 0
+    params: ImpalaParameters, plan: Compute, threads: DataParallelThreads | None = None, seed: int = 0
 ) -> AnyUpdater:
     torch.manual_seed(seed)
     method = algorithm("IMPALA")
-    network = method.build(IMAGES, params, ENV_PARAMS).compute(way)
+    network = method.build(IMAGES, params, ENV_PARAMS).compute(plan)
     return make_updater(method, params, network, torch.device("cpu"), threads)
 
 
@@ -60,33 +60,33 @@ def test_every_way_learns_the_same(optimizer: str, changes: dict[str, Any]) -> N
     data = unroll_batches(params, 3, IMAGES)
     start = {name: tensor.clone() for name, tensor in updater(params, Compute()).online.state_dict().items()}
 
-    def learned(way: Compute, threads: DataParallelThreads | None = None) -> torch.Tensor:
-        each = updater(params, way, threads)
+    def learned(plan: Compute, threads: DataParallelThreads | None = None) -> torch.Tensor:
+        each = updater(params, plan, threads)
         learn(each, data)
         return change(each, start)
 
     plain = learned(Compute())
-    for way in (ORDERED, BLOCKS):
-        torch.testing.assert_close(learned(way), plain, rtol=1e-2, atol=2e-5)
-        torch.testing.assert_close(learned(way, DataParallelThreads(2)), plain, rtol=1e-2, atol=2e-5)
-        rounded = learned(Compute(bf16=True, channels_last=True, space_to_depth=way.space_to_depth))
+    for plan in (ORDERED, BLOCKS):
+        torch.testing.assert_close(learned(plan), plain, rtol=1e-2, atol=2e-5)
+        torch.testing.assert_close(learned(plan, DataParallelThreads(2)), plain, rtol=1e-2, atol=2e-5)
+        rounded = learned(Compute(bf16=True, channels_last=True, space_to_depth=plan.space_to_depth))
         assert torch.nn.functional.cosine_similarity(rounded, plain, dim=0) > 0.5
 
 
-@pytest.mark.parametrize("way", [ORDERED, BLOCKS])
+@pytest.mark.parametrize("plan", [ORDERED, BLOCKS])
 @pytest.mark.parametrize("optimizer", ["Adam", "RMSProp", "CentredRMSProp"])
 @pytest.mark.parametrize("count", [1, 2])
 def test_resume_is_exact(
-    tmp_path: Path, optimizer: str, way: Compute, count: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, optimizer: str, plan: Compute, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sharded_optimizer, "FEW_NUMBERS", 0)
     threads = DataParallelThreads(count)
     params = parameters(optimizer=optimizer, rmsprop_momentum=0.5, evaluation_weights_decay=0.9)
     data = unroll_batches(params, 6, IMAGES)
-    straight = updater(params, way, threads)
+    straight = updater(params, plan, threads)
     learn(straight, data[:3])
     path, _ = checkpoint.write(tmp_path, "step-3", state.capture(straight), {})
-    resumed = updater(params, way, threads, seed=99)
+    resumed = updater(params, plan, threads, seed=99)
     state.restore(resumed, checkpoint.read(path), straight.updates)
     for each in (straight, resumed):
         learn(each, data[3:])

@@ -141,8 +141,8 @@ def test_the_choice_obeys_the_processor(monkeypatch: pytest.MonkeyPatch) -> None
     seen: list[bool] = []
 
     def fast_in_bf16(network: FrameNetwork, batch: TransitionBatch) -> None:
-        seen.append(network.way.bf16)
-        if not network.way.bf16:
+        seen.append(network.plan.bf16)
+        if not network.plan.bf16:
             torch.randn(200, 200) @ torch.randn(200, 200) @ torch.randn(200, 2000)
 
     def chosen(native: bool) -> Compute:
@@ -153,7 +153,7 @@ def test_the_choice_obeys_the_processor(monkeypatch: pytest.MonkeyPatch) -> None
     assert set(seen) == {False}, "bf16 was tried where it is emulated"
     assert chosen(native=True).bf16
     assert set(seen) == {False, True}
-    assert learner.online.way == Compute()  # the trial was on a copy
+    assert learner.online.plan == Compute()  # the trial was on a copy
 
 
 @pytest.mark.parametrize(("count", "size"), [(2, 16), (3, 16), (4, 5)])

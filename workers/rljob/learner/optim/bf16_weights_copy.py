@@ -20,7 +20,7 @@ class Bf16WeightsCopy:
     """
 
     def __init__(self, network: FrameNetwork) -> None:
-        self._copied = network.way.bf16
+        self._copied = network.plan.bf16
         self._module = network.working_copy() if self._copied else network
         self._masters, self._copies = _tensors(network), _tensors(self._module)
         self._versions: list[int] = []

@@ -32,14 +32,14 @@ def choose(
 ) -> Compute:
     """The fastest allowed way to compute ``update(network copy, batch)``; ``network`` itself is not changed."""
     cuda = next(network.parameters()).is_cuda
-    ways = network.ways(precision, native=cuda or native_bf16())
+    plans = network.compute_plans(precision, native=cuda or native_bf16())
 
     def run(trial: FrameNetwork) -> None:
         update(trial, batch)
         if cuda:
             torch.cuda.synchronize()
 
-    runs = {way: partial(run, copy.deepcopy(network).compute(way)) for way in ways}
+    runs = {plan: partial(run, copy.deepcopy(network).compute(plan)) for plan in plans}
     chosen, timings = fastest(runs, time.perf_counter, budget_seconds)
     log.info("precision %s: computing in %s%s", precision, chosen, f"; an update took {timings}" if timings else "")
     return chosen
