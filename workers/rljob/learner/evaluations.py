@@ -41,7 +41,7 @@ class Evaluation:
         return self.finished, self.mean
 
     def to_message(self) -> Message:
-        judged = self.weights
+        weights = self.weights
         return Message(
             "evaluation",
             {
@@ -56,8 +56,8 @@ class Evaluation:
             {
                 "returns": np.asarray(self.returns, np.float32),
                 "lengths": np.asarray(self.lengths, np.int32),
-                "buffer": judged.buffer if judged else _EMPTY,
-                "manifest": judged.manifest if judged else _EMPTY,
+                "buffer": weights.buffer if weights else _EMPTY,
+                "manifest": weights.manifest if weights else _EMPTY,
             },
         )
 
@@ -70,7 +70,7 @@ class Evaluation:
         """
         fields, columns = message.fields, message.columns
         version = int(fields["version"])
-        judged = (
+        weights = (
             Weights(version, 0, uint8_column(message, "buffer"), uint8_column(message, "manifest"))
             if columns["buffer"].size
             else None
@@ -83,7 +83,7 @@ class Evaluation:
             finished=bool(fields["finished"]),
             returns=columns["returns"].astype(np.float32),
             lengths=columns["lengths"].astype(np.int32),
-            weights=judged,
+            weights=weights,
             seed=int(fields["seed"]),
         )
         evaluation._check(shapes)

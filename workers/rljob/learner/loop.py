@@ -242,15 +242,17 @@ class Learner:
         self.clock.enter("publish")
         self.version += 1
         now = time.monotonic()
-        judged = None
+        evaluation_weights = None
         if self._updater.evaluation is not None and now >= self._next_evaluation_weights:
-            judged = self._updater.evaluation  # an evaluation takes seconds; a copy a second is fresh enough for it
+            evaluation_weights = (
+                self._updater.evaluation
+            )  # an evaluation takes seconds; a copy a second is fresh enough for it
             self._next_evaluation_weights = now + EVALUATION_WEIGHTS_SECONDS
         meta = {
             **self._counters(),
             "mean_return": self._mean_return,
         }  # an evaluator may wait for a return worth judging
-        self._server.publish(self._updater.online, self.version, self.epoch, meta, judged)
+        self._server.publish(self._updater.online, self.version, self.epoch, meta, evaluation_weights)
         self._versions.note(self.version, self._updater.updates)
         self._source.published(self.epoch)
 

@@ -93,8 +93,8 @@ class WeightServer:
     @property
     def evaluating(self) -> Evaluating | None:
         """How far the evaluator has come; None where it plays no games, or has not said so for a while."""
-        told = self._evaluating
-        return told[0] if told is not None and time.monotonic() - told[1] < _WORD_SECONDS else None
+        latest = self._evaluating
+        return latest[0] if latest is not None and time.monotonic() - latest[1] < _WORD_SECONDS else None
 
     def status(self) -> dict[str, Any]:
         """Fetches answered, and what was refused by reason: the ``weights`` part of the learner's status."""
@@ -131,8 +131,8 @@ class WeightServer:
         """The answer to one message, None where it needs none. Raises MalformedMessage for one that nobody here understands."""
         if message.kind == "fetch":
             self.fetches += 1
-            judged = bool(message.fields["evaluation"])
-            current = (self._evaluation if judged else None) or self._latest
+            for_evaluation = bool(message.fields["evaluation"])
+            current = (self._evaluation if for_evaluation else None) or self._latest
             # "not equal" rather than "newer": after a restart from a checkpoint the latest may be a lower version, or the
             # same one as the former life's last; whoever still has that would have its unrolls refused for ever.
             have = message.fields["have"], message.fields.get("epoch", current.epoch if current else 0)

@@ -100,10 +100,6 @@ class Updater(ABC, Generic[Batch]):
             if follower is not self.online:
                 follower.load_state_dict(self.online.state_dict())
 
-    def evaluation_network(self) -> FrameNetwork:
-        """The network whose policy is evaluated."""
-        return self.evaluation or self.online
-
     def _learn(
         self, loss: Callable[[FrameNetwork, Batch], LossResult], batch: Batch, steps: int
     ) -> tuple[LossResult, Tensor]:
@@ -148,7 +144,7 @@ class Updater(ABC, Generic[Batch]):
 
 
 class TransitionUpdater(Updater[TransitionBatch]):
-    """Learns from sampled transitions: one update a batch, against a target network. ``target`` judges."""
+    """Learns from sampled transitions: one update a batch, against an older copy of the network, ``target``."""
 
     def __init__(
         self,
