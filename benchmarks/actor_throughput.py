@@ -18,19 +18,20 @@ import numpy as np
 import torch
 from ale_py import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
-from rljob.actor.compute import acting_copy
+from rljob.acting.compute import acting_copy
+from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
 from rljob.actor.policy import Decision, Policy
 from rljob.actor.recorder import TransitionRecorder
-from rljob.actor.session import Identity, ReplaySession
+from rljob.actor.session import ReplaySession
 from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
 from rljob.algorithms.compute import native_bf16
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.envs import make_vector_environment
 from rljob.experience import ChunkLayout
-from rljob.learner.flat import snapshot
+from rljob.weights.flat import snapshot
 from rljob.wire import Client
 
 from benchmarks.common import machine, report
@@ -109,7 +110,7 @@ def actor(
     environment = make_vector_environment(GAME, environment_parameters, num_envs, seed=0)
     spec = environment.spec
     layout = ChunkLayout(50, spec.frame_shape, np.dtype(spec.frame_dtype), spec.stack, 3)
-    identity = Identity(name, "benchmark", num_envs)
+    identity = ActorIdentity(name, "benchmark", num_envs)
     figures = ActorFigures(identity)
     session = ReplaySession(Client(endpoint), identity, figures.heartbeat, compress=layout.compressed_columns)
     figures.sink = sink = MultiShard([session])

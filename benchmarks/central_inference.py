@@ -26,13 +26,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from rljob.actor.compute import choose_compute
+from rljob.acting.compute import choose_compute
+from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
 from rljob.actor.loop import ActorLoop, Loop
 from rljob.actor.policy import Policy
 from rljob.actor.recorder import make_recorder
-from rljob.actor.session import Identity, ReplaySession
+from rljob.actor.session import ReplaySession
 from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
@@ -42,7 +43,7 @@ from rljob.inference.client import InferenceClient
 from rljob.inference.model import ServedModel
 from rljob.inference.policy import RemotePolicy
 from rljob.inference.server import InferenceServer
-from rljob.learner.flat import Weights, snapshot
+from rljob.weights.flat import Weights, snapshot
 from rljob.wire import Client
 
 from benchmarks.actor_throughput import GAME, NoWeights
@@ -116,7 +117,7 @@ def actor(name: str, num_envs: int, replay: str, server: str | None) -> tuple[Ca
     spec = describe_environment(GAME, ENVIRONMENT)
     layout = method.layout(spec, parameters)
     label = f"{name} {'local' if server is None else 'central'}".replace(" ", "-")
-    identity = Identity(label, "benchmark", num_envs)
+    identity = ActorIdentity(label, "benchmark", num_envs)
     figures = ActorFigures(identity)
     session = ReplaySession(Client(replay), identity, figures.heartbeat, compress=layout.compressed_columns)
     figures.sink = sink = MultiShard([session])
@@ -185,7 +186,7 @@ def one_actor(name: str, options: argparse.Namespace, replay: str, other: int) -
 def simulated(endpoint: str, number: int, rows: int, until: float, waits: list[float]) -> None:
     """An actor's two groups in turn, without environments: takes as long as a step would, notes how long it was held up."""
     spec = describe_environment(GAME, ENVIRONMENT)
-    client = InferenceClient(Client(endpoint), Identity(f"actor-{number}", "b", rows), GROUPS, compress=True)
+    client = InferenceClient(Client(endpoint), ActorIdentity(f"actor-{number}", "b", rows), GROUPS, compress=True)
     random = np.random.default_rng(number)
     background = random.integers(0, 255, spec.frame_shape, np.uint8) // 128 * 87
     observation = np.broadcast_to(background, (rows, *spec.observation_shape)).copy()

@@ -14,10 +14,11 @@ from dataclasses import replace
 
 from rljob.api import RLJob, load_manifest
 from rljob.api.status import RLJobStatus
-from rljob_operator.decide import decide
-from rljob_operator.desired import ClockReading, DesiredState
-from rljob_operator.model import CheckpointFacts, CheckpointState, LearnerSample, Member, Observation, Phase, Role
-from rljob_operator.sample import parse_sample
+from rljob_operator.core.decide import decide
+from rljob_operator.core.desired import ClockReading, DesiredState
+from rljob_operator.core.learner_sample import parse_sample
+from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.observed import CheckpointFacts, CheckpointState, LearnerSample, Observation
 
 from benchmarks.common import machine, report
 from tests.support.paths import EXAMPLES

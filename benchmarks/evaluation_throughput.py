@@ -26,20 +26,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from rljob.acting.identity import ActorIdentity as Sender
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
 from rljob.actor.policy import Policy
 from rljob.actor.recorder import make_recorder
-from rljob.actor.session import Identity as Sender
 from rljob.actor.session import Welcome
 from rljob.algorithms import algorithm
 from rljob.api import load_manifest
+from rljob.checkpoints.policy import PolicyIdentity, load_policy
 from rljob.envs import describe_environment, make_vector_environment
 from rljob.evaluation.players import Players
 from rljob.evaluation.score import tally
 from rljob.experience import Chunk, Unroll
-from rljob.learner.flat import Weights, snapshot
-from rljob.learner.policy import Identity, load_policy
+from rljob.weights.flat import Weights, snapshot
 from rljob.wire import Message, encode
 
 from benchmarks.common import machine, report
@@ -70,21 +70,21 @@ class Dropped:
     def poll(self, timeout_seconds: float = 0.0) -> None: ...
 
 
-def policy_of(checkpoint: Path | None) -> tuple[Identity, Weights]:
+def policy_of(checkpoint: Path | None) -> tuple[PolicyIdentity, Weights]:
     """What plays on both sides: the policy of a checkpoint, or the job's with a new network."""
     torch.manual_seed(0)
     if checkpoint is not None:
         found = load_policy(checkpoint)
-        judged = Identity(str(found.manifest["algorithm"]), found.spec, found.params, found.env_params)
+        judged = PolicyIdentity(str(found.manifest["algorithm"]), found.spec, found.params, found.env_params)
         return judged, snapshot(found.module, 1, 1, {})
     job = load_manifest(JOB).spec
     parameters, environment = job.algorithm.parameters, job.environment.parameters
     described = describe_environment(job.environment.id, environment)
-    judged = Identity(job.algorithm.type, described, parameters, environment)
+    judged = PolicyIdentity(job.algorithm.type, described, parameters, environment)
     return judged, snapshot(algorithm(judged.algorithm).build(described, parameters, environment), 1, 1, {})
 
 
-def evaluation(judged: Identity, weights: Weights, cores: int, games: int, seed: int) -> dict[str, Any]:
+def evaluation(judged: PolicyIdentity, weights: Weights, cores: int, games: int, seed: int) -> dict[str, Any]:
     """All games of one evaluation; raw frames a second and a processor second, from the first start to the last end."""
     with closing(Players(judged, cores, games)) as players:
         began, used = time.perf_counter(), _processor_seconds()
@@ -103,7 +103,7 @@ def evaluation(judged: Identity, weights: Weights, cores: int, games: int, seed:
     }
 
 
-def actors(judged: Identity, weights: Weights, cores: int, num_envs: int, seconds: float) -> dict[str, float]:
+def actors(judged: PolicyIdentity, weights: Weights, cores: int, num_envs: int, seconds: float) -> dict[str, float]:
     """``cores`` actor loops at once, each in a process of its own; what they reach together."""
     context = multiprocessing.get_context("fork")
     ready, found = context.Barrier(cores), context.Queue()
@@ -124,7 +124,7 @@ def actors(judged: Identity, weights: Weights, cores: int, num_envs: int, second
 
 
 def _act(
-    judged: Identity, weights: Weights, num_envs: int, seconds: float, number: int, ready: Any, found: Any
+    judged: PolicyIdentity, weights: Weights, num_envs: int, seconds: float, number: int, ready: Any, found: Any
 ) -> None:
     torch.set_num_threads(1)
     method, spec, params = algorithm(judged.algorithm), judged.spec, judged.params

@@ -30,10 +30,10 @@ from rljob.algorithms.impala import IMPALA
 from rljob.api import load_manifest
 from rljob.envs import describe_environment, make_vector_environment
 from rljob.learner.allocator import keep_freed_memory
-from rljob.learner.flat import snapshot
 from rljob.learner.optim import precision
 from rljob.learner.optim.updater import make_updater, trial_update
 from rljob.telemetry.recorder import read_records
+from rljob.weights.flat import snapshot
 
 from benchmarks.common import limit_to_avx2, machine, report
 from tests.support.paths import EXAMPLES, ROOT

@@ -23,9 +23,9 @@ from rljob.actor.recorder import make_recorder
 from rljob.algorithms import algorithm
 from rljob.api import ImpalaParameters, load_manifest
 from rljob.envs import describe_environment, make_vector_environment
-from rljob.learner.flat import snapshot
 from rljob.learner.optim.updater import make_updater
 from rljob.learner.unroll_staging import UnrollStagingRing
+from rljob.weights.flat import snapshot
 
 from benchmarks.common import machine, report
 from tests.support.paths import EXAMPLES

@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 import psutil
 from rljob.api import EnvironmentParameters
-from rljob.cli.slowdown import LEARNER_DELAY_FILE
 from rljob.envs import EnvironmentProblem, make_vector_environment
-from rljob_operator.local.run_view import running_members
+from rljob.roles.slowdown import LEARNER_DELAY_FILE
+from rljob_operator.local.job_view import running_members
 
 from benchmarks.common import machine, report
 from tests.support import slow_game

@@ -21,10 +21,10 @@ import numpy as np
 from rljob.api import EnvironmentParameters
 from rljob.envs import make_vector_environment
 from rljob.experience import Chunk, ChunkLayout
-from rljob.replay.arrival import read_chunk
+from rljob.experience.ring import ChunkRing, TransitionArrays
+from rljob.ingest.arrival import read_chunk
 from rljob.replay.config import ReplayConfig
 from rljob.replay.limiter import LimiterConfig, SamplesPerInsertLimiter
-from rljob.replay.ring import ChunkRing, TransitionArrays
 from rljob.replay.selectors import Prioritized
 from rljob.replay.service import ReplayService
 from rljob.replay.table import Capacity, ReplayTable

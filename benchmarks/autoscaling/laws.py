@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from rljob.api.autoscaling import AutoscalingSpec, ScaleDownRules, ScaleUpRules, ScalingBehavior, ScalingPolicy
-from rljob_operator.autoscaling import AutoscalingMemory, advance
-from rljob_operator.autoscaling.behavior import down_limit, up_limit, with_change, with_wanted, within_windows
-from rljob_operator.rules.actors import LAW_SECONDS
+from rljob_operator.core.autoscaling import AutoscalingMemory, advance
+from rljob_operator.core.autoscaling.behavior import down_limit, up_limit, with_change, with_wanted, within_windows
+from rljob_operator.core.rules.actors import LAW_SECONDS
 
 from benchmarks.autoscaling.plant import Law, Scenario, View
 
@@ -18,7 +18,7 @@ TICK_SECONDS = 15
 
 
 def shipped(scenario: Scenario, spec: AutoscalingSpec | None = None) -> Law:
-    """`rljob_operator.autoscaling.advance` with every default, called every five seconds as the controller does."""
+    """`rljob_operator.core.autoscaling.advance` with every default, called every five seconds as the controller does."""
     memory = AutoscalingMemory()
     by_most: dict[int, AutoscalingSpec] = {}
     base = spec or AutoscalingSpec(mode="Internal", min_replicas=MIN_REPLICAS)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from rljob_operator.autoscaling import ScalingSample, Supply
+from rljob_operator.core.autoscaling import ScalingSample, Supply
 
 START = 1_700_000_000.0
 """Unix time of the simulation's second 0."""

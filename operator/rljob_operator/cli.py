@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 from rljob.api import read_manifest
 from rljob.cli.app import app
-from rljob.cli.errors import one_line_errors
-from rljob.cli.roles import Profiled
+from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
+from rljob.roles.command import Profiled
 
 from rljob_operator.verbs.change import checkpoint, resume, scale, suspend
 from rljob_operator.verbs.get import get

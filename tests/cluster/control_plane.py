@@ -17,7 +17,7 @@ from typing import Any
 
 import trustme
 from rljob.api.generate import files
-from rljob.replay.tied import tied_to_this_process
+from rljob.replay.parent_death import tied_to_this_process
 
 from tests.support.paths import ROOT
 from tests.support.ports import free_ports

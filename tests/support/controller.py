@@ -9,13 +9,14 @@ from typing import Any
 
 from rljob.api import RLJob, load_manifest
 from rljob.api.status import RLJobStatus
-from rljob_operator.decide import decide
-from rljob_operator.decision import Decision
-from rljob_operator.desired import ClockReading, DesiredState
-from rljob_operator.look import Look
-from rljob_operator.model import CheckpointFacts, CheckpointState, LearnerSample, Member, Observation, Phase, Role
-from rljob_operator.rules.timers import IDLE_SECONDS
-from rljob_operator.sample import parse_sample
+from rljob_operator.core.context import Look
+from rljob_operator.core.decide import decide
+from rljob_operator.core.decision import Decision
+from rljob_operator.core.desired import ClockReading, DesiredState
+from rljob_operator.core.learner_sample import parse_sample
+from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.observed import CheckpointFacts, CheckpointState, LearnerSample, Observation
+from rljob_operator.core.rules.timers import IDLE_SECONDS
 
 PONG, CARTPOLE = (Path(__file__).parent / name for name in ("pong.yaml", "cartpole.yaml"))
 """A job of Ape-X and one of IMPALA."""

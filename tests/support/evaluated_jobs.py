@@ -8,8 +8,8 @@ import torch
 from rljob.algorithms import algorithm
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import RLJob
+from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import describe_environment
-from rljob.learner.policy import Identity
 
 from tests.support.jobs import manifest_of
 
@@ -26,11 +26,11 @@ def manifest(target: float | None = None, algorithm: dict[str, Any] | None = Non
     return manifest_of(spec)
 
 
-def identity_of(job: RLJob) -> Identity:
+def identity_of(job: RLJob) -> PolicyIdentity:
     """What the job's policies are policies of."""
     environment = job.spec.environment.parameters
     described = describe_environment(job.spec.environment.id, environment)
-    return Identity(job.spec.algorithm.type, described, job.spec.algorithm.parameters, environment)
+    return PolicyIdentity(job.spec.algorithm.type, described, job.spec.algorithm.parameters, environment)
 
 
 def network(job: RLJob, seed: int = 0) -> FrameNetwork:

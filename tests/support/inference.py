@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
 from rljob.actor.loop import ActorLoop, Loop
 from rljob.actor.policy import Policy
 from rljob.actor.recorder import make_recorder
-from rljob.actor.session import Identity, Welcome
+from rljob.actor.session import Welcome
 from rljob.algorithms import algorithm
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.compute import Compute
@@ -30,7 +31,7 @@ from rljob.inference.client import Answer, InferenceClient
 from rljob.inference.model import ServedModel
 from rljob.inference.policy import RemotePolicy
 from rljob.inference.server import InferenceServer
-from rljob.learner.flat import Weights, snapshot
+from rljob.weights.flat import Weights, snapshot
 from rljob.wire import Client, Message
 
 from tests.support.threads import running
@@ -118,7 +119,7 @@ class Player:
     def __init__(self, setup: Setup, num_envs: int, address: str | None, weights: Given) -> None:
         method, spec, parameters = setup.method, setup.spec, setup.parameters
         environment_id, environment_parameters = setup.environment_id, setup.environment_parameters
-        identity = Identity("actor-0", uuid.uuid4().hex[:12], num_envs)
+        identity = ActorIdentity("actor-0", uuid.uuid4().hex[:12], num_envs)
         self.sink, self.figures = Kept(), ActorFigures(identity)
         layout = method.layout(spec, parameters)
         recorder = make_recorder(layout, num_envs, 0.99, False, "actor-0", "life", 0)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rljob.api.status import RLJobStatus
-from rljob_operator.local.run_view import running_members
+from rljob_operator.local.job_view import running_members
 
 from tests.support.waiting import eventually
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rljob.api import RLJob
-from rljob.cli.options import RoleOptions
-from rljob.replay.worker import run_replay
+from rljob.roles.options import RoleOptions
+from rljob.roles.replay import run_replay
 from rljob.telemetry.recorder import read_records
 
 from tests.support.jobs import job_of

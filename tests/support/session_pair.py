@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Callable
 
 import numpy as np
+from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
-from rljob.actor.session import Identity, ReplaySession
+from rljob.actor.session import ReplaySession
 from rljob.experience import Chunk, ChunkLayout
 from rljob.wire import Client
 
@@ -32,7 +33,7 @@ class Pair:
         endpoint = f"inproc://session-{next(_NUMBERS)}"
         self.shard = ScriptedShard(endpoint, window)
         self.clock = Clock(100.0)
-        identity = Identity("actor-0", "i1", 8)
+        identity = ActorIdentity("actor-0", "i1", 8)
         self.session = ReplaySession(Client(endpoint), identity, ActorFigures(identity).heartbeat, clock=self.clock)
 
     def turn(self, times: int = 1, seconds: float = 0.0) -> None:

@@ -15,8 +15,9 @@ from typing import Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
-from rljob.actor.session import Identity, ReplaySession
+from rljob.actor.session import ReplaySession
 from rljob.actor.shards import MultiShard
 from rljob.algorithms.prioritized_replay import importance_weights
 from rljob.experience import Chunk, ChunkLayout
@@ -65,7 +66,7 @@ class Actor(threading.Thread):
 
     def __init__(self, name: str, shards: list[Shard], pause_seconds: float) -> None:
         super().__init__(name=name, daemon=True)
-        self._identity = Identity(name, "one", 1)
+        self._identity = ActorIdentity(name, "one", 1)
         self._shards, self._pause_seconds = shards, pause_seconds
         self.figures = ActorFigures(self._identity)
         self.produced = 0
@@ -173,7 +174,7 @@ def filled(directory: Path, count: int, mode: str) -> Iterator[tuple[Sharded, ND
     with Sharded(directory, count, samples_per_insert=0.0, mode=mode) as sharded:
         random, weights, number = np.random.default_rng(count), [], 0
         for shard in sharded.shards:
-            identity = Identity("actor-0", "one", 1)
+            identity = ActorIdentity("actor-0", "one", 1)
             sink = MultiShard([ReplaySession(Client(shard.config.ingest), identity, ActorFigures(identity).heartbeat)])
             # from 10 to 10 * count chunks, of priorities whose scale differs by four orders of magnitude
             scale = 10.0 ** random.uniform(-2, 2)

@@ -10,7 +10,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from rljob.cli.slowdown import delay_seconds
+from rljob.roles.slowdown import delay_seconds
 
 JOB = Path(__file__).with_name("slow_game.yaml")
 DELAY_FILE = "RLJOB_TEST_GAME_DELAY_FILE"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rljob.learner.flat import Weights
+from rljob.weights.flat import Weights
 
 
 class Given:

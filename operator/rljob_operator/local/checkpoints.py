@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rljob.learner.checkpoint_files import MANIFEST, TENSORS, CheckpointProblem, VerifiedFiles, stored, verify
+from rljob.checkpoints.files import MANIFEST, TENSORS, CheckpointProblem, VerifiedFiles, stored, verify
 
-from rljob_operator.model import CheckpointFacts, CheckpointState
+from rljob_operator.core.observed import CheckpointFacts, CheckpointState
 
 Fingerprint = tuple[tuple[str, int, int], ...]
 

@@ -33,12 +33,12 @@ _LOADED: Final = (
     "ale_py.vector_env",
     "cv2",
     "gymnasium.wrappers",
-    "rljob.actor.worker",
+    "rljob.roles.actor",
     "rljob.cli.app",
-    "rljob.evaluation.worker",
-    "rljob.inference.worker",
-    "rljob.learner.worker",
-    "rljob.replay.worker",
+    "rljob.roles.evaluator",
+    "rljob.roles.inference",
+    "rljob.roles.learner",
+    "rljob.roles.replay",
     "torch._dynamo",  # an optimizer loads it when it is made
 )
 

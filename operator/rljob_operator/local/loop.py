@@ -1,4 +1,4 @@
-"""The loop of one job on this machine: gather, decide (`rljob_operator.turn`), store the status, carry out, and again."""
+"""The loop of one job on this machine: gather, decide (`rljob_operator.core.turn`), store the status, carry out, and again."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from rljob.api.status import RLJobStatus
 
-from rljob_operator.decision import Decision
-from rljob_operator.desired import Session
+from rljob_operator.core.decision import Decision
+from rljob_operator.core.desired import Session
+from rljob_operator.core.turn import StatusWrite, Turn, turn
+from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.local.interrupt import Interrupt
 from rljob_operator.local.stored_run import StoredRun
 from rljob_operator.local.substrate import LocalSubstrate
-from rljob_operator.turn import StatusWrite, Turn, turn
-from rljob_operator.wall_clock import WallClock
 
 TURN_SECONDS = 0.5
 

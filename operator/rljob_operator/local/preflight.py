@@ -5,9 +5,9 @@ from __future__ import annotations
 import psutil
 from rljob.api import RLJob, memory_estimate
 from rljob.api.networks import resolved_network
+from rljob.checkpoints.restore_from import named_checkpoint
 from rljob.envs import describe_environment
 from rljob.errors import UsageError
-from rljob.learner.restore_from import named_checkpoint
 
 
 class PreflightProblem(UsageError):

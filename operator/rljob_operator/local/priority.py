@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from rljob_operator.model import Role
+from rljob_operator.core.member import Role
 
 _NICENESS: Final = {Role.LEARNER: 4, Role.ACTOR: 6}
 """Added to the controller's own. Whoever is waited for goes first: a verdict may end the run, and a learner that has data is not

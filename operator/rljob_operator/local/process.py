@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rljob.cli.announce import exit_path
+from rljob.roles.announce import exit_path
 
+from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.local.launch import Launch, Launched, execute
 from rljob_operator.local.liveness import ProcessIdentity, find_by_output
 from rljob_operator.local.priority import niceness
 from rljob_operator.local.run_folder import read_json, write_json
-from rljob_operator.model import Member, Phase, Role
 
 _EXIT_NOT_STARTED = 127
 """The exit code of what could not even be started, as a shell answers it."""

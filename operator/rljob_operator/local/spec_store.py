@@ -21,8 +21,8 @@ from rljob.api.document import parse_document
 from rljob.api.rule import STORED
 from rljob.api.yaml_dialect import dump_document
 
+from rljob_operator.local.job_view import running_members
 from rljob_operator.local.run_folder import ACCEPTED_FILE, EFFECTIVE_FILE, JOB_FILE, RunFolderProblem, write_text
-from rljob_operator.local.run_view import running_members
 
 Document = dict[str, Any]
 

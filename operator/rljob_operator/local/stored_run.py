@@ -8,7 +8,7 @@ from pathlib import Path
 from rljob.api.conditions import Reason
 from rljob.api.status import RLJobStatus
 
-from rljob_operator.desired import CHECKPOINT_ANNOTATION, DesiredState, Refusal
+from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, DesiredState, Refusal
 from rljob_operator.local.run_folder import RunFolderProblem
 from rljob_operator.local.spec_store import SpecStore, as_written
 from rljob_operator.local.status_file import StatusFile

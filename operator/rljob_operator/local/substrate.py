@@ -9,19 +9,20 @@ from pathlib import Path
 
 from rljob.api import RLJob
 
-from rljob_operator.decision import Decision
+from rljob_operator.core.decision import Decision
+from rljob_operator.core.learner_sample import BadSample, parse_sample
+from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.observed import LearnerSample, Observation
+from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.local.addresses import Addresses
 from rljob_operator.local.checkpoints import CheckpointWatch
 from rljob_operator.local.clock_file import record_offset
 from rljob_operator.local.launch import PROGRAM, Launcher
-from rljob_operator.local.learner_door import Answer, LearnerDoor
+from rljob_operator.local.learner_status_client import Answer, LearnerDoor
 from rljob_operator.local.probes import Door, Probes
 from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.local.starting import StartingTimes
 from rljob_operator.local.token_file import job_token_file, read_token
-from rljob_operator.model import LearnerSample, Member, Observation, Phase, Role
-from rljob_operator.sample import BadSample, parse_sample
-from rljob_operator.wall_clock import WallClock
 
 DRAIN_SECONDS = {Role.EVALUATOR: 3.0, Role.LEARNER: 30.0, Role.REPLAY: 60.0, Role.INFERENCE: 3.0}
 """How long a member may take to leave before it is killed: the learner writes a checkpoint, the replay its durable state.

@@ -11,12 +11,12 @@ from typing import Annotated, Any
 
 import typer
 from rljob.api.timestamps import rfc3339
-from rljob.cli.errors import one_line_errors
+from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 
-from rljob_operator.desired import CHECKPOINT_ANNOTATION
+from rljob_operator.core.desired import CHECKPOINT_ANNOTATION
+from rljob_operator.local.job_view import look
 from rljob_operator.local.run_folder import chosen_run
-from rljob_operator.local.run_view import look
 from rljob_operator.local.spec_store import SpecStore
 from rljob_operator.verbs.options import (
     NotReached,

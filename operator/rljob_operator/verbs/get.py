@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 from rljob.api.yaml_dialect import dump_document
-from rljob.cli.errors import one_line_errors
+from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 
+from rljob_operator.local.job_view import look
 from rljob_operator.local.run_folder import RUNS, chosen_run, stored_runs
-from rljob_operator.local.run_view import look
 from rljob_operator.verbs.options import RunArgument
 from rljob_operator.view.columns import table
 from rljob_operator.view.job_view import JobView

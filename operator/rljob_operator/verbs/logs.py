@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rljob.cli.errors import one_line_errors
+from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 
+from rljob_operator.core.member import Role
+from rljob_operator.local.job_view import running_members
 from rljob_operator.local.log_files import LogFollower
 from rljob_operator.local.run_folder import chosen_run
-from rljob_operator.local.run_view import running_members
-from rljob_operator.model import Role
 from rljob_operator.verbs.options import POLL_SECONDS, RunArgument
 
 

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rljob.errors import UsageError
 
+from rljob_operator.local.job_view import look
 from rljob_operator.local.run_folder import resume_command
-from rljob_operator.local.run_view import look
 from rljob_operator.view.job_view import JobView
 from rljob_operator.view.reasons import ending
 

@@ -15,7 +15,11 @@ from rljob.api.exit_codes import EXIT_NOT_SAVED
 from rljob.api.status import RLJobStatus
 from rljob.telemetry.report import write_report
 
-from rljob_operator.decision import Decision, End
+from rljob_operator.core.decision import Decision, End
+from rljob_operator.core.member import Role
+from rljob_operator.core.rules.actors import oversubscribed
+from rljob_operator.core.turn import Turn
+from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.local import preflight, run_folder
 from rljob_operator.local.clock_file import recorded_offset
 from rljob_operator.local.interrupt import Interrupt
@@ -27,12 +31,8 @@ from rljob_operator.local.run_folder import OUTCOME_FILE
 from rljob_operator.local.spec_store import SpecStore, replace_spec
 from rljob_operator.local.stored_run import StoredRun
 from rljob_operator.local.substrate import LocalSubstrate, machine_cores
-from rljob_operator.model import Role
-from rljob_operator.rules.actors import oversubscribed
-from rljob_operator.turn import Turn
 from rljob_operator.view.lines import LineView
 from rljob_operator.view.live import LiveView
-from rljob_operator.wall_clock import WallClock
 
 EXIT_CODES = {End.COMPLETE: 0, End.STOPPED: 0, End.FAILED: 1, End.INTERRUPTED: 130}
 _LOG_LINES_SHOWN = 6

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rljob.cli.errors import one_line_errors
+from rljob.command_errors import one_line_errors
 
 from rljob_operator.local import lock
+from rljob_operator.local.job_view import look
 from rljob_operator.local.run_folder import chosen_run
-from rljob_operator.local.run_view import look
 from rljob_operator.verbs.options import POLL_SECONDS, NotReached, TimeoutOption
 
 

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.live import Live
-from rljob.cli.errors import one_line_errors
+from rljob.command_errors import one_line_errors
 
+from rljob_operator.local.job_view import look
 from rljob_operator.local.run_folder import chosen_run
-from rljob_operator.local.run_view import look
 from rljob_operator.verbs.options import RunArgument
 from rljob_operator.view.top import screen
 

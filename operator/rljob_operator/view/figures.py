@@ -8,8 +8,8 @@ from typing import Any
 from rljob.api import RLJob
 from rljob.telemetry.progress import Point, Progress, Target, progress
 
-from rljob_operator.model import Phase, Role
-from rljob_operator.turn import Turn
+from rljob_operator.core.member import Phase, Role
+from rljob_operator.core.turn import Turn
 from rljob_operator.view.words import duration, number, percent
 
 _TOLD: dict[str, tuple[str, ...]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rljob.api import RLJob
 
-from rljob_operator.turn import Turn
+from rljob_operator.core.turn import Turn
 from rljob_operator.view.figures import ProgressTracker, figures, states_line, warnings, way_covered
 from rljob_operator.view.words import duration
 

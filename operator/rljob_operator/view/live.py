@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 from rljob.api import RLJob
 
-from rljob_operator.model import Phase
-from rljob_operator.turn import Turn
+from rljob_operator.core.member import Phase
+from rljob_operator.core.turn import Turn
 from rljob_operator.view.actors import blocked_fraction, by_name
 from rljob_operator.view.figures import ProgressTracker, figures, warnings, way_covered
 from rljob_operator.view.words import duration, number, percent

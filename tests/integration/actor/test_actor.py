@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 import pytest
 from rljob.actor.shards import MultiShard
-from rljob.actor.worker import environment_seed, run_actor
 from rljob.algorithms import algorithm
 from rljob.api import RLJob, dump_manifest
-from rljob.cli.options import RoleOptions
 from rljob.envs import EnvironmentSpec, describe_environment
 from rljob.experience import ChunkLayout
-from rljob.learner.weights import WeightServer
 from rljob.replay.config import config_of
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.service import ReplayService
+from rljob.roles.actor import environment_seed, run_actor
+from rljob.roles.options import RoleOptions
+from rljob.weights.exchange import WeightServer
 
 from tests.support.jobs import job_of
 from tests.support.paths import ROOT

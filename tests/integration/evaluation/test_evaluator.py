@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 import torch
 from rljob.api import RLJob, parse_job
+from rljob.checkpoints import store as checkpoint
 from rljob.cli.app import app
-from rljob.cli.options import RoleOptions
-from rljob.evaluation.worker import run_evaluator
-from rljob.learner import checkpoint
-from rljob.learner.evaluations import Evaluation
-from rljob.learner.weights import WeightServer
+from rljob.roles.evaluator import run_evaluator
+from rljob.roles.options import RoleOptions
+from rljob.weights.evaluations import Evaluation
+from rljob.weights.exchange import WeightServer
 from typer.testing import CliRunner
 
 from tests.support.evaluated_jobs import identity_of, manifest, network

@@ -12,12 +12,12 @@ from contextlib import closing, contextmanager
 
 import pytest
 from rljob.api import parse_job
+from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import KeepsFailing
 from rljob.evaluation import players as room
 from rljob.evaluation.player import Player
 from rljob.evaluation.players import PlayerLost, Players
-from rljob.learner.flat import Weights, snapshot
-from rljob.learner.policy import Identity
+from rljob.weights.flat import Weights, snapshot
 
 from tests.support.evaluated_jobs import identity_of, manifest, network
 from tests.support.paths import ROOT
@@ -27,7 +27,7 @@ EPISODES = 7
 JOB = manifest(episodes=EPISODES)
 
 
-def identity() -> Identity:
+def identity() -> PolicyIdentity:
     return identity_of(parse_job(JOB))
 
 

@@ -18,7 +18,7 @@ from rljob.envs import make_single_environment
 from rljob.evaluation.players import Players
 from rljob.evaluation.policy import judged_policy
 from rljob.evaluation.score import Played, play
-from rljob.learner.flat import snapshot
+from rljob.weights.flat import snapshot
 
 from tests.support.evaluated_jobs import identity_of
 from tests.support.jobs import manifest_of

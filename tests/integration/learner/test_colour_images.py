@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rljob.actor.worker import run_actor
-from rljob.learner import checkpoint
-from rljob.learner.policy import load_policy
-from rljob.learner.worker import run_learner
+from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.policy import load_policy
+from rljob.roles.actor import run_actor
+from rljob.roles.learner import run_learner
 
 from tests.support.jobs import job_of
 from tests.support.role_threads import over_ipc

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rljob.actor.worker import run_actor
 from rljob.api import RLJob
+from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.policy import load_policy
 from rljob.envs import make_single_environment
-from rljob.learner import checkpoint
-from rljob.learner.policy import load_policy
-from rljob.learner.weights import WeightClient
-from rljob.learner.worker import run_learner
-from rljob.replay.worker import run_replay
+from rljob.roles.actor import run_actor
+from rljob.roles.learner import run_learner
+from rljob.roles.replay import run_replay
+from rljob.weights.exchange import WeightClient
 
 from tests.support import role_threads
 from tests.support.role_threads import over_ipc

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from rljob.actor.worker import run_actor
 from rljob.api import RLJob, dump_manifest
-from rljob.learner import checkpoint
-from rljob.learner.checkpoint import CheckpointProblem
-from rljob.learner.weights import WeightClient
-from rljob.learner.worker import run_learner
+from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.store import CheckpointProblem
+from rljob.roles.actor import run_actor
+from rljob.roles.learner import run_learner
+from rljob.weights.exchange import WeightClient
 
 from tests.support import role_threads
 from tests.support.role_commands import worker_command

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from rljob_operator.local.run_view import running_members
+from rljob_operator.local.job_view import running_members
 
 from tests.support.local_run import ENDLESS, LocalRun, assert_nothing_was_lost
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rljob.cli.slowdown import LEARNER_DELAY_FILE, REPLAY_DELAY_FILE
+from rljob.roles.slowdown import LEARNER_DELAY_FILE, REPLAY_DELAY_FILE
 from rljob.telemetry.bottleneck import Kind
 from rljob.telemetry.recorder import read_records
 from rljob.telemetry.report import judge, write_report

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from rljob.api import ManifestError
-from rljob_operator.local.run_view import running_members
+from rljob_operator.local.job_view import running_members
 from rljob_operator.local.spec_store import SpecStore
 
 from tests.support.local_run import ENDLESS, LocalRun

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from rljob.telemetry.server import TelemetryServer
+from rljob_operator.local.job_view import running_members
 from rljob_operator.local.probes import Door, Probes
-from rljob_operator.local.run_view import running_members
 
 from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.waiting import eventually
@@ -44,7 +44,7 @@ def test_a_member_that_is_stopped_is_named_until_it_goes_on(local_run: Callable[
 
 
 def test_a_member_that_stays_stopped_is_replaced_and_training_goes_on(local_run: Callable[..., LocalRun]) -> None:
-    run = local_run(*ENDLESS, prelude="import rljob_operator.rules.hangs as hangs; hangs.REPLACED_SECONDS = 10.0")
+    run = local_run(*ENDLESS, prelude="import rljob_operator.core.rules.hangs as hangs; hangs.REPLACED_SECONDS = 10.0")
     run.until_learning(50)
     for count, name in enumerate(("actor-0", "replay-0", "learner"), 1):
         run.until(lambda: run.job_status.state == "Running", 60, "Running")
@@ -66,7 +66,7 @@ def test_a_member_that_stays_stopped_is_replaced_and_training_goes_on(local_run:
 
 HANG_AT_START = """
 import os, pathlib, signal
-import rljob_operator.rules.hangs as hangs
+import rljob_operator.core.rules.hangs as hangs
 from rljob_operator.local.process import RoleProcess
 hangs.START_NAMED_SECONDS, hangs.START_REPLACED_SECONDS = 30.0, 40.0
 start = RoleProcess.start
@@ -105,7 +105,7 @@ def test_a_member_that_hangs_before_it_announces_itself_is_named_and_replaced(
 
 def test_a_controller_that_stood_still_itself_and_a_new_one_blame_nobody(local_run: Callable[..., LocalRun]) -> None:
     """As when a terminal is stopped with Ctrl-Z, when a machine sleeps, and when the next controller adopts what runs."""
-    prelude = "import rljob_operator.rules.hangs as hangs; hangs.REPLACED_SECONDS = 5.0; hangs.NAMED_SECONDS = 4.5"
+    prelude = "import rljob_operator.core.rules.hangs as hangs; hangs.REPLACED_SECONDS = 5.0; hangs.NAMED_SECONDS = 4.5"
     run = local_run(*ENDLESS, prelude=prelude)
     run.until_learning(50)
     members = running_members(run.run_dir)

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from rljob.api import read_manifest
 from rljob.api.timestamps import rfc3339
-from rljob_operator.decision import End
-from rljob_operator.desired import CHECKPOINT_ANNOTATION
+from rljob_operator.core.decision import End
+from rljob_operator.core.desired import CHECKPOINT_ANNOTATION
+from rljob_operator.core.turn import Turn
+from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.local.interrupt import Interrupt
+from rljob_operator.local.job_view import running_members
 from rljob_operator.local.launch import Launcher
 from rljob_operator.local.loop import run_job
 from rljob_operator.local.run_folder import prepare
-from rljob_operator.local.run_view import running_members
 from rljob_operator.local.spec_store import SpecStore
 from rljob_operator.local.stored_run import StoredRun
 from rljob_operator.local.substrate import LocalSubstrate
-from rljob_operator.turn import Turn
-from rljob_operator.wall_clock import WallClock
 
 from tests.support.local_run import ENDLESS
 from tests.support.paths import EXAMPLES

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from rljob_operator.core.member import Role
 from rljob_operator.local.launch import execute
 from rljob_operator.local.priority import give_way, niceness
-from rljob_operator.model import Role
 
 from tests.support.waiting import eventually
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.local.liveness import ProcessIdentity, find_by_output
 from rljob_operator.local.priority import niceness
 from rljob_operator.local.process import RoleProcess, announce_path
-from rljob_operator.model import Member, Phase, Role
 
 from tests.support.waiting import eventually
 
@@ -22,7 +22,9 @@ READY = (
     "import json, os, pathlib, sys, time; "
     'pathlib.Path(sys.argv[1]).write_text(json.dumps({"pid": os.getpid(), "metrics_url": "http://x"})); '
 )
-RECORDED_EXIT = 'from rljob.cli.announce import recording_exit\nwith recording_exit(pathlib.Path({run!r}), "actor-0"): '
+RECORDED_EXIT = (
+    'from rljob.roles.announce import recording_exit\nwith recording_exit(pathlib.Path({run!r}), "actor-0"): '
+)
 
 
 def command(run_dir: Path, code: str) -> list[str]:
@@ -112,7 +114,7 @@ def orphan(run_dir: Path, code: str) -> int:
     script = f"""
 import sys, time, pathlib
 from rljob_operator.local.process import RoleProcess
-from rljob_operator.model import Role
+from rljob_operator.core.observed import Role
 process = RoleProcess("actor-0", Role.ACTOR, {command(run_dir, code)!r}, pathlib.Path({str(run_dir)!r}))
 process.start()
 pathlib.Path({str(pid_file)!r}).write_text(str(process.pid))

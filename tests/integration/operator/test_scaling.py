@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rljob.cli.slowdown import LEARNER_DELAY_FILE
+from rljob.roles.slowdown import LEARNER_DELAY_FILE
 
 from tests.support import slow_game
 from tests.support.local_run import LocalRun, assert_nothing_was_lost

@@ -13,7 +13,7 @@ import pytest
 from rljob.api.document import parse_document
 from rljob.api.status import RLJobStatus
 from rljob.api.yaml_dialect import dump_document
-from rljob_operator.local.run_view import running_members
+from rljob_operator.local.job_view import running_members
 
 from tests.support.local_run import ENDLESS, LocalRun
 

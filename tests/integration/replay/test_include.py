@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rljob.cli.options import RoleOptions
-from rljob.replay.worker import run_replay
+from rljob.roles.options import RoleOptions
+from rljob.roles.replay import run_replay
 
 from tests.support import role_threads
 from tests.support.threads import running

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import redis
 from rljob.experience import Chunk
+from rljob.experience.ring import ChunkRing
 from rljob.replay.chunk_log import ChunkLog
 from rljob.replay.limiter import LimiterConfig
-from rljob.replay.ring import ChunkRing
 from rljob.replay.service import ReplayService
 from rljob.replay.table import Capacity
 from rljob.wire import Message, encode
@@ -67,7 +67,7 @@ def test_duplicates_and_reconnects_insert_nothing_twice(server: Any, any_seed: C
 
 def test_hellos_that_queued_up_are_one_welcome_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """As after a restore of fifteen seconds, in which an actor has said hello again and again."""
-    caplog.set_level(logging.INFO, "rljob.replay.ingest")
+    caplog.set_level(logging.INFO, "rljob.ingest.service")
     service = ReplayService(config())
     actor = Actor(service.ingest_endpoint, inc="one")
     for session in range(6):
@@ -214,7 +214,7 @@ def test_stale_priorities_are_dropped_and_counted() -> None:
 
 def test_made_up_names_of_actors_are_forgotten_and_counted(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     most = 20
-    monkeypatch.setattr("rljob.replay.ingest.MOST_ACTORS", most)
+    monkeypatch.setattr("rljob.ingest.service.MOST_ACTORS", most)
     settings = config(redis=str(server.socket))
 
     def remembered(service: Any) -> list[int]:

@@ -19,18 +19,18 @@ from typing import Any
 
 import pytest
 import zmq
-from rljob.actor.worker import run_actor
 from rljob.api import RLJob, dump_manifest, load_manifest
-from rljob.cli.options import RoleOptions
-from rljob.evaluation.worker import run_evaluator
-from rljob.inference.worker import run_inference
-from rljob.learner import checkpoint
+from rljob.checkpoints import store as checkpoint
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
-from rljob.learner.worker import run_learner
-from rljob.replay.worker import run_replay
+from rljob.roles.actor import run_actor
+from rljob.roles.evaluator import run_evaluator
+from rljob.roles.inference import run_inference
+from rljob.roles.learner import run_learner
+from rljob.roles.options import RoleOptions
+from rljob.roles.replay import run_replay
 from rljob.threads import SupervisedThread, ThreadEnded
 from rljob.wire import keyfile, load_keys
-from rljob_operator.local.learner_door import LearnerDoor
+from rljob_operator.local.learner_status_client import LearnerDoor
 from rljob_operator.local.probes import Probes
 
 from tests.support.paths import EXAMPLES, ROOT
@@ -292,7 +292,7 @@ def test_what_a_share_of_an_update_raises_is_raised_in_the_loop() -> None:
 PROCESS = """
 import sys
 from rljob.cli.app import app
-from rljob.learner.weights import WeightServer
+from rljob.weights.exchange import WeightServer
 
 def answer(self, *_):
     raise KeyError("evaluation")

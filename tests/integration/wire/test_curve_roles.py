@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rljob.actor.worker import run_actor
 from rljob.api import RLJob, dump_manifest
 from rljob.api.exit_codes import EXIT_CONFIGURATION
 from rljob.cli.app import app
-from rljob.evaluation.worker import run_evaluator
-from rljob.learner.worker import run_learner
-from rljob.replay.worker import run_replay
+from rljob.roles.actor import run_actor
+from rljob.roles.evaluator import run_evaluator
+from rljob.roles.learner import run_learner
+from rljob.roles.replay import run_replay
 from rljob.wire import Client, ClientSecurity, Message, Subscriber, generate_keys, load_keys
 from rljob.wire.keyfile import ROLES, write_keys, write_role_keys
 from typer.testing import CliRunner

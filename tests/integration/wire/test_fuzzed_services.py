@@ -20,15 +20,16 @@ import psutil
 import pytest
 import torch
 import zmq
+from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
-from rljob.actor.session import Identity, ReplaySession
+from rljob.actor.session import ReplaySession
 from rljob.experience import Chunk, Unroll
 from rljob.inference.client import InferenceClient
 from rljob.inference.server import InferenceServer
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
-from rljob.learner.versions import VersionLog
-from rljob.learner.weights import WeightClient, WeightServer
 from rljob.telemetry.server import TelemetryServer
+from rljob.weights.exchange import WeightClient, WeightServer
+from rljob.weights.versions import VersionLog
 from rljob.wire import Client, Message, Server, Subscriber
 
 from tests.support import replay_peers
@@ -139,7 +140,7 @@ def test_the_peak_is_that_of_now() -> None:
 
 def honest_actor(endpoint: str, make: Callable[[int], Chunk | Unroll]) -> tuple[ReplaySession, Callable[[], None]]:
     """An actor, and its work: three more of what it makes, all acknowledged."""
-    identity = Identity("honest", "life", 1)
+    identity = ActorIdentity("honest", "life", 1)
     session = ReplaySession(Client(endpoint), identity, ActorFigures(identity).heartbeat)
     numbers = itertools.count()
 
@@ -257,7 +258,9 @@ def test_the_inference_server_goes_on_answering(tmp_path: Path, damaged: list[li
     setup = apex()
     server = InferenceServer(f"ipc://{tmp_path}/inference", setup.model(16), Given(setup.weights(1)), 0.01)
     with running(server.run):
-        client = InferenceClient(Client(server.endpoint), Identity("honest", uuid.uuid4().hex, 8), 1, compress=False)
+        client = InferenceClient(
+            Client(server.endpoint), ActorIdentity("honest", uuid.uuid4().hex, 8), 1, compress=False
+        )
         rows = np.zeros((4, *setup.spec.observation_shape), np.float32)
 
         def act() -> None:

@@ -19,26 +19,27 @@ import msgpack
 import numpy as np
 import pytest
 import torch
+from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
-from rljob.actor.session import ChunkRefused, Identity, ReplaySession
+from rljob.actor.session import ChunkRefused, ReplaySession
 from rljob.algorithms.apex_dqn import ApeXDQN
 from rljob.experience import Chunk, Unroll
 from rljob.inference.client import InferenceClient, InferenceLost
 from rljob.inference.server import InferenceServer
+from rljob.ingest.roster import Roster
 from rljob.learner import shard
 from rljob.learner.client import ReplayClient, ReplayClientConfig
-from rljob.learner.evaluations import Evaluation
 from rljob.learner.figures import Figures
-from rljob.learner.flat import WeightsProblem, snapshot
 from rljob.learner.status import read_status, replay_summary, return_to_go_by, steps_and_raw_frames
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.learner.verdicts import Verdicts
-from rljob.learner.versions import VersionLog
-from rljob.learner.weights import WeightClient, WeightServer
-from rljob.learner.worker import wanted_since
-from rljob.replay.roster import Roster
 from rljob.replay.service import ReplayService
+from rljob.roles.learner import wanted_since
 from rljob.telemetry.server import TelemetryServer
+from rljob.weights.evaluations import Evaluation
+from rljob.weights.exchange import WeightClient, WeightServer
+from rljob.weights.flat import WeightsProblem, snapshot
+from rljob.weights.versions import VersionLog
 from rljob.wire import Client, Message, Publisher, Server
 from rljob.wire.schema import KINDS
 
@@ -106,7 +107,9 @@ def replay(tmp_path: Path) -> Iterator[ReplayService]:
 
 def deliver(endpoint: str, make: Callable[[int], Chunk | Unroll]) -> None:
     """An honest actor is taken on and three of what it makes are accepted."""
-    session = ReplaySession(Client(endpoint), Identity("honest", uuid.uuid4().hex, 1), ActorFigures(HONEST).heartbeat)
+    session = ReplaySession(
+        Client(endpoint), ActorIdentity("honest", uuid.uuid4().hex, 1), ActorFigures(HONEST).heartbeat
+    )
     for number in range(3):
         session.encode(replace(make(number), actor="honest", incarnation=session._identity.incarnation))
 
@@ -118,7 +121,7 @@ def deliver(endpoint: str, make: Callable[[int], Chunk | Unroll]) -> None:
     session.close()
 
 
-HONEST = Identity("honest", "life", 1)
+HONEST = ActorIdentity("honest", "life", 1)
 HELLO = Message("hello", {**WHO, "envs": 1}, {})
 
 

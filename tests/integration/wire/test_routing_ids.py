@@ -15,17 +15,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
-from rljob.actor.session import Identity, ReplaySession
+from rljob.actor.session import ReplaySession
 from rljob.experience import Chunk, Unroll
 from rljob.inference.server import InferenceServer
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
-from rljob.learner.versions import VersionLog
-from rljob.learner.weights import WeightServer
 from rljob.replay.config import ReplayConfig
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.service import ReplayService
 from rljob.replay.table import Capacity
+from rljob.weights.exchange import WeightServer
+from rljob.weights.versions import VersionLog
 from rljob.wire import Client, Message, Server, sockets
 
 from tests.support.experience import CHUNKS, UNROLLS, make_chunk, make_unroll
@@ -205,7 +206,7 @@ def talk(server: Server, experience: Callable[[str, int], Chunk | Unroll] | None
     with ExitStack() as closing:
         if experience is not None:
             for actor in ("one", "two"):
-                identity = Identity(actor, "life", 1)
+                identity = ActorIdentity(actor, "life", 1)
                 session = ReplaySession(Client(server.endpoint), identity, ActorFigures(identity).heartbeat)
                 closing.callback(session.close)
                 session.encode(experience(actor, 0))

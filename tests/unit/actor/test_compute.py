@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from rljob.actor.compute import acting_copy, choose_compute, copy_weights
+from rljob.acting.compute import acting_copy, choose_compute, copy_weights
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.q_network import QNetwork, QNetworkConfig
 

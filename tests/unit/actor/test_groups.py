@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from rljob.actor.draws import GroupedDraws
-from rljob.actor.worker import server_of
+from rljob.acting.draws import GroupedDraws
 from rljob.api import EnvironmentParameters
 from rljob.envs import make_vector_environment
 from rljob.envs.grouped import GroupedEnvironment
+from rljob.roles.actor import server_of
 
 
 def test_groups_share_what_all_would_draw_at_once() -> None:

@@ -12,8 +12,8 @@ from rljob.actor.recorder import make_recorder
 from rljob.algorithms import algorithm
 from rljob.api import EnvironmentParameters, ImpalaParameters
 from rljob.envs import describe_environment, make_vector_environment
-from rljob.learner.flat import snapshot
 from rljob.learner.unroll_staging import UnrollStagingRing
+from rljob.weights.flat import snapshot
 from torch import nn
 
 from tests.unit.algorithms.test_vtrace import by_definition

@@ -12,10 +12,10 @@ import pytest
 import torch
 from rljob.algorithms import algorithm
 from rljob.api import load_manifest
+from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.policy import PolicyIdentity
 from rljob.cli.app import app
 from rljob.envs import describe_environment
-from rljob.learner import checkpoint
-from rljob.learner.policy import Identity
 from typer.testing import CliRunner, Result
 
 from tests.support.paths import EXAMPLES
@@ -33,7 +33,7 @@ def untrained(folder: Path, manifest: str, *overrides: str) -> Path:
     torch.manual_seed(1)
     network = algorithm(job.spec.algorithm.type).build(spec, params, env_params)
     tensors = {f"online.{name}": tensor for name, tensor in network.state_dict().items()}
-    document = Identity(job.spec.algorithm.type, spec, params, env_params).document()
+    document = PolicyIdentity(job.spec.algorithm.type, spec, params, env_params).document()
     checkpoint.write(folder / "checkpoints", checkpoint.step_name(100), tensors, document)
     return folder
 

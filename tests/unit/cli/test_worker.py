@@ -12,10 +12,10 @@ import typer
 from rljob.api import ManifestError, Problem, load_manifest
 from rljob.api.exit_codes import EXIT_CONFIGURATION
 from rljob.cli.app import app
-from rljob.cli.errors import one_line_errors
-from rljob.cli.options import RoleOptions
-from rljob.cli.roles import Role, check_options, role_function, stopping_on_signals
+from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
+from rljob.roles.command import Role, check_options, role_function, stopping_on_signals
+from rljob.roles.options import RoleOptions
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
@@ -29,7 +29,7 @@ TWO_SHARDS = EXAMPLES / "pong-apex-cluster.yaml"
 def own_title(monkeypatch: pytest.MonkeyPatch) -> None:
     """These roles run in the tests' own process, which keeps its name in `ps` and `top`."""
     for name in ("setproctitle", "setthreadtitle"):
-        monkeypatch.setattr(f"rljob.cli.roles.{name}", lambda title: None)
+        monkeypatch.setattr(f"rljob.roles.command.{name}", lambda title: None)
 
 
 def worker(*arguments: str, env: dict[str, str] | None = None) -> Result:

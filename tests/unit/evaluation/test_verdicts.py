@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from rljob.evaluation.verdicts import Verdicts
-from rljob.learner.evaluations import Evaluation
-from rljob.learner.flat import Weights
+from rljob.weights.evaluations import Evaluation
+from rljob.weights.flat import Weights
 
 
 class Learner:

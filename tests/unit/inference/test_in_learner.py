@@ -8,8 +8,8 @@ import uuid
 import pytest
 from rljob.inference.in_learner import InferenceThread, LatestWeights
 from rljob.inference.server import InferenceServer
-from rljob.learner.weights import WeightServer
 from rljob.threads import ThreadEnded, check_threads
+from rljob.weights.exchange import WeightServer
 
 from tests.support.inference import apex, impala
 from tests.support.waiting import eventually

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 import zmq
-from rljob.actor.session import Identity
+from rljob.acting.identity import ActorIdentity
 from rljob.inference.client import InferenceClient, InferenceLost
 from rljob.inference.server import InferenceServer
 from rljob.wire import Client, Message
@@ -39,7 +39,7 @@ def server(weights: Given) -> Iterator[InferenceServer]:
 
 
 def a_client(server: InferenceServer, name: str = "actor-0", incarnation: str = "1", lanes: int = 2) -> InferenceClient:
-    return InferenceClient(Client(server.endpoint), Identity(name, incarnation, 8), lanes, compress=False)
+    return InferenceClient(Client(server.endpoint), ActorIdentity(name, incarnation, 8), lanes, compress=False)
 
 
 def observations(seed: int, rows: int = 4) -> np.ndarray:

@@ -9,10 +9,10 @@ from rljob.algorithms import algorithm
 from rljob.algorithms.batches import TransitionBatch, UnrollBatch
 from rljob.algorithms.compute import Compute
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
+from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import EnvironmentSpec
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.updater import AnyUpdater, make_updater
-from rljob.learner.policy import Identity
 
 SPEC = EnvironmentSpec(
     id="Test/Vectors-v0",
@@ -82,8 +82,8 @@ def unroll_batches(params: ImpalaParameters, count: int, spec: EnvironmentSpec =
     ]
 
 
-def identity(params: ApeXDQNParameters, spec: EnvironmentSpec = SPEC) -> Identity:
-    return Identity("ApeXDQN", spec, params, ENV_PARAMS)
+def identity(params: ApeXDQNParameters, spec: EnvironmentSpec = SPEC) -> PolicyIdentity:
+    return PolicyIdentity("ApeXDQN", spec, params, ENV_PARAMS)
 
 
 def batches(count: int, spec: EnvironmentSpec = SPEC, size: int = 16, seed: int = 1) -> list[TransitionBatch]:

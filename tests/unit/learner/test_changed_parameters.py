@@ -14,9 +14,10 @@ from rljob.api.fields import literal_values, marker_of
 from rljob.api.mutability import mark_of
 from rljob.api.parameters import OF_THIS_NETWORK, ParameterSet
 from rljob.api.types import Integer, Real, WordOrFactory
+from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.store import CheckpointProblem
 from rljob.envs import EnvironmentSpec
-from rljob.learner import checkpoint, state
-from rljob.learner.checkpoint import CheckpointProblem
+from rljob.learner import state
 from rljob.learner.optim.updater import AnyUpdater, make_updater
 
 from tests.unit.learner.learner_builders import ENV_PARAMS, IMAGES, SPEC, batches, unroll_batches

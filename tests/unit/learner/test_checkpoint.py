@@ -11,9 +11,10 @@ import pytest
 import torch
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters, UnrollQueue
 from rljob.api.parameters import ParameterSet
-from rljob.learner import checkpoint, state
-from rljob.learner.checkpoint import CheckpointProblem
-from rljob.learner.policy import Identity, load_policy
+from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.policy import PolicyIdentity, load_policy
+from rljob.checkpoints.store import CheckpointProblem
+from rljob.learner import state
 from rljob.learner.saver import Saver
 
 from tests.unit.learner.learner_builders import IMAGES, SPEC, batches, identity, parameters, updater
@@ -163,8 +164,8 @@ def test_what_a_policy_is_of_comes_back_through_json(name: str, params: Paramete
         input_scale=0.5,
         kwargs={"levels": [{"height": 3, "name": "\u00e4"}], "speed": 0.1, "seed": None},
     )
-    whole = Identity(name, SPEC, params, environment)
-    assert Identity.of(json.loads(json.dumps(whole.document()))) == whole
+    whole = PolicyIdentity(name, SPEC, params, environment)
+    assert PolicyIdentity.of(json.loads(json.dumps(whole.document()))) == whole
 
 
 @pytest.mark.parametrize("before", ["Adam", "RMSProp", "CentredRMSProp"])

@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
-from rljob.cli.slowdown import LEARNER_DELAY_FILE, slowed_down
-from rljob.learner import checkpoint
-from rljob.learner.checkpoint_files import CheckpointProblem, stored, verify
-from rljob.learner.worker import wanted_since
+from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.files import CheckpointProblem, stored, verify
+from rljob.roles.learner import wanted_since
+from rljob.roles.slowdown import LEARNER_DELAY_FILE, slowed_down
 
 from tests.unit.learner.test_non_finite import learner, ready
 
@@ -70,7 +70,7 @@ def test_the_slowdown_is_inert_unless_asked_for(tmp_path: Path, monkeypatch: pyt
     delay = tmp_path / "delay"
     monkeypatch.setenv(LEARNER_DELAY_FILE, str(delay))
     updates, delays = 1, list[float]()
-    monkeypatch.setattr("rljob.cli.slowdown.time.sleep", delays.append)
+    monkeypatch.setattr("rljob.roles.slowdown.time.sleep", delays.append)
     slow = slowed_down(LEARNER_DELAY_FILE, lambda: updates, turn)
     slow()
     assert delays == [], "no file, no delay"

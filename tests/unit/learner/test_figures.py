@@ -20,7 +20,7 @@ from rljob.learner.status import (
     steps_and_raw_frames,
     total,
 )
-from rljob.learner.versions import VersionLog
+from rljob.weights.versions import VersionLog
 
 NAMES = ("loss", "gradient_norm", "q_taken")
 SHARDS = [

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 from rljob.algorithms import algorithm
+from rljob.checkpoints import store as checkpoint
 from rljob.experience import ChunkLayout
-from rljob.learner import checkpoint
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
 from rljob.learner.saver import Saver
 from rljob.learner.staging import ReadyBatch, StagingRing
-from rljob.learner.weights import WeightServer
+from rljob.weights.exchange import WeightServer
 
 from tests.unit.learner.learner_builders import batches, identity, parameters, updater
 

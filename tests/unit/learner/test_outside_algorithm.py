@@ -25,19 +25,19 @@ from rljob.algorithms.parameters import TransitionParameters
 from rljob.algorithms.trunk import FrameNetwork, dense_layers
 from rljob.api import EnvironmentParameters, ImpalaParameters
 from rljob.api.parameters import ParameterSet
+from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import EnvironmentSpec
 from rljob.evaluation.policy import judged_policy
 from rljob.inference.batching import Request
 from rljob.inference.model import ServedModel
-from rljob.learner import checkpoint
-from rljob.learner.flat import snapshot
 from rljob.learner.loop import Learner, LoopConfig
 from rljob.learner.optim import precision
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.updater import TransitionUpdater, make_updater, trial_update
-from rljob.learner.policy import Identity
 from rljob.learner.saver import Saver
-from rljob.learner.weights import WeightServer
+from rljob.weights.exchange import WeightServer
+from rljob.weights.flat import snapshot
 from torch import Tensor, nn
 
 CPU = torch.device("cpu")
@@ -301,7 +301,7 @@ def test_the_learner_trains_publishes_and_saves_it(tmp_path: Path) -> None:
     config = LoopConfig(
         QuantileRegression().steps_per_batch(params), params.publish_interval, 60.0, tmp_path, record_seconds=0.0
     )
-    identity = Identity("QuantileRegression", SPEC, params, ENV_PARAMS)
+    identity = PolicyIdentity("QuantileRegression", SPEC, params, ENV_PARAMS)
     learner = Learner(config, identity, made, source, server, saver, records.append, {})
     learner.run(stop)
     server.close()

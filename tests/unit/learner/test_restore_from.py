@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from rljob.learner import checkpoint
-from rljob.learner.checkpoint_files import MANIFEST, TENSORS, CheckpointProblem, VerifiedFiles
-from rljob.learner.restore_from import named_checkpoint
+from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.files import MANIFEST, TENSORS, CheckpointProblem, VerifiedFiles
+from rljob.checkpoints.restore_from import named_checkpoint
 
 from tests.support.jobs import job_of
 from tests.unit.learner.learner_builders import SPEC, identity, parameters

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
-from rljob.actor.session import Identity, ReplaySession
+from rljob.actor.session import ReplaySession
 from rljob.experience import Unroll
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
-from rljob.learner.versions import VersionLog
+from rljob.weights.versions import VersionLog
 from rljob.wire import Client
 
 from tests.support.experience import UNROLLS, make_unroll
@@ -56,7 +57,7 @@ class Rig:
         self.session = self.connect()
 
     def connect(self) -> ReplaySession:
-        identity = Identity("actor-0", "i1", 1)
+        identity = ActorIdentity("actor-0", "i1", 1)
         figures = ActorFigures(identity)
         return ReplaySession(Client(self.endpoint), identity, figures.heartbeat)
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from rljob.learner.evaluations import Evaluating, Evaluation
-from rljob.learner.flat import Weights, WeightsProblem, pack, snapshot
 from rljob.learner.verdicts import Verdicts
-from rljob.learner.weights import WeightClient, WeightServer
+from rljob.weights.evaluations import Evaluating, Evaluation
+from rljob.weights.exchange import WeightClient, WeightServer
+from rljob.weights.flat import Weights, WeightsProblem, pack, snapshot
 from rljob.wire import Message, Publisher, Server
 from torch import nn
 

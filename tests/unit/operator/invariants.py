@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rljob.api import RLJob
 from rljob.api.controller_memory import MAX_REMEMBERED_MEMBERS
-from rljob_operator.decision import Decision
-from rljob_operator.look import Look
-from rljob_operator.model import Member, Phase, Role
+from rljob_operator.core.context import Look
+from rljob_operator.core.decision import Decision
+from rljob_operator.core.member import Member, Phase, Role
 
 from tests.unit.operator.world import WORKED_SECONDS, World
 

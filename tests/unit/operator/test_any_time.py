@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from rljob.api.job import RLJobSpec
 from rljob.api.mutability import When, places
-from rljob_operator.decision import Decision
+from rljob_operator.core.decision import Decision
+from rljob_operator.core.member import Phase
 from rljob_operator.local.substrate import LocalSubstrate
-from rljob_operator.model import Phase
 
 from tests.support.controller import (
     START,

@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from rljob.learner.checkpoint_files import FORMAT, MANIFEST, TENSORS, step_name
+from rljob.checkpoints.files import FORMAT, MANIFEST, TENSORS, step_name
+from rljob_operator.core.observed import CheckpointState
 from rljob_operator.local.checkpoints import CheckpointWatch
-from rljob_operator.model import CheckpointState
 
 
 def write(directory: Path, updates: int, written_unix: float = 100.0) -> Path:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from rljob.api.conditions import CATALOGUE, MEANING_WHEN_TRUE, ConditionType, Reason
 from rljob.api.status_model import MAX_MESSAGE
-from rljob_operator.desired import Refusal, Session
-from rljob_operator.model import Admission, CheckpointFacts, CheckpointState, Phase
+from rljob_operator.core.desired import Refusal, Session
+from rljob_operator.core.member import Phase
+from rljob_operator.core.observed import Admission, CheckpointFacts, CheckpointState
 
 from tests.support.controller import (
     SERVERS,

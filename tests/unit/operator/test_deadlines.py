@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from rljob_operator.model import Phase
+from rljob_operator.core.member import Phase
 
 from tests.support.controller import START, Controller, exited, make_job, member, members, running, sample, verified
 

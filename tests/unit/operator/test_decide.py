@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 from rljob.api import load_manifest
-from rljob_operator.decision import End
-from rljob_operator.desired import Refusal, Session
-from rljob_operator.model import Phase
-from rljob_operator.rules.failures import Reason
+from rljob_operator.core.decision import End
+from rljob_operator.core.desired import Refusal, Session
+from rljob_operator.core.member import Phase
+from rljob_operator.core.rules.failures import Reason
 
 from tests.support.controller import (
     START,

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from rljob.api import load_manifest
-from rljob_operator.model import CheckpointFacts, CheckpointState, Phase
-from rljob_operator.rules.failures import QUICK_ENDS_OF_A_CRASH_LOOP, RESTART_DELAY_SECONDS
+from rljob_operator.core.member import Phase
+from rljob_operator.core.observed import CheckpointFacts, CheckpointState
+from rljob_operator.core.rules.failures import QUICK_ENDS_OF_A_CRASH_LOOP, RESTART_DELAY_SECONDS
 
 from tests.support.controller import (
     CARTPOLE,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from rljob_operator.core.member import Member, Phase
+from rljob_operator.core.rules import hangs
 from rljob_operator.local.starting import StartingTimes
-from rljob_operator.model import Member, Phase
-from rljob_operator.rules import hangs
 
 from tests.support.controller import START, exited, make_job, members, running
 
@@ -93,7 +93,7 @@ def test_a_learner_that_hangs_while_it_is_to_be_saved_does_not_hold_up_the_suspe
 
 
 def test_whoever_leaves_at_the_end_has_a_time_of_its_own() -> None:
-    from rljob_operator.desired import Session
+    from rljob_operator.core.desired import Session
 
     controller = running()
     decision = controller.look(1.0, members=silent("learner", 1000.0), session=Session(1.0, interrupted=True))

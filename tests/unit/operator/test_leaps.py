@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from rljob_operator.desired import ClockReading
-from rljob_operator.model import Phase
-from rljob_operator.wall_clock import WallClock
+from rljob_operator.core.desired import ClockReading
+from rljob_operator.core.member import Phase
+from rljob_operator.core.wall_clock import WallClock
 
 from tests.support.controller import START, Controller, exited, make_job, member, members, running, sample, verified
 

@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from rljob_operator.local import learner_door
-from rljob_operator.local.learner_door import LearnerDoor, NoAnswer, fetch_status
+from rljob_operator.local import learner_status_client as learner_door
+from rljob_operator.local.learner_status_client import LearnerDoor, NoAnswer, fetch_status
 
 from tests.support.waiting import eventually
 

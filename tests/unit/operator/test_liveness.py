@@ -6,7 +6,7 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob_operator.model import Phase, Role
+from rljob_operator.core.member import Phase, Role
 
 from tests.unit.operator.invariants import check, running_actors, wanted_names
 from tests.unit.operator.world import EVERY_FAULT, Fault, Plan, World, plans

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from rljob.api.controller_memory import MAX_REMEMBERED_MEMBERS
-from rljob_operator.model import Member, Phase, Role
+from rljob_operator.core.member import Member, Phase, Role
 
 from tests.support.controller import Controller, make_job, member, members
 

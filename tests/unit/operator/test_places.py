@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from rljob.api.conditions import Reason
-from rljob_operator.model import Member, Phase
-from rljob_operator.rules.failures import QUICK_ENDS_OF_A_CRASH_LOOP
+from rljob_operator.core.member import Member, Phase
+from rljob_operator.core.rules.failures import QUICK_ENDS_OF_A_CRASH_LOOP
 
 from tests.support.controller import Controller, exited, make_job, member, members, running
 

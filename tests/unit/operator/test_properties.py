@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rljob.api.conditions import CATALOGUE, ConditionType
-from rljob_operator.desired import ClockReading
+from rljob_operator.core.desired import ClockReading
 
 from tests.support.controller import decided
 from tests.unit.operator.invariants import check

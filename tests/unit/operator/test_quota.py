@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from rljob.api.conditions import Reason
-from rljob_operator.model import Admission, Phase
+from rljob_operator.core.member import Phase
+from rljob_operator.core.observed import Admission
 
 from tests.support.controller import Controller, make_job, member, members, running
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob_operator.sample import BadSample, parse_sample
+from rljob_operator.core.learner_sample import BadSample, parse_sample
 
 GOOD: dict[str, Any] = {
     "updates": 10,

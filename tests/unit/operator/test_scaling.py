@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from rljob.api import load_manifest
 from rljob.api.status import RLJobStatus
-from rljob_operator.desired import ClockReading, DesiredState
-from rljob_operator.look import Look
-from rljob_operator.model import LearnerSample, Observation, Phase
-from rljob_operator.rules import actors
+from rljob_operator.core.context import Look
+from rljob_operator.core.desired import ClockReading, DesiredState
+from rljob_operator.core.member import Phase
+from rljob_operator.core.observed import LearnerSample, Observation
+from rljob_operator.core.rules import actors
 
 from tests.support.controller import CARTPOLE, PONG, START, STORAGE, Controller, make_job, member, members, sample
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rljob_operator.model import Member
+from rljob_operator.core.member import Member
 
 from tests.support.controller import Controller, exited, make_job, member, members, running
 

@@ -9,8 +9,9 @@ import yaml
 from rljob.api import dump_manifest, parse_job
 from rljob.api.conditions import Reason
 from rljob.api.rules.read_at_start import read_at_start
-from rljob_operator.model import Admission, CheckpointFacts, CheckpointState, Phase
-from rljob_operator.rules.suspension import BEST_EFFORT_SECONDS, RETRY_SECONDS
+from rljob_operator.core.member import Phase
+from rljob_operator.core.observed import Admission, CheckpointFacts, CheckpointState
+from rljob_operator.core.rules.suspension import BEST_EFFORT_SECONDS, RETRY_SECONDS
 
 from tests.support.controller import START, Controller, exited, gone, make_job, members, running, sample, verified
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from rljob.api.status import RLJobStatus
-from rljob_operator.desired import ClockReading, DesiredState, Session
-from rljob_operator.model import Observation, Phase
-from rljob_operator.turn import StatusWrite, Turn, turn
+from rljob_operator.core.desired import ClockReading, DesiredState, Session
+from rljob_operator.core.member import Phase
+from rljob_operator.core.observed import Observation
+from rljob_operator.core.turn import StatusWrite, Turn, turn
 
 from tests.support.controller import START, Controller, exited, make_job, members, running, sample
 

@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from rljob.api import RLJob, load_manifest
 from rljob.api.conditions import Reason
 from rljob.api.status import RLJobStatus
-from rljob_operator.decision import Decision
-from rljob_operator.desired import Refusal, Session
-from rljob_operator.look import Look
-from rljob_operator.model import Admission, CheckpointFacts, CheckpointState, Member, Phase, Role
-from rljob_operator.sample import BadSample, parse_sample
+from rljob_operator.core.context import Look
+from rljob_operator.core.decision import Decision
+from rljob_operator.core.desired import Refusal, Session
+from rljob_operator.core.learner_sample import BadSample, parse_sample
+from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.observed import Admission, CheckpointFacts, CheckpointState
 
 from tests.support.controller import CARTPOLE, PONG, decided, look_at
 

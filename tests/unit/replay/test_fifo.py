@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.experience import Unroll, UnrollLayout
-from rljob.replay.fifo import FifoTable
+from rljob.learner.fifo import FifoTable
 
 from tests.support.experience import make_unroll
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from rljob.replay.grants import share_credits
+from rljob.ingest.grants import share_credits
 
 PEERS = [b"a", b"b", b"c", b"d"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob.replay.leases import LEASE_SECONDS, SlotLeases
+from rljob.ingest.leases import LEASE_SECONDS, SlotLeases
 
 ACTORS = tuple(f"actor-{i}" for i in range(6))
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.experience import Chunk, ChunkLayout
-from rljob.replay.ring import ChunkRing, TransitionArrays
+from rljob.experience.ring import ChunkRing, TransitionArrays
 
 LAYOUTS = (
     ChunkLayout(5, (3, 2), np.dtype(np.uint8), 4, 2),

@@ -7,7 +7,7 @@ import json
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob.replay.roster import Counted, Roster, episode_fields
+from rljob.ingest.roster import Counted, Roster, episode_fields
 from rljob.wire import Message
 
 

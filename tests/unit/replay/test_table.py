@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.experience import Chunk, ChunkLayout
+from rljob.experience.ring import ChunkRing
+from rljob.ingest.stored_chunk import StoredChunk
 from rljob.replay.limiter import LimiterConfig, SamplesPerInsertLimiter
-from rljob.replay.ring import ChunkRing
 from rljob.replay.selectors import Prioritized
-from rljob.replay.table import Capacity, ReplayTable, StoredChunk
+from rljob.replay.table import Capacity, ReplayTable
 from rljob.wire import RawMessage, decode_header, encode
 
 from tests.support.experience import make_chunk

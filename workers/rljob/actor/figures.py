@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rljob.actor.session import Identity
+from rljob.acting.identity import ActorIdentity
 from rljob.actor.shards import MultiShard
 from rljob.telemetry.clock import StageClock
 from rljob.telemetry.resources import rss_bytes
@@ -30,7 +30,7 @@ class ActorFigures:
     ``dropped`` counts, by reason, what was given up before that; nothing is, today.
     """
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: ActorIdentity) -> None:
         self.identity = identity
         self.clock = StageClock(STAGES)
         self.sink: MultiShard | None = None

@@ -21,7 +21,8 @@ from rljob.actor.recorder import Recorder
 from rljob.actor.shards import MultiShard
 from rljob.algorithms.decision import Decision
 from rljob.envs.base import EpisodeRecord, StepResult, VectorEnvironment
-from rljob.learner.flat import Weights
+from rljob.weights.flat import Weights
+from rljob.weights.source import WeightSource
 from rljob.wire import Message
 
 log = logging.getLogger(__name__)
@@ -50,12 +51,6 @@ class ActingPolicy(ExploringPolicy, Protocol):
     def act(self, observation: Array) -> Decision: ...
     def final_values(self, observation: Array | None, truncated: Array) -> Array | None: ...
     def ended(self, rows: Array) -> None: ...
-
-
-class WeightSource(Protocol):
-    """What the loop needs of ``WeightClient``: newly arrived weights or None, at once."""
-
-    def poll(self) -> Weights | None: ...
 
 
 class Loop(ABC):

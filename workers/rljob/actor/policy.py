@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rljob.actor.compute import acting_copy, choose_compute, copy_weights
+from rljob.acting.compute import acting_copy, choose_compute, copy_weights
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.decision import Decision
 from rljob.api import EnvironmentParameters
 from rljob.envs.spec import EnvironmentSpec
-from rljob.learner.flat import Weights, shapes_of
+from rljob.weights.flat import Weights, shapes_of
 
 log = logging.getLogger(__name__)
 

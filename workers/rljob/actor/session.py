@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rljob.acting.identity import ActorIdentity
 from rljob.experience import Chunk, Unroll
 from rljob.wire import Client, CreditWindow, MalformedMessage, Message, encode
 from rljob.wire.transport import Socket
@@ -28,15 +29,6 @@ HELLO_RETRY_SECONDS = 2.0
 SILENCE_SECONDS = 5.0
 # A shard that refuses this often without accepting anything in between will never accept what it is sent.
 _HOPELESS_REFUSALS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who speaks: the logical actor, this life of it, and how many environments it steps."""
-
-    actor: str
-    incarnation: str
-    num_envs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +65,7 @@ class ReplaySession:
     def __init__(
         self,
         client: Client,
-        identity: Identity,
+        identity: ActorIdentity,
         heartbeat: Callable[[], Message],
         *,
         compress: tuple[str, ...] = (),

@@ -1,6 +1,6 @@
 """``status`` of an RLJob: what the controller tells about a job, and what it must remember of it.
 
-Written by the controller alone. Everything that `rljob_operator.decide` remembers is here, in
+Written by the controller alone. Everything that `rljob_operator.core.decide` remembers is here, in
 `rljob.api.controller_memory`, so a controller that is restarted goes on as if nothing had happened. Fields that a newer
 controller added are ignored when an older one reads.
 """

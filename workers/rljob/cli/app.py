@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from rljob.cli.errors import Debug
 from rljob.cli.explain import explain
 from rljob.cli.keys import keys
 from rljob.cli.policies import evaluate, play, report
 from rljob.cli.presets import presets
-from rljob.cli.roles import RoleCommand, worker
 from rljob.cli.validate import validate
+from rljob.command_errors import Debug
+from rljob.roles.command import RoleCommand, worker
 
 app = typer.Typer(
     name="rljob",

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rljob.cli.errors import one_line_errors
+from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from rljob.cli.errors import one_line_errors
+from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 
 if TYPE_CHECKING:
@@ -61,17 +61,17 @@ def evaluate(
         import torch
 
         from rljob.algorithms import algorithm
+        from rljob.checkpoints.policy import PolicyIdentity, load_policy
         from rljob.evaluation.players import Players
         from rljob.evaluation.score import tally
-        from rljob.learner.flat import snapshot
-        from rljob.learner.policy import Identity, load_policy
+        from rljob.weights.flat import snapshot
 
         torch.set_num_threads(1)  # each core has a process of its own
         policy = load_policy(source)
         name, params = str(policy.manifest["algorithm"]), tempered(policy.params, temperature)
         share = algorithm(name).evaluation_epsilon(params) if epsilon is None else epsilon
         sampled_at = getattr(params, "evaluation_temperature", None)  # of a policy that has probabilities
-        judged = Identity(name, policy.spec, params, policy.env_params)
+        judged = PolicyIdentity(name, policy.spec, params, policy.env_params)
         with closing(Players(judged, len(os.sched_getaffinity(0)), episodes, share)) as players:
             weights = snapshot(policy.module, 0, 0, {})
             with closing(players.play(weights, episodes, seed, lambda: None)) as games:
@@ -123,9 +123,9 @@ def play(
             raise UsageError(f"--video {video}: there is no folder {video.parent}; create it first")
         _can_write_video()
         from rljob.algorithms import algorithm
+        from rljob.checkpoints.policy import load_policy
         from rljob.evaluation.policy import judged_policy
         from rljob.evaluation.video import record_game
-        from rljob.learner.policy import load_policy
 
         policy = load_policy(source)
         method, params = algorithm(str(policy.manifest["algorithm"])), tempered(policy.params, temperature)

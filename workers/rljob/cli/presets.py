@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from rljob.cli.errors import one_line_errors
+from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rljob.algorithms import algorithm
+from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import RestartLimit, make_single_environment
 from rljob.evaluation.policy import ROWS, judged_policy
 from rljob.evaluation.score import Played, Sitting
-from rljob.learner.flat import Weights, shapes_of
-from rljob.learner.policy import Identity
+from rljob.weights.flat import Weights, shapes_of
 
 SIDE_BY_SIDE = ROWS
 """The most games that a process plays at once: they share a forward pass."""
@@ -22,7 +22,7 @@ class Player:
     epsilon: share of random moves, None for the one that the policy's parameters give.
     """
 
-    def __init__(self, policy: Identity, places: int, epsilon: float | None = None) -> None:
+    def __init__(self, policy: PolicyIdentity, places: int, epsilon: float | None = None) -> None:
         chosen = algorithm(policy.algorithm)
         self._module = chosen.build(policy.spec, policy.params, policy.env_params).eval()
         self._envs = [

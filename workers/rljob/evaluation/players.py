@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
+from rljob.checkpoints.policy import PolicyIdentity
 from rljob.evaluation.player import SIDE_BY_SIDE, Player
 from rljob.evaluation.score import Played
-from rljob.learner.flat import Weights
-from rljob.learner.policy import Identity
+from rljob.weights.flat import Weights
 
 _CLOSE_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
@@ -38,7 +38,7 @@ class Players:
     The others are forked, so make this before the process has threads. They end with this process, however it ends.
     """
 
-    def __init__(self, policy: Identity, processes: int, episodes: int, epsilon: float | None = None) -> None:
+    def __init__(self, policy: PolicyIdentity, processes: int, episodes: int, epsilon: float | None = None) -> None:
         processes = min(processes, episodes)
         places = min(SIDE_BY_SIDE, -(-episodes // processes))
         context = multiprocessing.get_context("fork")
@@ -154,7 +154,7 @@ class Players:
 
 
 def _help(
-    policy: Identity,
+    policy: PolicyIdentity,
     places: int,
     epsilon: float | None,
     connection: Connection[Any, Any],

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from typing import Protocol
 
-from rljob.learner.evaluations import Evaluation
+from rljob.weights.evaluations import Evaluation
 
 log = logging.getLogger(__name__)
 

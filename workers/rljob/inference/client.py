@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rljob.actor.session import Identity
+from rljob.acting.identity import ActorIdentity
 from rljob.wire import Client, MalformedMessage, Message, encode
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class InferenceClient:
     def __init__(
         self,
         client: Client,
-        identity: Identity,
+        identity: ActorIdentity,
         lanes: int,
         *,
         compress: bool,

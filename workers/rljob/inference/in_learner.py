@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from rljob.inference.server import InferenceServer
-from rljob.learner.flat import Weights
-from rljob.learner.weights import WeightServer
 from rljob.threads import SupervisedThread
+from rljob.weights.exchange import WeightServer
+from rljob.weights.flat import Weights
 
 
 class LatestWeights:

@@ -9,13 +9,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rljob.actor.compute import acting_copy
+from rljob.acting.compute import acting_copy, choose_compute
+from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.decision import Inference
 from rljob.algorithms.trunk import FrameNetwork
+from rljob.api import RLJob
+from rljob.envs import describe_environment
 from rljob.envs.spec import EnvironmentSpec
 from rljob.inference.batching import Request, bucket_sizes
-from rljob.learner.flat import Weights, shapes_of
+from rljob.weights.flat import Weights, shapes_of
 
 
 class ServedModel:
@@ -89,3 +92,17 @@ class ServedModel:
         """A buffer that requests are gathered in, page-locked where a device copies from it."""
         buffer = torch.zeros(shape, dtype=dtype)
         return buffer.pin_memory() if self._device.type == "cuda" else buffer
+
+
+def served_model(job: RLJob, device: torch.device, compute: Compute | None = None) -> ServedModel:
+    """The job's network, to be served on ``device``; ``compute`` None chooses by a short measurement on this processor."""
+    parameters, environment_parameters = job.spec.algorithm.parameters, job.spec.environment.parameters
+    spec = describe_environment(job.spec.environment.id, environment_parameters)
+    method = algorithm(job.spec.algorithm.type)
+    network = method.build(spec, parameters, environment_parameters)
+    if compute is None:
+        size = min(job.spec.inference.max_batch_size, job.spec.actors.envs_per_actor)
+        sample = torch.zeros((size, *spec.observation_shape), dtype=getattr(torch, spec.frame_dtype))
+        compute = choose_compute(network, sample, parameters.precision)
+    memory = method.memory_units(parameters)
+    return ServedModel(network, spec, method.infer, memory, compute, job.spec.inference.max_batch_size, device)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rljob.actor.draws import GroupedDraws
+from rljob.acting.draws import GroupedDraws
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.decision import Decision
 from rljob.envs.spec import EnvironmentSpec

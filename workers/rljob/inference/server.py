@@ -11,15 +11,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from rljob.inference.batching import Batcher, Request
 from rljob.inference.figures import InferenceFigures
 from rljob.inference.model import ServedModel
-from rljob.learner.flat import Weights
 from rljob.telemetry.clock import StageClock
+from rljob.weights.source import WeightSource
 from rljob.wire import MalformedMessage, Message, Server, ServerSecurity, encode
 
 log = logging.getLogger(__name__)
@@ -28,17 +28,6 @@ STAGES = ("wait", "receive", "weights", "evaluate", "answer")
 _MOST_LANES = 16_384
 _IDLE_SECONDS = 0.1
 _ASKING_SECONDS = 0.02
-
-
-class WeightSource(Protocol):
-    """Newly arrived weights or None, at once: ``WeightClient``, or the learner's own ``LatestWeights``.
-
-    ``answered``: whether the learner has said yet which weights there are, if any.
-    """
-
-    answered: bool
-
-    def poll(self) -> Weights | None: ...
 
 
 @dataclass(slots=True)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rljob.experience.ring import TransitionArrays
 from rljob.learner.division import charges_by_error, draws_by_mass
 from rljob.learner.shard import FRAME_COLUMNS, ShardSession
 from rljob.learner.staging import Part, Staging
-from rljob.replay.ring import TransitionArrays
 from rljob.wire import Message
 
 

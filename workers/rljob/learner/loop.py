@@ -19,19 +19,20 @@ import numpy as np
 import torch
 
 from rljob.api.exit_codes import EXIT_NON_FINITE_LOSS
-from rljob.learner import checkpoint, state
+from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.policy import PolicyIdentity
+from rljob.learner import state
 from rljob.learner.figures import Figures
 from rljob.learner.gpu import gpu_figures
 from rljob.learner.optim.readback import Readback
 from rljob.learner.optim.updater import AnyUpdater
-from rljob.learner.policy import Identity
 from rljob.learner.saver import Saver
 from rljob.learner.source import BatchSource, Ready
 from rljob.learner.status import return_to_go_by, steps_and_raw_frames
 from rljob.learner.verdicts import Verdicts
-from rljob.learner.versions import VersionLog
-from rljob.learner.weights import WeightServer
 from rljob.telemetry.clock import StageClock
+from rljob.weights.exchange import WeightServer
+from rljob.weights.versions import VersionLog
 from rljob.wire import refused_handshakes_total
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class Learner:
     def __init__(
         self,
         config: LoopConfig,
-        identity: Identity,
+        identity: PolicyIdentity,
         updater: AnyUpdater,
         source: BatchSource,
         server: WeightServer,

@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
-from rljob.learner import checkpoint
-from rljob.learner.checkpoint_files import CheckpointProblem, verify
+from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.files import CheckpointProblem, verify
 from rljob.threads import SupervisedThread
 
 log = logging.getLogger(__name__)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from rljob.experience import Chunk, ChunkLayout
 from rljob.experience.chunk import InvalidChunk, check_actions
+from rljob.experience.ring import ChunkRing, TransitionArrays
 from rljob.learner.shard_report import ShardReport
 from rljob.learner.status import read_status
-from rljob.replay.ring import ChunkRing, TransitionArrays
 from rljob.wire import Client, MalformedMessage, Message
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from rljob.algorithms.batches import TransitionBatch
 from rljob.experience import ChunkLayout
-from rljob.replay.ring import TransitionArrays
+from rljob.experience.ring import TransitionArrays
 
 
 class Buffers(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from rljob.learner.checkpoint import Checkpoint, CheckpointProblem
+from rljob.checkpoints.store import Checkpoint, CheckpointProblem
 from rljob.learner.optim.updater import AnyUpdater
 
 log = logging.getLogger(__name__)

@@ -19,17 +19,16 @@ import torch
 import zmq
 
 from rljob.experience import Unroll, UnrollLayout
+from rljob.ingest.arrival import read_unroll
+from rljob.ingest.experience_log import NoLog
+from rljob.ingest.leases import SlotLeases
+from rljob.ingest.roster import Counted, Roster
+from rljob.ingest.service import Ingest
+from rljob.learner.fifo import FifoTable
 from rljob.learner.unroll_staging import ReadyUnrolls, UnrollStagingRing
-from rljob.learner.versions import VersionLog
 from rljob.learner.waker import Waker
-from rljob.replay.arrival import read_unroll
-from rljob.replay.chunk_log import LogState
-from rljob.replay.durability import Durability
-from rljob.replay.fifo import FifoTable
-from rljob.replay.ingest import Ingest
-from rljob.replay.leases import SlotLeases
-from rljob.replay.roster import Counted, Roster
 from rljob.threads import SupervisedThread
+from rljob.weights.versions import VersionLog
 from rljob.wire import Server, ServerSecurity
 
 log = logging.getLogger(__name__)
@@ -93,7 +92,7 @@ class UnrollQueue:
         self._ingest = Ingest(
             self._server,
             self._table,
-            Durability(self._table, None, lambda: LogState(counters={}, seen={})),
+            NoLog(self._table),
             self._roster,
             SlotLeases(config.slots),
             uuid.uuid4().hex,

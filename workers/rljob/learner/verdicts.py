@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from rljob.learner.evaluations import Evaluation
+from rljob.weights.evaluations import Evaluation
 
 KEPT = 1000
 

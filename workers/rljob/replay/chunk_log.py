@@ -30,6 +30,8 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import WatchError
 
+from rljob.ingest.accepted import Accepted
+from rljob.ingest.leases import Lease
 from rljob.wire import MalformedMessage, RawMessage, decode_header
 
 _ENTRY = struct.Struct("<II")
@@ -76,30 +78,11 @@ class LoggedChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
-    """What was accepted from the latest incarnation of an actor: up to which sequence number, and how many transitions."""
-
-    incarnation: str
-    sequence: int
-    transitions: int
-
-
-@dataclass(frozen=True, slots=True)
 class LogState:
     """Everything but the chunks: totals, and what was accepted from each actor."""
 
     counters: Mapping[str, int]
     seen: Mapping[str, Accepted]
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """An epsilon slot held by an actor for another ``seconds``; 0 gives it back."""
-
-    slot: int
-    actor: str
-    incarnation: str
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from rljob.replay.chunk_log import Commit, Lease, LogEntry, LoggedChunk, LogState
+from rljob.ingest.leases import Lease
+from rljob.ingest.stored_chunk import StoredChunk
+from rljob.replay.chunk_log import Commit, LogEntry, LoggedChunk, LogState
 from rljob.replay.log_writer import LogWriter, WriterEvent
-from rljob.replay.table import StoredChunk
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from typing import Literal
 
 import redis
 
+from rljob.replay.parent_death import tied_to_this_process
 from rljob.replay.redis_client import connect
-from rljob.replay.tied import tied_to_this_process
 
 log = logging.getLogger(__name__)
 

@@ -109,15 +109,3 @@ class SamplesPerInsertLimiter:
         if not self.can_sample(self.config.sample_step):
             return "samples"
         return "none" if self.can_insert(self.config.insert_step) else "inserts"
-
-
-class QueueLimiter:
-    """Lets inserts in as long as a queue has room: ``capacity`` steps, of which ``waiting`` are taken."""
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.waiting = 0
-
-    def can_insert(self, count: int) -> bool:
-        """Whether ``count`` more steps fit now."""
-        return self.waiting + count <= self.capacity

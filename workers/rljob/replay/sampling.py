@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rljob.replay.ring import TransitionArrays
+from rljob.experience.ring import TransitionArrays
 from rljob.replay.table import ReplayTable
 from rljob.wire import Message, Server, encode
 from rljob.wire.schema import Scalar

@@ -14,18 +14,18 @@ from typing import Any
 import redis
 import zmq
 
-from rljob.replay.arrival import read_chunk
+from rljob.experience.ring import ChunkRing
+from rljob.ingest.arrival import read_chunk
+from rljob.ingest.leases import SlotLeases
+from rljob.ingest.roster import EPISODES_SHOWN, Roster
+from rljob.ingest.service import Ingest
 from rljob.replay.chunk_log import ChunkLog, DamagedLog, LogState
 from rljob.replay.config import ReplayConfig
 from rljob.replay.durability import Durability
-from rljob.replay.ingest import Ingest
-from rljob.replay.leases import SlotLeases
 from rljob.replay.limiter import SamplesPerInsertLimiter
 from rljob.replay.log_writer import LogWriter
 from rljob.replay.redis_client import connect, in_words
 from rljob.replay.restore import GENERATION_JUMP, pack_weights, patiently, restore_chunks
-from rljob.replay.ring import ChunkRing
-from rljob.replay.roster import EPISODES_SHOWN, Roster
 from rljob.replay.sampling import Sampling
 from rljob.replay.selectors import Prioritized
 from rljob.replay.status import StatusClock, describe

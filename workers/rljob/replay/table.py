@@ -11,28 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.experience import Chunk, ChunkLayout
+from rljob.experience.ring import ChunkRing
+from rljob.ingest.stored_chunk import StoredChunk
 from rljob.replay.limiter import SamplesPerInsertLimiter
-from rljob.replay.ring import ChunkRing
 from rljob.replay.selectors import Prioritized
 from rljob.wire import RawMessage
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredChunk:
-    """One accepted chunk as it arrived (columns still compressed) and where it went.
-
-    ``ordinal`` counts the chunks of this table since it was built: stored ordinals are consecutive, so that readers
-    follow the table with a plain cursor. ``generation`` counts the chunks of the whole run and is what a slot holds.
-    """
-
-    ordinal: int
-    generation: int
-    slot: int
-    steps: int
-    nbytes: int
-    raw: RawMessage
 
 
 @dataclass(frozen=True, slots=True)

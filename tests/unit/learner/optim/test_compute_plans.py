@@ -11,7 +11,8 @@ from learner_builders import ENV_PARAMS, IMAGES, UnrollBatch, unroll_batches
 from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Compute
 from rljob.api import ImpalaParameters
-from rljob.learner import checkpoint, state
+from rljob.checkpoints import store as checkpoint
+from rljob.learner import state
 from rljob.learner.optim import sharded_optimizer
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.updater import AnyUpdater, make_updater

@@ -17,18 +17,19 @@ from learner_builders import ENV_PARAMS, SPEC, unroll_batches
 from rljob.algorithms import algorithm
 from rljob.algorithms.impala import IMPALA
 from rljob.api import ImpalaParameters
+from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.policy import PolicyIdentity, load_policy
 from rljob.experience import UnrollLayout
-from rljob.learner import checkpoint, state
+from rljob.learner import state
 from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.rmsprop import RMSProp
 from rljob.learner.optim.updater import AnyUpdater, make_updater
-from rljob.learner.policy import Identity, load_policy
 from rljob.learner.saver import Saver
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.learner.unroll_staging import ReadyUnrolls, UnrollStagingRing
-from rljob.learner.versions import VersionLog
-from rljob.learner.weights import WeightServer
+from rljob.weights.exchange import WeightServer
+from rljob.weights.versions import VersionLog
 
 CPU = torch.device("cpu")
 _names = itertools.count()
@@ -181,7 +182,7 @@ def learner(directory: Path, policy: str, params: ImpalaParameters) -> Iterator[
     queue = UnrollQueue(UnrollQueueConfig(f"{name}-ingest", layout, params.batch_size, 8), versions, CPU)
     saver = Saver(directory, keep=3)
     config = LoopConfig(20, params.publish_interval, 60.0, directory, on_non_finite=policy)
-    identity = Identity("IMPALA", SPEC, params, ENV_PARAMS)
+    identity = PolicyIdentity("IMPALA", SPEC, params, ENV_PARAMS)
     yield Learner(config, identity, updater(params), queue, server, saver, lambda status: None, {}, versions)
     queue.close()
     server.close()

@@ -6,9 +6,9 @@ import random
 from dataclasses import replace
 
 from rljob.api.autoscaling import AutoscalingSpec
-from rljob_operator.autoscaling import ScalingSample
-from rljob_operator.autoscaling.memory import RateMemory
-from rljob_operator.autoscaling.rates import figure_error, observe, rates
+from rljob_operator.core.autoscaling import ScalingSample
+from rljob_operator.core.autoscaling.memory import RateMemory
+from rljob_operator.core.autoscaling.rates import figure_error, observe, rates
 
 SPEC = AutoscalingSpec(mode="Internal")
 ACTORS = 40

@@ -8,7 +8,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.api.autoscaling import AutoscalingSpec
-from rljob_operator.autoscaling import AutoscalingMemory, ScalingSample, Supply, advance
+from rljob_operator.core.autoscaling import AutoscalingMemory, ScalingSample, Supply, advance
 
 T0 = 1_700_000_000.0
 fraction = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0, -0.1, math.nan, math.inf]))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from rljob.api.autoscaling import AutoscalingSpec, ScaleDownRules, ScaleUpRules, ScalingBehavior, ScalingPolicy
 from rljob.api.status import ScalingCalculation
-from rljob_operator.autoscaling import AutoscalingMemory, LimitedBy, ScalingSample, Supply, advance
-from rljob_operator.rules.actors import told
+from rljob_operator.core.autoscaling import AutoscalingMemory, LimitedBy, ScalingSample, Supply, advance
+from rljob_operator.core.rules.actors import told
 
 T0 = 1_700_000_000.0
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from rljob.api.autoscaling import AutoscalingSpec, ScalingPolicy, ScalingRules
-from rljob_operator.autoscaling import (
+from rljob_operator.core.autoscaling import (
     ActorView,
     AutoscalingMemory,
     LimitedBy,
@@ -18,9 +18,9 @@ from rljob_operator.autoscaling import (
     advance,
     choose_victims,
 )
-from rljob_operator.autoscaling.behavior import down_limit, up_limit, with_change, with_wanted, within_windows
-from rljob_operator.autoscaling.memory import MOST_ENTRIES
-from rljob_operator.autoscaling.samples import fault
+from rljob_operator.core.autoscaling.behavior import down_limit, up_limit, with_change, with_wanted, within_windows
+from rljob_operator.core.autoscaling.memory import MOST_ENTRIES
+from rljob_operator.core.autoscaling.samples import fault
 
 T0 = 1_700_000_000.0
 SPEC = AutoscalingSpec(mode="Internal", min_replicas=2, max_replicas=200)

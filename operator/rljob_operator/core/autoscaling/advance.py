@@ -1,0 +1,200 @@
+"""`advance`: from the figures and the actors that exist to how many there should be. Pure: no I/O, no clock, no randomness."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rljob.api.autoscaling import AutoscalingSpec
+
+from rljob_operator.core.autoscaling import behavior, guards, law, sentence
+from rljob_operator.core.autoscaling.fallback import fallback
+from rljob_operator.core.autoscaling.limits import Limited, bounded, limits_now, through
+from rljob_operator.core.autoscaling.memory import AutoscalingMemory
+from rljob_operator.core.autoscaling.model import ActiveReason, LimitedBy, ScalingSample, Supply
+from rljob_operator.core.autoscaling.rates import observe, rates
+from rljob_operator.core.autoscaling.recommendation import Calculation, Recommendation
+from rljob_operator.core.autoscaling.samples import fault
+from rljob_operator.core.autoscaling.warmup import attended, on_this_clock, warming_up
+
+
+def advance(
+    spec: AutoscalingSpec,
+    memory: AutoscalingMemory,
+    sample: ScalingSample | None,
+    supply: Supply,
+    now_seconds: float,
+) -> Recommendation:
+    """How many actors there should be now, or, with mode External, should be asked for.
+
+    To be called as often as one likes: decisions are made every ``samplePeriodSeconds``, and between them the answer is the last
+    one, save that a user's change of ``spec.actors.replicas`` and of the bounds counts at once.
+
+    Args:
+        spec: ``spec.autoscaling``, of mode Internal or External.
+        memory: of the call before; ``AutoscalingMemory()`` at first.
+        sample: the learner's latest figures, None if there are none.
+        supply: the actors.
+        now_seconds: Unix time. It may jump; ages are then counted as if it had not.
+    """
+    memory = on_this_clock(spec, memory, now_seconds)
+    before = memory
+    memory = _with_wish(spec, memory, supply, now_seconds)
+    missing = fault(sample, now_seconds, spec.missing_metrics.stale_after_seconds)
+    memory = attended(memory, None if missing else sample, supply, now_seconds)
+    warming = warming_up(spec, memory, now_seconds)
+    if not _is_due(spec, memory, warming, now_seconds):
+        return _answer(spec, memory, None, is_new=memory.last_decision != before.last_decision)
+    if sample is None or missing:  # looked for again at the next call, not a whole period later
+        return _answer(spec, *_without_figures(spec, memory, supply, missing, now_seconds))
+    memory = replace(memory, decided_seconds=now_seconds, missing_since_seconds=None)
+    is_new = memory.rates.taken_seconds is None or sample.taken_seconds > memory.rates.taken_seconds
+    if sample.learner_advancing:
+        memory = replace(memory, rates=observe(spec, memory.rates, sample, supply.ready))
+    if memory.desired == 0 and not sample.learner_advancing:
+        return _answer(spec, _with_a_first_actor(spec, memory, now_seconds), None)
+    if warming:
+        return _answer(spec, _told(spec, memory, ActiveReason.WARMING_UP, warming), None)
+    if not sample.learner_advancing:
+        return _answer(spec, _told(spec, memory, ActiveReason.STALE_METRICS, "the learner does not advance"), None)
+    if spec.pause == "All":
+        return _answer(spec, _told(spec, memory, ActiveReason.PAUSED, "autoscaling.pause is All"), None)
+    return _answer(spec, *_by_law(spec, memory, sample, supply, is_new, now_seconds))
+
+
+_Decided = tuple[AutoscalingMemory, Calculation | None]
+
+
+def _by_law(
+    spec: AutoscalingSpec,
+    memory: AutoscalingMemory,
+    sample: ScalingSample,
+    supply: Supply,
+    is_new: bool,
+    now_seconds: float,
+) -> _Decided:
+    current = memory.desired or 0
+    found = rates(spec, memory.rates)
+    if found is None:
+        missing = "the learner has digested nothing yet that could be measured"
+        return _told(spec, memory, ActiveReason.STALE_METRICS, missing), None
+    match = law.match(spec, found, sample, memory.integral)
+    memory = replace(memory, recommended=match.wanted)
+    if is_new:
+        memory = replace(memory, gain=guards.judged(spec, memory.gain, memory.rates, sample, supply, now_seconds))
+    target = law.rounded(spec, match, current)
+    memory, limited, calculation = _limited(spec, memory, sample, supply, target, now_seconds)
+    calculation = replace(calculation, match=match, tolerance=law.tolerance(spec, match, current))
+    is_at_rest = found.steady and limited == Limited(current) and supply.pending == 0
+    if is_new and is_at_rest:
+        memory = replace(memory, integral=law.integrated(spec, sample, memory.integral))
+    if limited.number > current:
+        memory = replace(memory, gain=guards.growing(memory.gain, memory.rates, supply))
+    said = sentence.decided(calculation, match, sample, limited.by, recommended=spec.mode == "External")
+    memory = replace(memory, active=ActiveReason.VALID_METRIC_FOUND, active_message="", last_decision=said)
+    return memory, calculation
+
+
+def _without_figures(
+    spec: AutoscalingSpec, memory: AutoscalingMemory, supply: Supply, missing: str, now_seconds: float
+) -> _Decided:
+    """Hold, and after a while fall back. The limits hold for a fallback too."""
+    since = now_seconds if memory.missing_since_seconds is None else memory.missing_since_seconds
+    memory = replace(memory, missing_since_seconds=since)
+    target = fallback(spec, memory.desired or 0, now_seconds - since)
+    if target is None or spec.pause == "All":
+        return _told(spec, memory, ActiveReason.STALE_METRICS, missing), None
+    memory, limited, calculation = _limited(spec, memory, None, supply, target, now_seconds)
+    said = sentence.fell_back(spec, calculation, now_seconds - since, limited.by, recommended=spec.mode == "External")
+    memory = replace(memory, active=ActiveReason.STALE_METRICS, active_message=missing, last_decision=said)
+    return replace(memory, decided_seconds=now_seconds), calculation
+
+
+def _with_a_first_actor(spec: AutoscalingSpec, memory: AutoscalingMemory, now_seconds: float) -> AutoscalingMemory:
+    """One actor where there is none: a learner that gets nothing makes no figures, so the law would stay at 0 for ever.
+
+    No policy slows it, since a share of 0 is 0; but growth that is forbidden stays forbidden.
+    """
+    forbidden = spec.pause in ("ScaleOut", "All") or spec.behavior.scale_up.select_policy == "Disabled"
+    if spec.mode == "External":
+        return replace(_told(spec, memory, ActiveReason.STALE_METRICS, sentence.NOBODY_PLAYS), recommended=1.0)
+    if forbidden or spec.max_replicas == 0:
+        return _told(spec, memory, ActiveReason.STALE_METRICS, sentence.NOBODY_PLAYS)
+    memory = replace(memory, desired=1, limited_by=LimitedBy.NOTHING, active=ActiveReason.STALE_METRICS)
+    memory = behavior.with_change(memory, spec, 1, now_seconds)
+    return replace(memory, active_message=sentence.NOBODY_PLAYS, last_decision=sentence.first_actor())
+
+
+def _limited(
+    spec: AutoscalingSpec,
+    memory: AutoscalingMemory,
+    sample: ScalingSample | None,
+    supply: Supply,
+    target: int,
+    now_seconds: float,
+) -> tuple[AutoscalingMemory, Limited, Calculation]:
+    """Take ``target`` through the limits. Internal: that is the number of actors now; External: what is recommended."""
+    current = memory.desired or 0
+    memory = behavior.with_wanted(memory, spec, bounded(spec, Limited(target)).number, now_seconds)
+    limits = limits_now(spec, memory, sample, supply, target, now_seconds)
+    limited = through(limits, target, current)
+    calculation = Calculation(current, None, 0.0, target, limits, limited.number)
+    if spec.mode == "External":
+        return replace(memory, recommended=float(limited.number)), limited, calculation
+    memory = behavior.with_change(memory, spec, limited.number - current, now_seconds)
+    return replace(memory, desired=limited.number, limited_by=limited.by), limited, calculation
+
+
+def _with_wish(
+    spec: AutoscalingSpec, memory: AutoscalingMemory, supply: Supply, now_seconds: float
+) -> AutoscalingMemory:
+    """The number to start from, a user's new number, and the bounds as they are now."""
+    desired, wish, wished = memory.desired, supply.requested_replicas, memory.requested
+    memory = replace(memory, requested=wish)
+    if spec.mode == "External":
+        limited = bounded(spec, Limited(wish))
+        return replace(memory, desired=limited.number, limited_by=limited.by)
+    if desired is None:
+        desired = supply.initial_replicas
+    elif wished is not None and wish != wished:
+        # give it one stabilization window; older recommendations knew nothing of it
+        memory = replace(memory, highest=((now_seconds, wish),), lowest=(), integral=0.0)
+        limited = bounded(spec, Limited(wish))
+        said = sentence.jumped(wished, wish, desired, limited)
+        return replace(memory, desired=limited.number, limited_by=limited.by, last_decision=said)
+    return replace(memory, desired=bounded(spec, Limited(desired)).number)
+
+
+def _is_due(spec: AutoscalingSpec, memory: AutoscalingMemory, warming: str, now_seconds: float) -> bool:
+    """Every sample period, and at the end of the warm-up."""
+    decided = memory.decided_seconds
+    if decided is None or now_seconds - decided >= spec.sample_period_seconds:
+        return True
+    return not warming and memory.active == ActiveReason.WARMING_UP
+
+
+def _told(spec: AutoscalingSpec, memory: AutoscalingMemory, active: ActiveReason, message: str) -> AutoscalingMemory:
+    """No decision: the number stays, and the status says why."""
+    said = sentence.held(memory.desired or 0, message)
+    if spec.mode == "External":  # the number is somebody else's, and so is what limits it
+        return replace(
+            memory, active=active, active_message=message, last_decision=f"nothing new to recommend: {message}"
+        )
+    return replace(memory, limited_by=LimitedBy.NOTHING, active=active, active_message=message, last_decision=said)
+
+
+def _answer(
+    spec: AutoscalingSpec, memory: AutoscalingMemory, calculation: Calculation | None, *, is_new: bool = True
+) -> Recommendation:
+    limited_by = LimitedBy(memory.limited_by)
+    desired, said = memory.desired or 0, memory.last_decision
+    if spec.mode == "External":
+        said = f"{sentence.obeyed(memory.requested or 0, Limited(desired, limited_by))}; {said}"
+    return Recommendation(
+        desired=desired,
+        recommended=memory.recommended,
+        limited_by=limited_by,
+        last_decision=said,
+        is_new=is_new,
+        calculation=calculation,
+        memory=memory,
+    )

@@ -1,0 +1,123 @@
+"""What may become of the number that is aimed for: bounds, windows, guards, policies, pause, in this order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from rljob.api.autoscaling import AutoscalingSpec
+
+from rljob_operator.core.autoscaling import behavior, guards
+from rljob_operator.core.autoscaling.memory import AutoscalingMemory
+from rljob_operator.core.autoscaling.model import LimitedBy, ScalingSample, Supply
+
+_UNLIMITED: Final = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of one decision, in numbers of actors; None sets no limit.
+
+    Attributes:
+        min_replicas, max_replicas: the bounds, as far as the place and the queue allow.
+        least_wanted, most_wanted: over the stabilization windows: a growth goes to the least, a shrinking to the most.
+        guard, guard_most: the guard that speaks and the most it allows.
+        policy_least, policy_most: what the policies allow.
+        pause: ``spec.autoscaling.pause``.
+    """
+
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+    least_wanted: int | None = None
+    most_wanted: int | None = None
+    guard: LimitedBy = LimitedBy.NOTHING
+    guard_most: int | None = None
+    policy_least: int | None = None
+    policy_most: int | None = None
+    pause: str = "None"
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """A number on its way through the limits and the last of them that changed it."""
+
+    number: int
+    by: LimitedBy = LimitedBy.NOTHING
+
+    def to(self, number: int, by: LimitedBy) -> Limited:
+        """The number changed by a rule; itself where the rule changes nothing."""
+        return self if number == self.number else Limited(number, by)
+
+    def at_least(self, number: int | None, by: LimitedBy) -> Limited:
+        """Not below ``number``."""
+        return self if number is None else self.to(max(self.number, number), by)
+
+    def at_most(self, number: int | None, by: LimitedBy) -> Limited:
+        """Not above ``number``."""
+        return self if number is None else self.to(min(self.number, number), by)
+
+    def within(self, least: int | None, most: int | None) -> Limited:
+        """Kept within the bounds minReplicas and maxReplicas."""
+        return self.at_most(most, LimitedBy.MAX_REPLICAS).at_least(least, LimitedBy.MIN_REPLICAS)
+
+
+def bounded(spec: AutoscalingSpec, limited: Limited) -> Limited:
+    """Kept within minReplicas and maxReplicas."""
+    return limited.within(spec.min_replicas, spec.max_replicas)
+
+
+def limits_now(
+    spec: AutoscalingSpec,
+    memory: AutoscalingMemory,
+    sample: ScalingSample | None,
+    supply: Supply,
+    target: int,
+    now_seconds: float,
+) -> Limits:
+    """The limits on going to ``target``.
+
+    With mode External only the guards and the pause: bounds, windows and policies are those of whoever writes the number.
+    After a gap in the watch nothing shrinks before one whole window has been seen.
+    """
+    current = memory.desired or 0
+    most, guard = guards.most_allowed(spec, memory.gain, sample, supply, current, now_seconds)
+    if spec.mode == "External":
+        return Limits(guard=guard, guard_most=most, pause=spec.pause)
+    least_wanted, most_wanted = behavior.within_windows(
+        spec, memory, bounded(spec, Limited(target)).number, now_seconds
+    )
+    watched = now_seconds - (memory.watching_since_seconds or now_seconds)
+    if watched < spec.behavior.scale_down.stabilization_window_seconds:
+        most_wanted = max(most_wanted, current)
+    up = behavior.up_limit(spec.behavior.scale_up, memory.changes, current, now_seconds)
+    return Limits(
+        min_replicas=spec.min_replicas,
+        max_replicas=spec.max_replicas,
+        least_wanted=least_wanted,
+        most_wanted=most_wanted,
+        guard=guard,
+        guard_most=most,
+        policy_least=max(0, behavior.down_limit(spec.behavior.scale_down, memory.changes, current, now_seconds)),
+        policy_most=None if up >= _UNLIMITED else up,
+        pause=spec.pause,
+    )
+
+
+def through(limits: Limits, target: int, current: int) -> Limited:
+    """What the limits make of ``target``."""
+    limited = Limited(target).within(limits.min_replicas, limits.max_replicas)
+    number = current
+    if limits.least_wanted is None or limits.most_wanted is None:
+        number = limited.number
+    else:
+        number = min(max(current, limits.least_wanted), limits.most_wanted)
+    is_less = number < limited.number
+    limited = limited.to(number, LimitedBy.SCALE_UP_STABILIZATION if is_less else LimitedBy.SCALE_DOWN_STABILIZATION)
+    limited = limited.at_most(limits.guard_most, limits.guard)
+    limited = limited.at_most(limits.policy_most, LimitedBy.SCALE_UP_POLICY)
+    limited = limited.at_least(limits.policy_least, LimitedBy.SCALE_DOWN_POLICY)
+    if limits.pause in ("ScaleOut", "All"):
+        limited = limited.at_most(current, LimitedBy.PAUSE)
+    if limits.pause in ("ScaleIn", "All"):
+        limited = limited.at_least(current, LimitedBy.PAUSE)
+    return limited.within(limits.min_replicas, limits.max_replicas)

@@ -1,0 +1,104 @@
+"""``lastDecision``: one sentence with the numbers from which a person recomputes the decision."""
+
+from __future__ import annotations
+
+from rljob.api.autoscaling import AutoscalingSpec
+
+from rljob_operator.core.autoscaling.law import Match
+from rljob_operator.core.autoscaling.limits import Limited, Limits
+from rljob_operator.core.autoscaling.model import LimitedBy, ScalingSample
+from rljob_operator.core.autoscaling.recommendation import Calculation
+
+_LIMITS = {
+    LimitedBy.MAX_REPLICAS: "maxReplicas, or what the machine or the queue allows",
+    LimitedBy.MIN_REPLICAS: "minReplicas",
+    LimitedBy.SCALE_UP_POLICY: "the policies of behavior.scaleUp",
+    LimitedBy.SCALE_DOWN_POLICY: "the policies of behavior.scaleDown",
+    LimitedBy.SCALE_UP_STABILIZATION: "the least wanted within behavior.scaleUp.stabilizationWindowSeconds",
+    LimitedBy.SCALE_DOWN_STABILIZATION: "the most wanted within behavior.scaleDown.stabilizationWindowSeconds",
+    LimitedBy.UNSCHEDULABLE: "actors that have found no place for over 60 s",
+    LimitedBy.POLICY_LAG: "guards.maxPolicyLagUpdates: 10 % fewer while the lag is above it",
+    LimitedBy.GAIN: "guards.minMarginalGainPercent: the last growth brought nothing, no growth for 600 s",
+    LimitedBy.PAUSE: "pause",
+}
+
+NOBODY_PLAYS = "nobody plays, so nothing can be measured"
+
+
+def decided(
+    calculation: Calculation, match: Match, sample: ScalingSample, limited_by: LimitedBy, *, recommended: bool
+) -> str:
+    """A decision of the law: ``capacity / per actor x (1 + integral) + trim = wanted``, then what was made of it."""
+    fill = min(1.0, sample.depth_batches / sample.bound_batches)
+    certain = match.wanted * (1.0 - match.rates.uncertainty)
+    sentence = (
+        f"learner {match.rates.capacity_per_second:.4g}/s when it does not wait (waits {sample.wait_fraction:.1%}), "
+        f"actor {match.rates.per_actor_per_second:.4g}/s when not blocked (blocked {sample.blocked_fraction:.1%}), "
+        f"queue {fill:.0%} full: {match.rates.capacity_per_second:.6g} / {match.rates.per_actor_per_second:.6g} "
+        f"x (1 {match.integral:+.6f}) {match.trim:+.4f} = {match.wanted:.4f} wanted, "
+        f"at least {certain:.4f} (- {match.rates.uncertainty:.3%}), tolerance {calculation.tolerance:.4g}: "
+        f"aim at {calculation.target}{_within(calculation.limits)}: {_change(calculation, recommended=recommended)}"
+    )
+    if limited_by is not LimitedBy.NOTHING:
+        return f"{sentence}, limited by {_LIMITS[limited_by]}"
+    if calculation.target == calculation.before and abs(match.wanted - calculation.before) < calculation.tolerance:
+        return f"{sentence}, within the tolerance"
+    return sentence
+
+
+def fell_back(
+    spec: AutoscalingSpec, calculation: Calculation, missing_seconds: float, limited_by: LimitedBy, *, recommended: bool
+) -> str:
+    """A decision without figures."""
+    rule = spec.missing_metrics.fallback
+    sentence = (
+        f"no figures for {missing_seconds:.0f} s, fallback ({rule.behavior}) to {rule.replicas}: aim at {calculation.target}"
+        f"{_within(calculation.limits)}: {_change(calculation, recommended=recommended)}"
+    )
+    return sentence if limited_by is LimitedBy.NOTHING else f"{sentence}, limited by {_LIMITS[limited_by]}"
+
+
+def held(current: int, why: str) -> str:
+    """No decision, and why."""
+    return f"held at {current} actors: {why}"
+
+
+def first_actor() -> str:
+    """One actor where there was none."""
+    return f"{NOBODY_PLAYS}: 0 -> 1 actors, to begin with"
+
+
+def jumped(wished: int, wish: int, before: int, limited: Limited) -> str:
+    """A user's new number."""
+    limit = "" if limited.by is LimitedBy.NOTHING else f", limited by {_LIMITS[limited.by]}"
+    return f"actors.replicas changed from {wished} to {wish}: {before} -> {limited.number} actors{limit}"
+
+
+def obeyed(wish: int, limited: Limited) -> str:
+    """Somebody else's number."""
+    if limited.by is LimitedBy.NOTHING:
+        return f"{limited.number} actors as asked for"
+    return f"{limited.number} actors of {wish} asked for, limited by {_LIMITS[limited.by]}"
+
+
+def _change(calculation: Calculation, *, recommended: bool) -> str:
+    if recommended:
+        return f"{calculation.after} recommended beside {calculation.before}"
+    return f"{calculation.before} -> {calculation.after} actors"
+
+
+def _within(limits: Limits) -> str:
+    """The limits, in the order in which they act; nothing of those that there are not."""
+    parts = []
+    if limits.min_replicas is not None:
+        parts.append(f"bounds {limits.min_replicas} to {limits.max_replicas}")
+    if limits.least_wanted is not None:
+        parts.append(f"windows {limits.least_wanted} to {limits.most_wanted}")
+    if limits.guard_most is not None:
+        parts.append(f"guard {limits.guard} at most {limits.guard_most}")
+    if limits.policy_least is not None:
+        most = "any" if limits.policy_most is None else limits.policy_most
+        parts.append(f"policies {limits.policy_least} to {most}")
+    if limits.pause != "None":
+        parts.append(f"pause {limits.pause}")
+    return f" within {', '.join(parts)}" if parts else ""

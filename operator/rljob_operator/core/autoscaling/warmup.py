@@ -1,0 +1,74 @@
+"""When it is too early to decide: after a (re)start of the learner, the job or the controller, and after a leap of the clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from rljob.api.autoscaling import AutoscalingSpec
+
+from rljob_operator.core.autoscaling.memory import AutoscalingMemory
+from rljob_operator.core.autoscaling.model import ScalingSample, Supply
+
+_LONGEST_GAP_SECONDS: Final = 60.0
+"""Two calls further apart than this (and than two sample periods) mean that nobody watched."""
+
+_SAME_START_SECONDS: Final = 2.0
+"""Start times of one process, computed twice, differ by less."""
+
+
+def on_this_clock(spec: AutoscalingSpec, memory: AutoscalingMemory, now_seconds: float) -> AutoscalingMemory:
+    """The memory with its times moved to where a clock that jumped would put them, and the call noted.
+
+    A clock that went back, and a gap, be it a leap of the clock or a controller that was away, count as no time at all. After
+    a gap the watch and the warm-up begin anew.
+    """
+    seen = memory.seen_seconds
+    if seen is None:
+        return replace(memory, seen_seconds=now_seconds, looked_seconds=now_seconds, watching_since_seconds=now_seconds)
+    gap = now_seconds - seen
+    if gap < 0:
+        return replace(memory.shifted(gap), looked_seconds=now_seconds)
+    if gap > max(_LONGEST_GAP_SECONDS, 2.0 * spec.sample_period_seconds):
+        memory = memory.shifted(gap)
+        return replace(
+            memory, looked_seconds=now_seconds, watching_since_seconds=now_seconds, advancing_since_seconds=None
+        )
+    return replace(memory, seen_seconds=now_seconds, looked_seconds=seen)
+
+
+def attended(
+    memory: AutoscalingMemory, sample: ScalingSample | None, supply: Supply, now_seconds: float
+) -> AutoscalingMemory:
+    """Note since when the present learner has been seen to advance: at the earliest since the call before.
+
+    Args:
+        memory: of the autoscaler.
+        sample: the figures, None if they count as missing.
+        supply: knows when the learner started.
+        now_seconds: Unix time.
+    """
+    started, known = supply.learner_started_seconds, memory.learner_started_seconds
+    if started is None:
+        return replace(memory, advancing_since_seconds=None)
+    if known is None or abs(started - known) > _SAME_START_SECONDS:
+        memory = replace(
+            memory,
+            learner_started_seconds=started,
+            advancing_since_seconds=None,
+            rates=replace(memory.rates, taken_seconds=None),
+        )
+    if memory.advancing_since_seconds is None and sample is not None and sample.learner_advancing:
+        before = now_seconds if memory.looked_seconds is None else memory.looked_seconds
+        return replace(memory, advancing_since_seconds=min(now_seconds, max(before, started)))
+    return memory
+
+
+def warming_up(spec: AutoscalingSpec, memory: AutoscalingMemory, now_seconds: float) -> str:
+    """Why it is too early to decide, as a clause; empty once the learner has advanced for one whole rate window."""
+    since = memory.advancing_since_seconds
+    if since is None:
+        return "warming up: the learner has not advanced yet"
+    if now_seconds - since < spec.rate_window_seconds:
+        return f"warming up: the learner advances, the first decision comes after {spec.rate_window_seconds:g} s of it"
+    return ""

@@ -1,0 +1,73 @@
+"""What a condition says, before its times and generation are added; and how that becomes part of the status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rljob.api.conditions import ConditionType, Reason
+from rljob.api.status import Condition
+
+from rljob_operator.core.context import bounded
+
+_ORDER = tuple(type.value for type in ConditionType)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One statement: type, status, reason, message. Without a status it takes back what was said before."""
+
+    type: ConditionType
+    status: str
+    reason: Reason | str
+    message: str = ""
+
+
+def true(type: ConditionType, reason: Reason | str, message: str = "") -> Said:
+    """It holds."""
+    return Said(type, "True", reason, message)
+
+
+def false(type: ConditionType, reason: Reason | str, message: str = "") -> Said:
+    """It does not hold."""
+    return Said(type, "False", reason, message)
+
+
+def nothing(type: ConditionType) -> Said:
+    """There is nothing to be said about it any more."""
+    return Said(type, "", "")
+
+
+def merged(before: list[Condition], said: Iterable[Said | None], generation: int, now: float) -> list[Condition]:
+    """The conditions after ``said``: a transition time changes only with the status, and a rule that is silent (None) leaves
+    what it said before.
+
+    Answers ``before`` itself where nothing changed.
+    """
+    known: dict[str, Condition] = {c.type: c for c in before}
+    changed = False
+    for each in said:
+        if each is None:
+            continue
+        old = known.get(each.type.value)
+        if not each.status:
+            changed = known.pop(each.type.value, None) is not None or changed
+            continue
+        reason, message = str(each.reason), bounded(each.message)
+        if old is not None and (old.status, old.reason, old.message, old.observed_generation) == (
+            each.status,
+            reason,
+            message,
+            generation,
+        ):
+            continue
+        changed = True
+        known[each.type.value] = Condition.model_construct(
+            type=each.type.value,
+            status=each.status,
+            reason=reason,
+            message=message,
+            observed_generation=generation,
+            last_transition_time=old.last_transition_time if old is not None and old.status == each.status else now,
+        )
+    return [known[type] for type in _ORDER if type in known] if changed else before

@@ -1,0 +1,212 @@
+"""What every rule is given: the job, one observation of it, the time, and the status as the rules before have left it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from rljob.api import RLJobSpec
+from rljob.api.controller_memory import ControllerMemory, MemberMemory
+from rljob.api.rules.read_at_start import comparable, read_at_start
+from rljob.api.status import RLJobStatus
+from rljob.api.status_model import MAX_MESSAGE
+from rljob.api.timestamps import stamp
+
+from rljob_operator.core.desired import ClockReading, DesiredState, Session
+from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.observed import Observation
+
+_ROLES, _PHASES = tuple(Role), tuple(Phase)
+
+
+class Mode(StrEnum):
+    """What the controller is about with a job; the first that applies, in this order."""
+
+    FINISHED = "Finished"
+    """Complete or Failed: nothing is ever started again."""
+    FINISHING = "Finishing"
+    """The end is decided; members leave."""
+    SESSION_ENDING = "SessionEnding"
+    """`rljob run` ends; members leave and the job can be resumed."""
+    ACCEPTING = "Accepting"
+    """The spec can't be run and nothing runs."""
+    SUSPENDING = "Suspending"
+    """The user or the queue wants nothing to run, or the spec was changed while the job was being suspended, so that all has to
+    start anew; members leave, or none is left."""
+    RUNNING = "Running"
+    """Members are started and kept, and the rules that may end the job are asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at a job. Rules return a look with a newer status, or a part of the decision."""
+
+    desired: DesiredState
+    observed: Observation
+    clock: ClockReading
+    session: Session | None
+    status: RLJobStatus
+    groups: Mapping[Role, Mapping[Phase, list[Member]]]
+    now: float
+    """Unix seconds, as exactly as a status holds them."""
+
+    @classmethod
+    def at(
+        cls,
+        desired: DesiredState,
+        status: RLJobStatus,
+        observed: Observation,
+        clock: ClockReading,
+        session: Session | None = None,
+    ) -> Look:
+        """The look before any rule."""
+        groups: dict[Role, dict[Phase, list[Member]]] = {role: {phase: [] for phase in _PHASES} for role in _ROLES}
+        role, phase, group = Role.REPLAY, Phase.ABSENT, groups[Role.REPLAY][Phase.ABSENT]
+        for (
+            member
+        ) in observed.members:  # neighbours are mostly alike, and hashing an enum is slow: 500 actors, every look
+            if member.phase is not phase or member.role is not role:
+                role, phase = member.role, member.phase
+                group = groups[role][phase]
+            group.append(member)
+        return cls(desired, observed, clock, session, status, groups, stamp(clock.now_seconds))
+
+    @property
+    def spec(self) -> RLJobSpec:
+        """What is wanted."""
+        return self.desired.job.spec
+
+    @property
+    def memory(self) -> ControllerMemory:
+        """What the controller remembers."""
+        return self.status.controller
+
+    def tell(self, **fields: Any) -> Look:
+        """The look with some fields of the status replaced."""
+        return replace(self, status=self.status.model_copy(update=fields))
+
+    def remember(self, **fields: Any) -> Look:
+        """The look with some fields of the controller's memory replaced."""
+        return self.tell(controller=self.memory.model_copy(update=fields))
+
+    @property
+    def shards(self) -> int:
+        """Replay shards there should be."""
+        return self.spec.replay.shards if self.spec.replay is not None else 0
+
+    @property
+    def inference_servers(self) -> int:
+        """Inference servers of their own there should be; none where actors or the learner compute the actions."""
+        return self.spec.inference.replicas if self.spec.actors.inference == "Central" else 0
+
+    def of(self, role: Role, *phases: Phase) -> list[Member]:
+        """Members of a role in any of ``phases`` (in all, without any)."""
+        groups = self.groups[role]
+        return [member for phase in phases or _PHASES for member in groups[phase]]
+
+    def alive(self, *roles: Role) -> list[Member]:
+        """Members of ``roles`` (of all, without any) that run or are about to."""
+        found: list[Member] = []
+        for role in roles or _ROLES:
+            groups = self.groups[role]
+            found += groups[Phase.STARTING]
+            found += groups[Phase.READY]
+            found += groups[Phase.DRAINING]
+        return found
+
+    def failed(self, *roles: Role) -> list[Member]:
+        """Members of ``roles`` (of all, without any) that have ended and nobody had asked them to."""
+        return [m for role in roles or _ROLES for m in self.groups[role][Phase.EXITED] if not m.asked]
+
+    def count(self, role: Role, phase: Phase) -> int:
+        """How many members of a role are in a phase."""
+        return len(self.groups[role][phase])
+
+    def is_wanted(self, member: Member) -> bool:
+        """Whether the spec has a place for it. Of actors only their number counts, which `rules.actors` knows."""
+        if member.role is Role.REPLAY:
+            return _number(member.name) < self.shards
+        if member.role is Role.INFERENCE:
+            return _number(member.name) < self.inference_servers
+        return self.spec.evaluator.enabled if member.role is Role.EVALUATOR else True
+
+    def ready(self, role: Role) -> int:
+        """How many members of a role serve that the spec wants."""
+        found = self.groups[role][Phase.READY]
+        return len(found) if role is Role.ACTOR else sum(self.is_wanted(member) for member in found)
+
+    def learner_ready(self) -> bool:
+        """Whether the learner serves."""
+        return self.ready(Role.LEARNER) > 0
+
+    def needed_actors(self) -> int:
+        """The fewest ready actors with which the job counts as up."""
+        return min(self.spec.autoscaling.min_replicas, self.status.autoscaling.desired_replicas)
+
+    def outdated(self) -> bool:
+        """Whether members run that started with something else than what the spec says now and only a start can change."""
+        known = self.memory.started_with
+        return comparable(known) and known != read_at_start(self.spec) and bool(self.alive())
+
+    def since(self, moment: float | None) -> float:
+        """Seconds since ``moment``; 0 where there is none or the clock was set back behind it."""
+        return 0.0 if moment is None else max(0.0, self.now - moment)
+
+    def watched_for(self, moment: float | None) -> float:
+        """Seconds since ``moment`` in which somebody watched without a gap, up to now."""
+        return 0.0 if moment is None else self.since(max(moment, self.memory.watched_since or 0.0))
+
+    def active_seconds(self) -> float:
+        """Time that the job was not suspended, up to now."""
+        return self.memory.spent_active_seconds + self.since(self.memory.active_since)
+
+    def remembered(self) -> dict[str, MemberMemory]:
+        """What is remembered of members that ended unasked, by name."""
+        return {each.name: each for each in self.memory.members}
+
+
+def _number(name: str) -> int:
+    """The number of a member that is one of several: 2 of ``replay-2``."""
+    return int(name.rpartition("-")[2])
+
+
+def mode(look: Look) -> Mode:
+    """What the controller is about with this job."""
+    status, refusal, admission = look.status, look.desired.refusal, look.observed.admission
+    if status.finished:
+        return Mode.FINISHED
+    if status.controller.outcome is not None:
+        return Mode.FINISHING
+    if session_end(look) is not None:
+        return Mode.SESSION_ENDING
+    if refusal is not None and refusal.blocking and not look.alive():
+        return Mode.ACCEPTING
+    if look.spec.suspend or (admission is not None and not admission.admitted) or look.outdated():
+        return Mode.SUSPENDING
+    return Mode.RUNNING
+
+
+def session_end(look: Look) -> tuple[str, str] | None:
+    """(reason, message) where the session of a local controller is over, None where it goes on or there is none."""
+    session = look.session
+    if session is None:
+        return None
+    if session.interrupted:
+        return "UserRequested", "stopped by its user"
+    if session.max_seconds is not None and session.elapsed_seconds >= session.max_seconds:
+        return "MaxSecondsReached", f"the bound of {session.max_seconds:g} seconds for this run is over"
+    return None
+
+
+def bounded(text: str, longest: int = MAX_MESSAGE) -> str:
+    """``text`` cut to what a status field may hold."""
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
+def some(names: Iterable[str], most: int = 3) -> str:
+    """A few names and how many more there are: ``actor-1, actor-2, actor-3 and 4 more``."""
+    listed = list(names)
+    rest = len(listed) - most
+    return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,146 @@
+"""From the learner's `/status` to a `LearnerSample`: every figure is checked, and what is wrong is missing, never zero.
+
+Both substrates use this one function, whatever way the document came.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rljob_operator.core.observed import Evaluation, LearnerSample
+
+_LARGEST = 1e15
+"""Beyond any run; a larger count is garbage."""
+_LONGEST_TEXT = 2000
+"""Characters; a condition's message may have more, but nobody reads them."""
+
+
+class BadSample(ValueError):
+    """The document is no learner's status; ``str()`` says why."""
+
+
+def parse_sample(content: bytes | str | Mapping[str, Any], taken_seconds: float) -> LearnerSample:
+    """Read a status document that was fetched at ``taken_seconds``.
+
+    A figure that is absent, not finite or out of its range becomes None and, unless merely absent, is named in ``problems``.
+    Raises BadSample where it is no JSON object or has no believable ``updates``, without which nothing can be judged.
+    """
+    document = _object(content)
+    problems: list[str] = []
+    updates = _count(document, "updates", problems)
+    if updates is None:
+        raise BadSample(problems[0] if problems else "the learner's status has no updates")
+    return LearnerSample(
+        taken_seconds=taken_seconds,
+        updates=updates,
+        raw_frames_total=_count(document, "raw_frames_total", problems),
+        mean_return=_number(document, "mean_return", problems, low=-_LARGEST),
+        evaluations=_evaluations(document.get("evaluations"), problems),
+        wait_fraction=_number(document, "learner_wait_fraction", problems, high=1.0),
+        blocked_fraction=_number(document, "actors_blocked_fraction", problems, high=1.0),
+        consumption_per_second=_number(document, "consumption_per_second", problems),
+        production_per_second=_number(document, "production_per_second", problems),
+        depth_batches=_number(document, "queue_depth_batches", problems),
+        bound_batches=_number(document, "queue_bound_batches", problems),
+        policy_lag_updates_p95=_number(document, "policy_lag_updates_p95", problems),
+        standstill=_text(document, "standstill", problems),
+        lags=_lags(document.get("actors")),
+        problems=tuple(problems),
+        document=document,
+    )
+
+
+def _object(content: bytes | str | Mapping[str, Any]) -> Mapping[str, Any]:
+    if isinstance(content, Mapping):
+        return content
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        raise BadSample("the learner's status is not JSON") from None
+    if not isinstance(document, dict):
+        raise BadSample("the learner's status is no JSON object")
+    return document
+
+
+def _number(
+    document: Mapping[str, Any], name: str, problems: list[str], *, low: float = 0.0, high: float = _LARGEST
+) -> float | None:
+    value = document.get(name)
+    if value is None:
+        return None
+    number = _finite(value)
+    if number is None or not low <= number <= high:
+        problems.append(f"{name} is {_short(value)}; allowed: a number from {low:g} to {high:g}")
+        return None
+    return number
+
+
+def _text(document: Mapping[str, Any], name: str, problems: list[str]) -> str:
+    value = document.get(name)
+    if value is None or isinstance(value, str):
+        return (value or "")[:_LONGEST_TEXT]
+    problems.append(f"{name} is {_short(value)}; allowed: text")
+    return ""
+
+
+def _count(document: Mapping[str, Any], name: str, problems: list[str]) -> int | None:
+    number = _number(document, name, problems)
+    return None if number is None else int(number)
+
+
+def _finite(value: Any) -> float | None:
+    """A plain finite number as a float; None for anything else, also for an integer that no float can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _evaluations(found: Any, problems: list[str]) -> tuple[Evaluation, ...]:
+    if not isinstance(found, list):
+        if found is not None:
+            problems.append(f"evaluations is {_short(found)}; allowed: a list")
+        return ()
+    verdicts = []
+    for each in found:
+        mean = _finite(each.get("mean")) if isinstance(each, dict) else None
+        if mean is None:
+            problems.append(f"evaluations holds {_short(each)}; allowed: an object with a finite mean")
+            continue
+        error, episodes, version = (_finite(each.get(name)) for name in ("standard_error", "episodes", "version"))
+        finished, seed = bool(each.get("finished", True)), _finite(each.get("seed"))
+        verdicts.append(
+            Evaluation(
+                mean,
+                error or 0.0,
+                int(episodes or 0),
+                finished,
+                max(0, int(version or 0)),
+                None if seed is None else int(seed),
+            )
+        )
+    return tuple(verdicts)
+
+
+def _lags(found: Any) -> dict[str, float]:
+    """How many published versions each actor's weights are behind the freshest actor's."""
+    if not isinstance(found, list):
+        return {}
+    versions = {
+        str(actor.get("name", "")): version
+        for actor in found
+        if isinstance(actor, dict) and (version := _finite(actor.get("policy_version"))) is not None
+    }
+    newest = max(versions.values(), default=0.0)
+    return {name: newest - version for name, version in versions.items()}
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

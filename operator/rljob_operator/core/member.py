@@ -1,0 +1,89 @@
+"""A member of a job: one process or pod, whichever substrate it runs on, as last seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rljob.api.conditions import Reason
+
+
+class Role(StrEnum):
+    """The roles of a job, in the order in which they start."""
+
+    REPLAY = "replay"
+    LEARNER = "learner"
+    INFERENCE = "inference"
+    ACTOR = "actor"
+    EVALUATOR = "evaluator"
+
+    @classmethod
+    def of(cls, name: str) -> Role:
+        """The role of the member ``name``: ``actor-12`` is an actor. Raises ValueError."""
+        return cls(name.partition("-")[0])
+
+
+class Phase(StrEnum):
+    """Where one member (a process, a pod) is in its life."""
+
+    ABSENT = "Absent"
+    STARTING = "Starting"
+    READY = "Ready"
+    DRAINING = "Draining"
+    EXITED = "Exited"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One named process or pod of a job as last seen. Names are ``replay-0``, ``learner``, ``actor-7``, ``evaluator``.
+
+    Attributes:
+        since_seconds: when it entered ``phase``; for EXITED the time of its end.
+        incarnation: tells one life of the member from the next (a pod's uid); never used again under the same name.
+        ready_seconds: when this life became ready; None where it never did.
+        exit_code: of an EXITED member; negative for a signal, as subprocess gives it, or 128 + n, as Kubernetes does.
+        asked: the end was asked for by the controller (a drain), so it is no failure whatever the code.
+        last_words: last line(s) of the log of an EXITED member.
+        disrupted: why the surroundings took the member away (a node's drain, a spot notice, eviction); empty otherwise.
+        pod_conditions: (type, status) of its pod's conditions, for failurePolicy's onPodConditions.
+        waiting: why a STARTING member does not come up (UNSCHEDULABLE, IMAGE_PULL_FAILED); None where it simply starts.
+        waiting_message: the same in the words of who said it.
+        leaving_node: its node is going away; it is among the first to be drained.
+        silent_seconds: for how long a READY member has not answered as it should, or a STARTING one has not announced itself, in
+            time in which it was listened to; 0 where it answers. ``silent_because`` says how it fails to.
+        hung: of an EXITED member, that it was ended because it did not answer.
+        pod_name, node_name: for the status.
+    """
+
+    name: str
+    role: Role
+    phase: Phase = Phase.ABSENT
+    since_seconds: float = 0.0
+    incarnation: str = ""
+    ready_seconds: float | None = None
+    exit_code: int | None = None
+    asked: bool = False
+    last_words: str = ""
+    disrupted: str = ""
+    pod_conditions: tuple[tuple[str, str], ...] = ()
+    waiting: Reason | None = None
+    waiting_message: str = ""
+    leaving_node: bool = False
+    silent_seconds: float = 0.0
+    silent_because: str = ""
+    hung: bool = False
+    pod_name: str = ""
+    node_name: str = ""
+
+    @property
+    def alive(self) -> bool:
+        """Whether anything of it runs or is about to."""
+        return self.phase in _ALIVE
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended and nobody had asked it to."""
+        return self.phase is Phase.EXITED and not self.asked
+
+
+_ALIVE = frozenset({Phase.STARTING, Phase.READY, Phase.DRAINING})

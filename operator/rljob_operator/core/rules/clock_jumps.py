@@ -1,0 +1,79 @@
+"""Time that does not count: leaps of the clock, and gaps in which nobody looked. Neither may end a job by itself.
+
+Active time goes on as if the clock had not leapt. Every window (startup, progress, health) begins anew, because what is
+known of it is from before. A leap that nobody measured, between two controllers, shows as a gap.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+from rljob.api.timestamps import stamp
+
+from rljob_operator.core.context import Look
+from rljob_operator.core.wall_clock import LEAP_SECONDS
+
+LONGEST_GAP_SECONDS = 60.0
+"""A job that runs is looked at, and its progress written, every half minute; after a longer time nobody has watched it."""
+
+
+def leap(look: Look) -> Look:
+    """Take a leap of the clock out of what is remembered: the one that was measured, or a past that lies in the future."""
+    seconds = look.clock.jump_seconds
+    written = look.status.progress.last_update_time
+    if not seconds and written is not None and written > look.now + LEAP_SECONDS:
+        seconds = look.now - written
+    return _leapt(look, seconds) if seconds else look
+
+
+def gap(look: Look) -> Look:
+    """Begin the windows of a running job anew where nobody has looked for long: the controller was away."""
+    written = look.status.progress.last_update_time
+    if look.memory.active_since is None or written is None or look.now - written <= LONGEST_GAP_SECONDS:
+        return look
+    return look.remember(watched_since=look.now)
+
+
+def _leapt(look: Look, seconds: float) -> Look:
+    memory, now = look.memory, look.now
+    active = memory.active_since
+    look = look.remember(
+        active_since=None if active is None else stamp(min(now, max(0.0, active + seconds))),
+        watched_since=None if active is None else now,
+        starting_since=_past(memory.starting_since, now),
+        started=_past(memory.started, now),
+        last_counted_failure=_past(memory.last_counted_failure, now),
+        left_out_until=_past(memory.left_out_until, now),
+        advance=_with_past(memory.advance, now, "time", "most_time"),
+        members=[_with_past(each, now, "time") for each in memory.members],
+        outcome=_with_past(memory.outcome, now, "time"),
+        suspension=_asked_again(_with_past(memory.suspension, now, "since"), now, "checkpoint_time"),
+        checkpoint_request=_asked_again(memory.checkpoint_request, now, "seen"),
+    )
+    return look.tell(
+        conditions=[_with_past(each, now, "last_transition_time") for each in look.status.conditions],
+        progress=_with_past(look.status.progress, now, "last_update_time"),
+    )
+
+
+def _past(moment: float | None, now: float) -> float | None:
+    return None if moment is None else min(moment, now)
+
+
+def _with_past(model: Any, now: float, *fields: str) -> Any:
+    """The model with those times, where they lie in the future, set to now; the very one where none does."""
+    changed = {name: now for name in fields if (moment := getattr(model, name, None)) is not None and moment > now}
+    return model.model_copy(update=changed) if changed else model
+
+
+def _asked_again(model: BaseModel | None, now: float, field: str) -> Any:
+    """A checkpoint that is waited for is asked for again: the learner answers by its own clock, which may have leapt too."""
+    if (
+        model is None
+        or getattr(model, field) is None
+        or getattr(model, "done", False)
+        or getattr(model, "saved", False)
+    ):
+        return model
+    return model.model_copy(update={field: now})

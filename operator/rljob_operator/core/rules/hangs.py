@@ -1,0 +1,48 @@
+"""Members that run and do not answer: when they are named, and when they are ended so that others can take their place.
+
+On a cluster the kubelet asks and ends them; its probes are rendered with these numbers.
+"""
+
+from __future__ import annotations
+
+from rljob_operator.core.context import Look, Mode
+from rljob_operator.core.member import Member, Phase
+
+NAMED_SECONDS = 4.0
+"""A member that was silent for so long is named. Asked every two seconds, it is named within ten of its last word."""
+
+REPLACED_SECONDS = 60.0
+"""A member that was silent for so long is ended. Its `/healthz` is answered by a thread of its own, whatever its loop does, so
+a long step, a checkpoint or a compilation is no silence; a loop that stands still for longer than it has promised is."""
+
+START_NAMED_SECONDS = 120.0
+START_REPLACED_SECONDS = 600.0
+"""The same of a member that starts and has not announced itself. Loading its libraries and building its environments takes a few
+seconds, and minutes on a very busy machine. On a cluster a pod that starts has no silence: its startup probe ends it."""
+
+
+def silent(look: Look) -> list[Member]:
+    """Members that serve, by what is known of them, and do not answer; and those that start and never come to serve."""
+    return [member for member in look.observed.members if _silent_longer(member, NAMED_SECONDS, START_NAMED_SECONDS)]
+
+
+def in_words(look: Look) -> list[str]:
+    """Of each silent member its name and how it fails to answer."""
+    return [f"{member.name} {member.silent_because}" for member in silent(look)]
+
+
+def to_replace(look: Look, mode: Mode) -> tuple[str, ...]:
+    """Members to end at once. One that is leaving has a time of its own."""
+    if mode not in (Mode.RUNNING, Mode.SUSPENDING):
+        return ()
+    return tuple(
+        member.name
+        for member in look.observed.members
+        if _silent_longer(member, REPLACED_SECONDS, START_REPLACED_SECONDS)
+    )
+
+
+def _silent_longer(member: Member, serving_seconds: float, starting_seconds: float) -> bool:
+    if member.phase is Phase.READY:
+        return member.silent_seconds >= serving_seconds
+    return member.phase is Phase.STARTING and member.silent_seconds >= starting_seconds

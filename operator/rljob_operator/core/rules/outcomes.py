@@ -1,0 +1,18 @@
+"""How an ending rule says that the job is over."""
+
+from __future__ import annotations
+
+from rljob.api.conditions import Reason
+from rljob.api.controller_memory import OutcomeMemory
+
+from rljob_operator.core.context import Look, bounded
+
+
+def complete(look: Look, reason: Reason, message: str) -> OutcomeMemory:
+    """The job has succeeded."""
+    return OutcomeMemory.model_construct(state="Complete", reason=reason.value, message=bounded(message), time=look.now)
+
+
+def failed(look: Look, reason: Reason, message: str) -> OutcomeMemory:
+    """The job has failed."""
+    return OutcomeMemory.model_construct(state="Failed", reason=reason.value, message=bounded(message), time=look.now)

@@ -1,0 +1,86 @@
+"""When a job has succeeded (spec.successPolicy): the first criterion that is met ends it and names the reason."""
+
+from __future__ import annotations
+
+from rljob.api.conditions import Reason
+from rljob.api.controller_memory import OutcomeMemory, PlateauMemory
+
+from rljob_operator.core.context import Look
+from rljob_operator.core.member import Role
+from rljob_operator.core.rules.outcomes import complete
+
+
+def target_return(look: Look) -> OutcomeMemory | None:
+    """The mean of the last ``windowEvaluations`` full evaluations has reached ``targetReturn.value``."""
+    target = look.spec.success_policy.target_return
+    if target is None or look.observed.learner is None:
+        return None
+    full = [e for e in look.observed.learner.evaluations if e.finished]
+    window = full[-target.window_evaluations :]
+    if len(window) < target.window_evaluations:
+        return None
+    mean = sum(e.mean for e in window) / len(window)
+    if mean < target.value:
+        return None
+    last = window[-1]
+    over = f"{last.episodes} games"
+    if len(window) > 1:
+        over += f" in each of {len(window)} evaluations"
+    elif last.seed is not None:
+        over += f" of seed {last.seed}"
+    return complete(
+        look,
+        Reason.TARGET_RETURN_REACHED,
+        f"mean return {mean:.2f} (standard error {last.standard_error:.2f}) over {over}; target {target.value:g}",
+    )
+
+
+def raw_frames(look: Look) -> OutcomeMemory | None:
+    """The actors have produced ``rawFrames`` raw frames."""
+    budget = look.spec.success_policy.raw_frames
+    seen = look.observed.learner.raw_frames_total if look.observed.learner is not None else None
+    if budget is None or seen is None or seen < budget:
+        return None
+    return complete(look, Reason.STEP_BUDGET_REACHED, f"{seen:,} raw frames of {budget:,} asked for")
+
+
+def learner_finished(look: Look) -> OutcomeMemory | None:
+    """The learner ended by itself with exit code 0, and the policy counts that as success."""
+    if not look.spec.success_policy.on_learner_exit_zero:
+        return None
+    if any(m.exit_code == 0 for m in look.failed(Role.LEARNER)):
+        return complete(look, Reason.LEARNER_SUCCEEDED, "the learner ended with exit code 0")
+    return None
+
+
+def count_evaluations(look: Look) -> Look:
+    """Count the full evaluations that brought no improvement, each once: the learner lists only its last thousand."""
+    rule, before = look.spec.early_stopping.plateau, look.memory.plateau
+    if rule is None:
+        return look if before is None else look.remember(plateau=None)
+    if look.observed.learner is None:
+        return look
+    best, without, version = (before.best, before.without, before.version) if before is not None else (None, 0, 0)
+    for evaluation in look.observed.learner.evaluations:
+        if not evaluation.finished or evaluation.version <= version:
+            continue
+        version = evaluation.version
+        if best is None or evaluation.mean > best + rule.min_delta:
+            best, without = evaluation.mean, 0
+        else:
+            without += 1
+    if before is not None and version == before.version:
+        return look
+    return look.remember(plateau=PlateauMemory.model_construct(best=best, without=without, version=version))
+
+
+def plateau(look: Look) -> OutcomeMemory | None:
+    """``earlyStopping.plateau``: so many full evaluations in a row were no better than the best before by ``minDelta``."""
+    rule, counted = look.spec.early_stopping.plateau, look.memory.plateau
+    if rule is None or counted is None or counted.best is None or counted.without < rule.patience_evaluations:
+        return None
+    return complete(
+        look,
+        Reason.EARLY_STOPPED,
+        f"{counted.without} evaluations in a row were not better than {counted.best:.2f} by more than {rule.min_delta:g}",
+    )

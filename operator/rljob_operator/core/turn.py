@@ -1,0 +1,99 @@
+"""One turn of the controller on one job, as a value: what was found, what should happen, and what must be written first.
+
+Pure, and the same for every substrate. A substrate's loop gathers the arguments, calls `turn`, stores the status as ``write``
+says, carries the decision out, and calls again when ``decision.requeue_seconds`` are over or something has changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from rljob.api.status import AutoscalingStatus, ProgressStatus, RLJobStatus
+
+from rljob_operator.core.decide import decide
+from rljob_operator.core.decision import Decision
+from rljob_operator.core.desired import ClockReading, DesiredState, Session
+from rljob_operator.core.observed import Observation
+
+
+class StatusWrite(StrEnum):
+    """When the new status has to be stored."""
+
+    BEFORE_ACTING = "BeforeActing"
+    """At once, and nothing is done until it is: an act replaces the very evidence that the status was made from, and a
+    controller that forgets what it has counted counts it again."""
+    WHEN_DUE = "WhenDue"
+    """It differs in progress alone, which the next turn would find out again."""
+    NONE = "None"
+    """It is the one that is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn: what it was given, the decision, and when its status has to be stored. Views show it."""
+
+    desired: DesiredState
+    observed: Observation
+    session: Session | None
+    decision: Decision
+    write: StatusWrite
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Time since the session began; 0 without one."""
+        return self.session.elapsed_seconds if self.session is not None else 0.0
+
+
+def turn(
+    desired: DesiredState,
+    status: RLJobStatus,
+    observed: Observation,
+    clock: ClockReading,
+    session: Session | None = None,
+) -> Turn:
+    """Decide, and say when the status must be stored. The arguments are those of `decide`."""
+    decision = decide(desired, status, observed, clock, session)
+    return Turn(desired, observed, session, decision, _write(status, decision))
+
+
+def _write(before: RLJobStatus, decision: Decision) -> StatusWrite:
+    if acts(decision):
+        return StatusWrite.BEFORE_ACTING
+    if decision.status is before:
+        return StatusWrite.NONE
+    return StatusWrite.BEFORE_ACTING if _durable(before) != _durable(decision.status) else StatusWrite.WHEN_DUE
+
+
+def acts(decision: Decision) -> bool:
+    """Whether something is to be done that the status must not forget."""
+    return bool(
+        decision.start
+        or decision.drain
+        or decision.replace
+        or decision.remove
+        or decision.finished
+        or decision.delete_job
+        or decision.notes
+    )
+
+
+def _durable(status: RLJobStatus) -> dict[str, Any]:
+    """The fields of a status that a controller after this one could not find out by itself.
+
+    Left out: progress, what is remembered for its estimate and of the learner's latest advance, the figures behind the last
+    decision on actors, and the numbers that sentences are made with.
+    """
+    fields: dict[str, Any] = dict(status)
+    memory = status.controller.model_copy(update={"advance": None, "curve": []})
+    autoscaling = AutoscalingStatus.model_construct(
+        desired_replicas=status.autoscaling.desired_replicas, last_scale_time=status.autoscaling.last_scale_time
+    )
+    return fields | {
+        "progress": ProgressStatus(),
+        "active_seconds": 0,
+        "autoscaling": autoscaling,
+        "controller": memory,
+        "conditions": [(c.type, c.status, c.reason, c.observed_generation) for c in status.conditions],
+    }

@@ -1,0 +1,80 @@
+"""A run seen from outside, by a verb in another terminal: what is stored, what the controller wrote, and what runs."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rljob.api import ManifestError
+from rljob.api.document import parse_document
+from rljob.api.status import RLJobStatus
+
+from rljob_operator.local import lock
+from rljob_operator.local.learner_status_client import NoAnswer, fetch_status
+from rljob_operator.local.liveness import ProcessIdentity
+from rljob_operator.local.run_folder import JOB_FILE, read_json
+from rljob_operator.local.status_file import StatusFile
+from rljob_operator.view.job_view import JobView
+
+_LEAST_BYTES = 1 << 16
+_STALE_SECONDS = 90.0
+_WATCHED = ("Starting", "Restoring", "Running", "Degraded")
+"""States in which progress is written every half minute."""
+
+
+def look(run_dir: Path, *, figures: bool = True) -> JobView:
+    """Look at the run in ``run_dir`` now; ``figures`` also asks its learner and inference servers. Never raises for a damaged
+    file."""
+    file = StatusFile(run_dir)
+    status = file.load() or RLJobStatus()
+    running = running_members(run_dir)
+    document: dict[str, Any] = {}
+    problem = file.problem
+    try:
+        document = parse_document((run_dir / JOB_FILE).read_bytes(), str(run_dir / JOB_FILE))
+    except (OSError, ManifestError, yaml.YAMLError) as error:
+        problem = problem or str(error)
+    answers: dict[str, dict[str, Any]] = {}
+    for name in running if figures else ():
+        if name == "learner" or name.startswith("inference-"):
+            try:
+                answers[name] = _figures(run_dir, name)
+            except NoAnswer as no:
+                problem = problem or str(no)
+    learner, controller = answers.pop("learner", {}), lock.owner(run_dir)
+    problem = _unwritten(run_dir, status, controller) or problem
+    return JobView(run_dir, document, status, controller, running, learner, answers, problem)
+
+
+def _unwritten(run_dir: Path, status: RLJobStatus, controller: int | None) -> str:
+    """Why the status may not be the newest although a controller lives; empty where it should be."""
+    if controller is None or status.finished:
+        return ""
+    disk = os.statvfs(run_dir)
+    if disk.f_bavail * disk.f_frsize < _LEAST_BYTES:
+        return f"no space left on the disk of {run_dir}: this is the last status that could be written; free some space"
+    old = time.time() - (status.progress.last_update_time or math.inf)
+    if status.controller.active_since is not None and status.state in _WATCHED and old > _STALE_SECONDS:
+        return f"the status is {old:.0f} s old: its controller (pid {controller}) does not answer, or can't write it"
+    return ""
+
+
+def _figures(run_dir: Path, name: str) -> dict[str, Any]:
+    """The status document of one member; empty while it has announced no address. Raises NoAnswer."""
+    url = read_json(run_dir / "roles" / f"{name}.json").get("metrics_url")
+    return fetch_status(str(url), timeout_seconds=1.0, name=name) if url else {}
+
+
+def running_members(run_dir: Path) -> dict[str, int]:
+    """Process ids of the members of a run that run now, by name."""
+    running = {}
+    for path in sorted((run_dir / "roles").glob("*.process.json")):
+        record = read_json(path)
+        pid, ticks = record.get("pid"), record.get("start_ticks")
+        if isinstance(pid, int) and isinstance(ticks, int) and pid > 0 and ProcessIdentity(pid, ticks).alive:
+            running[path.name.removesuffix(".process.json")] = pid
+    return running

@@ -1,0 +1,14 @@
+"""Who an actor is to those that it talks to: replay shards, the queue of the learner, inference servers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ActorIdentity:
+    """Who speaks: the logical actor, this life of it, and how many environments it steps."""
+
+    actor: str
+    incarnation: str
+    num_envs: int

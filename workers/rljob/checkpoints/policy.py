@@ -1,0 +1,97 @@
+"""A trained policy as a checkpoint holds it: saved by the learner, loaded by whoever wants to score or watch it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rljob.algorithms import algorithm
+from rljob.api import EnvironmentParameters
+from rljob.api.parameters import ParameterSet
+from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.store import Checkpoint, CheckpointProblem
+from rljob.envs.spec import EnvironmentSpec
+from torch import Tensor, nn
+
+
+class Policy(NamedTuple):
+    """``module``: the network in eval mode, on the CPU. ``manifest``: what the checkpoint says of itself (counters, digest)."""
+
+    module: nn.Module
+    spec: EnvironmentSpec
+    params: ParameterSet
+    env_params: EnvironmentParameters
+    manifest: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PolicyIdentity:
+    """What a policy is a policy of; part of every checkpoint."""
+
+    algorithm: str
+    spec: EnvironmentSpec
+    params: ParameterSet
+    env_params: EnvironmentParameters
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "algorithm": self.algorithm,
+            "environment": dataclasses.asdict(self.spec),
+            "parameters": self.params.model_dump(mode="json"),
+            "environmentParameters": self.env_params.model_dump(mode="json"),
+        }
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any]) -> PolicyIdentity:
+        """Read back ``document()``. Raises CheckpointProblem when the manifest lacks it or was written for other types."""
+        try:
+            environment = dict(manifest["environment"])
+            environment["frame_shape"] = tuple(environment["frame_shape"])
+            name = str(manifest["algorithm"])
+            return cls(
+                algorithm=name,
+                spec=EnvironmentSpec(**environment),
+                params=algorithm(name).parameters.model_validate(manifest["parameters"]),
+                env_params=EnvironmentParameters.model_validate(manifest["environmentParameters"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointProblem(f"the checkpoint does not say what it is a policy of: {error}") from None
+
+
+def load_policy(path: Path) -> Policy:
+    """The policy of a checkpoint directory, or of a run directory: its best judged one, else its newest valid checkpoint.
+
+    Where the run kept evaluation weights (a moving average), those are the policy. Raises CheckpointProblem.
+    """
+    found = _find(Path(path))
+    identity = PolicyIdentity.of(found.manifest)
+    module: nn.Module = algorithm(identity.algorithm).build(identity.spec, identity.params, identity.env_params)
+    state = policy_state(found)
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:
+        raise CheckpointProblem(f"the tensors of {found.path} are not those of its network: {error}") from None
+    return Policy(
+        module.eval().requires_grad_(False), identity.spec, identity.params, identity.env_params, found.manifest
+    )
+
+
+def policy_state(found: Checkpoint) -> dict[str, Tensor]:
+    """The state of the network to judge: the best verdict's weights, else the evaluation average, else the online ones."""
+    for section in ("policy", "evaluation", "online"):
+        if state := found.section(section):
+            return state
+    raise CheckpointProblem(f"{found.path} holds no policy")
+
+
+def _find(path: Path) -> Checkpoint:
+    if (path / checkpoint.MANIFEST).exists():
+        return checkpoint.read(path)
+    directory = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+    if (directory / checkpoint.BEST / checkpoint.MANIFEST).exists():
+        return checkpoint.read(directory / checkpoint.BEST)
+    if (newest := checkpoint.latest_valid(directory)) is not None:
+        return newest
+    raise CheckpointProblem(f"there is no valid checkpoint in {path}; give a run folder or a checkpoint folder of one")

@@ -1,0 +1,70 @@
+"""How a command fails: one line on stderr that says what to change, a traceback only for those who ask, and a
+meaningful exit code."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from rljob.api import ManifestError
+from rljob.api.exit_codes import EXIT_FAILURE, EXIT_INVALID
+from rljob.errors import UsageError, first_line
+
+_INPUT_PROBLEMS = (
+    ("rljob.envs.errors", "EnvironmentProblem"),
+    ("rljob.api.networks", "NetworkProblem"),
+    ("rljob.checkpoints.files", "CheckpointProblem"),
+    ("rljob.learner.device", "DeviceProblem"),
+    ("rljob.wire.security", "SecurityProblem"),
+)
+
+
+class Debug:
+    """Whether failures show tracebacks; set once by the option before the command."""
+
+    enabled = False
+
+
+@contextmanager
+def one_line_errors(configuration_exit: int = EXIT_INVALID) -> Iterator[None]:
+    """Turn every error of a command into a line and an exit code.
+
+    Configuration problems (a manifest, an environment that cannot be made, an argument) exit with
+    ``configuration_exit`` and show all
+    their lines; anything else is a failure, exit 1.
+    """
+    try:
+        yield
+    except (ManifestError, UsageError) as error:
+        _fail(str(error), configuration_exit)
+    except Exception as error:  # noqa: BLE001 - the outermost frame of a command: nothing above it would show the error
+        if _is_about_input(error):
+            _fail(first_line(error), configuration_exit)
+        _fail(f"{first_line(error)}  (--debug shows where)", EXIT_FAILURE)
+
+
+def _fail(text: str, code: int) -> None:
+    if Debug.enabled:
+        traceback.print_exc()
+    sys.stderr.write(
+        "".join(f"rljob: {line}\n" if not line.startswith(" ") else f"{line}\n" for line in text.splitlines())
+    )
+    raise typer.Exit(code)
+
+
+def _is_about_input(error: Exception) -> bool:
+    """Whether another room's error says that its input is wrong: an environment that cannot be made, a bad checkpoint or key.
+
+    Asked by looking at what is loaded already, because importing those rooms is slow and a command that failed without
+    them
+    cannot have raised their errors.
+    """
+    for module, name in _INPUT_PROBLEMS:
+        problem = getattr(sys.modules.get(module), name, None)
+        if isinstance(problem, type) and isinstance(error, problem):
+            return True
+    return False

@@ -1,0 +1,358 @@
+"""The actors' side of the service: sessions, credits, exactly-once acceptance, acknowledgements, heartbeats."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rljob.experience import Chunk, InvalidChunk, Unroll
+from rljob.ingest.accepted import Accepted
+from rljob.ingest.experience_log import ExperienceLog
+from rljob.ingest.grants import share_credits
+from rljob.ingest.leases import LEASE_SECONDS, Lease, SlotLeases
+from rljob.ingest.roster import MOST_ACTORS, Roster, episode_fields
+from rljob.ingest.stored_chunk import StoredChunk
+from rljob.wire import CreditLedger, MalformedMessage, Message, RawMessage, Server, Verdict
+from rljob.wire.schema import Scalar
+
+log = logging.getLogger(__name__)
+
+CHUNKS_A_TURN = 64
+_LEASE_RENEWAL_SECONDS = 3.0
+
+
+@dataclass(slots=True)
+class _Session:
+    """One connection of one incarnation of an actor. ``acknowledge`` is what is accepted but not yet told."""
+
+    actor: str
+    incarnation: str
+    heard_at: float
+    acknowledge: int | None = None
+    waiting: int = 0  # accepted chunks whose acknowledgement waits for the log
+    accepted_any: bool = False
+    lease_written_at: float = 0.0
+
+
+class Limits(Protocol):
+    """Whether so many more steps may come in now."""
+
+    def can_insert(self, count: int) -> bool: ...
+
+
+class IngestTable(Protocol):
+    """What the ingest needs of a table: ``ReplayTable`` in the service, ``FifoTable`` in a learner."""
+
+    @property
+    def layout(self) -> Any: ...
+    @property
+    def limiter(self) -> Limits: ...
+    @property
+    def head(self) -> int: ...
+    @property
+    def oldest(self) -> int: ...
+    def chunk(self, ordinal: int) -> StoredChunk: ...
+    def insert(self, arrivals: Any) -> list[StoredChunk]: ...
+
+
+class Ingest:
+    """Takes messages from actors and chunks into the table. Owned by the service's thread.
+
+    ``kind`` is the message that carries experience and ``read`` makes of it what the table takes; it raises ``InvalidChunk`` or
+    ``MalformedMessage``.
+
+    A chunk is acknowledged when the log has it, or at once when there is no log. Credits are granted against the
+    limiter, the ones already given out included, so that inserting never passes its bound by what is on the way.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        table: IngestTable,
+        log: ExperienceLog,
+        roster: Roster,
+        leases: SlotLeases,
+        service: str,
+        credits: int,
+        epoch: Callable[[], int],
+        timeout_seconds: float,
+        read: Callable[[RawMessage], Chunk | Unroll],
+        kind: str = "chunk",
+    ) -> None:
+        self._server = server
+        self._table = table
+        self._log = log
+        self._roster = roster
+        self._leases = leases
+        self._service = service
+        self._epoch = epoch
+        self._timeout = timeout_seconds
+        self._read, self._kind = read, kind
+        self.ledger = CreditLedger(credits)
+        self.rejected: Counter[str] = Counter()
+        self.duplicates_total = 0
+        self.chunks_total = 0
+        self.lost_before_total = 0
+        self.forgotten_actors_total = 0
+        self.seen: dict[str, Accepted] = {}
+        self._known: dict[
+            str, None
+        ] = {}  # every actor of whom anything is remembered, by their latest hello, oldest first
+        self._sessions: dict[bytes, _Session] = {}
+        self._unacknowledged: deque[tuple[int, bytes, int]] = deque()
+        self._arrivals: list[tuple[Chunk | Unroll, RawMessage]] = []
+        self._senders: list[tuple[bytes, int]] = []
+        self._turn = 0
+
+    def restore(self, seen: Mapping[str, Accepted]) -> None:
+        """Take over what the log says was accepted."""
+        self.seen = dict(seen)
+        for actor, accepted in seen.items():
+            self.ledger.restore(actor, accepted.incarnation, accepted.sequence)
+            self._know(actor)
+
+    def receive(self, now: float) -> int:
+        """Handle what has arrived, up to ``CHUNKS_A_TURN`` chunks as one insert. Returns the messages handled."""
+        handled = 0
+        while len(self._arrivals) < CHUNKS_A_TURN and handled < 4 * CHUNKS_A_TURN:
+            received = self._server.receive_raw()
+            if received is None:
+                break
+            handled += 1
+            peer, raw = received
+            if raw.kind == self._kind:
+                chunk = self._judge(peer, raw, now)
+                if chunk is not None:
+                    self._arrivals.append((chunk, raw))
+                    self._senders.append((peer, chunk.sequence))
+                continue
+            self._store()  # other messages ask what is stored
+            try:
+                self._other(peer, raw.message(), now)
+            except MalformedMessage as error:
+                self._server.refuse(peer, error, raw.kind)
+        self._store()
+        return handled
+
+    def reply(self) -> None:
+        """Send the acknowledgements that have become due, and the credits that the limiter allows."""
+        safe = self._log.acknowledged
+        while self._unacknowledged and self._unacknowledged[0][0] < safe:
+            _, peer, sequence = self._unacknowledged.popleft()
+            session = self._sessions.get(peer)
+            if session is not None:
+                session.waiting = max(0, session.waiting - 1)
+                session.acknowledge = max(sequence, -1 if session.acknowledge is None else session.acknowledge)
+        grants = self._grants()
+        for peer, session in self._sessions.items():
+            credits = grants.get(peer, 0)
+            if session.acknowledge is not None:
+                fields = {"seq": session.acknowledge, "credits": credits, "durable": self._log.durable}
+                if self._server.send(peer, Message("ack", fields, {})):
+                    session.acknowledge = None
+                    self.ledger.granted(peer, credits)
+            elif (
+                credits and not session.waiting and self._server.send(peer, Message("credit", {"credits": credits}, {}))
+            ):
+                self.ledger.granted(peer, credits)
+
+    @property
+    def inserts_wait(self) -> bool:
+        """Whether an actor without a single credit is waiting for the limiter."""
+        return any(
+            self.ledger.outstanding(peer) == 0 and session.waiting == 0 and session.acknowledge is None
+            for peer, session in self._sessions.items()
+        )
+
+    def expire(self, now: float) -> None:
+        """End the sessions of actors that fell silent; their credits and slots become free."""
+        for peer, session in list(self._sessions.items()):
+            if now - session.heard_at > self._timeout:
+                log.info("actor %s: silent for %.0f s, its credits and its slot are free", session.actor, self._timeout)
+                self._end(peer)
+        self._roster.lose(self._timeout, 20 * self._timeout, now)
+        self._leases.expire(now)
+
+    def _store(self) -> None:
+        """Insert what was accepted and not yet stored."""
+        if not self._arrivals:
+            return
+        first = self._table.head
+        self._log.evicted(self._table.insert(self._arrivals))
+        self.chunks_total += len(self._arrivals)
+        for offset, (peer, sequence) in enumerate(self._senders):
+            self._unacknowledged.append((first + offset, peer, sequence))
+        self._arrivals, self._senders = [], []
+
+    def _judge(self, peer: bytes, raw: RawMessage, now: float) -> Chunk | Unroll | None:
+        session = self._sessions.get(peer)
+        fields: Any = raw.fields
+        sequence: int = fields["seq"]
+        if session is None or (fields["actor"], fields["inc"]) != (session.actor, session.incarnation):
+            self.rejected["unknown"] += 1
+            self._pulse(peer, known=False)
+            return None
+        session.heard_at = now
+        verdict = self.ledger.receive(peer, sequence)
+        if verdict is Verdict.GAP and not session.accepted_any:
+            # The first chunk after a hello is the oldest one its actor still has. What lies between was acknowledged
+            # while Redis was gone and lost with the service: no one can send it again.
+            missing = sequence - 1 - self.ledger.accepted(peer)
+            self.lost_before_total += missing
+            log.warning("actor %s: %d chunks before chunk %d were lost with Redis", session.actor, missing, sequence)
+            self.ledger.restore(session.actor, session.incarnation, sequence - 1)
+            verdict = self.ledger.receive(peer, sequence)
+        if verdict is Verdict.NEW:
+            session.accepted_any = True
+            session.waiting += 1
+            self._note(session, sequence, 0)
+            try:
+                chunk = self._read(raw)
+                self._note(session, sequence, len(chunk.action))
+                return chunk
+            except (InvalidChunk, MalformedMessage) as error:
+                # It will be no better when it is sent again: refused, counted, and acknowledged so that it is not.
+                self.rejected["invalid"] += 1
+                log.warning("actor %s: chunk %d refused: %s", session.actor, sequence, error)
+                self._server.send(peer, Message("refused", {"reason": _reason(error)}, {}))
+        elif verdict is Verdict.DUPLICATE:
+            self.duplicates_total += 1
+            session.waiting += 1
+        else:
+            # The session ends here: were it to go on, a later chunk could pass for the first one after a hello.
+            self.rejected[verdict.value] += 1
+            self._end(peer)
+            self._pulse(peer, known=False)
+            return None
+        self._store()
+        # A duplicate may still be on its way into the log, like everything stored so far.
+        self._unacknowledged.append((self._table.head - 1, peer, self.ledger.accepted(peer)))
+        return None
+
+    def _note(self, session: _Session, sequence: int, transitions: int) -> None:
+        """Remember that ``sequence`` was accepted, and the transitions that it brought."""
+        before = self.seen.get(session.actor)
+        known = before.transitions if before is not None and before.incarnation == session.incarnation else 0
+        self.seen[session.actor] = Accepted(session.incarnation, sequence, known + transitions)
+
+    def _other(self, peer: bytes, message: Message, now: float) -> None:
+        fields: Any = message.fields
+        session = self._sessions.get(peer)
+        if message.kind == "hello":
+            self._hello(peer, fields, now)
+        elif message.kind == "heartbeat":
+            known = session is not None and (session.actor, session.incarnation) == (fields["actor"], fields["inc"])
+            if session is not None and known:
+                session.heard_at = now
+                self._roster.heard(message, now)
+                self._renew(session, now)
+            self._pulse(peer, known=known)
+        elif message.kind == "episodes" and session is not None and session.actor == fields["actor"]:
+            entries = self._roster.finished(message, round(time.time(), 3))
+            self._log.episodes([episode_fields(entry) for entry in entries])
+        elif message.kind == "goodbye" and session is not None:
+            self._roster.left(session.actor, session.incarnation)
+            slot = self._leases.release(session.actor)
+            if slot is not None:
+                self._log.lease(Lease(slot, session.actor, session.incarnation, 0.0))
+            self._end(peer)
+        elif message.kind in ("episodes", "goodbye"):
+            self.rejected["unknown"] += 1
+            self._pulse(peer, known=False)
+        else:
+            self.rejected["kind"] += 1
+            self._server.send(peer, Message("refused", {"reason": f"{message.kind} is no message for ingest"}, {}))
+
+    def _hello(self, peer: bytes, hello: Mapping[str, Any], now: float) -> None:
+        actor, incarnation = hello["actor"], hello["inc"]
+        before = self._sessions.get(peer)
+        again = before is not None and (before.actor, before.incarnation) == (actor, incarnation)
+        sequence = self.ledger.hello(peer, actor, incarnation)
+        for old in [p for p, s in self._sessions.items() if s.actor == actor or p == peer]:
+            del self._sessions[old]
+        session = self._sessions[peer] = _Session(actor, incarnation, now)
+        self._know(actor)
+        slot = self._leases.take(actor, incarnation, now)
+        seen = self.seen.get(actor)
+        known = seen is not None and seen.incarnation == incarnation
+        self._roster.joined(actor, incarnation, slot, now, known=known)
+        self._renew(session, now)
+        # Nothing may be acknowledged, not even in a welcome, before the log has it.
+        last_safe = sequence if self._log.acknowledged == self._table.head else self._safe(actor, sequence)
+        credits = self._grants().get(peer, 0)
+        fields: dict[str, Scalar] = {
+            "service": self._service,
+            "slot": slot,
+            "slots": self._leases.slots,
+            "epoch": self._epoch(),
+            "seq": last_safe,
+            "credits": credits,
+        }
+        if "session" in hello:  # lets the actor tell an answer to its latest hello from one to an earlier hello
+            fields["session"] = hello["session"]
+        if self._server.send(peer, Message("welcome", fields, {})):
+            self.ledger.granted(peer, credits)
+            # Hellos queue up while this service restores its table; all but the first change nothing.
+            level = logging.DEBUG if again else logging.INFO
+            log.log(
+                level, "actor %s: welcome, slot %d of %d, last chunk %d", actor, slot, self._leases.slots, last_safe
+            )
+        else:
+            self._end(peer)
+
+    def _know(self, actor: str) -> None:
+        """Remember an actor; of more than ``MOST_ACTORS`` the one without a session that said hello longest ago is forgotten."""
+        self._known.pop(actor, None)
+        self._known[actor] = None
+        if len(self._known) <= MOST_ACTORS:
+            return
+        present = {session.actor for session in self._sessions.values()}
+        for stranger in self._known:
+            if stranger not in present and stranger != actor:
+                del self._known[stranger]
+                self.seen.pop(stranger, None)
+                self.ledger.forget_actor(stranger)
+                self._leases.forget(stranger)
+                self.forgotten_actors_total += 1
+                return
+
+    def _safe(self, actor: str, accepted: int) -> int:
+        waiting = [
+            self._table.chunk(ordinal).raw.fields for ordinal, _, _ in self._unacknowledged if self._holds(ordinal)
+        ]
+        pending = [int(f["seq"]) for f in waiting if f["actor"] == actor]
+        return min([accepted, *(sequence - 1 for sequence in pending)])
+
+    def _holds(self, ordinal: int) -> bool:
+        return self._table.oldest <= ordinal < self._table.head
+
+    def _renew(self, session: _Session, now: float) -> None:
+        if now - session.lease_written_at >= _LEASE_RENEWAL_SECONDS or session.lease_written_at == 0.0:
+            session.lease_written_at = now
+            slot = self._leases.take(session.actor, session.incarnation, now)
+            self._log.lease(Lease(slot, session.actor, session.incarnation, LEASE_SECONDS))
+
+    def _pulse(self, peer: bytes, *, known: bool) -> None:
+        self._server.send(peer, Message("pulse", {"service": self._service, "known": known}, {}))
+
+    def _end(self, peer: bytes) -> None:
+        self.ledger.forget(peer)
+        self._sessions.pop(peer, None)
+
+    def _grants(self) -> dict[bytes, int]:
+        turn, self._turn = self._turn, self._turn + 1
+        return share_credits(
+            {peer: self.ledger.grantable(peer) for peer in self._sessions},
+            sum(self.ledger.outstanding(peer) for peer in self._sessions),
+            self._table.layout.length,
+            self._table.limiter.can_insert,
+            turn,
+        )
+
+
+def _reason(error: Exception) -> str:
+    return str(error).encode("ascii", "replace")[:200].decode()

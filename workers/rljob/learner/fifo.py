@@ -1,0 +1,112 @@
+"""A first-in-first-out table of unrolls: each is taken once, oldest first. It lives inside the learner.
+
+It takes the place of ``ReplayTable`` behind the same ingest, so that actors speak to a learner as they would to a replay shard:
+hello, credits, acknowledgements, each unroll accepted exactly once a session.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+
+from rljob.experience import Unroll, UnrollLayout
+from rljob.ingest.stored_chunk import StoredChunk
+from rljob.wire import RawMessage
+
+
+class QueueLimiter:
+    """Lets inserts in as long as a queue has room: ``capacity`` steps, of which ``waiting`` are taken."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.waiting = 0
+
+    def can_insert(self, count: int) -> bool:
+        """Whether ``count`` more steps fit now."""
+        return self.waiting + count <= self.capacity
+
+
+class FifoTable:
+    """At most ``capacity`` unrolls. Not thread-safe: one thread owns it.
+
+    ``drops_oldest``: a full table makes room for the newest; otherwise its limiter says no before that, and the ingest grants no
+    more credits than there is room for. ``dropped`` counts unrolls given up, by reason; with it
+    ``accepted = taken + dropped.total() + len(self)`` at all times.
+    """
+
+    def __init__(self, layout: UnrollLayout, capacity: int, *, drops_oldest: bool) -> None:
+        if capacity < 1:
+            raise ValueError(f"queue capacity is {capacity} unrolls, it must be at least 1")
+        self.layout = layout
+        self.capacity = capacity
+        self.drops_oldest = drops_oldest
+        # Without blocking, credits only bound what is on the way: as much again as fits.
+        self.limiter = QueueLimiter(capacity * layout.length * (2 if drops_oldest else 1))
+        self.accepted = 0
+        self.taken = 0
+        self.dropped: Counter[str] = Counter()
+        self._unrolls: deque[Unroll] = deque()
+        self._head = 0
+
+    @property
+    def head(self) -> int:
+        """Ordinal that the next unroll will get."""
+        return self._head
+
+    @property
+    def oldest(self) -> int:
+        """Ordinal of the oldest unroll; equals ``head`` when there is none."""
+        return self._head - len(self._unrolls)
+
+    def __len__(self) -> int:
+        return len(self._unrolls)
+
+    @property
+    def oldest_version(self) -> int | None:
+        """Policy version of the unroll at the head of the queue; None without one."""
+        return self._unrolls[0].policy_version if self._unrolls else None
+
+    def chunk(self, ordinal: int) -> StoredChunk:
+        """Nothing is stored as it arrived; an ingest without a log never asks."""
+        raise KeyError(ordinal)
+
+    def insert(self, arrivals: Sequence[tuple[Unroll, RawMessage]]) -> list[StoredChunk]:
+        """Append checked unrolls, oldest first. Nothing is ever evicted from a log: the list is empty."""
+        for unroll, _ in arrivals:
+            self._unrolls.append(unroll)
+            self._head += 1
+            self.accepted += 1
+            if len(self._unrolls) > self.capacity:
+                self._drop("overflow")
+        self._count()
+        return []
+
+    def discard(self, reason: Callable[[Unroll], str | None]) -> int:
+        """Give up every unroll that ``reason`` names a reason for; returns how many."""
+        kept: deque[Unroll] = deque()
+        for unroll in self._unrolls:
+            why = reason(unroll)
+            if why is None:
+                kept.append(unroll)
+            else:
+                self.dropped[why] += 1
+        gone = len(self._unrolls) - len(kept)
+        self._unrolls = kept
+        self._count()
+        return gone
+
+    def take(self, count: int) -> list[Unroll]:
+        """The ``count`` oldest unrolls, which leave the table. Raises ``ValueError`` when there are fewer."""
+        if count > len(self._unrolls):
+            raise ValueError(f"{count} unrolls wanted, {len(self._unrolls)} are there")
+        self.taken += count
+        unrolls = [self._unrolls.popleft() for _ in range(count)]
+        self._count()
+        return unrolls
+
+    def _drop(self, reason: str) -> None:
+        self._unrolls.popleft()
+        self.dropped[reason] += 1
+
+    def _count(self) -> None:
+        self.limiter.waiting = len(self._unrolls) * self.layout.length

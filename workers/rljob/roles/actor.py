@@ -1,0 +1,228 @@
+"""The actor role: joins the job, plays until told to stop, leaves in order."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+import uuid
+
+import numpy as np
+import torch
+from rljob.acting.identity import ActorIdentity
+from rljob.actor.figures import ActorFigures
+from rljob.actor.grouped import GROUPS, GroupedLoop
+from rljob.actor.loop import ActorLoop, Loop
+from rljob.actor.policy import Policy
+from rljob.actor.recorder import make_recorder
+from rljob.actor.session import ReplaySession, Welcome
+from rljob.actor.shards import MultiShard
+from rljob.algorithms import algorithm
+from rljob.algorithms.base import UnrollAlgorithm
+from rljob.algorithms.compute import denormals_as_zero
+from rljob.api import RLJob
+from rljob.envs import KeepsFailing, RestartLimit, describe_environment, make_restarting_environment
+from rljob.envs.base import VectorEnvironment
+from rljob.envs.grouped import GroupedEnvironment
+from rljob.experience import ChunkLayout, UnrollLayout
+from rljob.inference.client import InferenceClient, InferenceLost
+from rljob.inference.policy import RemotePolicy
+from rljob.roles.announce import announce, write_final
+from rljob.roles.options import RoleOptions
+from rljob.telemetry.metrics import actor_registry
+from rljob.telemetry.profile import Profile
+from rljob.telemetry.server import TelemetryServer
+from rljob.weights.exchange import WeightClient
+from rljob.wire import Client, load_keys
+
+log = logging.getLogger(__name__)
+
+# Of the five seconds that a role has to leave, what the last chunks get.
+_DRAIN_SECONDS = 2.0
+_LONGEST_TURN_SECONDS = 60.0
+# A slot of another shard is as good, but may be another actor's too; it changes once shard 0 is back.
+_FIRST_SHARD_PATIENCE_SECONDS = 3.0
+
+
+@denormals_as_zero()
+def run_actor(options: RoleOptions, stop: threading.Event) -> None:
+    """Play for the job in ``options`` until ``stop`` is set, then send what is complete and return.
+
+    May be started, killed and started again at any time: a new life has a new incarnation, new environment seeds, and
+    whichever exploration slot the replay service leases to this actor's name. Raises ``EnvironmentProblem`` when the
+    environment cannot be made, ``ValueError`` when the options lack an address, and, having sent what was played before,
+    ``InferenceLost`` when an inference server has not answered for the job's ``inference.timeoutSeconds`` and ``KeepsFailing``
+    when environments fail more often than the job allows.
+    """
+    central = options.job.spec.actors.inference == "Central"
+    if not options.replay_ingest or not (options.inference if central else options.weights and options.notice):
+        raise ValueError(f"an actor needs --replay-ingest and {'--inference' if central else '--weights and --notice'}")
+    # Several threads were never faster at a network of this size than several actors; the emulator may use more.
+    torch.set_num_threads(1)
+    spec_of_job = options.job.spec
+    parameters = spec_of_job.algorithm.parameters
+    environment_parameters = spec_of_job.environment.parameters
+    environment_id = spec_of_job.environment.id
+    num_envs = spec_of_job.actors.envs_per_actor
+    spec = describe_environment(environment_id, environment_parameters)
+    chosen = algorithm(spec_of_job.algorithm.type)
+    layout = chosen.layout(spec, parameters)
+    identity = ActorIdentity(options.name, uuid.uuid4().hex[:12], num_envs)
+    figures = ActorFigures(identity)
+    figures.failures = failures = RestartLimit(environment_parameters.max_failures_per_10000_steps)
+    sink, actions = _connect(options, identity, figures, layout, spec.num_actions)
+    figures.sink = sink
+    telemetry = TelemetryServer(
+        "actor",
+        options.metrics_port,
+        figures.status,
+        # One that waits for credit does its work too: the learner sets the pace, and a new actor would wait as well.
+        lambda: figures.state in ("Running", "Blocked"),
+        actor_registry(figures.status),
+        host=options.metrics_host,
+    )
+    announce(options, "actor", telemetry.url, identity.incarnation)
+    try:
+        with telemetry:
+            welcome = _join(sink, telemetry, stop)
+            if welcome is None:
+                return
+            seed = environment_seed(parameters.seed, welcome.slot, identity.incarnation)
+            generator = np.random.default_rng(seed)
+            recorder = make_recorder(
+                layout,
+                num_envs,
+                parameters.gamma,
+                environment_parameters.life_loss == "EndsEpisode",
+                identity.actor,
+                identity.incarnation,
+                welcome.epoch,
+            )
+            loop: Loop
+            environment: VectorEnvironment
+            if isinstance(actions, WeightClient):
+                policy = Policy(chosen, spec, parameters, environment_parameters, num_envs, generator)
+                actions.shapes = policy.shapes
+                environment = make_restarting_environment(
+                    environment_id,
+                    environment_parameters,
+                    num_envs,
+                    seed,
+                    failures,
+                    spec_of_job.actors.resources.cores(),
+                )
+                refresh_steps = chosen.refresh_steps(parameters) if isinstance(chosen, UnrollAlgorithm) else 1
+                loop = ActorLoop(environment, policy, recorder, sink, actions, figures, refresh_steps)
+            else:
+                environment = grouped = _in_groups(options.job, seed, failures)
+                remote = RemotePolicy(chosen, spec, parameters, num_envs, len(grouped.groups), generator, actions)
+                figures.inference = actions
+                timeout_seconds = float(spec_of_job.inference.timeout_seconds)
+                loop = GroupedLoop(grouped, remote, recorder, sink, figures, timeout_seconds)
+            try:
+                profile = Profile(options.run_dir, options.name, lambda: figures.policy_version > 0)
+                _play(loop, stop, telemetry, profile if options.profile else None)
+                profile.close()
+                write_final(options, figures.final())
+            finally:
+                environment.close()
+    finally:
+        actions.close()
+        sink.close()
+
+
+def _play(loop: Loop, stop: threading.Event, telemetry: TelemetryServer, profile: Profile | None) -> None:
+    """Play until ``stop`` is set, then leave in order; in order too where the inference server is lost."""
+
+    def on_turn() -> None:
+        telemetry.beat(_LONGEST_TURN_SECONDS)
+        if profile is not None:
+            profile()
+
+    try:
+        loop.run(stop, on_turn)
+    except (InferenceLost, KeepsFailing):
+        loop.leave(_DRAIN_SECONDS)
+        raise
+    loop.leave(_DRAIN_SECONDS)
+
+
+def environment_seed(seed: int, slot: int, incarnation: str) -> int:
+    """A seed in [0, 2^31) that is the same for the same run, slot and incarnation, and different for all others."""
+    digest = hashlib.sha256(f"{seed}:{slot}:{incarnation}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+def _connect(
+    options: RoleOptions,
+    identity: ActorIdentity,
+    figures: ActorFigures,
+    layout: ChunkLayout | UnrollLayout,
+    num_actions: int,
+) -> tuple[MultiShard, WeightClient | InferenceClient]:
+    """The sink for chunks, and where actions come from: weights for a network of its own, or an inference server."""
+    keys = load_keys(options.keys, "actor") if options.keys else None
+    spec = options.job.spec
+    taker = "learner" if isinstance(layout, UnrollLayout) else "replay"
+    sessions = [
+        ReplaySession(
+            Client(endpoint, keys.client(taker) if keys else None),
+            identity,
+            figures.heartbeat,
+            compress=layout.compressed_columns,
+        )
+        for endpoint in options.replay_ingest
+    ]
+    sink = MultiShard(sessions)
+    if spec.actors.inference == "Local":
+        return sink, WeightClient(options.weights, options.notice, keys.client("learner") if keys else None)
+    server = "inference" if spec.inference.replicas > 0 else "learner"
+    endpoint = options.inference[server_of(options.name, len(options.inference))]
+    client = Client(endpoint, keys.client(server) if keys else None)
+    # One lane a group, and one for the values of final observations.
+    outputs = algorithm(spec.algorithm.type).output_size(spec.algorithm.parameters, num_actions)
+    return sink, InferenceClient(
+        client, identity, GROUPS + 1, compress=bool(layout.compressed_columns), outputs=outputs
+    )
+
+
+def server_of(actor: str, servers: int) -> int:
+    """Which of ``servers`` an actor asks: the number at the end of its name in turn, so that actors spread evenly."""
+    digits = actor[len(actor.rstrip("0123456789")) :]
+    return int(digits or 0) % servers
+
+
+def _in_groups(job: RLJob, seed: int, failures: RestartLimit) -> GroupedEnvironment:
+    """The actor's environments in two groups, or in one where their number is odd; seeded as if they were one vector."""
+    spec = job.spec
+    count = spec.actors.envs_per_actor
+    groups = GROUPS if count % GROUPS == 0 else 1
+    size = count // groups
+    parameters, threads = spec.environment.parameters, spec.actors.resources.cores()
+    return GroupedEnvironment(
+        [
+            make_restarting_environment(spec.environment.id, parameters, size, seed + size * group, failures, threads)
+            for group in range(groups)
+        ]
+    )
+
+
+def _join(sink: MultiShard, telemetry: TelemetryServer, stop: threading.Event) -> Welcome | None:
+    """Say hello until shard 0, whose slots are the job's, welcomes this actor; or another, where shard 0 stays away.
+
+    None when told to stop before.
+    """
+    log.info("waiting for a welcome")
+    welcomed_at: float | None = None
+    while sink.sessions[0].welcome is None:
+        if stop.is_set():
+            return None
+        telemetry.beat(_LONGEST_TURN_SECONDS)
+        sink.poll(0.05)
+        if sink.welcome is not None:
+            welcomed_at = welcomed_at or time.monotonic()
+            if time.monotonic() - welcomed_at > _FIRST_SHARD_PATIENCE_SECONDS:
+                log.warning("replay shard 0 does not answer; beginning with the others")
+                break
+    return sink.welcome

@@ -1,0 +1,78 @@
+"""What a role leaves in the run folder for others: where it can be watched, and what it was at its end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rljob.roles.options import RoleOptions
+
+log = logging.getLogger(__name__)
+
+
+def announce(options: RoleOptions, role: str, metrics_url: str, incarnation: str) -> None:
+    """Write ``options.announce`` (if given): ``{"role", "name", "pid", "metrics_url", "incarnation"}`` as JSON.
+
+    The file appears whole or not at all. Call it once the telemetry server listens.
+    """
+    path = options.announce
+    if path is None:
+        return
+    document = {
+        "role": role,
+        "name": options.name,
+        "pid": os.getpid(),
+        "metrics_url": metrics_url,
+        "incarnation": incarnation,
+    }
+    _write(path, document)
+
+
+def write_final(options: RoleOptions, document: dict[str, Any]) -> None:
+    """Write the role's last word as ``roles/<name>.final.json`` of the run folder, on a clean exit."""
+    _write(options.run_dir / "roles" / f"{options.name}.final.json", document)
+
+
+def exit_path(run_dir: Path, name: str) -> Path:
+    """Where the role ``name`` writes how it ended."""
+    return run_dir / "roles" / f"{name}.exit.json"
+
+
+@contextmanager
+def recording_exit(run_dir: Path, name: str) -> Iterator[None]:
+    """Write ``{"pid", "exit_code", "time_unix"}`` as ``roles/<name>.exit.json`` at the end of the block, however it ends.
+
+    For whoever watches the process without being its parent. A process that is killed leaves no such file.
+    """
+    code = 1
+    try:
+        yield
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(bool(end.code))
+        raise
+    except Exception as end:
+        code = getattr(end, "exit_code", code)  # typer's way to leave a command
+        raise
+    finally:
+        try:
+            _write(exit_path(run_dir, name), {"pid": os.getpid(), "exit_code": code, "time_unix": time.time()})
+        except OSError as error:
+            log.warning("how this process ends is not written down: %s", error.strerror)
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(json.dumps(document) + "\n")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OSError(error.errno, f"{path} can't be written: {error.strerror}") from error

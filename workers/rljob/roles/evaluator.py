@@ -1,0 +1,213 @@
+"""The evaluator role: plays whole games with the newest weights, beside the training.
+
+It is the judge of ``targetReturn``, so it shares with training only the network: the environments are plain Gymnasium ones
+and the weights are what the learner hands out for evaluation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import torch
+from rljob.checkpoints.policy import PolicyIdentity
+from rljob.envs import describe_environment
+from rljob.evaluation.best_possible import best_possible_return
+from rljob.evaluation.players import Players
+from rljob.evaluation.score import Played, Score, tally
+from rljob.evaluation.screen import hopeless
+from rljob.evaluation.verdicts import Verdicts
+from rljob.roles.announce import announce
+from rljob.roles.options import RoleOptions
+from rljob.telemetry.clock import StageClock
+from rljob.telemetry.metrics import evaluator_registry
+from rljob.telemetry.server import TelemetryServer
+from rljob.weights.evaluations import Evaluating, Evaluation
+from rljob.weights.exchange import WeightClient
+from rljob.weights.flat import Weights
+from rljob.wire.keyfile import load_keys
+
+log = logging.getLogger(__name__)
+
+_PAUSE_SECONDS: Final = 0.2
+_TELL_SECONDS: Final = 1.0
+"""Time between two words about the games so far."""
+
+
+class _Stopped(Exception):
+    """The process was asked to end in the middle of a game."""
+
+
+def run_evaluator(options: RoleOptions, stop: threading.Event) -> None:
+    """Evaluate until ``stop`` is set. Raises EnvironmentProblem when the job's environment cannot be made, KeepsFailing when it
+    fails more often than the job allows."""
+    torch.set_num_threads(1)
+    job = options.job.spec
+    parameters, environment = job.algorithm.parameters, job.environment.parameters
+    spec = describe_environment(job.environment.id, environment)
+    policy = PolicyIdentity(job.algorithm.type, spec, parameters, environment)
+    players = Players(policy, job.evaluator.resources.cores(), job.evaluator.episodes)
+    security = load_keys(options.keys, "evaluator").client("learner") if options.keys else None
+    client = WeightClient(options.weights, options.notice, security, evaluation=True)
+    client.shapes = players.shapes
+    evaluator = Evaluator(options, players, client, stop)
+    try:
+        evaluator.run()
+    finally:
+        evaluator.close()
+
+
+class Evaluator:
+    """The loop, and what its status page shows. Owns ``players`` and ``client``. ``run`` returns once ``stop`` is set."""
+
+    def __init__(self, options: RoleOptions, players: Players, client: WeightClient, stop: threading.Event) -> None:
+        job = options.job.spec
+        self._name, self._stop, self._players, self._client = options.name, stop, players, client
+        self._settings = job.evaluator
+        self._seed = job.algorithm.parameters.seed
+        target = job.success_policy.target_return
+        # A mean over several evaluations can be saved by a later one, and a plateau counts whole evaluations.
+        alone = target is not None and target.window_evaluations == 1 and job.early_stopping.plateau is None
+        self._target = target.value if target is not None and alone else None
+        self._best_possible = best_possible_return(job.environment.id)
+        self._verdicts = Verdicts()
+        self._clock = StageClock(("wait", "play", "report"))
+        self._episodes_total = 0
+        self._evaluating: Evaluating | None = None
+        self._next_word = 0.0
+        self._state = "Waiting"
+        self._server = TelemetryServer(
+            "evaluator",
+            options.metrics_port,
+            self.status,
+            self.ready,
+            evaluator_registry(self.status),
+            host=options.metrics_host,
+        )
+        announce(options, "evaluator", self._server.url, uuid.uuid4().hex)
+
+    def run(self) -> None:
+        """Wait for weights worth judging, judge them, tell the learner; again and again."""
+        newest: Weights | None = None
+        last_start = -float("inf")
+        while not self._stop.is_set():
+            self._server.beat()
+            self._clock.enter("wait")
+            self._state = "Waiting"
+            newest = self._client.poll() or newest
+            self._verdicts.deliver(self._client, time.monotonic())
+            due = time.monotonic() - last_start >= self._settings.interval_seconds
+            if newest is None or not due or not self._worth_judging(newest):
+                self._stop.wait(_PAUSE_SECONDS)
+                continue
+            last_start, judged, newest = time.monotonic(), newest, None
+            with contextlib.suppress(_Stopped):
+                self._judge(judged)
+            self._client.outdate()  # a fetch begun before the games holds weights as old as they took
+
+    def close(self) -> None:
+        """Give up environments, sockets and the status page."""
+        self._server.close()
+        self._client.close()
+        self._players.close()
+
+    def ready(self) -> bool:
+        """Whether weights have been judged or are being judged."""
+        return self._state == "Playing" or self._verdicts.total > 0
+
+    def status(self) -> dict[str, Any]:
+        """The role's status document; read by the telemetry server's threads."""
+        last, evaluating = self._verdicts.last, self._evaluating
+        return {
+            "role": "evaluator",
+            "name": self._name,
+            "state": self._state,
+            "evaluations_total": self._verdicts.total,
+            "episodes_total": self._episodes_total,
+            "environment_failures": self._players.failures_total,
+            "evaluating": None if evaluating is None else evaluating.document(),
+            "last": None
+            if last is None
+            else {
+                "version": last.version,
+                "mean": last.mean,
+                "standard_error": last.standard_error,
+                "seconds": last.seconds,
+                "seed": last.seed,
+                "episodes": len(last.returns),
+                "finished": last.finished,
+            },
+            "stages": self._clock.seconds(),
+        }
+
+    def _worth_judging(self, weights: Weights) -> bool:
+        """Not before training itself looks as good as ``triggerReturn`` asks: evaluations cost time that actors could use."""
+        trigger = self._settings.trigger_return
+        if trigger is None:
+            return True
+        training = weights.meta.get("mean_return")
+        return training is not None and float(training) >= trigger
+
+    def _judge(self, weights: Weights) -> None:
+        self._state = "Playing"
+        self._clock.enter("play")
+        began = time.monotonic()
+        episodes = self._settings.episodes
+        # Other games each time: a policy must not be chosen for its luck with one set of starts.
+        seed = self._seed + 1_000_003 + self._verdicts.total * episodes
+        self._evaluating = Evaluating(weights.version, 0, episodes, None)
+
+        def so_far(ended: Sequence[Played]) -> Sequence[Played] | None:
+            mean = sum(game.points for game in ended) / len(ended)
+            self._evaluating = Evaluating(weights.version, len(ended), episodes, mean)
+            return None if self._target is None else hopeless(self._target, ended, episodes, self._best_possible)
+
+        try:
+            with contextlib.closing(self._players.play(weights, episodes, seed, self._between_steps)) as games:
+                result = tally(games, episodes, give_up=so_far)
+        finally:
+            self._evaluating = None
+        self._episodes_total += len(result.returns)
+        self._clock.enter("report")
+        seconds = time.monotonic() - began
+        self._verdicts.add(_evaluation(weights, result, seed, seconds))
+        self._verdicts.deliver(self._client, time.monotonic())
+        log.info(
+            "version %d: mean return %.2f +- %.2f over %d games%s in %.1f s, seed %d",
+            weights.version,
+            result.mean,
+            result.standard_error,
+            len(result.returns),
+            "" if result.finished else f" of {episodes}, given up because {self._target:g} is out of reach,",
+            seconds,
+            seed,
+        )
+
+    def _between_steps(self) -> None:
+        if self._stop.is_set():
+            raise _Stopped
+        self._server.beat()
+        now = time.monotonic()
+        if self._evaluating is not None and now >= self._next_word:
+            self._next_word = now + _TELL_SECONDS
+            self._client.tell(self._evaluating)
+
+
+def _evaluation(weights: Weights, result: Score, seed: int, seconds: float) -> Evaluation:
+    return Evaluation(
+        version=weights.version,
+        mean=result.mean,
+        standard_error=result.standard_error,
+        seed=seed,
+        seconds=seconds,
+        finished=result.finished,
+        returns=np.asarray(result.returns, np.float32),
+        lengths=np.asarray(result.lengths, np.int32),
+        weights=weights,
+    )

@@ -1,0 +1,65 @@
+"""The inference role: a server in a process of its own, which fetches the learner's weights like an actor would."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from typing import Any
+
+import torch
+from rljob.algorithms.compute import denormals_as_zero
+from rljob.api import quantity
+from rljob.inference.model import served_model
+from rljob.inference.server import InferenceServer
+from rljob.roles.announce import announce, write_final
+from rljob.roles.options import RoleOptions
+from rljob.telemetry.metrics import inference_registry
+from rljob.telemetry.server import TelemetryServer
+from rljob.weights.exchange import WeightClient
+from rljob.wire import load_keys
+
+log = logging.getLogger(__name__)
+
+_LONGEST_TURN_SECONDS = 60.0
+
+
+@denormals_as_zero()
+def run_inference(options: RoleOptions, stop: threading.Event) -> None:
+    """Answer actors until ``stop`` is set. Holds nothing that is lost with it: actors ask again.
+
+    Raises ``EnvironmentProblem`` when the environment cannot be described and ``ValueError`` for an address that cannot be
+    bound.
+    """
+    spec = options.job.spec
+    torch.set_num_threads(max(1, round(quantity(spec.inference.resources.requests.get("cpu", "1")))))
+    keys = load_keys(options.keys, "inference") if options.keys is not None else None
+    model = served_model(options.job, torch.device("cpu"))
+    weights = WeightClient(options.weights, options.notice, keys.client("learner") if keys else None)
+    weights.shapes = model.shapes
+    try:
+        server = InferenceServer(
+            options.inference[0],
+            model,
+            weights,
+            spec.inference.max_wait_milliseconds / 1000,
+            keys.server() if keys else None,
+        )
+
+        def status() -> dict[str, Any]:
+            return {"role": "inference", "name": options.name, **server.status()}
+
+        telemetry = TelemetryServer(
+            "inference",
+            options.metrics_port,
+            status,
+            lambda: server.state == "Serving",
+            inference_registry(status),
+            host=options.metrics_host,
+        )
+        announce(options, "inference", telemetry.url, uuid.uuid4().hex)
+        with telemetry:
+            server.run(stop, on_turn=lambda: telemetry.beat(_LONGEST_TURN_SECONDS))
+        write_final(options, status())
+    finally:
+        weights.close()

@@ -1,0 +1,253 @@
+"""The learner role: from a job to a running loop, and out again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from rljob.algorithms import algorithm
+from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm, UnrollAlgorithm
+from rljob.algorithms.compute import Compute, denormals_as_zero
+from rljob.algorithms.trunk import FrameNetwork
+from rljob.api import RLJob, credits_per_actor, quantity
+from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.policy import PolicyIdentity
+from rljob.checkpoints.restore_from import named_checkpoint
+from rljob.checkpoints.store import Checkpoint
+from rljob.envs import EnvironmentSpec, describe_environment, describe_rewards
+from rljob.inference.in_learner import InferenceThread, LatestWeights
+from rljob.inference.model import served_model
+from rljob.inference.server import InferenceServer
+from rljob.ingest.roster import Counted
+from rljob.learner.allocator import keep_freed_memory
+from rljob.learner.client import ReplayClient, ReplayClientConfig
+from rljob.learner.device import choose
+from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
+from rljob.learner.optim import precision
+from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.updater import make_updater, trial_update
+from rljob.learner.saver import Saver
+from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
+from rljob.roles.announce import announce
+from rljob.roles.options import RoleOptions
+from rljob.roles.slowdown import LEARNER_DELAY_FILE, slowed_down
+from rljob.telemetry.metrics import learner_registry
+from rljob.telemetry.profile import Profile
+from rljob.telemetry.recorder import Recorder
+from rljob.telemetry.server import TelemetryServer
+from rljob.weights.exchange import WeightServer
+from rljob.weights.versions import VersionLog
+from rljob.wire import load_keys
+
+log = logging.getLogger(__name__)
+
+_LONGEST_TURN_SECONDS = 600.0
+"""No update, with the compilation before the first or the longest checkpoint, takes so long."""
+_LAST_UNIX_SECONDS = 1e11
+
+
+@denormals_as_zero()
+def run_learner(options: RoleOptions, stop: threading.Event) -> None:
+    """Train until ``stop`` is set, then write a final checkpoint and return.
+
+    Raises SystemExit(70) where the job says that a loss that is not finite fails it, CheckpointProblem when told to resume from a
+    checkpoint that cannot be used, DeviceProblem where the device that the job asks for is missing, ValueError for a job that
+    cannot work.
+    """
+    spec = options.job.spec
+    params, env_params = spec.algorithm.parameters, spec.environment.parameters
+    device = choose(spec.learner.accelerator, on_cluster=options.on_cluster)
+    environment = describe_environment(spec.environment.id, env_params)
+    method = algorithm(spec.algorithm.type)
+    threads = _threads(options.job, params, device)
+    if device.type == "cpu":
+        keep_freed_memory()
+    torch.manual_seed(params.seed)
+    online: FrameNetwork = method.build(environment, params, env_params)
+    plan = _compute_plan(method, params, environment, online.to(device), device)
+    online.compute(plan)
+    updater = make_updater(method, params, online, device, threads)
+    if params.compile:
+        updater.compile()
+    directory = options.run_dir / "checkpoints"
+    keys = load_keys(options.keys, "learner") if options.keys is not None else None
+    with ExitStack() as closing:
+        server = WeightServer(options.weights, options.notice, keys.server() if keys else None)
+        closing.callback(server.close)
+        saver = Saver(directory, spec.checkpoint.retain)
+        closing.callback(saver.close)
+        found = _checkpoint_to_resume(options.resume, directory)
+        first = found is None and not checkpoint.stored(directory)
+        named = named_checkpoint(options.job, environment) if first else None
+        versions = VersionLog(params.publish_interval)
+        source = _source(options, method, environment, versions, found, device)
+        closing.callback(source.close)
+        serving = None
+        if spec.actors.inference == "Central" and spec.inference.replicas == 0:
+            compute = plan if device.type == "cuda" else None
+            serving = InferenceThread(
+                InferenceServer(
+                    options.inference[0],
+                    served_model(options.job, device, compute),
+                    LatestWeights(server),
+                    spec.inference.max_wait_milliseconds / 1000,
+                    keys.server() if keys else None,
+                )
+            )
+            closing.enter_context(serving)
+        recorder = closing.enter_context(Recorder(options.run_dir))
+
+        def with_inference(status: dict[str, Any]) -> dict[str, Any]:
+            """The learner's status with that of the inference server in this process."""
+            if serving is None:
+                return status
+            part = serving.status()
+            return {**status, "inference": part, "stages": {**status["stages"], "inference": part["stages"]}}
+
+        profile = Profile(options.run_dir, options.name, lambda: learner.state == "Training")
+        closing.callback(profile.close)
+
+        def on_turn() -> None:
+            telemetry.beat(_LONGEST_TURN_SECONDS)
+            if options.profile:
+                profile()
+
+        def record(status: dict[str, Any]) -> None:
+            recorder.record_status(with_inference(status))
+
+        surroundings = {
+            "device": str(device),
+            "precision": str(plan),
+            "rewards": describe_rewards(spec.environment.id, env_params),
+            "started_unix": time.time(),
+        }
+        config = LoopConfig(
+            batch_size=method.steps_per_batch(params),
+            publish_interval=params.publish_interval,
+            checkpoint_interval_seconds=spec.checkpoint.interval_seconds,
+            checkpoint_directory=directory,
+            centred=env_params.centre_input,
+            on_non_finite=spec.early_stopping.on_non_finite_loss,
+        )
+        identity = PolicyIdentity(spec.algorithm.type, environment, params, env_params)
+        learner = Learner(config, identity, updater, source, server, saver, record, surroundings, versions)
+        telemetry = closing.enter_context(
+            TelemetryServer(
+                "learner",
+                options.metrics_port,
+                lambda: with_inference(learner.status()),
+                lambda: learner.state in ("WarmingUp", "Training"),
+                learner_registry(lambda: with_inference(learner.status())),
+                requests={"/checkpoint": lambda note: learner.request_checkpoint(wanted_since(note))},
+                host=options.metrics_host,
+                token_file=options.token_file,
+            )
+        )
+        announce(options, "learner", telemetry.url, uuid.uuid4().hex)
+        if found is not None:
+            learner.resume(found)
+        elif named is not None:
+            learner.start_from(checkpoint.read(named.path))
+        try:
+            learner.run(stop, slowed_down(LEARNER_DELAY_FILE, lambda: updater.updates, on_turn))
+        except NonFiniteLoss as problem:
+            log.error("%s", problem)
+            raise SystemExit(NonFiniteLoss.exit_code) from problem
+
+
+def wanted_since(note: Mapping[str, Any]) -> float:
+    """The time of a request for a checkpoint, ``{"sinceUnix": 1790000000.5}``. Raises ValueError."""
+    seconds = note.get("sinceUnix")
+    # An integer of any length is JSON, but not every one is a time.
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= _LAST_UNIX_SECONDS:
+        raise ValueError('"sinceUnix" is needed: seconds since 1970, which name the request')
+    return float(seconds)
+
+
+def _source(
+    options: RoleOptions,
+    method: AnyAlgorithm,
+    environment: EnvironmentSpec,
+    versions: VersionLog,
+    found: Checkpoint | None,
+    device: torch.device,
+) -> ReplayClient | UnrollQueue:
+    """Where this job's batches come from: its replay shards, or a queue of unrolls in this process."""
+    spec = options.job.spec
+    params: Any = spec.algorithm.parameters
+    keys = load_keys(options.keys, "learner") if options.keys is not None else None
+    if isinstance(method, UnrollAlgorithm):
+        queue = params.unroll_queue
+        return UnrollQueue(
+            UnrollQueueConfig(
+                endpoint=options.replay_ingest[0],
+                layout=method.layout(environment, params),
+                batch_size=params.batch_size,
+                capacity=queue.capacity,
+                drops_oldest=queue.overflow == "DropOldest",
+                max_lag_updates=queue.max_policy_lag_updates,
+                prefetch=params.prefetch_batches,
+                slots=max(1, spec.actors.replicas),
+                credits=credits_per_actor(spec.actors.envs_per_actor),
+                resumed_from=_counted(found) if found is not None else None,
+            ),
+            versions,
+            device,
+            keys.server() if keys else None,
+        )
+    replay = spec.required_replay.resolved()
+    assert isinstance(method, TransitionAlgorithm), f"{method.name} learns from neither unrolls nor transitions"
+    return ReplayClient(
+        ReplayClientConfig(
+            endpoints=options.replay_sample,
+            layout=method.layout(environment, params),
+            batch_size=params.batch_size,
+            prefetch=params.prefetch_batches,
+            importance=replay.importance,
+            mode=replay.sampling.lower(),
+        ),
+        method.importance_weights,
+        device,
+        keys.client("replay") if keys else None,
+    )
+
+
+def _counted(found: Checkpoint) -> Counted:
+    """What was counted of whom; of a checkpoint from before that was kept, the totals alone."""
+    kept, counters = found.manifest.get("counted"), found.manifest["counters"]
+    return Counted.read(kept) if kept else Counted(int(counters["steps"]), int(counters["raw_frames"]))
+
+
+def _threads(job: RLJob, params: Any, device: torch.device) -> DataParallelThreads:
+    """How the processors that the manifest asks for (rounded, at least one) are used: each for a share of every update.
+
+    A compiled update is left to torch's own threads; on a GPU there is nothing to share out.
+    """
+    processors = max(1, round(quantity(job.spec.learner.resources.requests.get("cpu", "1"))))
+    torch.set_num_threads(processors)
+    return DataParallelThreads(1 if device.type != "cpu" or params.compile else processors)
+
+
+def _compute_plan(
+    method: AnyAlgorithm, params: Any, environment: EnvironmentSpec, online: FrameNetwork, device: torch.device
+) -> Compute:
+    """Time one update of this job, without the optimiser, by each plan that the job allows."""
+    example = method.example(environment, params, device)
+    return precision.choose(params.precision, online, partial(trial_update, method, params), example)
+
+
+def _checkpoint_to_resume(resume: str | None, directory: Path) -> Checkpoint | None:
+    """``latest``: the newest valid checkpoint of this run, if there is one. Anything else: that checkpoint, or an error."""
+    if not resume or resume.lower() == "none":
+        return None
+    if resume.lower() == "latest":
+        return checkpoint.latest_valid(directory)
+    return checkpoint.read(Path(resume))

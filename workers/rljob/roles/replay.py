@@ -1,0 +1,111 @@
+"""The replay role: an embedded Redis (unless one is given), the service, and its telemetry, for one shard."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from typing import Any
+
+from rljob.api.exit_codes import EXIT_NOT_SAVED
+from rljob.envs import describe_environment
+from rljob.replay.config import config_of
+from rljob.replay.embedded_redis import EmbeddedRedis
+from rljob.replay.service import ReplayService
+from rljob.roles.announce import announce, write_final
+from rljob.roles.options import RoleOptions
+from rljob.roles.slowdown import REPLAY_DELAY_FILE, slowed_down
+from rljob.telemetry.metrics import replay_registry
+from rljob.telemetry.server import TelemetryServer
+from rljob.wire import load_keys
+
+log = logging.getLogger(__name__)
+
+
+def run_replay(options: RoleOptions, stop: threading.Event) -> None:
+    """Serve one shard until ``stop`` is set.
+
+    ``options.redis``: None starts a private server in ``run_dir/redis/<name>`` (unless the job's persistence is None);
+    "none" keeps no log; anything else is the address of a server to use. Where checkpoint.include leaves the replay out,
+    there is no log in any case. The shard's index is the number at the end of its name.
+
+    Raises ``ValueError`` for a job whose numbers contradict each other, ``RedisUnavailable``, what binding a socket raises, and
+    ``SystemExit(74)`` where at the end not all that the shard holds could be saved.
+    """
+    job = options.job
+    if len(options.replay_ingest) != 1 or len(options.replay_sample) != 1:
+        raise ValueError("a replay role takes one --replay-ingest and one --replay-sample endpoint: its own")
+    spec = describe_environment(job.spec.environment.id, job.spec.environment.parameters)
+    with contextlib.ExitStack() as stack:
+        server = _embedded_redis(options, stack)
+        config = config_of(
+            job,
+            shard=shard_of(options.name),
+            ingest=options.replay_ingest[0],
+            sample=options.replay_sample[0],
+            redis=str(server.socket) if server is not None else _external_redis(options),
+            frame_shape=spec.frame_shape,
+            frame_dtype=spec.frame_dtype,
+            stack=spec.stack,
+            num_actions=spec.num_actions,
+            security=load_keys(options.keys, "replay").server() if options.keys is not None else None,
+        )
+        service = ReplayService(config)
+        telemetry = stack.enter_context(
+            TelemetryServer(
+                "replay",
+                options.metrics_port,
+                lambda: {"role": "replay", "name": options.name, **service.status},
+                lambda: service.state != "warming",
+                replay_registry(lambda: service.status),
+                host=options.metrics_host,
+            )
+        )
+        announce(options, "replay", telemetry.url, service.service)
+        log.info("replay: %s, %d transitions, ingest %s", options.name, config.capacity.steps, service.ingest_endpoint)
+
+        def on_turn() -> None:
+            telemetry.beat()
+            if server is not None:
+                server.revive()
+
+        service.on_turn = slowed_down(REPLAY_DELAY_FILE, lambda: service.sampling.batches_total, on_turn)
+        service.run(stop)
+        unsaved = service.unsaved
+        if server is not None:
+            unsaved = "; ".join(filter(None, (unsaved, server.stop())))
+        _finish(options, {**service.status, "durable": service.status["durable"] and not unsaved, "unsaved": unsaved})
+
+
+def _finish(options: RoleOptions, document: dict[str, Any]) -> None:
+    """Leave the last word, and say by the exit code where a later start will miss experience. Raises SystemExit."""
+    try:
+        write_final(options, document)
+    except OSError as error:  # the very disk that took no data, perhaps
+        log.warning("%s", error)
+    if document["unsaved"]:
+        log.error("replay: what this shard holds is not all saved: %s", document["unsaved"])
+        raise SystemExit(EXIT_NOT_SAVED)
+
+
+def shard_of(name: str) -> int:
+    """``replay-3`` -> 3; a name without a number is shard 0."""
+    digits = name.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _external_redis(options: RoleOptions) -> str | None:
+    return None if options.redis in (None, "none") or not _kept(options) else options.redis
+
+
+def _kept(options: RoleOptions) -> bool:
+    """Whether the experience is part of what this job keeps."""
+    return "Replay" in options.job.spec.checkpoint.include
+
+
+def _embedded_redis(options: RoleOptions, stack: contextlib.ExitStack) -> EmbeddedRedis | None:
+    """A started server of this role's own, unless another one or none is to be used."""
+    persistence = options.job.spec.required_replay.resolved().persistence
+    if options.redis is not None or persistence == "None" or not _kept(options):
+        return None
+    return stack.enter_context(EmbeddedRedis(options.run_dir / "redis" / options.name, persistence))
