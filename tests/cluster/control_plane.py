@@ -17,7 +17,7 @@ from typing import Any
 
 import trustme
 from rljob.api.generate import files
-from rljob.replay.parent_death import tied_to_this_process
+from rljob.replay.parent_death import with_parent_death_signal
 
 from tests.support.paths import ROOT
 from tests.support.ports import free_ports
@@ -116,7 +116,7 @@ class ControlPlane:
         with (self._directory / f"{program}.log").open("wb") as log:
             self._processes.append(
                 subprocess.Popen(
-                    tied_to_this_process([self._programs / program, *options]),
+                    with_parent_death_signal([self._programs / program, *options]),
                     stdout=log, stderr=subprocess.STDOUT, cwd=self._directory,
                 )
             )  # fmt: skip

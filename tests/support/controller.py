@@ -9,7 +9,7 @@ from typing import Any
 
 from rljob.api import RLJob, load_manifest
 from rljob.api.status import RLJobStatus
-from rljob_operator.core.context import Look
+from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.decide import decide
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.desired import ClockReading, DesiredState
@@ -76,14 +76,14 @@ def verified(time: float, step: int = 1000) -> CheckpointFacts:
 _OF_THE_STORED_OBJECT = ("generation", "checkpoint_requested_at", "refusal")
 
 
-def look_at(job: RLJob, status: RLJobStatus, now: float, **world: Any) -> Look:
+def look_at(job: RLJob, status: RLJobStatus, now: float, **world: Any) -> ReconcileContext:
     """A look at a job; ``world`` is what is stored beside its spec, the session, a jump of the clock, and what is observed."""
     stored = {name: world.pop(name) for name in _OF_THE_STORED_OBJECT if name in world}
     clock, session = ClockReading(now, world.pop("jump_seconds", 0.0)), world.pop("session", None)
-    return Look.at(DesiredState(job, **stored), status, Observation(**world), clock, session)
+    return ReconcileContext.at(DesiredState(job, **stored), status, Observation(**world), clock, session)
 
 
-def decided(look: Look) -> Decision:
+def decided(look: ReconcileContext) -> Decision:
     """The decision on what was looked at."""
     return decide(look.desired, look.status, look.observed, look.clock, look.session)
 

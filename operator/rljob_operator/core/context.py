@@ -40,7 +40,7 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ReconcileContext:
     """One look at a job. Rules return a look with a newer status, or a part of the decision."""
 
     desired: DesiredState
@@ -60,7 +60,7 @@ class Look:
         observed: Observation,
         clock: ClockReading,
         session: Session | None = None,
-    ) -> Look:
+    ) -> ReconcileContext:
         """The look before any rule."""
         groups: dict[Role, dict[Phase, list[Member]]] = {role: {phase: [] for phase in _PHASES} for role in _ROLES}
         role, phase, group = Role.REPLAY, Phase.ABSENT, groups[Role.REPLAY][Phase.ABSENT]
@@ -83,13 +83,13 @@ class Look:
         """What the controller remembers."""
         return self.status.controller
 
-    def tell(self, **fields: Any) -> Look:
+    def with_status(self, **fields: Any) -> ReconcileContext:
         """The look with some fields of the status replaced."""
         return replace(self, status=self.status.model_copy(update=fields))
 
-    def remember(self, **fields: Any) -> Look:
+    def with_memory(self, **fields: Any) -> ReconcileContext:
         """The look with some fields of the controller's memory replaced."""
-        return self.tell(controller=self.memory.model_copy(update=fields))
+        return self.with_status(controller=self.memory.model_copy(update=fields))
 
     @property
     def shards(self) -> int:
@@ -172,25 +172,25 @@ def _number(name: str) -> int:
     return int(name.rpartition("-")[2])
 
 
-def mode(look: Look) -> Mode:
+def mode(context: ReconcileContext) -> Mode:
     """What the controller is about with this job."""
-    status, refusal, admission = look.status, look.desired.refusal, look.observed.admission
+    status, refusal, admission = context.status, context.desired.refusal, context.observed.admission
     if status.finished:
         return Mode.FINISHED
     if status.controller.outcome is not None:
         return Mode.FINISHING
-    if session_end(look) is not None:
+    if session_end(context) is not None:
         return Mode.SESSION_ENDING
-    if refusal is not None and refusal.blocking and not look.alive():
+    if refusal is not None and refusal.blocking and not context.alive():
         return Mode.ACCEPTING
-    if look.spec.suspend or (admission is not None and not admission.admitted) or look.outdated():
+    if context.spec.suspend or (admission is not None and not admission.admitted) or context.outdated():
         return Mode.SUSPENDING
     return Mode.RUNNING
 
 
-def session_end(look: Look) -> tuple[str, str] | None:
+def session_end(context: ReconcileContext) -> tuple[str, str] | None:
     """(reason, message) where the session of a local controller is over, None where it goes on or there is none."""
-    session = look.session
+    session = context.session
     if session is None:
         return None
     if session.interrupted:

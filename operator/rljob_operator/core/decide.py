@@ -14,8 +14,8 @@ from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.conditions import job as about_job
 from rljob_operator.core.conditions import roles as about_roles
-from rljob_operator.core.conditions.update import Said, merged
-from rljob_operator.core.context import Look, Mode, mode, session_end
+from rljob_operator.core.conditions.update import ConditionUpdate, merged
+from rljob_operator.core.context import Mode, ReconcileContext, mode, session_end
 from rljob_operator.core.decision import Decision, End, Outcome
 from rljob_operator.core.desired import ClockReading, DesiredState, Session
 from rljob_operator.core.observed import Observation
@@ -35,15 +35,15 @@ from rljob_operator.core.rules import (
     suspension,
     timers,
 )
-from rljob_operator.core.rules import clock_jumps as leaps
+from rljob_operator.core.rules import clock_jumps as clock_jumps
 from rljob_operator.core.rules import start_and_drain as lifecycle
 
-Rule = Callable[[Look], Look]
-EndingRule = Callable[[Look], OutcomeMemory | None]
-ConditionRule = Callable[[Look, Mode], Said | None]
+Rule = Callable[[ReconcileContext], ReconcileContext]
+EndingRule = Callable[[ReconcileContext], OutcomeMemory | None]
+ConditionRule = Callable[[ReconcileContext, Mode], ConditionUpdate | None]
 
 RUNNING_RULES: tuple[Rule, ...] = (
-    leaps.gap,
+    clock_jumps.gap,
     suspension.note_start,
     active_time.start,
     failures.account,
@@ -118,38 +118,42 @@ def decide(
         clock: the time.
         session: of a controller that ends with its terminal; None on a cluster.
     """
-    look = Look.at(desired, status, observed, clock, session)
-    now = mode(look)
+    context = ReconcileContext.at(desired, status, observed, clock, session)
+    now = mode(context)
     if now is Mode.FINISHED:
-        return _after_the_end(look)
-    look = _led(leaps.leap(look), now)
+        return _after_the_end(context)
+    context = _apply_rules(clock_jumps.clock_jump(context), now)
     if now is Mode.RUNNING:
-        outcome = next((found for rule in ENDING_RULES if (found := rule(look)) is not None), None)
+        outcome = next((found for rule in ENDING_RULES if (found := rule(context)) is not None), None)
         if outcome is not None:
-            look, now = look.remember(outcome=outcome), Mode.FINISHING
-    if now is Mode.FINISHING and not lifecycle.must_leave(look):
-        look, now = active_time.stop(look).tell(completion_time=look.now), Mode.FINISHED
-    if now in (Mode.SUSPENDING, Mode.SESSION_ENDING) and not look.alive():
-        look = active_time.stop(look)
-    look = facts.spec(facts.members(look), desired.generation)
-    said = (rule(look, now) for rule in CONDITION_RULES)
-    look = look.tell(conditions=merged(look.status.conditions, said, desired.generation, look.now))
-    start = lifecycle.to_start(look) if now is Mode.RUNNING else ()
+            context, now = context.with_memory(outcome=outcome), Mode.FINISHING
+    if now is Mode.FINISHING and not lifecycle.must_leave(context):
+        context, now = active_time.stop(context).with_status(completion_time=context.now), Mode.FINISHED
+    if now in (Mode.SUSPENDING, Mode.SESSION_ENDING) and not context.alive():
+        context = active_time.stop(context)
+    context = facts.spec(facts.members(context), desired.generation)
+    updates = (rule(context, now) for rule in CONDITION_RULES)
+    context = context.with_status(
+        conditions=merged(context.status.conditions, updates, desired.generation, context.now)
+    )
+    start = lifecycle.to_start(context) if now is Mode.RUNNING else ()
     return Decision(
-        status=_as_before_if_equal(status, look.status),
+        status=_as_before_if_equal(status, context.status),
         start=start,
-        drain=lifecycle.to_drain(look, now),
-        replace=hangs.to_replace(look, now),
-        remove=tuple(name for name in lifecycle.to_remove(look, now) if name not in start),  # starting it replaces it
-        checkpoint_seconds=checkpoints.wanted_seconds(look) if look.learner_ready() else None,
-        outcome=_outcome(look, now),
-        finished=now is Mode.FINISHED or (now is Mode.SESSION_ENDING and not look.alive()),
-        notes=notes.between(status, look.status),
-        requeue_seconds=timers.next_look_seconds(look, now),
+        drain=lifecycle.to_drain(context, now),
+        replace=hangs.to_replace(context, now),
+        remove=tuple(
+            name for name in lifecycle.to_remove(context, now) if name not in start
+        ),  # starting it replaces it
+        checkpoint_seconds=checkpoints.wanted_seconds(context) if context.learner_ready() else None,
+        outcome=_outcome(context, now),
+        finished=now is Mode.FINISHED or (now is Mode.SESSION_ENDING and not context.alive()),
+        notes=notes.between(status, context.status),
+        requeue_seconds=timers.next_look_seconds(context, now),
     )
 
 
-def _led(look: Look, now: Mode) -> Look:
+def _apply_rules(context: ReconcileContext, now: Mode) -> ReconcileContext:
     """The look after the rules of its mode."""
     rules: tuple[Rule, ...] = ()
     if now is Mode.RUNNING:
@@ -159,29 +163,29 @@ def _led(look: Look, now: Mode) -> Look:
     elif now in (Mode.FINISHING, Mode.SESSION_ENDING):
         rules = LEAVING_RULES
     for rule in rules:
-        look = rule(look)
-    return look
+        context = rule(context)
+    return context
 
 
-def _after_the_end(look: Look) -> Decision:
+def _after_the_end(context: ReconcileContext) -> Decision:
     """A job that is Complete or Failed: its status never changes again, nothing starts, and what is left goes in its time."""
-    left = lifecycle.ttl_seconds_left(look)
+    left = lifecycle.ttl_seconds_left(context)
     return Decision(
-        status=look.status,
-        drain=lifecycle.to_drain(look, Mode.FINISHED),
-        remove=lifecycle.to_remove(look, Mode.FINISHED),
+        status=context.status,
+        drain=lifecycle.to_drain(context, Mode.FINISHED),
+        remove=lifecycle.to_remove(context, Mode.FINISHED),
         delete_job=left == 0.0,
-        outcome=_outcome(look, Mode.FINISHED),
+        outcome=_outcome(context, Mode.FINISHED),
         finished=True,
-        requeue_seconds=timers.next_look_seconds(look, Mode.FINISHED),
+        requeue_seconds=timers.next_look_seconds(context, Mode.FINISHED),
     )
 
 
-def _outcome(look: Look, now: Mode) -> Outcome | None:
-    outcome = look.memory.outcome
+def _outcome(context: ReconcileContext, now: Mode) -> Outcome | None:
+    outcome = context.memory.outcome
     if outcome is not None:
         return Outcome(End(outcome.state), outcome.reason, outcome.message)
-    end = session_end(look) if now is Mode.SESSION_ENDING else None
+    end = session_end(context) if now is Mode.SESSION_ENDING else None
     if end is None:
         return None
     return Outcome(End.INTERRUPTED if end[0] == "UserRequested" else End.STOPPED, *end)

@@ -34,7 +34,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class LearnerSample:
-    """The learner's `/status`, checked by `rljob_operator.core.learner_sample`: a figure that is missing or out of range is None, never 0.
+    """The learner's `/status`, checked by `core.learner_sample`: a figure that is missing or out of range is None, never 0.
 
     Attributes:
         taken_seconds: when the document was fetched.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rljob_operator.core.desired import ClockReading
 
-LEAP_SECONDS = 5.0
+CLOCK_JUMP_SECONDS = 5.0
 """A change of the wall clock beyond this is a leap; below it is what time servers correct in passing."""
 
 
@@ -43,5 +43,5 @@ class WallClock:
         """The time now, and how far the wall clock jumped since the last reading."""
         now = self._wall()
         offset = now - self._steady()
-        leap, self.offset_seconds = offset - self.offset_seconds, offset
-        return ClockReading(now, leap if abs(leap) > LEAP_SECONDS else 0.0)
+        clock_jump, self.offset_seconds = offset - self.offset_seconds, offset
+        return ClockReading(now, clock_jump if abs(clock_jump) > CLOCK_JUMP_SECONDS else 0.0)

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from setproctitle import setproctitle
 
-from rljob_operator.local.priority import give_way
+from rljob_operator.local.priority import set_niceness
 
 LARGEST_BYTES: Final = 1 << 17
 """Of a message: a command line and an environment, which have this bound of the kernel's on each of their words."""
@@ -34,7 +34,7 @@ _LOADED: Final = (
     "cv2",
     "gymnasium.wrappers",
     "rljob.roles.actor",
-    "rljob.cli.app",
+    "rljob.roles.command",
     "rljob.roles.evaluator",
     "rljob.roles.inference",
     "rljob.roles.learner",
@@ -55,9 +55,9 @@ def main(words: Sequence[str]) -> None:
     controller.send(json.dumps({"ready": os.getpid()}).encode())
     role = _serve(controller)
     if role is not None:
-        from rljob.cli.app import app
+        from rljob.roles.command import app
 
-        app(role, prog_name="rljob")
+        app(role, prog_name="rljob worker")
 
 
 def _serve(controller: socket.socket) -> list[str] | None:
@@ -91,7 +91,7 @@ def _become(asked: dict[str, Any], log: int) -> None:
     import numpy as np
 
     os.setsid()
-    give_way(os.getpid(), asked["niceness"])
+    set_niceness(os.getpid(), asked["niceness"])
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from rljob_operator.local.fork_server import LARGEST_BYTES
-from rljob_operator.local.priority import give_way
+from rljob_operator.local.priority import set_niceness
 
-PROGRAM: Final = (sys.executable, "-m", "rljob.cli")
+PROGRAM: Final = (sys.executable, "-m", "rljob.roles")
 """What the command line of a role begins with."""
 
 _LOADING_SECONDS: Final = 60.0
@@ -50,7 +50,7 @@ def execute(command: Sequence[str], environment: Mapping[str, str], log: int, ni
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
     )
-    give_way(process.pid, niceness)
+    set_niceness(process.pid, niceness)
     return _Executed(process)
 
 

@@ -36,7 +36,7 @@ class NoAnswer(Exception):
     """Why a learner's answer can't be used."""
 
 
-class LearnerDoor:
+class LearnerStatusClient:
     """Asks at the address that ``url`` answers, which may be None while there is no learner, until closed.
 
     ``token``: the job's, which a request for a checkpoint carries."""

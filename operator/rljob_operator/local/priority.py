@@ -28,7 +28,7 @@ def niceness(role: Role) -> int:
     return min(_LOWEST, os.getpriority(os.PRIO_PROCESS, 0) + _NICENESS.get(role, 0))
 
 
-def give_way(pid: int, niceness: int) -> None:
+def set_niceness(pid: int, niceness: int) -> None:
     """Set the niceness of a process that leads a session of its own, and of that session.
 
     Linux shares the processor between sessions first (``CONFIG_SCHED_AUTOGROUP``), each a group with a niceness of its own that

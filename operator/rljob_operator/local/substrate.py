@@ -18,7 +18,7 @@ from rljob_operator.local.addresses import Addresses
 from rljob_operator.local.checkpoints import CheckpointWatch
 from rljob_operator.local.clock_file import record_offset
 from rljob_operator.local.launch import PROGRAM, Launcher
-from rljob_operator.local.learner_status_client import Answer, LearnerDoor
+from rljob_operator.local.learner_status_client import Answer, LearnerStatusClient
 from rljob_operator.local.probes import Door, Probes
 from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.local.starting import StartingTimes
@@ -62,7 +62,7 @@ class LocalSubstrate:
             self._processes[name] = self._process(name)
             self._processes[name].adopt()
         self.adopted = tuple(name for name, process in self._processes.items() if process.pid is not None)
-        self._door = LearnerDoor(self._learner_url, now=clock.now, token=read_token(self._token_file))
+        self._door = LearnerStatusClient(self._learner_url, now=clock.now, token=read_token(self._token_file))
         self._probes = Probes()
         self._starting = StartingTimes()
         self._notice_leap()
@@ -171,7 +171,7 @@ class LocalSubstrate:
         return RoleProcess(name, Role.of(name), self._command(name), self._run_dir, launch, now)
 
     def _command(self, name: str) -> list[str]:
-        command = [*PROGRAM, "worker", str(Role.of(name)), "--job", str(self._manifest)]
+        command = [*PROGRAM, str(Role.of(name)), "--job", str(self._manifest)]
         command += [
             "--run-dir",
             str(self._run_dir),

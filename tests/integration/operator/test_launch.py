@@ -48,7 +48,7 @@ def evaluator(folder: Path) -> list[str]:
     """The words of a role that is soon ready and then waits for weights which never come."""
     nobody = f"ipc://{folder}/nobody"
     files = ["--job", str(EXAMPLE), "--run-dir", str(folder), "--announce", str(folder / "announced.json")]
-    return ["worker", "evaluator", "--name", "evaluator", *files, "--weights", nobody, "--notice", nobody]
+    return ["evaluator", "--name", "evaluator", *files, "--weights", nobody, "--notice", nobody]
 
 
 def test_it_is_forked_from_one_thread_and_ends_as_it_ends(
@@ -60,7 +60,7 @@ def test_it_is_forked_from_one_thread_and_ends_as_it_ends(
     assert "Train reinforcement-learning agents" in (tmp_path / "log").read_text()
     assert psutil.Process(launcher.server_pid).num_threads() == 1
     assert start("no-such-verb").exit_code() == 2
-    assert start("worker", "actor").exit_code() == 78, "as the same command line on its own"
+    assert start("actor").exit_code() == 78, "as the same command line on its own"
 
 
 def test_it_has_a_session_an_environment_and_a_name_of_its_own(

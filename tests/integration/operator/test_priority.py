@@ -12,7 +12,7 @@ import psutil
 import pytest
 from rljob_operator.core.member import Role
 from rljob_operator.local.launch import execute
-from rljob_operator.local.priority import give_way, niceness
+from rljob_operator.local.priority import niceness, set_niceness
 
 from tests.support.waiting import eventually
 
@@ -55,7 +55,7 @@ def test_a_role_that_gives_way_leaves_a_core_to_one_that_does_not(tmp_path: Path
 def test_a_process_that_has_ended_is_left_alone() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    give_way(process.pid, 5)
+    set_niceness(process.pid, 5)
 
 
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel does not group processes by session")

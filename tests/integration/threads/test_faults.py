@@ -30,7 +30,7 @@ from rljob.roles.options import RoleOptions
 from rljob.roles.replay import run_replay
 from rljob.threads import SupervisedThread, ThreadEnded
 from rljob.wire import keyfile, load_keys
-from rljob_operator.local.learner_status_client import LearnerDoor
+from rljob_operator.local.learner_status_client import LearnerStatusClient
 from rljob_operator.local.probes import Probes
 
 from tests.support.paths import EXAMPLES, ROOT
@@ -254,7 +254,7 @@ def test_a_checkpoint_thread_that_dies_ends_the_learner(tmp_path: Path, monkeypa
 
 
 def test_a_controller_hears_that_nobody_asks_the_learner() -> None:
-    door = LearnerDoor(lambda: None, period_seconds=0.01)
+    door = LearnerStatusClient(lambda: None, period_seconds=0.01)
     try:
         assert door.answer.document is None
         inject(eventually(lambda: at_work("learner-door"), "no thread"))

@@ -14,7 +14,6 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
-from learner_builders import ENV_PARAMS, SPEC, batches, unroll_batches
 from rljob.actor.policy import Policy
 from rljob.algorithms.base import TransitionAlgorithm, UnrollAlgorithm
 from rljob.algorithms.batches import TransitionBatch, UnrollBatch
@@ -39,6 +38,8 @@ from rljob.learner.saver import Saver
 from rljob.weights.exchange import WeightServer
 from rljob.weights.flat import snapshot
 from torch import Tensor, nn
+
+from tests.unit.learner.learner_builders import ENV_PARAMS, SPEC, batches, unroll_batches
 
 CPU = torch.device("cpu")
 QUANTILES = 5

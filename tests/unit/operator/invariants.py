@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rljob.api import RLJob
 from rljob.api.controller_memory import MAX_REMEMBERED_MEMBERS
-from rljob_operator.core.context import Look
+from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Member, Phase, Role
 
@@ -14,7 +14,7 @@ MOST_STARTS_IN_VAIN = 6
 """Starts of one name within ten seconds where none of its lives worked: at 0, 0.5, 1.5, 3.5 and 7.5 seconds, and one to spare."""
 
 
-def check(world: World, seen: Look, decision: Decision) -> None:
+def check(world: World, seen: ReconcileContext, decision: Decision) -> None:
     """All of it, for one look."""
     job, now = world.job, world.now
     _members(seen, decision)
@@ -25,7 +25,7 @@ def check(world: World, seen: Look, decision: Decision) -> None:
     _words(job, seen, decision, now)
 
 
-def _members(seen: Look, decision: Decision) -> None:
+def _members(seen: ReconcileContext, decision: Decision) -> None:
     phases = {m.name: m.phase for m in seen.observed.members}
     assert len(set(decision.start)) == len(decision.start)
     assert len(set(decision.drain)) == len(decision.drain)
@@ -36,7 +36,7 @@ def _members(seen: Look, decision: Decision) -> None:
     assert all(phases[n] is Phase.EXITED for n in decision.remove)
 
 
-def _end(job: RLJob, seen: Look, decision: Decision, now: float) -> None:
+def _end(job: RLJob, seen: ReconcileContext, decision: Decision, now: float) -> None:
     before, after = seen.status, decision.status
     outcome = before.controller.outcome
     if outcome is not None:
@@ -69,7 +69,7 @@ def _end(job: RLJob, seen: Look, decision: Decision, now: float) -> None:
     assert not (seen.clock.jump_seconds and reason in waited), "no leap of the clock lets a wait run out"
 
 
-def _number_of_actors(job: RLJob, seen: Look, decision: Decision, now: float) -> None:
+def _number_of_actors(job: RLJob, seen: ReconcileContext, decision: Decision, now: float) -> None:
     before, after = seen.status.autoscaling, decision.status.autoscaling
     scaling = job.spec.autoscaling
     if decision.status.controller.outcome is not None or after == before:
@@ -91,7 +91,7 @@ def _number_of_actors(job: RLJob, seen: Look, decision: Decision, now: float) ->
         assert fresh or after.desired_replicas == held, "no decision from a stale sample"
 
 
-def _starts(job: RLJob, seen: Look, decision: Decision) -> None:
+def _starts(job: RLJob, seen: ReconcileContext, decision: Decision) -> None:
     """Never more than wanted, waves are kept, and only what the spec wants starts."""
     wanted, after = wanted_names(job), decision.status.autoscaling
     started = [n for n in decision.start if Role.of(n) is Role.ACTOR]
@@ -105,7 +105,7 @@ def _starts(job: RLJob, seen: Look, decision: Decision) -> None:
         assert starting + len(started) <= job.spec.actors.startup_wave
 
 
-def _books(world: World, seen: Look, decision: Decision) -> None:
+def _books(world: World, seen: ReconcileContext, decision: Decision) -> None:
     """Each end is counted once at most, nothing is started again and again, and only crash loops count as such."""
     before, after = seen.status.restarts, decision.status.restarts
     world.counted += max(0, after.counted - before.counted)
@@ -129,7 +129,7 @@ def _books(world: World, seen: Look, decision: Decision) -> None:
         assert 100 * sum(count >= 5 for count in ends) > share * all_there_are, "even the best of them are too few"
 
 
-def _words(job: RLJob, seen: Look, decision: Decision, now: float) -> None:
+def _words(job: RLJob, seen: ReconcileContext, decision: Decision, now: float) -> None:
     after = decision.status
     assert decision.requeue_seconds is None or decision.requeue_seconds >= 0
     assert len(after.failures) <= 5
@@ -159,6 +159,6 @@ def wanted_names(job: RLJob) -> set[str]:
     return names | ({"evaluator"} if spec.evaluator.enabled else set())
 
 
-def running_actors(seen: Look) -> list[Member]:
+def running_actors(seen: ReconcileContext) -> list[Member]:
     """Actors that play, or start."""
     return [m for m in seen.observed.members if m.role is Role.ACTOR and m.phase in (Phase.STARTING, Phase.READY)]

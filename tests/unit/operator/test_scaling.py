@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rljob.api import load_manifest
 from rljob.api.status import RLJobStatus
-from rljob_operator.core.context import Look
+from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.desired import ClockReading, DesiredState
 from rljob_operator.core.member import Phase
 from rljob_operator.core.observed import LearnerSample, Observation
@@ -69,7 +69,7 @@ def test_a_learner_that_waits_gets_the_actors_it_needs() -> None:
 
 
 def test_the_laws_figures_are_per_inserted_transition() -> None:
-    look = Look.at(
+    look = ReconcileContext.at(
         DesiredState(make_job(INTERNAL)),
         RLJobStatus(),
         Observation(members(), sample(START, 1000, **HUNGRY)),
@@ -81,7 +81,10 @@ def test_the_laws_figures_are_per_inserted_transition() -> None:
     assert figures.items_per_batch == look.spec.algorithm.parameters.batch_size / 6
     for name in HUNGRY:
         told = sample(START, 1000, **(HUNGRY | {name: None}))
-        assert actors.law_sample(Look.at(look.desired, RLJobStatus(), Observation((), told), look.clock)) is None
+        assert (
+            actors.law_sample(ReconcileContext.at(look.desired, RLJobStatus(), Observation((), told), look.clock))
+            is None
+        )
 
 
 @pytest.mark.parametrize(("manifest", "differ"), [(PONG, False), (CARTPOLE, True)])

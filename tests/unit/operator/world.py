@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from rljob.api import RLJob, load_manifest
 from rljob.api.conditions import Reason
 from rljob.api.status import RLJobStatus
-from rljob_operator.core.context import Look
+from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.desired import Refusal, Session
 from rljob_operator.core.learner_sample import BadSample, parse_sample
@@ -201,10 +201,10 @@ class World:
     def job(self) -> RLJob:
         return job_of(self.plan, self.edit)
 
-    def seen(self) -> Look:
+    def seen(self) -> ReconcileContext:
         return look_at(self.job, self.status, self.now, members=tuple(self.members.values()), **self.observed)
 
-    def look(self) -> tuple[Look, Decision]:
+    def look(self) -> tuple[ReconcileContext, Decision]:
         """One look of the controller at the world, before anything of it is applied."""
         seen = self.seen()
         decision = decided(seen)

@@ -1,5 +1,4 @@
-"""``python -m rljob.cli``: the roles' command line without the operator's package, as a pod and the local supervisor
-start it."""
+"""``python -m rljob.cli``: the data plane's command line without the operator's package."""
 
 from __future__ import annotations
 

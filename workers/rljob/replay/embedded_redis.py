@@ -19,7 +19,7 @@ from typing import Literal
 
 import redis
 
-from rljob.replay.parent_death import tied_to_this_process
+from rljob.replay.parent_death import with_parent_death_signal
 from rljob.replay.redis_client import connect
 
 log = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ class EmbeddedRedis:
         try:
             self.socket.unlink(missing_ok=True)
             self.process = subprocess.Popen(
-                tied_to_this_process([program, *self._options()]),  # then it saves
+                with_parent_death_signal([program, *self._options()]),  # then it saves
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

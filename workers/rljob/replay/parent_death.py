@@ -19,6 +19,6 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-def tied_to_this_process(command: Sequence[str | PathLike[str]]) -> list[str | PathLike[str]]:
+def with_parent_death_signal(command: Sequence[str | PathLike[str]]) -> list[str | PathLike[str]]:
     """``command``, to be started by this process: it gets SIGTERM when the thread that started it ends, even by SIGKILL."""
     return [sys.executable, "-I", "-S", "-c", _EXEC_TIED_TO_PARENT, str(os.getpid()), *command]

@@ -273,3 +273,8 @@ def worker(
         setthreadtitle(name)
         check_options(role, options)
         role_function(role)(options, stop)
+
+
+app = typer.Typer(pretty_exceptions_enable=False)
+"""The roles alone, without the rest of the command line: ``python -m rljob.roles ROLE``."""
+app.command(cls=RoleCommand)(worker)

@@ -94,7 +94,7 @@ def bind(socket: Socket, endpoint: str, security: ServerSecurity | None) -> tupl
         check_endpoint(endpoint)
         require_security(endpoint, security)
         if security is not None and not endpoint.startswith("inproc://"):
-            domain = zap.open_door(socket.context, security.allowed_clients)
+            domain = zap.start_authenticator(socket.context, security.allowed_clients)
             socket.setsockopt(zmq.ZAP_DOMAIN, domain)
             # Without this, a handshake that finds no answerer at the door is let in.
             socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
@@ -120,7 +120,7 @@ def unbind(socket: Socket, domain: bytes | None) -> None:
         socket.unbind(endpoint)
     socket.close()
     if domain is not None:
-        zap.close_door(context, domain)
+        zap.stop_authenticator(context, domain)
 
 
 def connect(socket: Socket, endpoint: str, security: ClientSecurity | None) -> None:

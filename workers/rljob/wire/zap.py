@@ -26,8 +26,8 @@ _REQUEST_PARTS = 7
 _WARNING_INTERVAL_SECONDS = 30.0
 
 
-class ZapDoor:
-    """The answerer of one context. Use `open_door` and `close_door`; the thread lives while any domain is open."""
+class ZapAuthenticator:
+    """The answerer of one context; `start_authenticator` makes it, and its thread lives while any domain is open."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
         self._domains: dict[bytes, frozenset[bytes]] = {}
@@ -113,11 +113,11 @@ class ZapDoor:
         )
 
 
-_doors: weakref.WeakKeyDictionary[zmq.Context[zmq.Socket[bytes]], ZapDoor] = weakref.WeakKeyDictionary()
+_doors: weakref.WeakKeyDictionary[zmq.Context[zmq.Socket[bytes]], ZapAuthenticator] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def open_door(context: zmq.Context[zmq.Socket[bytes]], clients: Collection[bytes]) -> bytes:
+def start_authenticator(context: zmq.Context[zmq.Socket[bytes]], clients: Collection[bytes]) -> bytes:
     """Registers a new domain that lets `clients` (public keys, Z85) in and returns its name, for `ZMQ_ZAP_DOMAIN`.
 
     Call it before the socket binds: without an answerer every handshake would fail. Raises `zmq.ZMQError` if
@@ -127,12 +127,12 @@ def open_door(context: zmq.Context[zmq.Socket[bytes]], clients: Collection[bytes
     with _lock:
         door = _doors.get(context)
         if door is None:
-            door = _doors[context] = ZapDoor(context)
+            door = _doors[context] = ZapAuthenticator(context)
         door.allow(domain, clients)
     return domain
 
 
-def close_door(context: zmq.Context[zmq.Socket[bytes]], domain: bytes) -> None:
+def stop_authenticator(context: zmq.Context[zmq.Socket[bytes]], domain: bytes) -> None:
     """Closes the domain of a socket that is closed; the last one stops the thread."""
     with _lock:
         door = _doors.get(context)

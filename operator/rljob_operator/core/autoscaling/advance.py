@@ -38,7 +38,7 @@ def advance(
     """
     memory = on_this_clock(spec, memory, now_seconds)
     before = memory
-    memory = _with_wish(spec, memory, supply, now_seconds)
+    memory = _with_requested_replicas(spec, memory, supply, now_seconds)
     missing = fault(sample, now_seconds, spec.missing_metrics.stale_after_seconds)
     memory = attended(memory, None if missing else sample, supply, now_seconds)
     warming = warming_up(spec, memory, now_seconds)
@@ -89,8 +89,8 @@ def _by_law(
         memory = replace(memory, integral=law.integrated(spec, sample, memory.integral))
     if limited.number > current:
         memory = replace(memory, gain=guards.growing(memory.gain, memory.rates, supply))
-    said = sentence.decided(calculation, match, sample, limited.by, recommended=spec.mode == "External")
-    memory = replace(memory, active=ActiveReason.VALID_METRIC_FOUND, active_message="", last_decision=said)
+    decision_text = sentence.decided(calculation, match, sample, limited.by, recommended=spec.mode == "External")
+    memory = replace(memory, active=ActiveReason.VALID_METRIC_FOUND, active_message="", last_decision=decision_text)
     return memory, calculation
 
 
@@ -104,8 +104,10 @@ def _without_figures(
     if target is None or spec.pause == "All":
         return _told(spec, memory, ActiveReason.STALE_METRICS, missing), None
     memory, limited, calculation = _limited(spec, memory, None, supply, target, now_seconds)
-    said = sentence.fell_back(spec, calculation, now_seconds - since, limited.by, recommended=spec.mode == "External")
-    memory = replace(memory, active=ActiveReason.STALE_METRICS, active_message=missing, last_decision=said)
+    decision_text = sentence.fell_back(
+        spec, calculation, now_seconds - since, limited.by, recommended=spec.mode == "External"
+    )
+    memory = replace(memory, active=ActiveReason.STALE_METRICS, active_message=missing, last_decision=decision_text)
     return replace(memory, decided_seconds=now_seconds), calculation
 
 
@@ -144,23 +146,23 @@ def _limited(
     return replace(memory, desired=limited.number, limited_by=limited.by), limited, calculation
 
 
-def _with_wish(
+def _with_requested_replicas(
     spec: AutoscalingSpec, memory: AutoscalingMemory, supply: Supply, now_seconds: float
 ) -> AutoscalingMemory:
     """The number to start from, a user's new number, and the bounds as they are now."""
-    desired, wish, wished = memory.desired, supply.requested_replicas, memory.requested
-    memory = replace(memory, requested=wish)
+    desired, requested_replicas, requested_before = memory.desired, supply.requested_replicas, memory.requested
+    memory = replace(memory, requested=requested_replicas)
     if spec.mode == "External":
-        limited = bounded(spec, Limited(wish))
+        limited = bounded(spec, Limited(requested_replicas))
         return replace(memory, desired=limited.number, limited_by=limited.by)
     if desired is None:
         desired = supply.initial_replicas
-    elif wished is not None and wish != wished:
+    elif requested_before is not None and requested_replicas != requested_before:
         # give it one stabilization window; older recommendations knew nothing of it
-        memory = replace(memory, highest=((now_seconds, wish),), lowest=(), integral=0.0)
-        limited = bounded(spec, Limited(wish))
-        said = sentence.jumped(wished, wish, desired, limited)
-        return replace(memory, desired=limited.number, limited_by=limited.by, last_decision=said)
+        memory = replace(memory, highest=((now_seconds, requested_replicas),), lowest=(), integral=0.0)
+        limited = bounded(spec, Limited(requested_replicas))
+        decision_text = sentence.jumped(requested_before, requested_replicas, desired, limited)
+        return replace(memory, desired=limited.number, limited_by=limited.by, last_decision=decision_text)
     return replace(memory, desired=bounded(spec, Limited(desired)).number)
 
 
@@ -174,26 +176,28 @@ def _is_due(spec: AutoscalingSpec, memory: AutoscalingMemory, warming: str, now_
 
 def _told(spec: AutoscalingSpec, memory: AutoscalingMemory, active: ActiveReason, message: str) -> AutoscalingMemory:
     """No decision: the number stays, and the status says why."""
-    said = sentence.held(memory.desired or 0, message)
+    decision_text = sentence.held(memory.desired or 0, message)
     if spec.mode == "External":  # the number is somebody else's, and so is what limits it
         return replace(
             memory, active=active, active_message=message, last_decision=f"nothing new to recommend: {message}"
         )
-    return replace(memory, limited_by=LimitedBy.NOTHING, active=active, active_message=message, last_decision=said)
+    return replace(
+        memory, limited_by=LimitedBy.NOTHING, active=active, active_message=message, last_decision=decision_text
+    )
 
 
 def _answer(
     spec: AutoscalingSpec, memory: AutoscalingMemory, calculation: Calculation | None, *, is_new: bool = True
 ) -> Recommendation:
     limited_by = LimitedBy(memory.limited_by)
-    desired, said = memory.desired or 0, memory.last_decision
+    desired, decision_text = memory.desired or 0, memory.last_decision
     if spec.mode == "External":
-        said = f"{sentence.obeyed(memory.requested or 0, Limited(desired, limited_by))}; {said}"
+        decision_text = f"{sentence.obeyed(memory.requested or 0, Limited(desired, limited_by))}; {decision_text}"
     return Recommendation(
         desired=desired,
         recommended=memory.recommended,
         limited_by=limited_by,
-        last_decision=said,
+        last_decision=decision_text,
         is_new=is_new,
         calculation=calculation,
         memory=memory,

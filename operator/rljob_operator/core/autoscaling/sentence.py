@@ -68,17 +68,17 @@ def first_actor() -> str:
     return f"{NOBODY_PLAYS}: 0 -> 1 actors, to begin with"
 
 
-def jumped(wished: int, wish: int, before: int, limited: Limited) -> str:
+def jumped(requested_before: int, requested_replicas: int, before: int, limited: Limited) -> str:
     """A user's new number."""
     limit = "" if limited.by is LimitedBy.NOTHING else f", limited by {_LIMITS[limited.by]}"
-    return f"actors.replicas changed from {wished} to {wish}: {before} -> {limited.number} actors{limit}"
+    return f"actors.replicas changed from {requested_before} to {requested_replicas}: {before} -> {limited.number} actors{limit}"
 
 
-def obeyed(wish: int, limited: Limited) -> str:
+def obeyed(requested_replicas: int, limited: Limited) -> str:
     """Somebody else's number."""
     if limited.by is LimitedBy.NOTHING:
         return f"{limited.number} actors as asked for"
-    return f"{limited.number} actors of {wish} asked for, limited by {_LIMITS[limited.by]}"
+    return f"{limited.number} actors of {requested_replicas} asked for, limited by {_LIMITS[limited.by]}"
 
 
 def _change(calculation: Calculation, *, recommended: bool) -> str:

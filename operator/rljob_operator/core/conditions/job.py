@@ -5,8 +5,8 @@ from __future__ import annotations
 from rljob.api.conditions import ConditionType, Reason
 
 from rljob_operator.core.conditions import roles as about_roles
-from rljob_operator.core.conditions.update import Said, false, true
-from rljob_operator.core.context import Look, Mode, session_end, some
+from rljob_operator.core.conditions.update import ConditionUpdate, false, true
+from rljob_operator.core.context import Mode, ReconcileContext, session_end, some
 from rljob_operator.core.member import Member, Role
 from rljob_operator.core.observed import CheckpointState
 from rljob_operator.core.rules import actors, hangs, progress
@@ -21,91 +21,91 @@ STALE_INTERVALS = 3
 _RESTARTS = "the spec was changed while the job was being suspended: everything leaves, and starts anew with it"
 
 
-def accepted(look: Look, mode: Mode) -> Said:
+def accepted(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     """The spec can be run."""
-    refusal = look.desired.refusal
+    refusal = context.desired.refusal
     if refusal is None:
         return true(ConditionType.ACCEPTED, Reason.VALID)
     return false(ConditionType.ACCEPTED, refusal.reason, refusal.message)
 
 
-def admitted(look: Look, mode: Mode) -> Said:
+def admitted(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     """The job may use resources."""
-    admission = look.observed.admission
+    admission = context.observed.admission
     if admission is None:
         return true(ConditionType.ADMITTED, Reason.NOT_MANAGED)
-    return Said(ConditionType.ADMITTED, str(admission.admitted), admission.reason, admission.message)
+    return ConditionUpdate(ConditionType.ADMITTED, str(admission.admitted), admission.reason, admission.message)
 
 
-def ready(look: Look, mode: Mode) -> Said:
+def ready(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     """Training is going on. The reason is the job's state in one word."""
-    type, outcome = ConditionType.READY, look.memory.outcome
+    type, outcome = ConditionType.READY, context.memory.outcome
     if mode is Mode.FINISHED and outcome is not None:
         return false(type, outcome.state, f"{outcome.reason}: {outcome.message}")
     if mode is Mode.FINISHING and outcome is not None:
         return false(type, Reason.FINISHING, f"{outcome.reason}: {outcome.message}")
     if mode is Mode.SESSION_ENDING:
-        end = session_end(look)
+        end = session_end(context)
         return false(type, Reason.SESSION_ENDED, f"{end[1]}; --resume goes on" if end else "")
     if mode is Mode.ACCEPTING:
         return false(type, Reason.ACCEPTING, "see condition Accepted")
     if mode is Mode.SUSPENDING:
-        return _ready_while_suspending(look)
-    return _ready_while_running(look)
+        return _ready_while_suspending(context)
+    return _ready_while_running(context)
 
 
-def _ready_while_suspending(look: Look) -> Said:
-    if look.alive():
+def _ready_while_suspending(context: ReconcileContext) -> ConditionUpdate:
+    if context.alive():
         return false(
-            ConditionType.READY, Reason.SUSPENDING, _RESTARTS if _restarts(look) else "see condition Suspended"
+            ConditionType.READY, Reason.SUSPENDING, _RESTARTS if _restarts(context) else "see condition Suspended"
         )
-    if not look.spec.suspend:
+    if not context.spec.suspend:
         return false(ConditionType.READY, Reason.WAITING_FOR_QUOTA, "see condition Admitted")
     return false(ConditionType.READY, Reason.SUSPENDED, "spec.suspend is true")
 
 
-def _restarts(look: Look) -> bool:
+def _restarts(context: ReconcileContext) -> bool:
     """Whether nobody wants the job suspended any more, and it is only to start anew with what was changed."""
-    admission = look.observed.admission
-    return not look.spec.suspend and (admission is None or admission.admitted)
+    admission = context.observed.admission
+    return not context.spec.suspend and (admission is None or admission.admitted)
 
 
-def _ready_while_running(look: Look) -> Said:
-    type, advance, since = ConditionType.READY, look.memory.advance, look.memory.starting_since or 0.0
+def _ready_while_running(context: ReconcileContext) -> ConditionUpdate:
+    type, advance, since = ConditionType.READY, context.memory.advance, context.memory.starting_since or 0.0
     trained = advance is not None and advance.time >= since
-    if look.memory.started is None or not look.learner_ready() or not trained:
-        restores = look.observed.checkpoint.usable and look.spec.checkpoint.restore_from != "None" and not trained
-        if look.memory.started is not None and not look.learner_ready():
-            restores = look.observed.checkpoint.usable
-        return false(type, Reason.RESTORING if restores else Reason.STARTING, some(hangs.in_words(look)))
-    lacking = _lacking(look)
-    if not progress.advancing(look) or progress.standstill(look):
+    if context.memory.started is None or not context.learner_ready() or not trained:
+        restores = context.observed.checkpoint.usable and context.spec.checkpoint.restore_from != "None" and not trained
+        if context.memory.started is not None and not context.learner_ready():
+            restores = context.observed.checkpoint.usable
+        return false(type, Reason.RESTORING if restores else Reason.STARTING, some(hangs.in_words(context)))
+    lacking = _lacking(context)
+    if not progress.advancing(context) or progress.standstill(context):
         lacking.append("the learner stands still")
     return true(type, Reason.DEGRADED, some(lacking)) if lacking else true(type, Reason.RUNNING)
 
 
-def _lacking(look: Look) -> list[str]:
-    found = hangs.in_words(look)
-    if look.ready(Role.REPLAY) < look.shards:
+def _lacking(context: ReconcileContext) -> list[str]:
+    found = hangs.in_words(context)
+    if context.ready(Role.REPLAY) < context.shards:
         found.append("a replay shard is not ready")
-    if look.ready(Role.INFERENCE) < look.inference_servers:
+    if context.ready(Role.INFERENCE) < context.inference_servers:
         found.append("an inference server is not ready")
-    if look.ready(Role.ACTOR) < look.needed_actors():
+    if context.ready(Role.ACTOR) < context.needed_actors():
         found.append("too few actors are ready")
-    elif stuck := about_roles.stuck_actors(look):
-        found.append(_stuck_in_words(look, stuck))
-    if look.spec.evaluator.enabled and look.failed(Role.EVALUATOR):
+    elif stuck := about_roles.stuck_actors(context):
+        found.append(_stuck_in_words(context, stuck))
+    if context.spec.evaluator.enabled and context.failed(Role.EVALUATOR):
         found.append("the evaluator is not ready")
     return found
 
 
-def _stuck_in_words(look: Look, stuck: list[Member]) -> str:
-    desired = look.status.autoscaling.desired_replicas
+def _stuck_in_words(context: ReconcileContext, stuck: list[Member]) -> str:
+    desired = context.status.autoscaling.desired_replicas
     why = sorted({m.waiting for m in stuck if m.waiting is not None})
     return f"{len(stuck)} of {desired} actors are not ready ({', '.join([*why, some(m.name for m in stuck)])})"
 
 
-def progressing(look: Look, mode: Mode) -> Said:
+def progressing(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     """The learner advanced a moment ago."""
     type = ConditionType.PROGRESSING
     if mode in (Mode.FINISHED, Mode.FINISHING):
@@ -114,109 +114,109 @@ def progressing(look: Look, mode: Mode) -> Said:
         return false(type, Reason.SESSION_ENDED)
     if mode is Mode.SUSPENDING:
         return false(type, Reason.SUSPENDED)
-    advance, since = look.memory.advance, look.memory.starting_since or 0.0
+    advance, since = context.memory.advance, context.memory.starting_since or 0.0
     if advance is None or advance.time < since:
         return false(type, Reason.WARMING_UP, "no update since the roles began to come up")
-    if standstill := progress.standstill(look):
+    if standstill := progress.standstill(context):
         return false(type, Reason.EXPERIENCE_BLOCKED, standstill)
-    if progress.advancing(look):
+    if progress.advancing(context):
         return true(type, Reason.LEARNER_ADVANCING)
-    window = progress.stall_window_seconds(look)
-    message = f"no update for more than {window:g} seconds; at {look.spec.progress_deadline_seconds} the job fails"
-    sample = look.observed.learner
-    fresh = sample is not None and look.since(sample.taken_seconds) <= window
-    if sample is not None and fresh and look.learner_ready() and (sample.wait_fraction or 0.0) >= STARVED_FRACTION:
+    window = progress.stall_window_seconds(context)
+    message = f"no update for more than {window:g} seconds; at {context.spec.progress_deadline_seconds} the job fails"
+    sample = context.observed.learner
+    fresh = sample is not None and context.since(sample.taken_seconds) <= window
+    if sample is not None and fresh and context.learner_ready() and (sample.wait_fraction or 0.0) >= STARVED_FRACTION:
         return false(type, Reason.STARVED, message)
     return false(type, Reason.LEARNER_STALLED, message)
 
 
-def scaling_active(look: Look, mode: Mode) -> Said:
+def scaling_active(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     """The number of actors follows fresh figures; with mode External, the number that is recommended does."""
     type = ConditionType.SCALING_ACTIVE
-    if mode is not Mode.RUNNING or look.spec.autoscaling.mode == "Disabled":
-        why = "the job does not run" if mode is not Mode.RUNNING else f"mode is {look.spec.autoscaling.mode}"
+    if mode is not Mode.RUNNING or context.spec.autoscaling.mode == "Disabled":
+        why = "the job does not run" if mode is not Mode.RUNNING else f"mode is {context.spec.autoscaling.mode}"
         return false(type, Reason.SCALING_DISABLED, why)
-    memory = look.status.autoscaling.memory
+    memory = context.status.autoscaling.memory
     active, message = str(memory.get("active", Reason.WARMING_UP)), str(memory.get("activeMessage", ""))
     if active == Reason.VALID_METRIC_FOUND:
         return true(type, active)
     if active == Reason.STALE_METRICS:
-        message = _why_missing(look) or message
+        message = _why_missing(context) or message
     return false(type, active, message)
 
 
-def _why_missing(look: Look) -> str:
-    sample = look.observed.learner
-    return look.observed.missing or ("; ".join(sample.problems[:2]) if sample is not None else "")
+def _why_missing(context: ReconcileContext) -> str:
+    sample = context.observed.learner
+    return context.observed.missing or ("; ".join(sample.problems[:2]) if sample is not None else "")
 
 
-def scaling_limited(look: Look, mode: Mode) -> Said:
+def scaling_limited(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     """Something keeps the number of actors from the one that is recommended."""
-    type, status = ConditionType.SCALING_LIMITED, look.status.autoscaling
+    type, status = ConditionType.SCALING_LIMITED, context.status.autoscaling
     if mode is not Mode.RUNNING or not status.limited_by:
         return false(type, Reason.DESIRED_WITHIN_RANGE)
     message = f"{status.recommended_replicas} recommended"
-    if look.spec.autoscaling.mode != "Internal":
-        message = f"{look.spec.actors.replicas} asked for"
+    if context.spec.autoscaling.mode != "Internal":
+        message = f"{context.spec.actors.replicas} asked for"
     return true(type, actors.scaling_reason(status.limited_by), message)
 
 
-def checkpoint_valid(look: Look, mode: Mode) -> Said:
+def checkpoint_valid(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     """The newest checkpoint was re-read, has its digest, and is younger than three intervals."""
-    type, facts = ConditionType.CHECKPOINT_VALID, look.observed.checkpoint
+    type, facts = ConditionType.CHECKPOINT_VALID, context.observed.checkpoint
     if facts.state is not CheckpointState.VERIFIED:
         return false(type, facts.state.value, facts.message)
-    limit = STALE_INTERVALS * look.spec.checkpoint.interval_seconds
-    if mode is Mode.RUNNING and look.memory.started is not None and _checkpoint_age(look) > limit:
+    limit = STALE_INTERVALS * context.spec.checkpoint.interval_seconds
+    if mode is Mode.RUNNING and context.memory.started is not None and _checkpoint_age(context) > limit:
         return false(type, Reason.STALE, f"step {facts.step:,} is older than {limit} seconds")
     return true(type, Reason.VERIFIED, "")
 
 
-def _checkpoint_age(look: Look) -> float:
+def _checkpoint_age(context: ReconcileContext) -> float:
     """Time in which a newer checkpoint could have been written: none was while the job was suspended or the machine slept."""
-    return look.watched_for(max(look.observed.checkpoint.time_seconds, look.memory.started or 0.0))
+    return context.watched_for(max(context.observed.checkpoint.time_seconds, context.memory.started or 0.0))
 
 
-def suspended(look: Look, mode: Mode) -> Said | None:
+def suspended(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
     """Nothing runs because the user or the queue wants that. Nothing is said of a job that never was suspended."""
     type = ConditionType.SUSPENDED
     if mode is not Mode.SUSPENDING:
-        before = look.status.condition(type)
+        before = context.status.condition(type)
         return false(type, Reason.RESUMED) if before is not None and mode is Mode.RUNNING else None
-    if look.alive(Role.ACTOR, Role.EVALUATOR):
-        return false(type, Reason.DRAINING, _RESTARTS if _restarts(look) else "actors and evaluator are leaving")
-    if look.alive():
-        return false(type, Reason.CHECKPOINTING, _checkpointing(look))
-    if look.spec.suspend:
+    if context.alive(Role.ACTOR, Role.EVALUATOR):
+        return false(type, Reason.DRAINING, _RESTARTS if _restarts(context) else "actors and evaluator are leaving")
+    if context.alive():
+        return false(type, Reason.CHECKPOINTING, _checkpointing(context))
+    if context.spec.suspend:
         return true(type, Reason.USER_REQUESTED, "")
-    return true(type, Reason.QUOTA_EVICTED, "") if look.status.start_time is not None else None
+    return true(type, Reason.QUOTA_EVICTED, "") if context.status.start_time is not None else None
 
 
-def _checkpointing(look: Look) -> str:
-    suspension = look.memory.suspension
+def _checkpointing(context: ReconcileContext) -> str:
+    suspension = context.memory.suspension
     if suspension is not None and suspension.saved:
         return (
             "learner, inference servers and replay are leaving"
-            if look.inference_servers
+            if context.inference_servers
             else "learner and replay are leaving"
         )
-    facts = look.observed.checkpoint
+    facts = context.observed.checkpoint
     if facts.state in (CheckpointState.STORAGE_ERROR, CheckpointState.CORRUPT) and facts.message:
         return f"no verified checkpoint yet: {facts.message}"
     return "waiting for a verified checkpoint"
 
 
-def failure_target(look: Look, mode: Mode) -> Said | None:
+def failure_target(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
     """The job is going to fail."""
-    outcome = look.memory.outcome
+    outcome = context.memory.outcome
     if outcome is None or outcome.state != "Failed":
         return None
     return true(ConditionType.FAILURE_TARGET, outcome.reason, outcome.message)
 
 
-def end(look: Look, mode: Mode) -> Said | None:
+def end(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
     """Complete or Failed, once nothing of the job must leave any more."""
-    outcome = look.memory.outcome
+    outcome = context.memory.outcome
     if outcome is None or mode is not Mode.FINISHED:
         return None
     type = ConditionType.COMPLETE if outcome.state == "Complete" else ConditionType.FAILED

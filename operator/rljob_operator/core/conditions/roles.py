@@ -5,8 +5,8 @@ from __future__ import annotations
 from rljob.api.conditions import ConditionType, Reason
 
 from rljob_operator.core.autoscaling.guards import UNSCHEDULABLE_SECONDS
-from rljob_operator.core.conditions.update import Said, false, nothing, true
-from rljob_operator.core.context import Look, Mode, some
+from rljob_operator.core.conditions.update import ConditionUpdate, false, true, withdrawn
+from rljob_operator.core.context import Mode, ReconcileContext, some
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.rules import places
 from rljob_operator.core.rules.failures import LOOPING_ENDS
@@ -15,64 +15,64 @@ STUCK_SECONDS = UNSCHEDULABLE_SECONDS
 """An actor that finds no place or no image for so long is missing; before that a new node may be on its way."""
 
 
-def replay(look: Look, mode: Mode) -> Said:
+def replay(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     """Every shard serves."""
-    if look.shards == 0:
-        return nothing(ConditionType.REPLAY_READY)
-    return _role(look, mode, ConditionType.REPLAY_READY, Role.REPLAY, look.shards)
+    if context.shards == 0:
+        return withdrawn(ConditionType.REPLAY_READY)
+    return _role(context, mode, ConditionType.REPLAY_READY, Role.REPLAY, context.shards)
 
 
-def learner(look: Look, mode: Mode) -> Said:
+def learner(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     """The learner serves."""
-    return _role(look, mode, ConditionType.LEARNER_READY, Role.LEARNER, 1)
+    return _role(context, mode, ConditionType.LEARNER_READY, Role.LEARNER, 1)
 
 
-def inference(look: Look, mode: Mode) -> Said:
+def inference(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     """Every inference server of its own serves."""
-    if look.inference_servers == 0:
-        return nothing(ConditionType.INFERENCE_READY)
-    return _role(look, mode, ConditionType.INFERENCE_READY, Role.INFERENCE, look.inference_servers)
+    if context.inference_servers == 0:
+        return withdrawn(ConditionType.INFERENCE_READY)
+    return _role(context, mode, ConditionType.INFERENCE_READY, Role.INFERENCE, context.inference_servers)
 
 
-def actors(look: Look, mode: Mode) -> Said:
+def actors(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     """At least the smallest number of actors plays, and nothing keeps one of the others from it."""
-    type, needed = ConditionType.ACTORS_READY, look.needed_actors()
-    kept = stuck_actors(look) if mode is Mode.RUNNING and look.ready(Role.ACTOR) >= needed else []
+    type, needed = ConditionType.ACTORS_READY, context.needed_actors()
+    kept = stuck_actors(context) if mode is Mode.RUNNING and context.ready(Role.ACTOR) >= needed else []
     if not kept:
-        return _role(look, mode, type, Role.ACTOR, needed)
-    reason, words = _why(look, kept)
-    ready, desired = look.ready(Role.ACTOR), look.status.autoscaling.desired_replicas
+        return _role(context, mode, type, Role.ACTOR, needed)
+    reason, words = _why(context, kept)
+    ready, desired = context.ready(Role.ACTOR), context.status.autoscaling.desired_replicas
     return false(type, reason, f"{ready} of {desired} ready, {needed} needed; not ready: {_in_words(words)}")
 
 
-def stuck_actors(look: Look) -> list[Member]:
+def stuck_actors(context: ReconcileContext) -> list[Member]:
     """Actors that should play and don't come to it: for a minute there was no place or no image for them, they keep ending, or
     they have been starting for longer than a whole job may. One that merely starts, or comes back from an end, is none of them.
     """
-    known, without = look.remembered(), set(places.without_place(look))
-    candidates = look.of(Role.ACTOR, Phase.STARTING, Phase.EXITED)
+    known, without = context.remembered(), set(places.without_place(context))
+    candidates = context.of(Role.ACTOR, Phase.STARTING, Phase.EXITED)
     looping = {name for name, each in known.items() if each.quick_ends >= LOOPING_ENDS}
     return [
         m
         for m in candidates
         if (m.name in looping and not m.asked and m.name not in without)
-        or (m.phase is Phase.STARTING and look.since(m.since_seconds) >= _patience_seconds(look, m))
+        or (m.phase is Phase.STARTING and context.since(m.since_seconds) >= _patience_seconds(context, m))
     ]
 
 
-def _patience_seconds(look: Look, member: Member) -> float:
-    return look.spec.startup_deadline_seconds if member.waiting is None else STUCK_SECONDS
+def _patience_seconds(context: ReconcileContext, member: Member) -> float:
+    return context.spec.startup_deadline_seconds if member.waiting is None else STUCK_SECONDS
 
 
-def _role(look: Look, mode: Mode, type: ConditionType, role: Role, needed: int) -> Said:
-    ready = look.ready(role)
-    if mode not in (Mode.RUNNING, Mode.ACCEPTING) and not look.alive(role):
+def _role(context: ReconcileContext, mode: Mode, type: ConditionType, role: Role, needed: int) -> ConditionUpdate:
+    ready = context.ready(role)
+    if mode not in (Mode.RUNNING, Mode.ACCEPTING) and not context.alive(role):
         return false(type, Reason.PODS_STOPPED, "nothing of it runs")
     if ready >= needed:
         return true(type, Reason.PODS_READY, f"{needed} needed")
-    without = set(places.without_place(look)) if role is Role.ACTOR else set()
-    down = look.of(role, Phase.ABSENT, Phase.STARTING, Phase.DRAINING, Phase.EXITED)
-    reason, culprits = _why(look, [m for m in down if m.name not in without and look.is_wanted(m)])
+    without = set(places.without_place(context)) if role is Role.ACTOR else set()
+    down = context.of(role, Phase.ABSENT, Phase.STARTING, Phase.DRAINING, Phase.EXITED)
+    reason, culprits = _why(context, [m for m in down if m.name not in without and context.is_wanted(m)])
     words = _in_words(culprits)
     return false(type, reason, f"{needed} needed; not ready: {words}" if words else f"{needed} needed, not all started")
 
@@ -81,9 +81,9 @@ def _in_words(members: list[Member]) -> str:
     return some(f"{m.name} ({m.waiting_message})" if m.waiting_message else m.name for m in members)
 
 
-def _why(look: Look, members: list[Member]) -> tuple[Reason, list[Member]]:
+def _why(context: ReconcileContext, members: list[Member]) -> tuple[Reason, list[Member]]:
     """The worst that can be said of members that are not ready, and of whom."""
-    known = look.remembered()
+    known = context.remembered()
     groups: tuple[tuple[Reason, list[Member]], ...] = (
         (Reason.IMAGE_PULL_FAILED, [m for m in members if m.waiting is Reason.IMAGE_PULL_FAILED]),
         (Reason.UNSCHEDULABLE, [m for m in members if m.waiting is Reason.UNSCHEDULABLE]),

@@ -14,7 +14,7 @@ _ORDER = tuple(type.value for type in ConditionType)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ConditionUpdate:
     """One statement: type, status, reason, message. Without a status it takes back what was said before."""
 
     type: ConditionType
@@ -23,30 +23,32 @@ class Said:
     message: str = ""
 
 
-def true(type: ConditionType, reason: Reason | str, message: str = "") -> Said:
+def true(type: ConditionType, reason: Reason | str, message: str = "") -> ConditionUpdate:
     """It holds."""
-    return Said(type, "True", reason, message)
+    return ConditionUpdate(type, "True", reason, message)
 
 
-def false(type: ConditionType, reason: Reason | str, message: str = "") -> Said:
+def false(type: ConditionType, reason: Reason | str, message: str = "") -> ConditionUpdate:
     """It does not hold."""
-    return Said(type, "False", reason, message)
+    return ConditionUpdate(type, "False", reason, message)
 
 
-def nothing(type: ConditionType) -> Said:
+def withdrawn(type: ConditionType) -> ConditionUpdate:
     """There is nothing to be said about it any more."""
-    return Said(type, "", "")
+    return ConditionUpdate(type, "", "")
 
 
-def merged(before: list[Condition], said: Iterable[Said | None], generation: int, now: float) -> list[Condition]:
-    """The conditions after ``said``: a transition time changes only with the status, and a rule that is silent (None) leaves
+def merged(
+    before: list[Condition], updates: Iterable[ConditionUpdate | None], generation: int, now: float
+) -> list[Condition]:
+    """The conditions after ``updates``: a transition time changes only with the status, and a rule that is silent (None) leaves
     what it said before.
 
     Answers ``before`` itself where nothing changed.
     """
     known: dict[str, Condition] = {c.type: c for c in before}
     changed = False
-    for each in said:
+    for each in updates:
         if each is None:
             continue
         old = known.get(each.type.value)

@@ -11,7 +11,7 @@ from rljob.api.status import AutoscalingStatus, ScalingCalculation
 from rljob.api.timestamps import stamp
 
 from rljob_operator.core.autoscaling import AutoscalingMemory, Calculation, LimitedBy, ScalingSample, Supply, advance
-from rljob_operator.core.context import Look, bounded
+from rljob_operator.core.context import ReconcileContext, bounded
 from rljob_operator.core.member import Phase, Role
 from rljob_operator.core.rules import places, progress
 
@@ -23,26 +23,26 @@ CREDIT_PERCENT = 50
 """Fill that the rate limiter's credit is steered to: as far from a waiting learner as from blocked actors."""
 
 
-def wanted(look: Look) -> Look:
+def wanted(context: ReconcileContext) -> ReconcileContext:
     """Decide the number of actors and write it into ``status.autoscaling``."""
-    if look.spec.autoscaling.mode != "Disabled":
-        return _by_law(look)
-    asked = look.spec.actors.replicas
-    number = min([asked, *_hard_caps(look)])
+    if context.spec.autoscaling.mode != "Disabled":
+        return _by_law(context)
+    asked = context.spec.actors.replicas
+    number = min([asked, *_hard_caps(context)])
     limited = LimitedBy.NOTHING if number == asked else LimitedBy.MAX_REPLICAS
-    return _write(look, number, asked, limited, _fixed(look, number), None, {})
+    return _write(context, number, asked, limited, _fixed(context, number), None, {})
 
 
-def _fixed(look: Look, number: int) -> str:
+def _fixed(context: ReconcileContext, number: int) -> str:
     """What became of a number that its user fixed. It was asked for, so it runs, however many cores there are."""
-    asked, cores = look.spec.actors.replicas, look.observed.cores
-    said = f"autoscaling.mode is Disabled: {number} actors"
+    asked, cores = context.spec.actors.replicas, context.observed.cores
+    updates = f"autoscaling.mode is Disabled: {number} actors"
     if number < asked:
-        who = "the queue admits no more" if limited_by_quota(look) else "no more are allowed here"
-        return f"{said} of {asked} asked for, {who}"
+        who = "the queue admits no more" if limited_by_quota(context) else "no more are allowed here"
+        return f"{updates} of {asked} asked for, {who}"
     if cores is not None and number > cores:
-        return f"{said} as asked for, {oversubscribed(number, cores)}"
-    return f"{said} as asked for"
+        return f"{updates} as asked for, {oversubscribed(number, cores)}"
+    return f"{updates} as asked for"
 
 
 def oversubscribed(actors: int, cores: int) -> str:
@@ -50,29 +50,29 @@ def oversubscribed(actors: int, cores: int) -> str:
     return f"more than one for each of the {cores} cores: {actors} actors share them with the learner"
 
 
-def _by_law(look: Look) -> Look:
-    spec, status = _limits(look), look.status.autoscaling
+def _by_law(context: ReconcileContext) -> ReconcileContext:
+    spec, status = _limits(context), context.status.autoscaling
     memory = remembered(status)
-    if not _due(look, spec, memory):
-        return look
-    answer = advance(_aims(spec, look), memory, law_sample(look), _supply(look, memory), look.now)
+    if not _due(context, spec, memory):
+        return context
+    answer = advance(_aims(spec, context), memory, law_sample(context), _supply(context, memory), context.now)
     whole = answer.desired if answer.recommended is None else min(round(answer.recommended), 10**9)
     calculation = told(answer.calculation) if answer.is_new else status.calculation
     limited = answer.limited_by
-    if answer.desired < look.spec.autoscaling.min_replicas:  # whatever the law aims for, there is no room for it
-        limited, whole = LimitedBy.MAX_REPLICAS, max(whole, look.spec.autoscaling.min_replicas)
-    return _write(look, answer.desired, whole, limited, answer.last_decision, calculation, answer.memory.to_dict())
+    if answer.desired < context.spec.autoscaling.min_replicas:  # whatever the law aims for, there is no room for it
+        limited, whole = LimitedBy.MAX_REPLICAS, max(whole, context.spec.autoscaling.min_replicas)
+    return _write(context, answer.desired, whole, limited, answer.last_decision, calculation, answer.memory.to_dict())
 
 
-def _due(look: Look, spec: AutoscalingSpec, memory: AutoscalingMemory) -> bool:
+def _due(context: ReconcileContext, spec: AutoscalingSpec, memory: AutoscalingMemory) -> bool:
     """Whether time is up, or the user's number or the bounds changed."""
     seen, desired = memory.seen_seconds, memory.desired
-    if seen is None or desired is None or memory.requested != look.spec.actors.replicas:
+    if seen is None or desired is None or memory.requested != context.spec.actors.replicas:
         return True
-    wish = look.spec.actors.replicas if spec.mode == "External" else desired
-    if desired != max(spec.min_replicas, min(spec.max_replicas, wish)):
+    requested_replicas = context.spec.actors.replicas if spec.mode == "External" else desired
+    if desired != max(spec.min_replicas, min(spec.max_replicas, requested_replicas)):
         return True
-    return not 0 <= look.now - seen < min(LAW_SECONDS, spec.sample_period_seconds)
+    return not 0 <= context.now - seen < min(LAW_SECONDS, spec.sample_period_seconds)
 
 
 def remembered(status: AutoscalingStatus) -> AutoscalingMemory:
@@ -86,60 +86,60 @@ def remembered(status: AutoscalingStatus) -> AutoscalingMemory:
     return memory
 
 
-def _limits(look: Look) -> AutoscalingSpec:
+def _limits(context: ReconcileContext) -> AutoscalingSpec:
     """The spec with its bounds lowered to what the place and the queue allow.
 
     There may be more actors than cores for the sake of minReplicas; beyond a quota they would only wait.
     """
-    spec = look.spec.autoscaling
-    least = min([spec.min_replicas, *_hard_caps(look)])
-    most = max(least, min([spec.max_replicas, *_hard_caps(look), *_cores(look)]))
+    spec = context.spec.autoscaling
+    least = min([spec.min_replicas, *_hard_caps(context)])
+    most = max(least, min([spec.max_replicas, *_hard_caps(context), *_cores(context)]))
     if (least, most) == (spec.min_replicas, spec.max_replicas):
         return spec
     return spec.model_copy(update={"min_replicas": least, "max_replicas": most})
 
 
-def _aims(spec: AutoscalingSpec, look: Look) -> AutoscalingSpec:
+def _aims(spec: AutoscalingSpec, context: ReconcileContext) -> AutoscalingSpec:
     """The spec with the fill to steer to: with a replay, whose bounds follow from samplesPerInsert, nobody has to choose one."""
-    if look.spec.replay is None:
+    if context.spec.replay is None:
         return spec
     return spec.model_copy(update={"target": ScalingTarget(queue_utilization_percent=CREDIT_PERCENT)})
 
 
-def _hard_caps(look: Look) -> list[int]:
+def _hard_caps(context: ReconcileContext) -> list[int]:
     """What no number of actors may exceed, whoever asks for it: the bound of `rljob run --max-actors`, and the quota."""
-    return [cap for cap in (look.observed.max_actors, _quota(look)) if cap is not None]
+    return [cap for cap in (context.observed.max_actors, _quota(context)) if cap is not None]
 
 
-def _cores(look: Look) -> list[int]:
-    return [] if look.observed.cores is None else [look.observed.cores]
+def _cores(context: ReconcileContext) -> list[int]:
+    return [] if context.observed.cores is None else [context.observed.cores]
 
 
-def _quota(look: Look) -> int | None:
-    return None if look.observed.admission is None else look.observed.admission.max_actors
+def _quota(context: ReconcileContext) -> int | None:
+    return None if context.observed.admission is None else context.observed.admission.max_actors
 
 
-def limited_by_quota(look: Look) -> bool:
+def limited_by_quota(context: ReconcileContext) -> bool:
     """Whether the queue, before anything else, is what keeps the number down."""
-    quota, here = _quota(look), look.observed.max_actors
+    quota, here = _quota(context), context.observed.max_actors
     if quota is None:
         return False
-    if look.spec.autoscaling.mode == "Disabled":
+    if context.spec.autoscaling.mode == "Disabled":
         return here is None or quota <= here
-    others = [*([] if here is None else [here + 1]), *(cores + 1 for cores in _cores(look))]
-    return quota < min([look.spec.autoscaling.max_replicas, *others])
+    others = [*([] if here is None else [here + 1]), *(cores + 1 for cores in _cores(context))]
+    return quota < min([context.spec.autoscaling.max_replicas, *others])
 
 
-def law_sample(look: Look) -> ScalingSample | None:
+def law_sample(context: ReconcileContext) -> ScalingSample | None:
     """The learner's figures for the law; None where one that it needs is missing.
 
     With a replay the learner reports the transitions it samples; each that an actor inserts serves samplesPerInsert of them.
     """
-    seen = look.observed.learner
+    seen = context.observed.learner
     if seen is None:
         return None
     blocked_fraction, production_per_second = seen.blocked_fraction, seen.production_per_second
-    if look.status.autoscaling.memory.get("desired") == 0 and look.ready(Role.ACTOR) == 0:
+    if context.status.autoscaling.memory.get("desired") == 0 and context.ready(Role.ACTOR) == 0:
         # Of nobody, no share of time is known and nothing arrives; all else that the learner says is as good as ever.
         blocked_fraction, production_per_second = blocked_fraction or 0.0, production_per_second or 0.0
     figures = (
@@ -153,7 +153,7 @@ def law_sample(look: Look) -> ScalingSample | None:
     if any(figure is None for figure in figures):
         return None
     wait, blocked, consumption, production, depth, bound = (float(figure or 0.0) for figure in figures)
-    replay = look.spec.replay
+    replay = context.spec.replay
     ratio = (replay.rate_limiter.samples_per_insert if replay is not None else 0.0) or 1.0
     return ScalingSample(
         taken_seconds=seen.taken_seconds,
@@ -163,53 +163,53 @@ def law_sample(look: Look) -> ScalingSample | None:
         production_per_second=production,
         depth_batches=depth,
         bound_batches=bound,
-        items_per_batch=look.spec.algorithm.parameters.batch_size / ratio,
+        items_per_batch=context.spec.algorithm.parameters.batch_size / ratio,
         policy_lag_updates_p95=seen.policy_lag_updates_p95,
-        learner_advancing=progress.advancing(look),
+        learner_advancing=progress.advancing(context),
     )
 
 
-def _supply(look: Look, memory: AutoscalingMemory) -> Supply:
-    pending = look.of(Role.ACTOR, Phase.STARTING)
-    stuck = (look.since(m.since_seconds) for m in pending if m.waiting is Reason.UNSCHEDULABLE)
-    learner = next(iter(look.of(Role.LEARNER, Phase.READY)), None)
+def _supply(context: ReconcileContext, memory: AutoscalingMemory) -> Supply:
+    pending = context.of(Role.ACTOR, Phase.STARTING)
+    stuck = (context.since(m.since_seconds) for m in pending if m.waiting is Reason.UNSCHEDULABLE)
+    learner = next(iter(context.of(Role.LEARNER, Phase.READY)), None)
     started = None if learner is None else learner.ready_seconds or learner.since_seconds
     return Supply(
-        ready=look.ready(Role.ACTOR),
-        pending=len(pending) + len(look.failed(Role.ACTOR)) - len(places.without_place(look)),
-        draining=look.count(Role.ACTOR, Phase.DRAINING),
+        ready=context.ready(Role.ACTOR),
+        pending=len(pending) + len(context.failed(Role.ACTOR)) - len(places.without_place(context)),
+        draining=context.count(Role.ACTOR, Phase.DRAINING),
         unschedulable_seconds=max(stuck, default=0.0),
         learner_started_seconds=started,
-        requested_replicas=look.spec.actors.replicas,
-        initial_replicas=look.spec.actors.replicas,
+        requested_replicas=context.spec.actors.replicas,
+        initial_replicas=context.spec.actors.replicas,
     )
 
 
 def _write(
-    look: Look,
+    context: ReconcileContext,
     number: int,
     recommended: int,
     limited: LimitedBy,
     decision: str,
     calculation: ScalingCalculation | None,
     memory: dict[str, object],
-) -> Look:
-    before = look.status.autoscaling
+) -> ReconcileContext:
+    before = context.status.autoscaling
     now = AutoscalingStatus.model_construct(
         desired_replicas=number,
         recommended_replicas=max(0, recommended),
-        limited_by=_limit_word(look, limited),
-        last_scale_time=stamp(look.now) if number != before.desired_replicas else before.last_scale_time,
+        limited_by=_limit_word(context, limited),
+        last_scale_time=stamp(context.now) if number != before.desired_replicas else before.last_scale_time,
         last_decision=bounded(decision),
         calculation=calculation,
         memory=memory,
     )
     if now == before:
-        return look
-    if number != before.desired_replicas and any(each.abandoned for each in look.memory.members):
-        members = [each.model_copy(update={"abandoned": False}) for each in look.memory.members]
-        look = look.remember(members=members)
-    return look.tell(autoscaling=now)
+        return context
+    if number != before.desired_replicas and any(each.abandoned for each in context.memory.members):
+        members = [each.model_copy(update={"abandoned": False}) for each in context.memory.members]
+        context = context.with_memory(members=members)
+    return context.with_status(autoscaling=now)
 
 
 def told(calculation: Calculation | None) -> ScalingCalculation | None:
@@ -246,8 +246,8 @@ def told(calculation: Calculation | None) -> ScalingCalculation | None:
     )
 
 
-def _limit_word(look: Look, limited: LimitedBy) -> str:
-    return "Quota" if limited is LimitedBy.MAX_REPLICAS and limited_by_quota(look) else limited.value
+def _limit_word(context: ReconcileContext, limited: LimitedBy) -> str:
+    return "Quota" if limited is LimitedBy.MAX_REPLICAS and limited_by_quota(context) else limited.value
 
 
 def scaling_reason(word: str) -> Reason:

@@ -11,34 +11,34 @@ from typing import Any
 from pydantic import BaseModel
 from rljob.api.timestamps import stamp
 
-from rljob_operator.core.context import Look
-from rljob_operator.core.wall_clock import LEAP_SECONDS
+from rljob_operator.core.context import ReconcileContext
+from rljob_operator.core.wall_clock import CLOCK_JUMP_SECONDS
 
 LONGEST_GAP_SECONDS = 60.0
 """A job that runs is looked at, and its progress written, every half minute; after a longer time nobody has watched it."""
 
 
-def leap(look: Look) -> Look:
+def clock_jump(context: ReconcileContext) -> ReconcileContext:
     """Take a leap of the clock out of what is remembered: the one that was measured, or a past that lies in the future."""
-    seconds = look.clock.jump_seconds
-    written = look.status.progress.last_update_time
-    if not seconds and written is not None and written > look.now + LEAP_SECONDS:
-        seconds = look.now - written
-    return _leapt(look, seconds) if seconds else look
+    seconds = context.clock.jump_seconds
+    written = context.status.progress.last_update_time
+    if not seconds and written is not None and written > context.now + CLOCK_JUMP_SECONDS:
+        seconds = context.now - written
+    return _after_clock_jump(context, seconds) if seconds else context
 
 
-def gap(look: Look) -> Look:
+def gap(context: ReconcileContext) -> ReconcileContext:
     """Begin the windows of a running job anew where nobody has looked for long: the controller was away."""
-    written = look.status.progress.last_update_time
-    if look.memory.active_since is None or written is None or look.now - written <= LONGEST_GAP_SECONDS:
-        return look
-    return look.remember(watched_since=look.now)
+    written = context.status.progress.last_update_time
+    if context.memory.active_since is None or written is None or context.now - written <= LONGEST_GAP_SECONDS:
+        return context
+    return context.with_memory(watched_since=context.now)
 
 
-def _leapt(look: Look, seconds: float) -> Look:
-    memory, now = look.memory, look.now
+def _after_clock_jump(context: ReconcileContext, seconds: float) -> ReconcileContext:
+    memory, now = context.memory, context.now
     active = memory.active_since
-    look = look.remember(
+    context = context.with_memory(
         active_since=None if active is None else stamp(min(now, max(0.0, active + seconds))),
         watched_since=None if active is None else now,
         starting_since=_past(memory.starting_since, now),
@@ -51,9 +51,9 @@ def _leapt(look: Look, seconds: float) -> Look:
         suspension=_asked_again(_with_past(memory.suspension, now, "since"), now, "checkpoint_time"),
         checkpoint_request=_asked_again(memory.checkpoint_request, now, "seen"),
     )
-    return look.tell(
-        conditions=[_with_past(each, now, "last_transition_time") for each in look.status.conditions],
-        progress=_with_past(look.status.progress, now, "last_update_time"),
+    return context.with_status(
+        conditions=[_with_past(each, now, "last_transition_time") for each in context.status.conditions],
+        progress=_with_past(context.status.progress, now, "last_update_time"),
     )
 
 

@@ -8,51 +8,51 @@ from __future__ import annotations
 from rljob.api.conditions import Reason
 from rljob.api.controller_memory import OutcomeMemory
 
-from rljob_operator.core.context import Look, some
+from rljob_operator.core.context import ReconcileContext, some
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.rules.outcomes import failed
 
 
-def active_deadline(look: Look) -> OutcomeMemory | None:
+def active_deadline(context: ReconcileContext) -> OutcomeMemory | None:
     """``activeDeadlineSeconds`` is over; time in suspension does not count."""
-    limit = look.spec.active_deadline_seconds
-    if limit is None or look.active_seconds() < limit:
+    limit = context.spec.active_deadline_seconds
+    if limit is None or context.active_seconds() < limit:
         return None
-    return failed(look, Reason.DEADLINE_EXCEEDED, f"not finished after activeDeadlineSeconds = {limit}")
+    return failed(context, Reason.DEADLINE_EXCEEDED, f"not finished after activeDeadlineSeconds = {limit}")
 
 
-def startup_deadline(look: Look) -> OutcomeMemory | None:
+def startup_deadline(context: ReconcileContext) -> OutcomeMemory | None:
     """Not every role was ready within ``startupDeadlineSeconds`` of the start, or of resuming."""
-    limit = look.spec.startup_deadline_seconds
-    if look.memory.started is not None or look.watched_for(look.memory.starting_since) < limit:
+    limit = context.spec.startup_deadline_seconds
+    if context.memory.started is not None or context.watched_for(context.memory.starting_since) < limit:
         return None
-    waiting = list(_waiting(look))
-    missing = [] if look.of(Role.LEARNER) else ["learner (not there)"]
-    absent = look.needed_actors() - len(look.of(Role.ACTOR))
+    waiting = list(_waiting(context))
+    missing = [] if context.of(Role.LEARNER) else ["learner (not there)"]
+    absent = context.needed_actors() - len(context.of(Role.ACTOR))
     if absent > 0:
         missing.append(f"{absent} actors (not there)")
     names = some([*(_why(m) for m in waiting), *missing], 5)
-    return failed(look, Reason.STARTUP_DEADLINE_EXCEEDED, f"after {limit} seconds not ready: {names}")
+    return failed(context, Reason.STARTUP_DEADLINE_EXCEEDED, f"after {limit} seconds not ready: {names}")
 
 
-def progress_deadline(look: Look) -> OutcomeMemory | None:
+def progress_deadline(context: ReconcileContext) -> OutcomeMemory | None:
     """The learner has made no update beyond its best for ``progressDeadlineSeconds`` since all roles were ready."""
-    limit = look.spec.progress_deadline_seconds
-    if look.memory.started is None or look.watched_for(progress_since(look)) < limit:
+    limit = context.spec.progress_deadline_seconds
+    if context.memory.started is None or context.watched_for(progress_since(context)) < limit:
         return None
-    advance = look.memory.advance
+    advance = context.memory.advance
     at = f"stood at update {advance.updates:,}" if advance is not None else "made no update"
-    return failed(look, Reason.PROGRESS_DEADLINE_EXCEEDED, f"the learner has {at} for {limit} seconds")
+    return failed(context, Reason.PROGRESS_DEADLINE_EXCEEDED, f"the learner has {at} for {limit} seconds")
 
 
-def progress_since(look: Look) -> float | None:
+def progress_since(context: ReconcileContext) -> float | None:
     """Since when the progress deadline runs: the last real advance, or the moment from which one could be expected.
 
     A learner that came back goes on from a checkpoint and needs time to reach its best again; until it is ready, the clock of
     the last advance goes on.
     """
-    advance, learner = look.memory.advance, look.status.condition("LearnerReady")
-    moments = [look.memory.started or 0.0]
+    advance, learner = context.memory.advance, context.status.condition("LearnerReady")
+    moments = [context.memory.started or 0.0]
     if advance is not None:
         moments.append(advance.most_time)
     if learner is not None and learner.status == "True":
@@ -60,8 +60,8 @@ def progress_since(look: Look) -> float | None:
     return max(moments)
 
 
-def _waiting(look: Look) -> list[Member]:
-    return [m for m in look.observed.members if m.role is not Role.EVALUATOR and m.phase is not Phase.READY]
+def _waiting(context: ReconcileContext) -> list[Member]:
+    return [m for m in context.observed.members if m.role is not Role.EVALUATOR and m.phase is not Phase.READY]
 
 
 def _why(member: Member) -> str:

@@ -5,38 +5,40 @@ from __future__ import annotations
 from rljob.api.status import ActorsStatus, AdmissionStatus, InferenceStatus, LearnerStatus, ReplayStatus
 from rljob.api.timestamps import stamp
 
-from rljob_operator.core.context import Look, bounded
+from rljob_operator.core.context import ReconcileContext, bounded
 from rljob_operator.core.member import Phase, Role
 
 
-def members(look: Look) -> Look:
+def members(context: ReconcileContext) -> ReconcileContext:
     """Write what was seen of learner, replay, inference servers, actors and admission."""
-    ready, draining = look.ready(Role.ACTOR), look.count(Role.ACTOR, Phase.DRAINING)
-    starting = look.count(Role.ACTOR, Phase.STARTING)
-    status = look.status
+    ready, draining = context.ready(Role.ACTOR), context.count(Role.ACTOR, Phase.DRAINING)
+    starting = context.count(Role.ACTOR, Phase.STARTING)
+    status = context.status
     found = {
-        "learner": _learner(look),
-        "replay": ReplayStatus.model_construct(ready=look.ready(Role.REPLAY), desired=look.shards),
-        "inference": InferenceStatus.model_construct(ready=look.ready(Role.INFERENCE), desired=look.inference_servers),
-        "actors": ActorsStatus.model_construct(
-            replicas=ready + starting, ready=ready, draining=draining, selector=bounded(look.observed.selector, 512)
+        "learner": _learner(context),
+        "replay": ReplayStatus.model_construct(ready=context.ready(Role.REPLAY), desired=context.shards),
+        "inference": InferenceStatus.model_construct(
+            ready=context.ready(Role.INFERENCE), desired=context.inference_servers
         ),
-        "admission": _admission(look),
+        "actors": ActorsStatus.model_construct(
+            replicas=ready + starting, ready=ready, draining=draining, selector=bounded(context.observed.selector, 512)
+        ),
+        "admission": _admission(context),
     }
     changed = {name: value for name, value in found.items() if value != getattr(status, name)}
-    return look.tell(**changed) if changed else look
+    return context.with_status(**changed) if changed else context
 
 
-def spec(look: Look, generation: int) -> Look:
+def spec(context: ReconcileContext, generation: int) -> ReconcileContext:
     """Write which generation of the spec this look was about, and what is in force by it."""
-    if look.status.observed_generation == generation and look.status.effective_spec:
-        return look
-    in_force = look.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return look.tell(observed_generation=generation, effective_spec=in_force)
+    if context.status.observed_generation == generation and context.status.effective_spec:
+        return context
+    in_force = context.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return context.with_status(observed_generation=generation, effective_spec=in_force)
 
 
-def _learner(look: Look) -> LearnerStatus:
-    for member in look.alive(Role.LEARNER):
+def _learner(context: ReconcileContext) -> LearnerStatus:
+    for member in context.alive(Role.LEARNER):
         since = member.ready_seconds
         return LearnerStatus.model_construct(
             ready=member.phase is Phase.READY,
@@ -47,8 +49,8 @@ def _learner(look: Look) -> LearnerStatus:
     return LearnerStatus.model_construct(ready=False, pod_name="", node_name="", start_time=None)
 
 
-def _admission(look: Look) -> AdmissionStatus | None:
-    admission = look.observed.admission
+def _admission(context: ReconcileContext) -> AdmissionStatus | None:
+    admission = context.observed.admission
     if admission is None:
         return None
     return AdmissionStatus.model_construct(

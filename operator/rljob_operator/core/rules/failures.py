@@ -9,7 +9,7 @@ from rljob.api.lifecycle import FailureRule
 from rljob.api.status import MAX_FAILURES, Failure
 from rljob.api.timestamps import rfc3339, stamp
 
-from rljob_operator.core.context import Look, bounded
+from rljob_operator.core.context import ReconcileContext, bounded
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import CheckpointState
 from rljob_operator.core.rules.outcomes import failed
@@ -39,13 +39,13 @@ CORE = (Role.REPLAY, Role.LEARNER, Role.INFERENCE)
 # ------------------------------------------------------------------------------------------------- one end, one action
 
 
-def action(look: Look, member: Member) -> tuple[str, FailureRule | None]:
+def action(context: ReconcileContext, member: Member) -> tuple[str, FailureRule | None]:
     """What is done about a member that ended unasked, and the rule of failurePolicy that says so (None: the default).
 
     Without a rule a disruption is never counted, exit code 78 and the learner's 70 fail the job, and all else is a restart.
     """
     code = exit_code(member)
-    for rule in look.spec.failure_policy.rules:
+    for rule in context.spec.failure_policy.rules:
         if _matches(rule, member, code):
             return rule.action, rule
     if member.disrupted:
@@ -74,45 +74,49 @@ def _matches(rule: FailureRule, member: Member, code: int | None) -> bool:
 # --------------------------------------------------------------------------------------------------- counting and memory
 
 
-def account(look: Look) -> Look:
+def account(context: ReconcileContext) -> ReconcileContext:
     """Deal with each new unasked end once: count it, list it among the failures, and remember it for the restart's delay."""
-    known = look.remembered()
-    look = _with_all_in(look, known)
-    new = [m for m in look.failed() if _is_new(look, m, known.get(m.name))]
-    by_name = {m.name: m for m in look.observed.members} if known else {}
-    kept = [each for each in look.memory.members if _still_matters(look, each, by_name.get(each.name))]
+    known = context.remembered()
+    context = _with_all_in(context, known)
+    new = [m for m in context.failed() if _is_new(context, m, known.get(m.name))]
+    by_name = {m.name: m for m in context.observed.members} if known else {}
+    kept = [each for each in context.memory.members if _still_matters(context, each, by_name.get(each.name))]
     if not new:
-        return look if len(kept) == len(look.memory.members) else look.remember(members=kept)
+        return context if len(kept) == len(context.memory.members) else context.with_memory(members=kept)
     new.sort(key=lambda member: member.role in CORE)  # of many ends at once those of the core stay in the list
-    counted, ignored, failures = look.status.restarts.counted, look.status.restarts.ignored, list(look.status.failures)
+    counted, ignored, failures = (
+        context.status.restarts.counted,
+        context.status.restarts.ignored,
+        list(context.status.failures),
+    )
     entries = {each.name: each for each in kept}
     for member in new:
-        what, _ = action(look, member)
+        what, _ = action(context, member)
         if member.role in CORE and what in ("RestartRole", "FailJob"):
             counted += 1
-            look = look.remember(last_counted_failure=look.now)
+            context = context.with_memory(last_counted_failure=context.now)
         else:
             ignored += 1
         if what != "Ignore":
-            failures = [*failures[1 - MAX_FAILURES :], _failure(look, member, what)]
-        entries[member.name] = _remembered(look, member, entries.get(member.name), what)
-    look = _written(look, list(entries.values()))
-    restarts = look.status.restarts.model_copy(update={"counted": counted, "ignored": ignored})
-    return look.tell(restarts=restarts, failures=failures)
+            failures = [*failures[1 - MAX_FAILURES :], _failure(context, member, what)]
+        entries[member.name] = _remembered(context, member, entries.get(member.name), what)
+    context = _written(context, list(entries.values()))
+    restarts = context.status.restarts.model_copy(update={"counted": counted, "ignored": ignored})
+    return context.with_status(restarts=restarts, failures=failures)
 
 
-def _written(look: Look, entries: list[MemberMemory]) -> Look:
+def _written(context: ReconcileContext, entries: list[MemberMemory]) -> ReconcileContext:
     """Remember those that there is room for, and of the others up to when their ends are dealt with.
 
     Every member but an actor has room. Of the actors those go first whose last end tells nothing of the next.
     """
     if len(entries) <= MAX_REMEMBERED_MEMBERS:
-        return look.remember(members=entries)
+        return context.with_memory(members=entries)
     entries.sort(key=_worth)
-    ends = {m.name: m.since_seconds for m in look.failed(Role.ACTOR)}
+    ends = {m.name: m.since_seconds for m in context.failed(Role.ACTOR)}
     left_out = [ends[each.name] for each in entries[MAX_REMEMBERED_MEMBERS:] if each.name in ends]
-    until = max([*left_out, look.memory.left_out_until or 0.0])
-    return look.remember(members=entries[:MAX_REMEMBERED_MEMBERS], left_out_until=stamp(max(0.0, until)))
+    until = max([*left_out, context.memory.left_out_until or 0.0])
+    return context.with_memory(members=entries[:MAX_REMEMBERED_MEMBERS], left_out_until=stamp(max(0.0, until)))
 
 
 def _worth(each: MemberMemory) -> tuple[object, ...]:
@@ -120,21 +124,21 @@ def _worth(each: MemberMemory) -> tuple[object, ...]:
     return is_actor, not each.abandoned, -each.quick_ends, -each.vain_starts, -each.time, each.name
 
 
-def forgive(look: Look) -> Look:
+def forgive(context: ReconcileContext) -> ReconcileContext:
     """The count returns to 0 when the core has been healthy for ``failurePolicy.resetAfterSeconds``."""
-    if look.status.restarts.counted == 0:
-        return look
-    found = [look.status.condition(name) for name in ("LearnerReady", "ReplayReady", "InferenceReady")]
+    if context.status.restarts.counted == 0:
+        return context
+    found = [context.status.condition(name) for name in ("LearnerReady", "ReplayReady", "InferenceReady")]
     ready = [c for c in found if c is not None]  # nothing is said of a role that the job does not have
     if not ready or any(c.status != "True" for c in ready):
-        return look
-    healthy_since = max([look.memory.last_counted_failure or 0.0, *(c.last_transition_time for c in ready)])
-    if look.watched_for(healthy_since) < look.spec.failure_policy.reset_after_seconds:
-        return look
-    return look.tell(restarts=look.status.restarts.model_copy(update={"counted": 0}))
+        return context
+    healthy_since = max([context.memory.last_counted_failure or 0.0, *(c.last_transition_time for c in ready)])
+    if context.watched_for(healthy_since) < context.spec.failure_policy.reset_after_seconds:
+        return context
+    return context.with_status(restarts=context.status.restarts.model_copy(update={"counted": 0}))
 
 
-def restart_due(look: Look, member: Member | None, remembered: MemberMemory | None) -> float:
+def restart_due(context: ReconcileContext, member: Member | None, remembered: MemberMemory | None) -> float:
     """Seconds until an ended member may be started again; 0 or less where it is due.
 
     ``member`` is None where nothing is left of it to be seen: its end was seen, and the wait goes on.
@@ -148,7 +152,7 @@ def restart_due(look: Look, member: Member | None, remembered: MemberMemory | No
     else:
         ended = remembered.time
     delay = RESTART_DELAY_SECONDS[min(remembered.vain_starts, len(RESTART_DELAY_SECONDS) - 1)]
-    return delay - look.since(ended)
+    return delay - context.since(ended)
 
 
 def life(member: Member) -> str:
@@ -156,30 +160,30 @@ def life(member: Member) -> str:
     return bounded(member.incarnation or rfc3339(max(0.0, member.since_seconds)), LONGEST_LIFE)
 
 
-def _is_new(look: Look, member: Member, remembered: MemberMemory | None) -> bool:
+def _is_new(context: ReconcileContext, member: Member, remembered: MemberMemory | None) -> bool:
     if remembered is not None:
         return remembered.incarnation != life(member)
-    until = look.memory.left_out_until
+    until = context.memory.left_out_until
     return until is None or member.role is not Role.ACTOR or stamp(member.since_seconds) > until
 
 
-def _with_all_in(look: Look, known: dict[str, MemberMemory]) -> Look:
+def _with_all_in(context: ReconcileContext, known: dict[str, MemberMemory]) -> ReconcileContext:
     """Without ``left_out_until`` where every ended actor is remembered again."""
-    if look.memory.left_out_until is None or any(m.name not in known for m in look.failed(Role.ACTOR)):
-        return look
-    return look.remember(left_out_until=None)
+    if context.memory.left_out_until is None or any(m.name not in known for m in context.failed(Role.ACTOR)):
+        return context
+    return context.with_memory(left_out_until=None)
 
 
-def _still_matters(look: Look, each: MemberMemory, member: Member | None) -> bool:
+def _still_matters(context: ReconcileContext, each: MemberMemory, member: Member | None) -> bool:
     """Until the member has worked in a new life, or has been gone for long."""
     if member is None or member.phase is Phase.ABSENT:
-        return not each.dismissed and (each.abandoned or look.since(each.time) < FORGET_SECONDS)
+        return not each.dismissed and (each.abandoned or context.since(each.time) < FORGET_SECONDS)
     if member.phase is Phase.READY:
-        return look.since(member.ready_seconds or member.since_seconds) < WORKED_SECONDS
+        return context.since(member.ready_seconds or member.since_seconds) < WORKED_SECONDS
     return not (member.phase is Phase.EXITED and member.asked)
 
 
-def _remembered(look: Look, member: Member, before: MemberMemory | None, what: str) -> MemberMemory:
+def _remembered(context: ReconcileContext, member: Member, before: MemberMemory | None, what: str) -> MemberMemory:
     ready_for = 0.0 if member.ready_seconds is None else member.since_seconds - member.ready_seconds
     quick, vain = (before.quick_ends, before.vain_starts) if before is not None else (0, 0)
     if ready_for >= WORKED_SECONDS:
@@ -187,19 +191,19 @@ def _remembered(look: Look, member: Member, before: MemberMemory | None, what: s
     else:
         vain += 1
         quick += not member.disrupted and what == "RestartRole"
-    evicted = bool(member.disrupted) and member.role is Role.ACTOR and look.spec.actors.on_eviction == "Ignore"
+    evicted = bool(member.disrupted) and member.role is Role.ACTOR and context.spec.actors.on_eviction == "Ignore"
     return MemberMemory.model_construct(
         name=member.name,
         incarnation=life(member),
         quick_ends=quick,
         vain_starts=vain,
-        time=look.now,
+        time=context.now,
         abandoned=evicted,
         dismissed=False,
     )
 
 
-def _failure(look: Look, member: Member, what: str) -> Failure:
+def _failure(context: ReconcileContext, member: Member, what: str) -> Failure:
     code = exit_code(member)
     if member.disrupted:
         reason = "Disrupted"
@@ -211,7 +215,7 @@ def _failure(look: Look, member: Member, what: str) -> Failure:
         reason = "Killed" if code is not None and code > 128 else "Error"
     words = member.last_words or member.disrupted
     return Failure.model_construct(
-        time=stamp(look.now),
+        time=stamp(context.now),
         role=member.role.capitalize(),
         pod_name=bounded(member.pod_name or member.name, 253),
         exit_code=code,
@@ -224,36 +228,36 @@ def _failure(look: Look, member: Member, what: str) -> Failure:
 # ------------------------------------------------------------------------------------------------------- ends of the job
 
 
-def policy_rule(look: Look) -> OutcomeMemory | None:
+def policy_rule(context: ReconcileContext) -> OutcomeMemory | None:
     """A rule of failurePolicy, or an exit code that no restart mends, says that the job fails."""
-    for member in look.failed():
-        what, rule = action(look, member)
+    for member in context.failed():
+        what, rule = action(context, member)
         if what != "FailJob":
             continue
         code, words = exit_code(member), member.last_words
         if rule is not None:
             message = f"rule {rule.name}: {member.name} ended with exit code {code}: {words or member.disrupted}"
-            return failed(look, Reason.FAILURE_POLICY_RULE, message)
+            return failed(context, Reason.FAILURE_POLICY_RULE, message)
         if code == EXIT_NON_FINITE_LOSS:
-            return failed(look, Reason.NON_FINITE_LOSS, words)
-        if member.role is Role.LEARNER and look.observed.checkpoint.state is CheckpointState.CORRUPT:
-            return failed(look, Reason.CHECKPOINT_UNREADABLE, f"{member.name} can't start: {words}")
-        return failed(look, Reason.FAILURE_POLICY_RULE, f"{member.name} refused the job: {words}")
+            return failed(context, Reason.NON_FINITE_LOSS, words)
+        if member.role is Role.LEARNER and context.observed.checkpoint.state is CheckpointState.CORRUPT:
+            return failed(context, Reason.CHECKPOINT_UNREADABLE, f"{member.name} can't start: {words}")
+        return failed(context, Reason.FAILURE_POLICY_RULE, f"{member.name} refused the job: {words}")
     return None
 
 
-def backoff_limit(look: Look) -> OutcomeMemory | None:
+def backoff_limit(context: ReconcileContext) -> OutcomeMemory | None:
     """Learner, replay shards and inference servers together have failed more than ``backoffLimit`` times."""
-    counted, limit = look.status.restarts.counted, look.spec.backoff_limit
+    counted, limit = context.status.restarts.counted, context.spec.backoff_limit
     if counted <= limit:
         return None
-    core = [f for f in look.status.failures if Role(f.role.lower()) in CORE and f.action == "RestartRole"]
+    core = [f for f in context.status.failures if Role(f.role.lower()) in CORE and f.action == "RestartRole"]
     last = f"; last {core[-1].pod_name}, exit code {core[-1].exit_code}: {core[-1].message}" if core else ""
-    message = f"{counted} failures of {_core_in_words(look)}, backoffLimit is {limit}{last}"
-    return failed(look, Reason.BACKOFF_LIMIT_EXCEEDED, message)
+    message = f"{counted} failures of {_core_in_words(context)}, backoffLimit is {limit}{last}"
+    return failed(context, Reason.BACKOFF_LIMIT_EXCEEDED, message)
 
 
-def _core_in_words(look: Look) -> str:
+def _core_in_words(context: ReconcileContext) -> str:
     """The roles of the core that this job has."""
-    words = ["learner", *(["replay"] if look.shards else []), *(["inference"] if look.inference_servers else [])]
+    words = ["learner", *(["replay"] if context.shards else []), *(["inference"] if context.inference_servers else [])]
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]

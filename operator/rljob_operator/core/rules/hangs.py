@@ -5,7 +5,7 @@ On a cluster the kubelet asks and ends them; its probes are rendered with these 
 
 from __future__ import annotations
 
-from rljob_operator.core.context import Look, Mode
+from rljob_operator.core.context import Mode, ReconcileContext
 from rljob_operator.core.member import Member, Phase
 
 NAMED_SECONDS = 4.0
@@ -21,23 +21,23 @@ START_REPLACED_SECONDS = 600.0
 seconds, and minutes on a very busy machine. On a cluster a pod that starts has no silence: its startup probe ends it."""
 
 
-def silent(look: Look) -> list[Member]:
+def silent(context: ReconcileContext) -> list[Member]:
     """Members that serve, by what is known of them, and do not answer; and those that start and never come to serve."""
-    return [member for member in look.observed.members if _silent_longer(member, NAMED_SECONDS, START_NAMED_SECONDS)]
+    return [member for member in context.observed.members if _silent_longer(member, NAMED_SECONDS, START_NAMED_SECONDS)]
 
 
-def in_words(look: Look) -> list[str]:
+def in_words(context: ReconcileContext) -> list[str]:
     """Of each silent member its name and how it fails to answer."""
-    return [f"{member.name} {member.silent_because}" for member in silent(look)]
+    return [f"{member.name} {member.silent_because}" for member in silent(context)]
 
 
-def to_replace(look: Look, mode: Mode) -> tuple[str, ...]:
+def to_replace(context: ReconcileContext, mode: Mode) -> tuple[str, ...]:
     """Members to end at once. One that is leaving has a time of its own."""
     if mode not in (Mode.RUNNING, Mode.SUSPENDING):
         return ()
     return tuple(
         member.name
-        for member in look.observed.members
+        for member in context.observed.members
         if _silent_longer(member, REPLACED_SECONDS, START_REPLACED_SECONDS)
     )
 

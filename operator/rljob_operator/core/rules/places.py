@@ -7,74 +7,76 @@ from itertools import count, islice
 from rljob.api.controller_memory import MemberMemory
 
 from rljob_operator.core.autoscaling import ActorView, choose_victims
-from rljob_operator.core.context import Look
+from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.rules import failures
 
 
-def number(look: Look) -> int:
+def number(context: ReconcileContext) -> int:
     """Places that there are: the wanted number without those that an eviction leaves empty."""
-    empty = {each.name for each in look.memory.members if each.abandoned}
+    empty = {each.name for each in context.memory.members if each.abandoned}
     if empty:
-        empty.difference_update(m.name for m in _running(look))
-    return look.status.autoscaling.desired_replicas - len(empty)
+        empty.difference_update(m.name for m in _running(context))
+    return context.status.autoscaling.desired_replicas - len(empty)
 
 
-def vacancies(look: Look) -> tuple[list[str], list[str]]:
+def vacancies(context: ReconcileContext) -> tuple[list[str], list[str]]:
     """(actors that ended unasked and may come back, names for new ones) to bring the number to the wanted one.
 
     A draining actor is on its way out and leaves its name only when it is gone. Actors that an eviction took and that the spec
     does not want replaced keep their places empty.
     """
-    known = look.remembered()
-    back = _ended(look, known)
+    known = context.remembered()
+    back = _ended(context, known)
     if back:
-        leaving = set(_leaving(look, known))
+        leaving = set(_leaving(context, known))
         back = [name for name in back if name not in leaving]
-    free = number(look) - _count_running(look) - len(back)
+    free = number(context) - _count_running(context) - len(back)
     if free <= 0:
         return back, []
-    taken = {each.name for each in look.memory.members if each.abandoned} | set(back)
-    taken |= {m.name for m in (*look.alive(Role.ACTOR), *look.failed(Role.ACTOR))}
+    taken = {each.name for each in context.memory.members if each.abandoned} | set(back)
+    taken |= {m.name for m in (*context.alive(Role.ACTOR), *context.failed(Role.ACTOR))}
     unused = (name for name in map("actor-{}".format, count()) if name not in taken)
     return back, list(islice(unused, free))
 
 
-def surplus(look: Look) -> tuple[str, ...]:
+def surplus(context: ReconcileContext) -> tuple[str, ...]:
     """Actors to drain so that the wanted number is left; `choose_victims` has their order."""
-    known = look.remembered()
-    leaving = _leaving(look, known)
-    ended = set(_ended(look, known)) if leaving else ()
+    known = context.remembered()
+    leaving = _leaving(context, known)
+    ended = set(_ended(context, known)) if leaving else ()
     return tuple(name for name in leaving if name not in ended)
 
 
-def recall(look: Look) -> Look:
+def recall(context: ReconcileContext) -> ReconcileContext:
     """Give evicted actors their places back where the spec no longer says that evictions are ignored."""
-    if look.spec.actors.on_eviction == "Ignore" or not any(each.abandoned for each in look.memory.members):
-        return look
-    return look.remember(members=[each.model_copy(update={"abandoned": False}) for each in look.memory.members])
+    if context.spec.actors.on_eviction == "Ignore" or not any(each.abandoned for each in context.memory.members):
+        return context
+    return context.with_memory(
+        members=[each.model_copy(update={"abandoned": False}) for each in context.memory.members]
+    )
 
 
-def dismiss(look: Look) -> Look:
+def dismiss(context: ReconcileContext) -> ReconcileContext:
     """Write down which ended actors have no place any more: they are not started again and count nowhere.
 
     One that gets a place again begins anew. Until then it is remembered as long as its end is still to be seen; what is gone
     from sight is forgotten.
     """
-    known = look.remembered()
+    known = context.remembered()
     if not any(Role.of(name) is Role.ACTOR for name in known):
-        return look
-    ended, leaving = set(_ended(look, known)), set(_leaving(look, known))
+        return context
+    ended, leaving = set(_ended(context, known)), set(_leaving(context, known))
     changed = {
         each.name: _with_place(each, each.name not in leaving)
-        for each in look.memory.members
+        for each in context.memory.members
         if each.name in ended and each.dismissed != (each.name in leaving)
     }
     if not changed:
-        return look
-    there = {m.name for m in look.failed(Role.ACTOR)}
-    members = [changed.get(each.name, each) for each in look.memory.members]
-    return look.remember(members=[each for each in members if not each.dismissed or each.name in there])
+        return context
+    there = {m.name for m in context.failed(Role.ACTOR)}
+    members = [changed.get(each.name, each) for each in context.memory.members]
+    return context.with_memory(members=[each for each in members if not each.dismissed or each.name in there])
 
 
 def _with_place(each: MemberMemory, has_place: bool) -> MemberMemory:
@@ -82,29 +84,29 @@ def _with_place(each: MemberMemory, has_place: bool) -> MemberMemory:
     return each.model_copy(update={"dismissed": not has_place, **anew})
 
 
-def placed(look: Look) -> set[str]:
+def placed(context: ReconcileContext) -> set[str]:
     """The names of the actors that run or are to be started again; those that leave have no place any more."""
-    known = look.remembered()
-    names = {m.name for m in _running(look)} | set(_ended(look, known))
-    return names.difference(_leaving(look, known))
+    known = context.remembered()
+    names = {m.name for m in _running(context)} | set(_ended(context, known))
+    return names.difference(_leaving(context, known))
 
 
-def without_place(look: Look) -> tuple[str, ...]:
+def without_place(context: ReconcileContext) -> tuple[str, ...]:
     """Actors that have ended and are not started again, because fewer are wanted."""
-    if not look.count(Role.ACTOR, Phase.EXITED):
+    if not context.count(Role.ACTOR, Phase.EXITED):
         return ()
-    leaving = set(_leaving(look, look.remembered()))
-    return tuple(m.name for m in look.failed(Role.ACTOR) if m.name in leaving)
+    leaving = set(_leaving(context, context.remembered()))
+    return tuple(m.name for m in context.failed(Role.ACTOR) if m.name in leaving)
 
 
-def _leaving(look: Look, known: dict[str, MemberMemory]) -> tuple[str, ...]:
+def _leaving(context: ReconcileContext, known: dict[str, MemberMemory]) -> tuple[str, ...]:
     """Who has no place where there are more actors, running or to be started again, than places."""
-    ended = _ended(look, known)
-    too_many = _count_running(look) + len(ended) - number(look)
+    ended = _ended(context, known)
+    too_many = _count_running(context) + len(ended) - number(context)
     if too_many <= 0:
         return ()
-    running = _running(look)
-    lags = look.observed.learner.lags if look.observed.learner is not None else {}
+    running = _running(context)
+    lags = context.observed.learner.lags if context.observed.learner is not None else {}
     views = [
         ActorView(
             name=m.name,
@@ -123,29 +125,29 @@ def _leaving(look: Look, known: dict[str, MemberMemory]) -> tuple[str, ...]:
     return choose_victims(views, too_many)
 
 
-def _running(look: Look) -> list[Member]:
-    return look.of(Role.ACTOR, Phase.STARTING, Phase.READY)
+def _running(context: ReconcileContext) -> list[Member]:
+    return context.of(Role.ACTOR, Phase.STARTING, Phase.READY)
 
 
-def _count_running(look: Look) -> int:
-    return look.count(Role.ACTOR, Phase.STARTING) + look.ready(Role.ACTOR)
+def _count_running(context: ReconcileContext) -> int:
+    return context.count(Role.ACTOR, Phase.STARTING) + context.ready(Role.ACTOR)
 
 
-def _ended(look: Look, known: dict[str, MemberMemory]) -> list[str]:
+def _ended(context: ReconcileContext, known: dict[str, MemberMemory]) -> list[str]:
     """Actors that ended unasked and would come back, the ones that were taken from sight before their next start included."""
-    failed = look.failed(Role.ACTOR)
+    failed = context.failed(Role.ACTOR)
     if not known:
         return [m.name for m in failed]
     found = [m.name for m in failed if not (m.name in known and known[m.name].abandoned)]
-    gone = [each.name for each in known.values() if _would_wait(look, each)]
+    gone = [each.name for each in known.values() if _would_wait(context, each)]
     if gone:
-        there = {m.name for m in look.of(Role.ACTOR) if m.phase is not Phase.ABSENT}
+        there = {m.name for m in context.of(Role.ACTOR) if m.phase is not Phase.ABSENT}
         found += [name for name in gone if name not in there]
     return found
 
 
-def _would_wait(look: Look, each: MemberMemory) -> bool:
-    return not each.abandoned and Role.of(each.name) is Role.ACTOR and failures.restart_due(look, None, each) > 0
+def _would_wait(context: ReconcileContext, each: MemberMemory) -> bool:
+    return not each.abandoned and Role.of(each.name) is Role.ACTOR and failures.restart_due(context, None, each) > 0
 
 
 def _loops(each: MemberMemory | None) -> bool:

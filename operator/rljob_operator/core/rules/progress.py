@@ -7,7 +7,7 @@ from rljob.api.status import ProgressStatus
 from rljob.api.timestamps import stamp
 from rljob.telemetry.progress import Point, Target, progress
 
-from rljob_operator.core.context import Look
+from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.observed import LearnerSample
 
 WRITE_SECONDS = 30.0
@@ -17,72 +17,76 @@ STALL_WINDOW_SECONDS = 120.0
 """Without an update for so long the learner counts as stalled; a quarter of progressDeadlineSeconds where that is less."""
 
 
-def advance(look: Look) -> Look:
+def advance(context: ReconcileContext) -> ReconcileContext:
     """Remember when the learner's updates last grew, and last grew beyond the most ever seen."""
-    sample, before = look.observed.learner, look.memory.advance
+    sample, before = context.observed.learner, context.memory.advance
     if sample is None or (before is None and sample.updates == 0):
-        return look
-    if look.memory.starting_since is None:
-        return look  # nothing runs: the sample is from before
-    moment = stamp(min(look.now, max(sample.taken_seconds, 0.0)))
+        return context
+    if context.memory.starting_since is None:
+        return context  # nothing runs: the sample is from before
+    moment = stamp(min(context.now, max(sample.taken_seconds, 0.0)))
     if before is None:
         now = AdvanceMemory.model_construct(
             updates=sample.updates, time=moment, most_updates=sample.updates, most_time=moment
         )
-        return look.remember(advance=now)
-    if sample.updates == before.updates or moment < max(before.time, look.memory.starting_since):
-        return look  # nothing new, or a sample of the life before
+        return context.with_memory(advance=now)
+    if sample.updates == before.updates or moment < max(before.time, context.memory.starting_since):
+        return context  # nothing new, or a sample of the life before
     changes: dict[str, object] = {"updates": sample.updates}
     if sample.updates > before.updates:
         changes["time"] = moment
     if sample.updates > before.most_updates:
         changes |= {"most_updates": sample.updates, "most_time": moment}
-    return look.remember(advance=before.model_copy(update=changes))
+    return context.with_memory(advance=before.model_copy(update=changes))
 
 
-def stall_window_seconds(look: Look) -> float:
+def stall_window_seconds(context: ReconcileContext) -> float:
     """Longest time between two updates of a learner that advances."""
-    return min(STALL_WINDOW_SECONDS, look.spec.progress_deadline_seconds / 4)
+    return min(STALL_WINDOW_SECONDS, context.spec.progress_deadline_seconds / 4)
 
 
-def advancing(look: Look) -> bool:
+def advancing(context: ReconcileContext) -> bool:
     """Whether an update was made within the window, since the roles last came up."""
-    now, since = look.memory.advance, look.memory.starting_since
+    now, since = context.memory.advance, context.memory.starting_since
     if now is None or since is None or now.time < since:
         return False
-    return look.watched_for(now.time) <= stall_window_seconds(look)
+    return context.watched_for(now.time) <= stall_window_seconds(context)
 
 
-def standstill(look: Look) -> str:
+def standstill(context: ReconcileContext) -> str:
     """What the learner says of a stand-still of both sides, as long as its word is fresh; nothing where something moves."""
-    sample = look.observed.learner
-    if sample is None or not look.learner_ready() or look.since(sample.taken_seconds) > stall_window_seconds(look):
+    sample = context.observed.learner
+    if (
+        sample is None
+        or not context.learner_ready()
+        or context.since(sample.taken_seconds) > stall_window_seconds(context)
+    ):
         return ""
     return sample.standstill
 
 
-def report(look: Look) -> Look:
+def report(context: ReconcileContext) -> ReconcileContext:
     """Write ``status.progress`` and ``activeSeconds`` every ``WRITE_SECONDS``, or when the way covered changed by a percent."""
-    written = look.status.progress.last_update_time
-    due = written is None or not 0 <= look.now - written < WRITE_SECONDS
-    sample = look.observed.learner
-    if not due and not (sample is not None and _moved(look, sample.raw_frames_total)):
-        return look
-    return write(look)
+    written = context.status.progress.last_update_time
+    due = written is None or not 0 <= context.now - written < WRITE_SECONDS
+    sample = context.observed.learner
+    if not due and not (sample is not None and _moved(context, sample.raw_frames_total)):
+        return context
+    return write(context)
 
 
-def write(look: Look) -> Look:
+def write(context: ReconcileContext) -> ReconcileContext:
     """Write them now."""
-    sample, before, active = look.observed.learner, look.status.progress, look.active_seconds()
+    sample, before, active = context.observed.learner, context.status.progress, context.active_seconds()
     if sample is None:
         unknown = {"queue_fill_percent": None, "policy_lag_updates": None}
-        now = before.model_copy(update={"last_update_time": look.now, **unknown})
-        return look.tell(progress=now, active_seconds=int(active))
+        now = before.model_copy(update={"last_update_time": context.now, **unknown})
+        return context.with_status(progress=now, active_seconds=int(active))
     frames = sample.raw_frames_total
-    curve = _with(look.memory.curve, active, frames, sample.mean_return)
+    curve = _with(context.memory.curve, active, frames, sample.mean_return)
     means = [e.mean for e in sample.evaluations if e.finished]
     points = [Point(float(p.active_seconds), p.raw_frames, p.mean_return) for p in curve]
-    done = progress(_target(look), points, means)
+    done = progress(_target(context), points, means)
     figures = ProgressStatus.model_construct(
         learner_updates=sample.updates,
         raw_frames=before.raw_frames if frames is None else frames,
@@ -91,9 +95,9 @@ def write(look: Look) -> Look:
         estimated_seconds_remaining=None if done.eta_seconds is None else int(done.eta_seconds),
         queue_fill_percent=_fill_percent(sample),
         policy_lag_updates=None if sample.policy_lag_updates_p95 is None else round(sample.policy_lag_updates_p95),
-        last_update_time=look.now,
+        last_update_time=context.now,
     )
-    return look.remember(curve=curve).tell(progress=figures, active_seconds=int(active))
+    return context.with_memory(curve=curve).with_status(progress=figures, active_seconds=int(active))
 
 
 def _fill_percent(sample: LearnerSample) -> int | None:
@@ -102,16 +106,16 @@ def _fill_percent(sample: LearnerSample) -> int | None:
     return max(0, min(100, round(100 * sample.depth_batches / sample.bound_batches)))
 
 
-def _moved(look: Look, frames: int | None) -> bool:
+def _moved(context: ReconcileContext, frames: int | None) -> bool:
     """Whether the way to the frame budget changed by a percent since it was written."""
-    budget = look.spec.success_policy.raw_frames
+    budget = context.spec.success_policy.raw_frames
     if budget is None or frames is None:
         return False
-    return abs(frames - look.status.progress.raw_frames) >= budget / 100
+    return abs(frames - context.status.progress.raw_frames) >= budget / 100
 
 
-def _target(look: Look) -> Target:
-    policy = look.spec.success_policy
+def _target(context: ReconcileContext) -> Target:
+    policy = context.spec.success_policy
     wanted = policy.target_return
     return Target(
         raw_frames=policy.raw_frames,

@@ -5,17 +5,17 @@ from __future__ import annotations
 from rljob.api.conditions import Reason
 from rljob.api.controller_memory import OutcomeMemory, PlateauMemory
 
-from rljob_operator.core.context import Look
+from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.member import Role
 from rljob_operator.core.rules.outcomes import complete
 
 
-def target_return(look: Look) -> OutcomeMemory | None:
+def target_return(context: ReconcileContext) -> OutcomeMemory | None:
     """The mean of the last ``windowEvaluations`` full evaluations has reached ``targetReturn.value``."""
-    target = look.spec.success_policy.target_return
-    if target is None or look.observed.learner is None:
+    target = context.spec.success_policy.target_return
+    if target is None or context.observed.learner is None:
         return None
-    full = [e for e in look.observed.learner.evaluations if e.finished]
+    full = [e for e in context.observed.learner.evaluations if e.finished]
     window = full[-target.window_evaluations :]
     if len(window) < target.window_evaluations:
         return None
@@ -29,39 +29,39 @@ def target_return(look: Look) -> OutcomeMemory | None:
     elif last.seed is not None:
         over += f" of seed {last.seed}"
     return complete(
-        look,
+        context,
         Reason.TARGET_RETURN_REACHED,
         f"mean return {mean:.2f} (standard error {last.standard_error:.2f}) over {over}; target {target.value:g}",
     )
 
 
-def raw_frames(look: Look) -> OutcomeMemory | None:
+def raw_frames(context: ReconcileContext) -> OutcomeMemory | None:
     """The actors have produced ``rawFrames`` raw frames."""
-    budget = look.spec.success_policy.raw_frames
-    seen = look.observed.learner.raw_frames_total if look.observed.learner is not None else None
+    budget = context.spec.success_policy.raw_frames
+    seen = context.observed.learner.raw_frames_total if context.observed.learner is not None else None
     if budget is None or seen is None or seen < budget:
         return None
-    return complete(look, Reason.STEP_BUDGET_REACHED, f"{seen:,} raw frames of {budget:,} asked for")
+    return complete(context, Reason.STEP_BUDGET_REACHED, f"{seen:,} raw frames of {budget:,} asked for")
 
 
-def learner_finished(look: Look) -> OutcomeMemory | None:
+def learner_finished(context: ReconcileContext) -> OutcomeMemory | None:
     """The learner ended by itself with exit code 0, and the policy counts that as success."""
-    if not look.spec.success_policy.on_learner_exit_zero:
+    if not context.spec.success_policy.on_learner_exit_zero:
         return None
-    if any(m.exit_code == 0 for m in look.failed(Role.LEARNER)):
-        return complete(look, Reason.LEARNER_SUCCEEDED, "the learner ended with exit code 0")
+    if any(m.exit_code == 0 for m in context.failed(Role.LEARNER)):
+        return complete(context, Reason.LEARNER_SUCCEEDED, "the learner ended with exit code 0")
     return None
 
 
-def count_evaluations(look: Look) -> Look:
+def count_evaluations(context: ReconcileContext) -> ReconcileContext:
     """Count the full evaluations that brought no improvement, each once: the learner lists only its last thousand."""
-    rule, before = look.spec.early_stopping.plateau, look.memory.plateau
+    rule, before = context.spec.early_stopping.plateau, context.memory.plateau
     if rule is None:
-        return look if before is None else look.remember(plateau=None)
-    if look.observed.learner is None:
-        return look
+        return context if before is None else context.with_memory(plateau=None)
+    if context.observed.learner is None:
+        return context
     best, without, version = (before.best, before.without, before.version) if before is not None else (None, 0, 0)
-    for evaluation in look.observed.learner.evaluations:
+    for evaluation in context.observed.learner.evaluations:
         if not evaluation.finished or evaluation.version <= version:
             continue
         version = evaluation.version
@@ -70,17 +70,17 @@ def count_evaluations(look: Look) -> Look:
         else:
             without += 1
     if before is not None and version == before.version:
-        return look
-    return look.remember(plateau=PlateauMemory.model_construct(best=best, without=without, version=version))
+        return context
+    return context.with_memory(plateau=PlateauMemory.model_construct(best=best, without=without, version=version))
 
 
-def plateau(look: Look) -> OutcomeMemory | None:
+def plateau(context: ReconcileContext) -> OutcomeMemory | None:
     """``earlyStopping.plateau``: so many full evaluations in a row were no better than the best before by ``minDelta``."""
-    rule, counted = look.spec.early_stopping.plateau, look.memory.plateau
+    rule, counted = context.spec.early_stopping.plateau, context.memory.plateau
     if rule is None or counted is None or counted.best is None or counted.without < rule.patience_evaluations:
         return None
     return complete(
-        look,
+        context,
         Reason.EARLY_STOPPED,
         f"{counted.without} evaluations in a row were not better than {counted.best:.2f} by more than {rule.min_delta:g}",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rljob.api.controller_memory import SuspensionMemory
 from rljob.api.rules.read_at_start import read_at_start
 
-from rljob_operator.core.context import Look
+from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.member import Role
 from rljob_operator.core.observed import CheckpointState
 from rljob_operator.core.rules import checkpoints
@@ -17,58 +17,60 @@ RETRY_SECONDS = 60.0
 """With ``onSuspend: Required`` a checkpoint that failed is asked for again after this time."""
 
 
-def note_start(look: Look) -> Look:
+def note_start(context: ReconcileContext) -> ReconcileContext:
     """Remember what the members of a job that runs start with: a later change of it is not theirs before they start anew.
 
     So a suspension in the middle of which such a change was made can't be called off: it goes on to its end, and the job then
     comes up with what was changed.
     """
-    digest = read_at_start(look.spec)
-    return look if look.memory.started_with == digest else look.remember(started_with=digest)
+    digest = read_at_start(context.spec)
+    return context if context.memory.started_with == digest else context.with_memory(started_with=digest)
 
 
-def advance(look: Look) -> Look:
+def advance(context: ReconcileContext) -> ReconcileContext:
     """One step of a suspension under way: remember when it began, ask for the checkpoint, see whether it is there."""
-    memory = look.memory.suspension
+    memory = context.memory.suspension
     if memory is None:
-        memory = SuspensionMemory.model_construct(since=look.now, checkpoint_time=None, checkpoint_step=0, saved=False)
-        look = look.remember(suspension=memory)
-    if memory.saved or look.alive(Role.ACTOR, Role.EVALUATOR):
-        return look
-    if _nothing_to_wait_for(look):
-        return look.remember(suspension=memory.model_copy(update={"saved": True}))
+        memory = SuspensionMemory.model_construct(
+            since=context.now, checkpoint_time=None, checkpoint_step=0, saved=False
+        )
+        context = context.with_memory(suspension=memory)
+    if memory.saved or context.alive(Role.ACTOR, Role.EVALUATOR):
+        return context
+    if _nothing_to_wait_for(context):
+        return context.with_memory(suspension=memory.model_copy(update={"saved": True}))
     if memory.checkpoint_time is None:
-        advance = look.memory.advance
+        advance = context.memory.advance
         step = advance.updates if advance is not None else 0
-        memory = memory.model_copy(update={"checkpoint_time": look.now, "checkpoint_step": step})
-    if _checkpoint_is_there(look, memory) or _patience_is_over(look, memory):
+        memory = memory.model_copy(update={"checkpoint_time": context.now, "checkpoint_step": step})
+    if _checkpoint_is_there(context, memory) or _patience_is_over(context, memory):
         memory = memory.model_copy(update={"saved": True})
-    elif _attempt_failed(look) and look.since(memory.checkpoint_time) >= RETRY_SECONDS and _required(look):
-        memory = memory.model_copy(update={"checkpoint_time": look.now})
-    return look.remember(suspension=memory)
+    elif _attempt_failed(context) and context.since(memory.checkpoint_time) >= RETRY_SECONDS and _required(context):
+        memory = memory.model_copy(update={"checkpoint_time": context.now})
+    return context.with_memory(suspension=memory)
 
 
-def _nothing_to_wait_for(look: Look) -> bool:
+def _nothing_to_wait_for(context: ReconcileContext) -> bool:
     """No checkpoint is wanted, or there is no trained learner alive whose state could be lost."""
-    if look.spec.checkpoint.on_suspend == "Skip":
+    if context.spec.checkpoint.on_suspend == "Skip":
         return True
-    advance = look.memory.advance
-    return not look.learner_ready() or advance is None or advance.updates == 0
+    advance = context.memory.advance
+    return not context.learner_ready() or advance is None or advance.updates == 0
 
 
-def _checkpoint_is_there(look: Look, memory: SuspensionMemory) -> bool:
-    return look.observed.checkpoint.step >= memory.checkpoint_step and checkpoints.answers(
-        look, memory.checkpoint_time or 0.0
+def _checkpoint_is_there(context: ReconcileContext, memory: SuspensionMemory) -> bool:
+    return context.observed.checkpoint.step >= memory.checkpoint_step and checkpoints.answers(
+        context, memory.checkpoint_time or 0.0
     )
 
 
-def _patience_is_over(look: Look, memory: SuspensionMemory) -> bool:
-    return not _required(look) and look.since(memory.checkpoint_time) >= BEST_EFFORT_SECONDS
+def _patience_is_over(context: ReconcileContext, memory: SuspensionMemory) -> bool:
+    return not _required(context) and context.since(memory.checkpoint_time) >= BEST_EFFORT_SECONDS
 
 
-def _attempt_failed(look: Look) -> bool:
-    return look.observed.checkpoint.state in (CheckpointState.STORAGE_ERROR, CheckpointState.CORRUPT)
+def _attempt_failed(context: ReconcileContext) -> bool:
+    return context.observed.checkpoint.state in (CheckpointState.STORAGE_ERROR, CheckpointState.CORRUPT)
 
 
-def _required(look: Look) -> bool:
-    return look.spec.checkpoint.on_suspend == "Required"
+def _required(context: ReconcileContext) -> bool:
+    return context.spec.checkpoint.on_suspend == "Required"

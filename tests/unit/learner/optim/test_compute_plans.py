@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from learner_builders import ENV_PARAMS, IMAGES, UnrollBatch, unroll_batches
 from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Compute
 from rljob.api import ImpalaParameters
@@ -16,6 +15,8 @@ from rljob.learner import state
 from rljob.learner.optim import sharded_optimizer
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.updater import AnyUpdater, make_updater
+
+from tests.unit.learner.learner_builders import ENV_PARAMS, IMAGES, UnrollBatch, unroll_batches
 
 ORDERED = Compute(channels_last=True)
 BLOCKS = Compute(channels_last=True, space_to_depth=True)

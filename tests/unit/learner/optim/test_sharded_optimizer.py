@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from learner_builders import parameters
 from rljob.api import ImpalaParameters
 from rljob.learner.optim import sharded_optimizer
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
@@ -17,6 +16,8 @@ from rljob.learner.optim.parameter_slice import ParameterSlice, shard_evenly
 from rljob.learner.optim.rmsprop import RMSProp
 from rljob.learner.optim.sharded_optimizer import ShardedOptimizer
 from torch import Tensor
+
+from tests.unit.learner.learner_builders import parameters
 
 OPTIMIZERS = ["Adam", "RMSProp", "CentredRMSProp"]
 SHAPES = [(4, 3, 3, 3), (4,), (64, 9), (64,), (), (1, 64)]

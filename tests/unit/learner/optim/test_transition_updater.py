@@ -8,7 +8,6 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from learner_builders import IMAGES, batches, parameters, updater
 from rljob.algorithms.apex_dqn import ApeXDQN
 from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.compute import Compute
@@ -18,6 +17,8 @@ from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.precision import choose
 from rljob.learner.optim.readback import Readback
 from rljob.learner.optim.rmsprop import RMSProp
+
+from tests.unit.learner.learner_builders import IMAGES, batches, parameters, updater
 
 CPU = torch.device("cpu")
 BF16 = Compute(bf16=True, channels_last=True)

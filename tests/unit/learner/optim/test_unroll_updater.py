@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from learner_builders import ENV_PARAMS, SPEC, unroll_batches
 from rljob.algorithms import algorithm
 from rljob.algorithms.impala import IMPALA
 from rljob.api import ImpalaParameters
@@ -30,6 +29,8 @@ from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.learner.unroll_staging import ReadyUnrolls, UnrollStagingRing
 from rljob.weights.exchange import WeightServer
 from rljob.weights.versions import VersionLog
+
+from tests.unit.learner.learner_builders import ENV_PARAMS, SPEC, unroll_batches
 
 CPU = torch.device("cpu")
 _names = itertools.count()

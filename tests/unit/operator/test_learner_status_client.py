@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from rljob_operator.local import learner_status_client as learner_door
-from rljob_operator.local.learner_status_client import LearnerDoor, NoAnswer, fetch_status
+from rljob_operator.local.learner_status_client import LearnerStatusClient, NoAnswer, fetch_status
 
 from tests.support.waiting import eventually
 
@@ -92,7 +92,7 @@ def test_the_controller_never_waits_and_knows_why_there_is_nothing(
 ) -> None:
     monkeypatch.setattr(learner_door, "fetch_status", partial(fetch_status, timeout_seconds=600.0))
     url: list[str | None] = [None]
-    door = LearnerDoor(lambda: url[0], period_seconds=0.02)
+    door = LearnerStatusClient(lambda: url[0], period_seconds=0.02)
     try:
         assert "not announced" in door.answer.problem
         learner.body = b'{"updates": 7}'
@@ -121,7 +121,7 @@ def test_a_wish_for_a_checkpoint_is_passed_on_once_to_each_life_of_the_learner(
     monkeypatch.setattr(learner_door, "_TIMEOUT_SECONDS", 60.0)
     other = Learner()
     url = [learner.url]
-    door = LearnerDoor(lambda: url[0], period_seconds=0.02)
+    door = LearnerStatusClient(lambda: url[0], period_seconds=0.02)
     try:
         door.want_checkpoint(12.5)
         eventually(lambda: learner.wishes)
