@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,29 @@ def cluster(control_plane: ControlPlane) -> ControlPlane:
     assert waited.returncode == 0, waited.stderr
     control_plane.wait_until("serving RLJobs", lambda: create(control_plane, document(BASE)).code != 404)
     return control_plane
+
+
+@pytest.fixture
+def namespace(cluster: ControlPlane) -> Iterator[str]:
+    """A namespace of the test's own. No controller empties it at the end: it is enough that nobody looks there again."""
+    with made_namespace(cluster) as name:
+        yield name
+
+
+@pytest.fixture
+def other_namespace(cluster: ControlPlane) -> Iterator[str]:
+    """One more."""
+    with made_namespace(cluster) as name:
+        yield name
+
+
+@contextmanager
+def made_namespace(cluster: ControlPlane) -> Iterator[str]:
+    name = f"test-{secrets.token_hex(4)}"
+    code, answer = cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    assert code == 201, answer
+    yield name
+    cluster.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
 @pytest.fixture(autouse=True)

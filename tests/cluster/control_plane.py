@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import signal
 import ssl
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +38,28 @@ class ControlPlane:
     def __init__(self, programs: Path, directory: Path) -> None:
         self._programs, self._directory = programs, directory
         self._etcd_port, self._peer_port, self._port = free_ports(3)
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._starter = ThreadPoolExecutor(1, "control-plane")  # a server ends with the thread that started it
         self._make_keys()
         self._tls = ssl.create_default_context(cafile=directory / "ca.crt")
         self._tls.load_cert_chain(directory / "admin.crt", directory / "admin.key")
 
+    @property
+    def kubeconfig(self) -> Path:
+        """The file that makes a client an administrator."""
+        return self._directory / "kubeconfig"
+
+    @property
+    def url(self) -> str:
+        """Where the API server listens."""
+        return f"https://127.0.0.1:{self._port}"
+
     def start(self) -> None:
         """Start both servers and wait until they serve. Raises ``RuntimeError`` with the end of their logs."""
+        self._start_etcd()
+        self.start_api_server()
+
+    def _start_etcd(self) -> None:
         etcd = f"http://127.0.0.1:{self._etcd_port}"
         peer = f"http://127.0.0.1:{self._peer_port}"
         data = self._directory
@@ -50,8 +68,13 @@ class ControlPlane:
             f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
             "--unsafe-no-fsync",
         )  # fmt: skip
+
+    def start_api_server(self) -> None:
+        """Start the API server, on the port and the data that it always has, and wait until it serves."""
+        data = self._directory
         self._spawn(
-            "kube-apiserver", f"--etcd-servers={etcd}", "--bind-address=127.0.0.1", f"--secure-port={self._port}",
+            "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+            "--bind-address=127.0.0.1", f"--secure-port={self._port}",
             "--advertise-address=127.0.0.1", "--service-cluster-ip-range=10.0.0.0/24", "--authorization-mode=RBAC",
             f"--cert-dir={data}", f"--tls-cert-file={data / 'server.crt'}",
             f"--tls-private-key-file={data / 'server.key'}", f"--client-ca-file={data / 'ca.crt'}",
@@ -63,13 +86,30 @@ class ControlPlane:
 
     def stop(self) -> None:
         """End both servers, the API server first."""
-        for process in reversed(self._processes):
+        for process in reversed(self._processes.values()):
             process.terminate()
             try:
                 process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        self._starter.shutdown()
+
+    def kill_api_server(self) -> None:
+        """End the API server as a machine does that loses its power; etcd stays."""
+        process = self._processes["kube-apiserver"]
+        process.kill()
+        process.wait()
+
+    @contextmanager
+    def hanging_api_server(self) -> Iterator[None]:
+        """Meanwhile the API server takes connections and answers none."""
+        process = self._processes["kube-apiserver"]
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
 
     def request(
         self, method: str, path: str, document: Any = None, content_type: str = "application/json"
@@ -100,7 +140,7 @@ class ControlPlane:
         """Fails where it does not come true in time, or a server has ended."""
 
         def between() -> None:
-            ended = [process.args for process in self._processes if process.poll() is not None]
+            ended = [process.args for process in self._processes.values() if process.poll() is not None]
             assert not ended, f"the API server is not {what}: {ended} ended\n{self._logs()}"
             time.sleep(0.1)
 
@@ -113,13 +153,11 @@ class ControlPlane:
             return False
 
     def _spawn(self, program: str, *options: str) -> None:
-        with (self._directory / f"{program}.log").open("wb") as log:
-            self._processes.append(
-                subprocess.Popen(
-                    with_parent_death_signal([self._programs / program, *options]),
-                    stdout=log, stderr=subprocess.STDOUT, cwd=self._directory,
-                )
-            )  # fmt: skip
+        with (self._directory / f"{program}.log").open("ab") as log:
+            self._processes[program] = self._starter.submit(
+                subprocess.Popen, with_parent_death_signal([self._programs / program, *options]),
+                stdout=log, stderr=subprocess.STDOUT, cwd=self._directory,
+            ).result()  # fmt: skip
 
     def _logs(self) -> str:
         logs = sorted(self._directory.glob("*.log"))
@@ -133,18 +171,26 @@ class ControlPlane:
         for name, keys in (("server", server), ("admin", admin)):
             keys.private_key_pem.write_to_path(self._directory / f"{name}.key")
             keys.cert_chain_pems[0].write_to_path(self._directory / f"{name}.crt")
-        cluster = {"server": f"https://127.0.0.1:{self._port}", "certificate-authority": "ca.crt"}
-        (self._directory / "kubeconfig").write_text(
-            json.dumps(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Config",
-                    "current-context": "tests",
-                    "clusters": [{"name": "tests", "cluster": cluster}],
-                    "users": [
-                        {"name": "admin", "user": {"client-certificate": "admin.crt", "client-key": "admin.key"}}
-                    ],
-                    "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "admin"}}],
-                }
-            )
-        )
+        self.kubeconfig_for(self._directory, {"client-certificate": "admin.crt", "client-key": "admin.key"})
+
+    def kubeconfig_for(self, folder: Path, user: dict[str, str]) -> Path:
+        """Write a kubeconfig into ``folder`` that logs in as ``user``, the part of it of that name."""
+        cluster = {"server": self.url, "certificate-authority": str(self._directory / "ca.crt")}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "tests",
+            "clusters": [{"name": "tests", "cluster": cluster}],
+            "users": [{"name": "tests", "user": user}],
+            "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],
+        }
+        (folder / "kubeconfig").write_text(json.dumps(config))
+        return folder / "kubeconfig"
+
+    def token(self, namespace: str, name: str) -> str:
+        """A token of a ServiceAccount, which is made where it is not there. It may do what RBAC has given it: nothing."""
+        accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+        self.request("POST", accounts, {"metadata": {"name": name}})
+        code, answer = self.request("POST", f"{accounts}/{name}/token", {"spec": {"expirationSeconds": 3600}})
+        assert code == 201, answer
+        return str(answer["status"]["token"])

@@ -1,0 +1,1 @@
+"""The Kubernetes substrate: a job's members are pods."""

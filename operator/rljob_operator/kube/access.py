@@ -1,0 +1,87 @@
+"""Where the API server is and how to log in there: from a kubeconfig, or as the pod that this process runs in."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+from yaml import YAMLError
+
+log = logging.getLogger(__name__)
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+RENEWED_AT_MOST_EVERY_SECONDS = 10.0
+
+
+class NoAccess(Exception):
+    """No way to an API server is configured, or what is configured can't be used. ``str()`` says what to do."""
+
+
+@dataclass(slots=True)
+class Access:
+    """The library's configuration for one API server, and the namespace that counts where nobody names one.
+
+    A token in a pod is read anew every minute by the library. ``renew`` is for one that the server has refused.
+    """
+
+    configuration: Configuration
+    namespace: str
+    _kubeconfig: str | None
+    _context: str | None
+    _steady: Callable[[], float] = time.monotonic
+    _renewed: float = float("-inf")
+
+    async def renew(self) -> None:
+        """Read the credentials anew, unless that was just now; where they can't be read, those in use stay.
+
+        Only a token can be replaced in this way: a new client certificate needs a new process.
+        """
+        now = self._steady()
+        if now - self._renewed < RENEWED_AT_MOST_EVERY_SECONDS:
+            return
+        self._renewed = now
+        try:
+            fresh = await load_access(self._kubeconfig, self._context)
+        except NoAccess as problem:
+            log.warning("%s", problem)
+            return
+        self.configuration.api_key = fresh.configuration.api_key
+        self.configuration.refresh_api_key_hook = fresh.configuration.refresh_api_key_hook
+
+    async def token(self) -> str | None:
+        """The bearer token in use, without the word before it; None where the login is by certificate."""
+        held = await self.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        return held.split(" ", 1)[-1].strip() if held else None
+
+
+async def load_access(kubeconfig: str | None = None, context: str | None = None) -> Access:
+    """The access that a user means: the file given, else ``$KUBECONFIG``, else the pod's own, else ``~/.kube/config``.
+
+    Raises:
+        NoAccess: none of them is there, or the one that counts can't be read.
+    """
+    configuration = Configuration()
+    named = kubeconfig or os.environ.get("KUBECONFIG")
+    in_a_pod = not named and context is None and (SERVICE_ACCOUNT / "token").is_file()
+    try:
+        if in_a_pod:
+            load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+            namespace = (SERVICE_ACCOUNT / "namespace").read_text().strip()
+        else:
+            path = named or str(Path.home() / ".kube" / "config")
+            if not any(Path(one).expanduser().is_file() for one in path.split(os.pathsep) if one):
+                raise NoAccess(f"there is no kubeconfig at {path}: name one with --kubeconfig or KUBECONFIG")
+            loader = await load_kube_config(  # type: ignore[no-untyped-call]
+                path, context, configuration, persist_config=False
+            )
+            namespace = loader.current_context["context"].get("namespace", "default")
+    except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError, YAMLError) as problem:
+        raise NoAccess(f"the access to the cluster can't be read: {problem}") from problem
+    configuration.connection_pool_maxsize = 100
+    return Access(configuration, namespace or "default", kubeconfig, context)

@@ -1,0 +1,58 @@
+"""The kinds of objects that the operator handles, and where an API server has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+Object = dict[str, Any]
+"""A Kubernetes object as JSON has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind of namespaced objects, under one version of its API."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        """As objects name it: ``v1``, ``apps/v1``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None, name: str | None = None, subresource: str | None = None) -> str:
+        """The path of one object, or of all in a namespace (None: in all namespaces)."""
+        parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
+        if namespace is not None:
+            parts += ["namespaces", namespace]
+        parts += [part for part in (self.plural, name, subresource) if part is not None]
+        return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+RLJOBS = Resource("rljob.dev", "v1alpha1", "rljobs", "RLJob")
+PODS = Resource("", "v1", "pods", "Pod")
+SERVICES = Resource("", "v1", "services", "Service")
+SECRETS = Resource("", "v1", "secrets", "Secret")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
+
+ALL = (
+    RLJOBS, PODS, SERVICES, SECRETS, CONFIG_MAPS, SERVICE_ACCOUNTS, VOLUME_CLAIMS, DISRUPTION_BUDGETS, NETWORK_POLICIES,
+    LEASES, EVENTS,
+)  # fmt: skip
+_BY_KIND = {(resource.api_version, resource.kind): resource for resource in ALL}
+
+
+def resource_of(document: Mapping[str, Any]) -> Resource:
+    """The resource that an object belongs to, by its apiVersion and kind. Raises ``KeyError`` for one not handled here."""
+    return _BY_KIND[document["apiVersion"], document["kind"]]

@@ -1,0 +1,46 @@
+"""Our client on the API server of the tests, and the objects they need."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.control_plane import ControlPlane
+from rljob_operator.kube.access import load_access
+from rljob_operator.kube.client import Client
+
+NAMESPACE = "default"
+
+
+@asynccontextmanager
+async def connected(cluster: ControlPlane, kubeconfig: Path | None = None, **options: Any) -> AsyncIterator[Client]:
+    """An administrator's client, or one that logs in as ``kubeconfig`` says."""
+    client = Client(await load_access(str(kubeconfig or cluster.kubeconfig)), **options)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def config_map(
+    name: str, namespace: str = NAMESPACE, labels: dict[str, str] | None = None, **data: str
+) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels or {}},
+        "data": data,
+    }
+
+
+async def until(what: str, holds: Callable[[], bool], seconds: float = 30.0) -> float:
+    """Wait until ``holds``; how long it took in seconds."""
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() - began < seconds, f"{what} has not come true within {seconds:g} s"
+        await asyncio.sleep(0.02)
+    return time.monotonic() - began

@@ -1,0 +1,22 @@
+"""A candidate in a process of its own, which a test can kill: writes `leads` when it does, and works for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from rljob_operator.kube.access import load_access
+from rljob_operator.kube.client import Client
+from rljob_operator.kube.lease import Elector
+
+
+async def main(kubeconfig: str, namespace: str, identity: str) -> None:
+    async def work() -> None:
+        print("leads", flush=True)
+        await asyncio.Event().wait()
+
+    await Elector(Client(await load_access(kubeconfig)), namespace, "operator", identity).lead(work)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

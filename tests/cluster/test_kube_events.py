@@ -1,0 +1,43 @@
+"""Our events as a real API server takes them and `kubectl` shows them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kube_client import connected
+from rljob_operator.kube.events import EventRecorder, reference
+from rljob_operator.kube.resources import PODS, RLJOBS
+
+
+def test_an_event_and_its_series_are_taken(cluster: ControlPlane, namespace: str) -> None:
+    seconds = 0.0
+    outcomes: list[str] = []
+    job = reference(
+        RLJOBS, {"metadata": {"name": "pong", "namespace": namespace, "uid": "u-1", "resourceVersion": "5"}}
+    )
+    pod = reference(PODS, {"metadata": {"name": "pong-learner-x", "namespace": namespace, "uid": "u-2"}})
+
+    async def story() -> None:
+        nonlocal seconds
+        async with connected(cluster) as client:
+            recorder = EventRecorder(client, "operator-1", lambda: seconds, outcomes.append)
+            for _ in range(3):
+                recorder.record(job, "Warning", "Unschedulable", "0/3 nodes: ü", action="Starting", related=pod)
+                await recorder.flush()
+                seconds += 60.0
+            recorder.record(job, "Normal", "Long", "x" * 5000, action="Starting")
+            await recorder.flush()
+            assert outcomes == ["sent"] * 4
+
+    asyncio.run(story())
+    shown = cluster.kubectl("events", "-n", namespace, "--for", "rljobs.rljob.dev/pong")
+    stored = cluster.request("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")[1]["items"]
+    first = next(event for event in stored if event["reason"] == "Unschedulable")
+    assert first["series"]["count"] == 3
+    assert first["related"]["name"] == "pong-learner-x"
+    assert len(stored) == 2
+    listed = json.loads(cluster.kubectl("get", "events", "-n", namespace, "-o", "json").stdout)
+    assert {event["involvedObject"]["name"] for event in listed["items"]} == {"pong"}
+    assert "Unschedulable" in shown.stdout, shown.stderr

@@ -1,0 +1,135 @@
+"""kopf and our intake on a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from bad_manifests import BASE
+from tests.cluster.control_plane import CRD_FILE, ControlPlane
+from tests.cluster.kube_client import connected, until
+from rljob_operator.kube.access import load_access
+from rljob_operator.kube.client import Client
+from rljob_operator.kube.intake import Intake
+from rljob_operator.kube.resources import RLJOBS
+from written import document
+
+STATUS = {"status": {"observedGeneration": 1}}
+
+
+def job(namespace: str, name: str) -> dict[str, Any]:
+    written = document(BASE)
+    return {**written, "metadata": {"name": name, "namespace": namespace}}
+
+
+@asynccontextmanager
+async def taking_in(
+    cluster: ControlPlane, namespaces: Sequence[str] | None, wait: bool = True
+) -> AsyncIterator[tuple[Client, Intake, list[str]]]:
+    enqueued: list[str] = []
+    async with connected(cluster) as client:
+        access = await load_access(str(cluster.kubeconfig))
+        intake = Intake(access, client, namespaces, lambda namespace, name: enqueued.append(f"{namespace}/{name}"))
+        running = asyncio.create_task(intake.run(sweep_seconds=2.0))
+        try:
+            if wait:
+                await asyncio.wait_for(intake.synced.wait(), 30.0)
+            yield client, intake, enqueued
+        finally:
+            assert not running.done(), running.exception()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize("scoped", [False, True], ids=["all namespaces", "one namespace"])
+def test_jobs_are_taken_in_from_the_first_to_the_last(
+    cluster: ControlPlane, namespace: str, other_namespace: str, scoped: bool
+) -> None:
+    async def story() -> None:
+        async with connected(cluster) as client:
+            await client.create(RLJOBS, job(namespace, "before"))
+        async with taking_in(cluster, [namespace] if scoped else None) as (client, intake, enqueued):
+            assert enqueued == [f"{namespace}/before"]
+            made = await client.create(RLJOBS, job(namespace, "after"))
+            await client.create(RLJOBS, job(other_namespace, "elsewhere"))
+            await until("the new job", lambda: f"{namespace}/after" in enqueued, 10)
+            kept = intake.get(namespace, "after")
+            assert kept is not None
+            assert kept["spec"] == made["spec"]
+            assert kept["metadata"]["uid"] == made["metadata"]["uid"]
+            assert "managedFields" not in kept["metadata"]
+            assert "finalizers" not in (await client.get(RLJOBS, namespace, "after"))["metadata"]
+            enqueued.clear()
+            await client.patch(RLJOBS, namespace, "after", STATUS, subresource="status")
+            await until("the status", lambda: (intake.get(namespace, "after") or {}).get("status") is not None, 10)
+            await client.patch(RLJOBS, namespace, "after", {"metadata": {"annotations": {"rljob.dev/changed": "1"}}})
+            await until("the change", lambda: bool(enqueued), 10)
+            await client.delete(RLJOBS, namespace, "after")
+            await until("its end", lambda: intake.get(namespace, "after") is None, 10)
+            assert enqueued == [f"{namespace}/after"] * 2, "once for the change, once for the end, not for the status"
+            assert (
+                intake.known() == ((namespace, "before"),)
+                if scoped
+                else (other_namespace, "elsewhere") in intake.known()
+            )
+
+    asyncio.run(story())
+
+
+def test_what_happens_around_an_api_server_that_dies_is_taken_in(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with taking_in(cluster, [namespace]) as (client, intake, enqueued):
+            for name in ("stays", "goes"):
+                await client.create(RLJOBS, job(namespace, name))
+            await until("both jobs", lambda: len(intake) == 2, 10)
+            await asyncio.to_thread(cluster.kill_api_server)
+            await asyncio.sleep(3.0)
+            assert len(intake) == 2
+            await asyncio.to_thread(cluster.start_api_server)
+            await client.delete(RLJOBS, namespace, "goes")
+            await client.create(RLJOBS, job(namespace, "comes"))
+            await until("what happened", lambda: {name for _, name in intake.known()} == {"stays", "comes"}, 30)
+            enqueued.clear()
+            await client.patch(RLJOBS, namespace, "comes", {"metadata": {"annotations": {"rljob.dev/changed": "1"}}})
+            await until("the change", lambda: enqueued == [f"{namespace}/comes"], 30)
+
+    asyncio.run(story())
+
+
+def test_a_kopf_that_has_ended_is_started_anew(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with taking_in(cluster, [namespace]) as (client, intake, _):
+            await client.create(RLJOBS, job(namespace, "pong"))
+            await until("the job", lambda: len(intake) == 1, 10)
+            intake._watch.start_anew()
+            await asyncio.sleep(0.5)
+            await client.delete(RLJOBS, namespace, "pong")
+            await client.create(RLJOBS, job(namespace, "another"))
+            await until("what happened", lambda: [name for _, name in intake.known()] == ["another"], 30)
+
+    asyncio.run(story())
+
+
+def test_it_waits_for_the_definition(cluster: ControlPlane, namespace: str) -> None:
+    removed = cluster.kubectl("delete", "crd", "rljobs.rljob.dev", "--timeout=30s")
+    assert removed.returncode == 0, removed.stderr
+
+    async def story() -> None:
+        try:
+            async with taking_in(cluster, [namespace], wait=False) as (client, intake, enqueued):
+                await asyncio.sleep(3.0)
+                assert not intake.synced.is_set()
+                await asyncio.to_thread(cluster.kubectl, "apply", "-f", str(CRD_FILE))
+                await asyncio.wait_for(intake.synced.wait(), 30.0)
+                await asyncio.to_thread(
+                    cluster.kubectl, "wait", "--for=condition=Established", "crd/rljobs.rljob.dev", "--timeout=30s"
+                )
+                await client.create(RLJOBS, job(namespace, "pong"))
+                await until("the job", lambda: enqueued == [f"{namespace}/pong"], 30)
+        finally:
+            await asyncio.to_thread(cluster.kubectl, "apply", "-f", str(CRD_FILE))
+
+    asyncio.run(story())

@@ -1,0 +1,272 @@
+"""Leader election against a real API server, with the times that the operator uses unless a test says otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kube_client import connected, until
+from rljob_operator.kube import lease
+from rljob_operator.kube.client import Client
+from rljob_operator.kube.lease import Elector, LeadershipLost, LeaseTimes
+from rljob_operator.kube.resources import LEASES
+
+QUICK = LeaseTimes(duration_seconds=3.0, renew_deadline_seconds=1.5, retry_seconds=0.4, stop_seconds=0.5)
+NAME = "operator"
+
+
+class Candidate:
+    """One that works for ever when it leads; knows whether it does, and no two may."""
+
+    at_work: ClassVar[set[str]] = set()
+
+    def __init__(self, client: Client, namespace: str, identity: str, **options: Any) -> None:
+        self.elector = Elector(client, namespace, NAME, identity, **options)
+        self.identity = identity
+        self.stop = asyncio.Event()
+        self.task = asyncio.ensure_future(self.elector.lead(self.work))
+
+    async def work(self) -> None:
+        assert not self.at_work, f"{self.identity} beside {self.at_work}"
+        self.at_work.add(self.identity)
+        try:
+            await self.stop.wait()
+        finally:
+            self.at_work.remove(self.identity)
+
+    @property
+    def leads(self) -> bool:
+        return self.identity in self.at_work
+
+
+@asynccontextmanager
+async def candidates(
+    cluster: ControlPlane, namespace: str, *identities: str, **options: Any
+) -> AsyncIterator[list[Candidate]]:
+    """Candidates with a client each, the first of which leads."""
+    async with connected(cluster) as first, connected(cluster) as second:
+        made: list[Candidate] = []
+        for identity, client in zip(identities, (first, second), strict=False):
+            made.append(Candidate(client, namespace, identity, **options))
+            await until("a leader", lambda: made[0].leads, 20)
+        try:
+            yield made
+        finally:
+            for candidate in made:
+                candidate.task.cancel()
+            await asyncio.gather(*(candidate.task for candidate in made), return_exceptions=True)
+            assert not Candidate.at_work
+
+
+async def stored(client: Client, namespace: str) -> dict[str, Any]:
+    return dict((await client.get(LEASES, namespace, NAME))["spec"])
+
+
+def run(story: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(story())  # type: ignore[arg-type]
+
+
+def test_one_leads_and_keeps_the_lease_while_the_other_waits(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with candidates(cluster, namespace, "a", "b", times=QUICK) as (a, b), connected(cluster) as client:
+            first = await stored(client, namespace)
+            await asyncio.sleep(2 * QUICK.duration_seconds)
+            later = await stored(client, namespace)
+            assert (a.leads, b.leads, a.elector.leading, b.elector.leading) == (True, False, True, False)
+            assert b.elector.holder == later["holderIdentity"] == "a"
+            assert later["renewTime"] > first["renewTime"]
+            assert later["acquireTime"] == first["acquireTime"]
+            assert (later["leaseDurationSeconds"], later["leaseTransitions"]) == (3, 0)
+
+    run(story)
+
+
+def test_a_leader_that_is_killed_is_followed_within_17_seconds(
+    cluster: ControlPlane, namespace: str, record_property: Any
+) -> None:
+    async def story() -> None:
+        script = str(Path(__file__).with_name("lease_candidate.py"))
+        killed = await asyncio.create_subprocess_exec(
+            sys.executable, script, str(cluster.kubeconfig), namespace, "a", stdout=asyncio.subprocess.PIPE
+        )
+        try:
+            assert killed.stdout is not None
+            assert await asyncio.wait_for(killed.stdout.readline(), 20.0) == b"leads\n"
+            async with connected(cluster) as client:
+                b = Candidate(client, namespace, "b")
+                await asyncio.sleep(3.0)
+                assert not b.leads
+                killed.kill()
+                seconds = await until("the other leading", lambda: b.leads, 17.0)
+                record_property("fail_over_seconds", seconds)
+                assert seconds > 5.0, "not before the lease had run out"
+                assert (await stored(client, namespace))["leaseTransitions"] == 1
+                b.task.cancel()
+                await asyncio.gather(b.task, return_exceptions=True)
+        finally:
+            if killed.returncode is None:
+                killed.kill()
+            await killed.wait()
+
+    run(story)
+
+
+def test_a_leader_that_has_finished_hands_over_within_3_seconds(
+    cluster: ControlPlane, namespace: str, record_property: Any
+) -> None:
+    async def story() -> None:
+        async with candidates(cluster, namespace, "a", "b") as (a, b):
+            await asyncio.sleep(1.0)
+            a.stop.set()
+            record_property("hand_over_seconds", await until("the other leading", lambda: b.leads, 3.0))
+            await asyncio.wait_for(a.task, 1.0)
+
+    run(story)
+
+
+def test_a_leader_that_is_stopped_releases_after_its_work_has_ended(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        order: list[str] = []
+        async with connected(cluster) as client:
+
+            async def work() -> None:
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    await asyncio.sleep(0.3)
+                    order.append((await stored(client, namespace))["holderIdentity"])
+
+            leading = asyncio.ensure_future(Elector(client, namespace, NAME, "a", QUICK).lead(work))
+            await asyncio.sleep(1.0)
+            leading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await leading
+            order.append((await stored(client, namespace)).get("holderIdentity", ""))
+        assert order == ["a", ""]
+
+    run(story)
+
+
+def test_work_that_fails_gives_the_lease_up_and_is_heard_of(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async def work() -> None:
+            raise RuntimeError("a defect")
+
+        async with connected(cluster) as client:
+            with pytest.raises(RuntimeError, match="a defect"):
+                await asyncio.wait_for(Elector(client, namespace, NAME, "a", QUICK).lead(work), 5.0)
+            assert (await stored(client, namespace)).get("holderIdentity", "") == ""
+
+    run(story)
+
+
+@pytest.mark.parametrize("fault", ["killed", "hanging"])
+def test_a_leader_cut_off_for_8_seconds_ends_before_its_lease_does(
+    cluster: ControlPlane, namespace: str, fault: str
+) -> None:
+    async def story() -> None:
+        async with candidates(cluster, namespace, "a", "b") as (a, b):
+            began = time.monotonic()
+            if fault == "killed":
+                await asyncio.to_thread(cluster.kill_api_server)
+                await until("its end", a.task.done, 9.5)
+                took = time.monotonic() - began
+                await asyncio.sleep(max(0.0, 8.0 - took))
+                await asyncio.to_thread(cluster.start_api_server)
+            else:
+                with cluster.hanging_api_server():
+                    await until("its end", a.task.done, 9.5)
+                    took = time.monotonic() - began
+                    await asyncio.sleep(max(0.0, 8.0 - took))
+            assert 3.0 < took < 8.0, "at the renewal's deadline, which counts from the last renewal"
+            assert isinstance(a.task.exception(), LeadershipLost)
+            assert not a.leads
+            await until("the other leading", lambda: b.leads, 17.0)
+
+    run(story)
+
+
+def test_a_leader_goes_on_through_an_api_server_that_is_away_for_a_moment(
+    cluster: ControlPlane, namespace: str
+) -> None:
+    async def story() -> None:
+        async with candidates(cluster, namespace, "a") as (a,):
+            with cluster.hanging_api_server():
+                await asyncio.sleep(3.0)
+            await asyncio.sleep(8.0)
+            assert a.leads
+            assert a.elector.leading
+
+    run(story)
+
+
+def test_a_leader_whose_lease_somebody_took_stops_at_once(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with candidates(cluster, namespace, "a") as (a,), connected(cluster) as client:
+            await client.patch(LEASES, namespace, NAME, {"spec": {"holderIdentity": "thief"}})
+            await until("its end", a.task.done, 4.0)
+            with pytest.raises(LeadershipLost, match="held by thief"):
+                a.task.result()
+            assert (await stored(client, namespace))["holderIdentity"] == "thief", "it is not released"
+
+    run(story)
+
+
+def test_somebody_who_only_touches_the_lease_does_no_harm(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with candidates(cluster, namespace, "a", times=QUICK) as (a,), connected(cluster) as client:
+            for number in range(20):
+                await client.patch(LEASES, namespace, NAME, {"metadata": {"labels": {"touched": str(number)}}})
+                await asyncio.sleep(0.2)
+            assert a.leads
+
+    run(story)
+
+
+@pytest.mark.parametrize("year", [2001, 2099])
+def test_what_the_clocks_of_the_machines_say_does_not_matter(
+    cluster: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch, year: int
+) -> None:
+    """A leader decades behind or ahead is neither overthrown while it renews nor waited for when it does not."""
+    behind = time.monotonic() - 5000.0
+
+    def stamp() -> str:
+        return f"{year}-01-01T00:00:00.{int(time.monotonic() * 1000) % 1_000_000:06d}Z"
+
+    async def story() -> None:
+        async with candidates(cluster, namespace, "a", times=QUICK) as (a,), connected(cluster) as client:
+            b = Candidate(client, namespace, "b", times=QUICK, steady=lambda: time.monotonic() - behind)
+            await asyncio.sleep(2 * QUICK.duration_seconds)
+            assert (a.leads, b.leads) == (True, False)
+            await client.patch(LEASES, namespace, NAME, {"spec": {"holderIdentity": "dead", "renewTime": stamp()}})
+            assert await until("a leader after the dead one", lambda: b.leads, 8.0) > 2.5
+            b.task.cancel()
+            await asyncio.gather(b.task, return_exceptions=True)
+
+    monkeypatch.setattr(lease, "_now", stamp)
+    run(story)
+
+
+def test_many_who_start_together_make_one_leader(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with connected(cluster) as client:
+            made = [Candidate(client, namespace, f"c-{number}", times=QUICK) for number in range(10)]
+            await until("a leader", lambda: bool(Candidate.at_work))
+            for _ in range(3):
+                leader = next(candidate for candidate in made if candidate.leads)
+                leader.stop.set()
+                await leader.task
+                made.remove(leader)
+                await until("the next", lambda: bool(Candidate.at_work), 5.0)
+            for candidate in made:
+                candidate.task.cancel()
+            await asyncio.gather(*(candidate.task for candidate in made), return_exceptions=True)
+
+    run(story)

@@ -1,0 +1,157 @@
+"""The informer of pods against a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kube_client import connected, until
+from rljob_operator.kube.client import Client
+from rljob_operator.kube.pods import Pods
+from rljob_operator.kube.resources import PODS
+
+JOB_UID = "8a3f27f5-6a7d-43f7-8f8e-51b2a5f10000"
+
+
+def pod(namespace: str, name: str, managed_by: str = "rljob") -> dict[str, Any]:
+    owner = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "name": "pong", "uid": JOB_UID, "controller": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/managed-by": managed_by},
+            "ownerReferences": [owner],
+        },
+        "spec": {"containers": [{"name": "main", "image": "none"}], "hostname": name},
+    }
+
+
+class Followed:
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.calls: Counter[str] = Counter()
+
+    def tell(self, key: tuple[str, str], kind: str, pod: dict[str, Any]) -> None:
+        assert key == (pod["metadata"]["namespace"], "pong")
+        self.events.append(f"{kind} {pod['metadata']['name']}")
+
+    def count(self, verb: str, resource: str, code: str, seconds: float) -> None:
+        self.calls[f"{verb} {code}"] += 1
+
+
+@asynccontextmanager
+async def following(
+    cluster: ControlPlane, namespaces: Sequence[str] | None, **options: Any
+) -> AsyncIterator[tuple[Client, Pods, Followed]]:
+    """A client to change things with, and the informer on one of its own."""
+    followed = Followed()
+    async with connected(cluster) as client, connected(cluster, observe=followed.count) as its_own:
+        pods = Pods(its_own, namespaces, followed.tell, **options)
+        running = asyncio.create_task(pods.run())
+        try:
+            await asyncio.wait_for(pods.wait_synced(), 20.0)
+            yield client, pods, followed
+        finally:
+            assert not running.done(), running.exception()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+def names(pods: Pods, namespace: str) -> set[str]:
+    return {pod["metadata"]["name"] for pod in pods.of(namespace, JOB_UID)}
+
+
+def test_what_happens_to_pods_is_told(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with following(cluster, None) as (client, pods, followed):
+            await client.create(PODS, pod(namespace, "a"))
+            await client.create(PODS, pod(namespace, "stranger", managed_by="somebody"))
+            await until("the pod in the cache", lambda: names(pods, namespace) == {"a"})
+            change = {"status": {"phase": "Running", "podIP": "10.1.2.3"}}
+            await client.patch(PODS, namespace, "a", change, subresource="status")
+            await until("its address", lambda: pods.of(namespace, JOB_UID)[0]["status"].get("podIP") == "10.1.2.3")
+            await client.delete(PODS, namespace, "a", grace_seconds=0)
+            await until("its end", lambda: not pods.of(namespace, JOB_UID))
+            assert followed.events[0] == "ADDED a"
+            assert followed.events[-1] == "DELETED a"
+            assert set(followed.events[1:-1]) == {"MODIFIED a"}
+
+    asyncio.run(story())
+
+
+def test_only_the_given_namespaces_are_looked_at(cluster: ControlPlane, namespace: str, other_namespace: str) -> None:
+    async def story() -> None:
+        async with connected(cluster) as client:
+            for place in (namespace, other_namespace, "default"):
+                await client.create(PODS, pod(place, f"in-{place}"))
+        async with following(cluster, [namespace, other_namespace]) as (client, pods, _):
+            assert len(pods) == 2
+            assert names(pods, "default") == set()
+            await client.delete(PODS, "default", "in-default", grace_seconds=0)
+
+    asyncio.run(story())
+
+
+def test_watches_that_end_in_time_are_gone_on_with_and_lose_nothing(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with following(cluster, [namespace], watch_seconds=2.0) as (client, pods, followed):
+            for number in range(30):
+                await client.create(PODS, pod(namespace, f"p-{number}"))
+                await asyncio.sleep(0.2)
+            await until("all pods", lambda: len(pods) == 30)
+            assert followed.events == [f"ADDED p-{number}" for number in range(30)]
+            assert followed.calls["list 200"] == 1
+            assert followed.calls["watch 200"] >= 2
+
+    asyncio.run(story())
+
+
+def test_a_list_of_many_pods_comes_whole(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with connected(cluster) as client:
+            for start in range(0, 600, 50):
+                await asyncio.gather(*(client.create(PODS, pod(namespace, f"p-{start + k}")) for k in range(50)))
+        async with following(cluster, [namespace]) as (_, pods, followed):
+            assert len(names(pods, namespace)) == 600
+            assert followed.calls["list 200"] == 2, "two pages"
+
+    asyncio.run(story())
+
+
+def test_an_api_server_that_dies_and_comes_back_is_caught_up_with(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with following(cluster, [namespace]) as (client, pods, followed):
+            for name in ("stays", "goes"):
+                await client.create(PODS, pod(namespace, name))
+            await until("both pods", lambda: len(pods) == 2)
+            await asyncio.to_thread(cluster.kill_api_server)
+            await asyncio.sleep(3.0)
+            assert len(pods) == 2, "what is known is kept meanwhile"
+            assert pods.age_seconds > 2.0
+            await asyncio.to_thread(cluster.start_api_server)
+            await client.delete(PODS, namespace, "goes", grace_seconds=0)
+            await client.create(PODS, pod(namespace, "comes"))
+            await until("what happened", lambda: names(pods, namespace) == {"stays", "comes"})
+            told = [event for event in followed.events if not event.startswith("MODIFIED")]
+            assert sorted(told) == ["ADDED comes", "ADDED goes", "ADDED stays", "DELETED goes"]
+            assert pods.age_seconds < 5.0
+
+    asyncio.run(story())
+
+
+def test_an_api_server_that_hangs_is_noticed_by_its_silence(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with following(cluster, [namespace], silence_seconds=2.0) as (client, pods, followed):
+            before = followed.calls["list 200"]
+            with cluster.hanging_api_server():
+                await until("the watch being given up", lambda: followed.calls["watch timeout"] > 0, 10)
+            await client.create(PODS, pod(namespace, "a"))
+            await until("a list anew", lambda: followed.calls["list 200"] > before and len(pods) == 1, 40)
+
+    asyncio.run(story())

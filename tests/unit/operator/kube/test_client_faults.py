@@ -1,0 +1,224 @@
+"""Our client and answers that a real API server can't be made to give on demand: see `fake_api_server`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from fake_api_server import listed, never, refuses, says, served, streams
+from rljob_operator.kube.access import NoAccess, load_access
+from rljob_operator.kube.client import Client
+from rljob_operator.kube.errors import ApiError, Gone, TooManyRequests, Unauthorized, Unavailable
+from rljob_operator.kube.resources import PODS
+from rljob_operator.kube.watch_lines import LONGEST_LINE_BYTES
+
+POD = {"metadata": {"name": "one", "namespace": "default", "resourceVersion": "7"}}
+
+
+def event(kind: str, version: str = "7") -> dict[str, Any]:
+    return {"type": kind, "object": {"metadata": {"name": "one", "resourceVersion": version}}}
+
+
+async def watched(client: Client, **options: Any) -> list[str]:
+    seen: list[str] = []
+    try:
+        async for each in client.watch(PODS, None, resource_version="1", **options):
+            seen += [f"{each.kind} {each.resource_version}"]
+    except ApiError as problem:
+        seen.append(type(problem).__name__)
+    return seen
+
+
+def test_a_server_that_asks_for_patience_says_for_how_long() -> None:
+    async def story() -> None:
+        async with served(refuses(429, "TooManyRequests", "later", {"Retry-After": "3"})) as (server, client):
+            with pytest.raises(TooManyRequests, match="later") as caught:
+                await client.get(PODS, "default", "one")
+            assert caught.value.retry_after_seconds == 3.0
+            assert len(server.asked) == 1, "nothing is tried again behind the caller's back"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [refuses(500, "InternalError", "etcd is gone"), says(502, "<html>"), says(200, [])],
+    ids=["500", "a proxy's", "no object"],
+)
+def test_a_server_out_of_order_is_unavailable(answer: Any) -> None:
+    async def story() -> None:
+        async with served(answer) as (_, client):
+            with pytest.raises(Unavailable):
+                await client.get(PODS, "default", "one")
+
+    asyncio.run(story())
+
+
+def test_an_answer_that_breaks_off_is_no_answer() -> None:
+    async def story() -> None:
+        async with served(streams(b'{"metadata": ', cut=True)) as (_, client):
+            with pytest.raises(Unavailable):
+                await client.get(PODS, "default", "one")
+
+    asyncio.run(story())
+
+
+def test_an_answer_that_trickles_is_bounded_as_a_whole() -> None:
+    async def drip(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b" ")
+            await asyncio.sleep(0.05)
+
+    async def story() -> None:
+        async with served(drip, timeout_seconds=0.5) as (_, client):
+            began = time.monotonic()
+            with pytest.raises(Unavailable, match=r"within 0\.5 s"):
+                await client.get(PODS, "default", "one")
+            assert time.monotonic() - began < 2.0
+
+    asyncio.run(story())
+
+
+def test_a_list_that_is_forgotten_between_two_pages_is_gone() -> None:
+    async def story() -> None:
+        async with served(listed("5", POD, more="next"), refuses(410, "Expired")) as (server, client):
+            with pytest.raises(Gone):
+                await client.list(PODS, None)
+            assert server.asked[1].query["continue"] == "next"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("answer", "seen"),
+    [
+        (streams(event("ADDED"), event("BOOKMARK", "9")), ["ADDED 7", "BOOKMARK 9"]),
+        (streams(event("ADDED"), event("DELETED", "8"), cut=True), ["ADDED 7", "DELETED 8", "Unavailable"]),
+        (streams(event("ADDED"), b'{"type": "MODI', cut=True), ["ADDED 7", "Unavailable"]),
+        (streams(b'{"type": "ADDED", "object": {"metadata": {"na', b'me": "x", "resourceVersion": "3"}}}\n'), ["ADDED 3"]),
+        (streams({"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}), ["Gone"]),
+        (streams({"type": "ERROR", "object": {"code": 500}}), ["Unavailable"]),
+        (streams({"type": "ERROR", "object": None}), ["Unavailable"]),
+        (streams({"type": "ADDED"}), ["Unavailable"]),
+        (streams(b"<html>\n"), ["Unavailable"]),
+        (streams({"type": "LATER", "object": POD}, event("ADDED")), ["ADDED 7"]),
+        (streams(event("ADDED"), hang=True), ["ADDED 7", "Unavailable"]),
+        (refuses(410, "Expired"), ["Gone"]),
+        (refuses(429, "TooManyRequests"), ["TooManyRequests"]),
+        (never(), ["Unavailable"]),
+    ],
+    ids=[
+        "ends", "cut", "cut within a line", "a line in two pieces", "forgotten", "an error", "an error without a word",
+        "no object", "no JSON", "an unknown kind", "silent", "refused", "busy", "no answer",
+    ],
+)  # fmt: skip
+def test_a_watch_ends_in_one_of_these_ways(answer: Any, seen: list[str]) -> None:
+    async def story() -> None:
+        async with served(answer, timeout_seconds=1.0) as (_, client):
+            assert await watched(client, silence_seconds=0.5) == seen
+
+    asyncio.run(story())
+
+
+def test_a_line_without_an_end_is_given_up() -> None:
+    piece = b"x" * (1024 * 1024)
+
+    async def story() -> None:
+        async with served(streams(*[piece] * (LONGEST_LINE_BYTES // len(piece) + 2), hang=True)) as (_, client):
+            assert await watched(client) == ["Unavailable"]
+
+    asyncio.run(story())
+
+
+def test_a_watch_left_early_lets_go_of_its_connection() -> None:
+    async def story() -> None:
+        async with served(streams(event("ADDED"), hang=True)) as (_, client):
+            watch = client.watch(PODS, None, resource_version="1")
+            assert (await anext(watch)).kind == "ADDED"
+            await watch.aclose()
+            session = client._transport._api.rest_client.pool_manager
+            assert session is not None
+            assert not session.connector._acquired
+
+    asyncio.run(story())
+
+
+def test_a_refused_login_is_read_anew_and_tried_once_more(tmp_path: Path) -> None:
+    """All calls under way are refused at once when a token ends; the file is read once for all of them."""
+    used: list[str] = []
+
+    async def story() -> None:
+        async with served(never()) as (server, _):
+
+            async def answer(request: web.Request) -> web.StreamResponse:
+                token = request.headers.get("Authorization", "")
+                used.append(token)
+                return await (says(200, POD) if token == "Bearer new" else refuses(401, "Unauthorized"))(request)
+
+            server.answers = [answer]
+            client = Client(await load_access(str(kubeconfig(tmp_path, server.url, "old"))))
+            (tmp_path / "token").write_text("new")
+            try:
+                await asyncio.gather(*(client.get(PODS, "default", "one") for _ in range(5)))
+                assert sorted(used) == ["Bearer new"] * 5 + ["Bearer old"] * 5
+                (tmp_path / "token").unlink()
+                used.clear()
+                server.answers = [refuses(401, "Unauthorized", "no more")]
+                with pytest.raises(Unauthorized, match="no more"):
+                    await client.get(PODS, "default", "one")
+            finally:
+                await client.close()
+
+    asyncio.run(story())
+
+
+def kubeconfig(folder: Path, server: str, token: str) -> Path:
+    """A kubeconfig with its token in a file beside it."""
+    (folder / "token").write_text(token)
+    config = {
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": {"tokenFile": "token"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "team"}}],
+    }
+    (folder / "config").write_text(json.dumps(config))
+    return folder / "config"
+
+
+@pytest.mark.parametrize("broken", ["{", "{}", json.dumps({"current-context": "x", "contexts": [], "clusters": []})])
+def test_a_kubeconfig_that_can_not_be_used_is_named(tmp_path: Path, broken: str) -> None:
+    (tmp_path / "config").write_text(broken)
+    with pytest.raises(NoAccess):
+        asyncio.run(load_access(str(tmp_path / "config")))
+    with pytest.raises(NoAccess, match="there is no kubeconfig at"):
+        asyncio.run(load_access(str(tmp_path / "absent")))
+
+
+def test_the_namespace_is_the_contexts(tmp_path: Path) -> None:
+    assert asyncio.run(load_access(str(kubeconfig(tmp_path, "http://127.0.0.1:1", "")))).namespace == "team"
+
+
+def test_calls_without_an_answer_are_counted_by_why() -> None:
+    codes: list[str] = []
+
+    async def story() -> None:
+        observe = lambda verb, resource, code, seconds: codes.append(f"{verb} {resource} {code}")  # noqa: E731
+        async with served(never(), observe=observe, timeout_seconds=0.2) as (_, client):
+            with pytest.raises(Unavailable):
+                await client.get(PODS, "default", "one")
+        with pytest.raises(Unavailable):
+            await client.get(PODS, "default", "one")
+        asking = asyncio.create_task(client.get(PODS, "default", "one"))
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await client.close()
+
+    asyncio.run(story())
+    assert codes == ["get pods timeout", "get pods connection"]

@@ -1,0 +1,251 @@
+"""The recorder of events: what becomes a series, what is too much, and that its caller never notices anything.
+
+The server is `fake_api_server`; what a real one says to such events is in `tests/cluster/test_kube_events.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+from fake_api_server import Answer, FakeApiServer, never, refuses, served
+from rljob_operator.kube.client import Client
+from rljob_operator.kube.events import BURST, MOST_WAITING, REFILL_SECONDS, EventRecorder, reference
+from rljob_operator.kube.resources import PODS, RLJOBS
+
+JOB = reference(RLJOBS, {"metadata": {"name": "pong", "namespace": "team", "uid": "u-1", "resourceVersion": "5"}})
+POD = reference(PODS, {"metadata": {"name": "pong-learner-x", "namespace": "team", "uid": "u-2"}})
+
+
+class Clock:
+    seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+class Taken:
+    """Answers as an API server does and notes what it is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        document = await request.json()
+        self.sent.append((request.method, document))
+        return web.json_response(document, status=201 if request.method == "POST" else 200)
+
+
+class Recorder(EventRecorder):
+    """Counts."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        super().__init__(client, "operator-1", clock, self.count)
+        self.counts: Counter[str] = Counter()
+
+    def count(self, outcome: str) -> None:
+        self.counts[outcome] += 1
+
+    @property
+    def sent(self) -> int:
+        return self.counts["sent"]
+
+    @property
+    def dropped(self) -> int:
+        return self.counts["dropped"]
+
+
+def recorded(story: Callable[[Recorder, Clock, FakeApiServer], Awaitable[None]], *answers: Answer) -> None:
+    async def run() -> None:
+        async with served(*answers, timeout_seconds=1.0) as (server, client):
+            clock = Clock()
+            await story(Recorder(client, clock), clock, server)
+
+    asyncio.run(run())
+
+
+def say(recorder: Recorder, note: str = "it is too small", regarding: dict[str, Any] = JOB) -> None:
+    recorder.record(regarding, "Warning", "Unschedulable", note, action="Starting")
+
+
+def test_an_event_names_what_it_is_about() -> None:
+    taken = Taken()
+
+    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+        recorder.record(JOB, "Normal", "Started", "it runs", action="Starting", related=POD)
+        await recorder.flush()
+        ((method, event),) = taken.sent
+        assert method == "POST"
+        assert server.asked[0].path == "/apis/events.k8s.io/v1/namespaces/team/events"
+        assert event["metadata"]["name"].startswith("pong.")
+        assert event["regarding"] == {
+            "apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "name": "pong", "namespace": "team", "uid": "u-1",
+            "resourceVersion": "5",
+        }  # fmt: skip
+        assert event["related"]["kind"] == "Pod"
+        assert (event["reportingController"], event["reportingInstance"]) == ("rljob.dev/operator", "operator-1")
+        assert "series" not in event
+
+    recorded(story, taken)
+
+
+def test_what_is_said_again_becomes_a_series_that_is_brought_up_to_date_now_and_then() -> None:
+    taken = Taken()
+
+    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+        say(recorder)
+        await recorder.flush()
+        for _ in range(100):
+            clock.seconds += 1.0
+            say(recorder)
+            await recorder.flush()
+            recorder.tidy()
+        counts = [event.get("series", {}).get("count", 1) for _, event in taken.sent]
+        assert counts == [1, 31, 61, 91]
+        assert [method for method, _ in taken.sent] == ["POST", "PATCH", "PATCH", "PATCH"]
+        clock.seconds += 30.0
+        recorder.tidy()
+        await recorder.flush()
+        assert taken.sent[-1][1]["series"]["count"] == 101, "the last ones are not forgotten"
+        clock.seconds += 400.0
+        recorder.tidy()
+        assert len(recorder) == 0
+        say(recorder)
+        await recorder.flush()
+        assert taken.sent[-1][0] == "POST"
+
+    recorded(story, taken)
+
+
+def test_what_was_said_often_before_it_could_be_sent_is_one_event() -> None:
+    taken = Taken()
+
+    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+        for _ in range(5):
+            say(recorder)
+        await recorder.flush()
+        ((method, event),) = taken.sent
+        assert (method, event["series"]["count"]) == ("POST", 5)
+
+    recorded(story, taken)
+
+
+def test_an_object_that_says_too_much_does_not_keep_others_from_speaking() -> None:
+    taken = Taken()
+
+    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+        for number in range(200):
+            say(recorder, f"note {number}")
+        say(recorder, regarding=POD)
+        await recorder.flush()
+        assert [event["regarding"]["kind"] for _, event in taken.sent] == ["RLJob"] * BURST + ["Pod"]
+        assert recorder.dropped == 200 - BURST
+        clock.seconds += REFILL_SECONDS
+        say(recorder, "one more")
+        say(recorder, "and another")
+        await recorder.flush()
+        assert taken.sent[-1][1]["note"] == "one more"
+
+    recorded(story, taken)
+
+
+def test_nothing_grows_without_bound_while_the_api_server_is_away() -> None:
+    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+        for number in range(3 * MOST_WAITING):
+            say(recorder, regarding={**JOB, "uid": f"u-{number}"})
+        assert len(recorder) == MOST_WAITING
+        assert recorder.dropped == 2 * MOST_WAITING
+
+    recorded(story, never())
+
+
+def test_a_fault_is_waited_out_and_nothing_is_lost_or_doubled() -> None:
+    taken = Taken()
+
+    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+        say(recorder, "first")
+        say(recorder, "second")
+        await recorder.flush()
+        assert [event["note"] for _, event in taken.sent] == ["second"], "the first was there already"
+        assert (recorder.sent, recorder.dropped) == (2, 0)
+        assert len({(await request.text()) for request in server.asked[:3]}) == 1, "the same event each time"
+
+    now = {"Retry-After": "0.01"}
+    recorded(story, refuses(429, headers=now), refuses(500, headers=now), refuses(409, "AlreadyExists"), taken, taken)
+
+
+def test_what_nobody_cares_about_any_more_is_dropped_with_its_fault() -> None:
+    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+        say(recorder)
+        clock.seconds += 400.0
+        await asyncio.wait_for(recorder.flush(), 5.0)
+        assert (recorder.sent, recorder.dropped) == (0, 1)
+        recorder.tidy()
+        assert len(recorder) == 0
+
+    recorded(story, refuses(500))
+
+
+def test_a_refusal_is_final() -> None:
+    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+        say(recorder)
+        await recorder.flush()
+        recorder.tidy()
+        await recorder.flush()
+        assert (len(server.asked), recorder.dropped) == (1, 1)
+
+    recorded(story, refuses(403, "Forbidden", "namespace team is being terminated"))
+
+
+def test_an_event_that_the_server_has_forgotten_begins_anew() -> None:
+    taken = Taken()
+
+    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+        say(recorder)
+        await recorder.flush()
+        clock.seconds += 60.0
+        say(recorder)
+        await recorder.flush()
+        assert [method for method, _ in taken.sent] == ["POST", "POST"]
+        assert taken.sent[1][1]["series"]["count"] == 2
+
+    recorded(story, taken, refuses(404, "NotFound"), taken)
+
+
+def test_the_caller_of_a_defect_goes_on() -> None:
+    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+        recorder.record({}, "Normal", "Started", "it runs", action="Starting")
+        assert recorder.dropped == 1
+
+    recorded(story, never())
+
+
+def test_a_note_is_cut_to_what_the_server_takes_counted_in_bytes() -> None:
+    taken = Taken()
+
+    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+        say(recorder, "ä" * 2000)
+        await recorder.flush()
+        note = taken.sent[0][1]["note"]
+        assert len(note.encode()) <= 1024
+        assert note.endswith("ä...")
+
+    recorded(story, taken)
+
+
+def test_it_sends_by_itself() -> None:
+    taken = Taken()
+
+    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+        running = asyncio.create_task(recorder.run())
+        for number in range(3):
+            say(recorder, f"note {number}")
+            await asyncio.sleep(0.1)
+        assert len(taken.sent) == 3
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    recorded(story, taken)

@@ -1,0 +1,138 @@
+"""What the intake makes of the events that kopf tells, and of a list that kopf's view is compared with."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kubernetes.aio.client.configuration import Configuration
+from rljob_operator.kube.access import Access
+from rljob_operator.kube.client import Client
+from rljob_operator.kube.intake import Intake
+
+
+def job(
+    name: str = "pong", uid: str = "u-1", version: str = "1", status: Any = None, **metadata: Any
+) -> dict[str, Any]:
+    about = {"namespace": "team", "name": name, "uid": uid, "resourceVersion": version, **metadata}
+    return {"metadata": about, "spec": {"suspend": False}, **({"status": status} if status else {})}
+
+
+class Seen:
+    """An intake that nobody feeds but the test."""
+
+    def __init__(self) -> None:
+        self.enqueued: list[str] = []
+        access = Access(Configuration(host="http://127.0.0.1:1"), "default", None, None)
+        self.intake = Intake(access, Client(access), None, lambda namespace, name: self.enqueued.append(name))
+        self.started_anew = 0
+        self.intake._watch.start_anew = self.note  # type: ignore[method-assign]
+
+    def note(self) -> None:
+        self.started_anew += 1
+
+    def heard(self) -> list[str]:
+        enqueued, self.enqueued = self.enqueued, []
+        return enqueued
+
+    def compare(self, *found: dict[str, Any], meanwhile: Any = lambda: None) -> None:
+        known = dict(self.intake._jobs)
+        meanwhile()
+        self.intake.compare(known, {(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in found})
+
+
+def seen() -> Seen:
+    async def made() -> Seen:
+        return Seen()
+
+    return asyncio.run(made())
+
+
+def test_each_job_that_comes_changes_and_goes_is_enqueued() -> None:
+    it = seen()
+    it.intake.change(None, job())
+    it.intake.change("ADDED", job("cartpole", "u-2"))
+    it.intake.change("MODIFIED", {**job(version="2"), "spec": {"suspend": True}})
+    it.intake.change("MODIFIED", {**job(version="3", deletionTimestamp="now"), "spec": {"suspend": True}})
+    it.intake.change("DELETED", job(version="4"))
+    assert it.heard() == ["pong", "cartpole", "pong", "pong", "pong"]
+    assert (it.intake.get("team", "pong"), it.intake.known(), len(it.intake)) == (None, (("team", "cartpole"),), 1)
+
+
+def test_what_the_controller_writes_itself_wants_no_look_but_is_known() -> None:
+    it = seen()
+    it.intake.change(None, job())
+    it.intake.change("MODIFIED", job(version="2", status={"observedGeneration": 1}))
+    assert it.heard() == ["pong"]
+    kept = it.intake.get("team", "pong")
+    assert kept is not None
+    assert kept["status"] == {"observedGeneration": 1}
+    it.intake.change("MODIFIED", job(version="3", annotations={"rljob.dev/checkpoint": "now"}))
+    assert it.heard() == ["pong"]
+
+
+def test_the_late_end_of_a_job_does_not_take_its_successor_away() -> None:
+    """kopf tells the events of one object in order, but not those of two that have had the same name."""
+    it = seen()
+    it.intake.change("ADDED", job(uid="old"))
+    it.intake.change("ADDED", job(uid="new"))
+    it.heard()
+    it.intake.change("DELETED", job(uid="old"))
+    assert it.heard() == []
+    assert it.intake.get("team", "pong") == job(uid="new")
+
+
+def test_it_is_synced_when_everything_listed_is_known() -> None:
+    it = seen()
+    it.compare(job(), job("cartpole", "u-2"))
+    it.intake.change(None, job())
+    it.compare(job(), job("cartpole", "u-2"))
+    assert not it.intake.synced.is_set()
+    it.intake.change(None, job("cartpole", "u-2"))
+    it.compare(job(), job("cartpole", "u-2"))
+    assert it.intake.synced.is_set()
+    assert it.started_anew == 0, "it had no chance yet to have seen all"
+    empty = seen()
+    empty.compare()
+    assert empty.intake.synced.is_set()
+
+
+def test_a_job_whose_end_was_missed_is_found_gone() -> None:
+    it = seen()
+    it.intake.change(None, job())
+    it.intake.change(None, job("cartpole", "u-2"))
+    it.heard()
+    it.compare(job())
+    assert (it.heard(), it.intake.known()) == (["cartpole"], (("team", "pong"),))
+    it.compare(job(uid="another"))
+    assert (it.heard(), it.intake.known()) == (["pong"], ())
+
+
+def test_a_job_that_came_during_the_list_stays() -> None:
+    it = seen()
+    it.compare(meanwhile=lambda: it.intake.change("ADDED", job()))
+    assert (it.heard(), it.intake.known()) == (["pong"], (("team", "pong"),))
+
+
+def test_a_blind_kopf_is_started_anew() -> None:
+    it = seen()
+    it.intake.change(None, job())
+    it.compare(job())
+    it.compare(job(version="2"))
+    assert it.started_anew == 0, "the event may be on its way"
+    it.compare(job(version="2"))
+    assert it.started_anew == 1
+    it.intake.change(None, job(version="2"))
+    it.compare(job(version="2"), job("cartpole", "u-2"))
+    it.compare(job(version="2"), job("cartpole", "u-2"))
+    assert it.started_anew == 2
+
+
+def test_a_job_that_changes_all_the_time_is_no_blind_kopf() -> None:
+    it = seen()
+    it.intake.change(None, job())
+    it.compare(job())
+    for version in range(2, 20):
+        it.compare(job(version=str(version)))
+        it.intake.change("MODIFIED", job(version=str(version)))
+    assert it.started_anew == 0

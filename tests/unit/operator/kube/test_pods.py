@@ -1,0 +1,222 @@
+"""The cache of pods: what it keeps, by which job it finds it, what it tells, and what it costs."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+from rljob_operator.kube.pods import PodCache
+from rljob_operator.kube.trim import same_but_for_the_version, trim
+from sample_pods import container, job_owner, running_pod
+
+MOST_BYTES_A_POD = 8 * 1024
+UID = running_pod()["metadata"]["ownerReferences"][0]["uid"]
+KEY = ("team", "pong")
+
+
+class Cache(PodCache):
+    """Notes what it tells."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda key, kind, pod: self.told.append((key, kind, pod["metadata"]["name"])))
+        self.told: list[tuple[tuple[str, str], str, str]] = []
+
+    def heard(self) -> list[str]:
+        """What was told since the last time, shortly."""
+        told, self.told = self.told, []
+        return [f"{kind} {name.removeprefix('pong-actor-').removesuffix('-x7k2p')}" for _, kind, name in told]
+
+
+def kept(number: int, **metadata: Any) -> dict[str, Any]:
+    return trim(running_pod(number, **metadata))
+
+
+def test_of_a_pod_is_kept_what_the_controller_reads() -> None:
+    pod = running_pod(3, deletionTimestamp="2026-11-23T12:00:00Z", deletionGracePeriodSeconds=30)
+    when = pod["metadata"]["creationTimestamp"]
+    status = {
+        "name": "main",
+        "ready": True,
+        "started": True,
+        "restartCount": 0,
+        "state": {"running": {"startedAt": when}},
+    }
+    conditions = [
+        {name: condition[name] for name in ("type", "status", "lastTransitionTime")}
+        for condition in pod["status"]["conditions"]
+    ]
+    owner = job_owner("pong", UID)
+    del owner["blockOwnerDeletion"]
+    names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "labels", "finalizers",
+             "deletionTimestamp", "deletionGracePeriodSeconds")  # fmt: skip
+    assert trim(pod) == {
+        "metadata": {
+            **{name: pod["metadata"][name] for name in names},
+            "annotations": {"rljob.dev/revision": "1f2e3d4c"},
+            "ownerReferences": [owner],
+        },
+        "spec": {"hostname": "actor-3", "nodeName": "gke-pool-3"},
+        "status": {
+            "phase": "Running",
+            "podIP": "10.1.0.3",
+            "startTime": when,
+            "conditions": conditions,
+            "containerStatuses": [status],
+            "initContainerStatuses": [{**status, "name": "redis"}],
+        },
+    }
+
+
+def test_how_a_container_ended_is_kept_to_its_last_word() -> None:
+    ended = {"exitCode": 1, "signal": 9, "reason": "OOMKilled", "message": "x" * 5000, "finishedAt": "f"}
+    waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "y" * 5000}}
+    pod = running_pod()
+    pod["status"]["containerStatuses"] = [
+        container(
+            "main",
+            "w",
+            state=waiting,
+            lastState={"terminated": {**ended, "containerID": "c"}},
+            restartCount=4,
+            ready=False,
+            started=False,
+        )
+    ]
+    assert trim(pod)["status"]["containerStatuses"] == [
+        {
+            "name": "main",
+            "ready": False,
+            "started": False,
+            "restartCount": 4,
+            "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "y" * 1024}},
+            "lastState": {"terminated": {**ended, "message": "x" * 4096}},
+        }
+    ]
+
+
+@pytest.mark.parametrize("missing", ["spec", "status"])
+def test_a_pod_that_lacks_everything_is_kept_as_it_is(missing: str) -> None:
+    bare: dict[str, Any] = {"metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1"}}
+    assert trim(bare) == bare
+    assert trim({**bare, missing: None}) == bare
+    assert trim({**bare, "status": {"conditions": None, "containerStatuses": [{"name": "a", "state": None}]}}) == {
+        **bare, "status": {"containerStatuses": [{"name": "a"}]},
+    }  # fmt: skip
+
+
+def test_trimming_leaves_the_pod_alone_and_twice_is_as_once() -> None:
+    pod = running_pod(1)
+    before = copy.deepcopy(pod)
+    once = trim(pod)
+    assert pod == before
+    assert trim(once) == once
+
+
+def test_a_heartbeat_changes_nothing_that_is_kept() -> None:
+    one, other = running_pod(1), running_pod(1, resourceVersion="999999")
+    other["status"]["conditions"][0]["lastProbeTime"] = "2026-11-23T12:00:00Z"
+    assert same_but_for_the_version(trim(one), trim(other))
+    other["status"]["phase"] = "Failed"
+    assert not same_but_for_the_version(trim(one), trim(other))
+    assert not same_but_for_the_version(trim(one), trim(running_pod(1, finalizers=[])))
+
+
+def test_a_pod_is_found_by_its_job_and_its_events_name_the_job() -> None:
+    cache = Cache()
+    for number in (1, 2):
+        cache.change("ADDED", kept(number))
+    cache.change("ADDED", kept(3, ownerReferences=[job_owner("other", "uid-of-other")]))
+    assert [key for key, _, _ in cache.told] == [KEY, KEY, ("team", "other")]
+    assert {pod["metadata"]["name"] for pod in cache.of("team", UID)} == {"pong-actor-1-x7k2p", "pong-actor-2-x7k2p"}
+    assert len(cache.of("team", "uid-of-other")) == 1
+    assert cache.of("another", UID) == []
+    assert len(cache) == 3
+    assert set(cache.jobs()) == {("team", UID), ("team", "uid-of-other")}
+    for pod in [*cache.of("team", UID), *cache.of("team", "uid-of-other")]:
+        cache.change("DELETED", pod)
+    assert (len(cache), list(cache.jobs())) == (0, [])
+
+
+def test_each_change_is_told_once() -> None:
+    cache = Cache()
+    cache.change("ADDED", kept(1))
+    cache.change("MODIFIED", kept(1, resourceVersion="2"))
+    assert cache.heard() == ["ADDED 1"]
+    found = cache.get("team", "pong-actor-1-x7k2p")
+    assert found is not None
+    assert found["metadata"]["resourceVersion"] == "2", "though nothing was told"
+    cache.change("MODIFIED", kept(1, deletionTimestamp="2026-11-23T12:00:00Z"))
+    cache.change("DELETED", kept(1, deletionTimestamp="2026-11-23T12:00:00Z"))
+    cache.change("DELETED", kept(1))
+    assert cache.heard() == ["MODIFIED 1", "DELETED 1"]
+
+
+def test_a_list_tells_what_was_missed() -> None:
+    cache = Cache()
+    cache.replace(None, [kept(1), kept(2), kept(3)])
+    assert cache.heard() == ["ADDED 1", "ADDED 2", "ADDED 3"]
+    cache.replace(None, [kept(2), kept(3, finalizers=[]), kept(4)])
+    assert cache.heard() == ["DELETED 1", "MODIFIED 3", "ADDED 4"]
+    cache.replace(None, [kept(2), kept(3, finalizers=[]), kept(4)])
+    assert cache.heard() == []
+
+
+def test_a_list_of_one_namespace_says_nothing_of_another() -> None:
+    cache = Cache()
+    cache.replace("team", [kept(1)])
+    cache.replace("another", [kept(2, namespace="another")])
+    assert len(cache) == 2
+    cache.replace("another", [])
+    assert cache.heard() == ["ADDED 1", "ADDED 2", "DELETED 2"]
+
+
+def test_another_pod_of_the_same_name_is_told_as_an_end_and_a_beginning() -> None:
+    cache = Cache()
+    cache.change("ADDED", kept(1))
+    cache.replace(None, [kept(1, uid="another")])
+    assert cache.heard() == ["ADDED 1", "DELETED 1", "ADDED 1"]
+    assert [pod["metadata"]["uid"] for pod in cache.of("team", UID)] == ["another"]
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [
+        [],
+        [{**job_owner("pong", UID), "controller": False}],
+        [{**job_owner("pong", UID), "kind": "Job", "apiVersion": "batch/v1"}],
+        [{**job_owner("pong", UID), "apiVersion": "rljob.development/v1"}],
+    ],
+    ids=["none", "not the controller", "another kind", "another group"],
+)
+def test_a_pod_that_no_job_owns_is_none_of_ours(owners: list[dict[str, Any]]) -> None:
+    cache = Cache()
+    cache.change("ADDED", kept(1, ownerReferences=owners))
+    assert (len(cache), cache.told) == (0, [])
+    cache.change("ADDED", kept(2))
+    cache.change("MODIFIED", kept(2, ownerReferences=owners))
+    assert (len(cache), cache.heard()) == (0, ["ADDED 2", "DELETED 2"])
+
+
+def test_a_cached_pod_costs_little() -> None:
+    """Pods with a sidecar, as they arrive: each parsed on its own, so that nothing is shared but by our doing."""
+    count = 2000
+    raw = [
+        json.dumps(running_pod(number, job=f"job-{number // 4}", job_uid=f"8a3f27f5-6a7d-43f7-8f8e-{number // 4:012d}"))
+        for number in range(count)
+    ]
+    cache = PodCache(lambda key, kind, pod: None)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for each in raw:
+            cache.change("ADDED", cache.keep(json.loads(each)))
+        gc.collect()
+        bytes_a_pod = tracemalloc.get_traced_memory()[0] / count
+    finally:
+        tracemalloc.stop()
+    assert len(cache) == count
+    assert bytes_a_pod < MOST_BYTES_A_POD, f"{bytes_a_pod:.0f} bytes a pod"

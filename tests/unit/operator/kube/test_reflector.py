@@ -1,0 +1,168 @@
+"""How the copy of the pods is kept in step through faults that a real API server can't be made to produce on demand.
+
+The server is `fake_api_server`; the same with a real one is in `tests/cluster/test_kube_pods.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fake_api_server import Answer, FakeApiServer, listed, never, refuses, served, streams
+from rljob_operator.kube import reflector
+from rljob_operator.kube.pods import Pods
+from sample_pods import running_pod
+
+QUICK_SECONDS = 0.05
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reflector, "FIRST_DELAY_SECONDS", QUICK_SECONDS)
+
+
+def pod(number: int, version: str = "7") -> dict[str, Any]:
+    return running_pod(number, resourceVersion=version)
+
+
+def event(kind: str, number: int, version: str) -> dict[str, Any]:
+    return {"type": kind, "object": pod(number, version)}
+
+
+def bookmark(version: str) -> dict[str, Any]:
+    return {"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": version}}}
+
+
+def followed(
+    *answers: Answer, until: Callable[[FakeApiServer, Pods], bool], seconds: float = 5.0, **options: Any
+) -> tuple[list[str], list[str], Pods]:
+    """What is told, and what was asked for, until it is so. The last answer is given for ever."""
+    told: list[str] = []
+
+    async def story() -> tuple[FakeApiServer, Pods]:
+        async with served(*answers, timeout_seconds=0.5) as (server, client):
+            pods = Pods(
+                client, None, lambda key, kind, pod: told.append(f"{kind} {pod['spec']['hostname']}"), **options
+            )
+            running = asyncio.create_task(pods.run())
+            began = time.monotonic()
+            while not until(server, pods):
+                assert not running.done(), running.exception()
+                assert time.monotonic() - began < seconds, [str(request.rel_url) for request in server.asked]
+                await asyncio.sleep(0.01)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            return server, pods
+
+    server, pods = asyncio.run(story())
+    asked = [
+        f"watch from {request.query['resourceVersion']}" if "watch" in request.query else "list"
+        for request in server.asked
+    ]
+    return told, asked, pods
+
+
+def asked_times(count: int) -> Callable[[FakeApiServer, Pods], bool]:
+    return lambda server, pods: len(server.asked) >= count
+
+
+def test_a_watch_that_ends_is_gone_on_with_where_it_ended() -> None:
+    told, asked, pods = followed(
+        listed("5", pod(1)),
+        streams(event("ADDED", 2, "6"), bookmark("9")),
+        streams(event("MODIFIED", 2, "11")),
+        streams(hang=True),
+        until=asked_times(4),
+    )
+    assert asked == ["list", "watch from 5", "watch from 9", "watch from 11"]
+    assert told == ["ADDED actor-1", "ADDED actor-2"], "the last event has changed nothing but the version"
+    assert pods.synced
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        streams(event("ADDED", 2, "6"), cut=True),
+        streams(event("ADDED", 2, "6"), b'{"type": "DELETED", "obj', cut=True),
+        streams(event("ADDED", 2, "6"), {"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}),
+        streams(event("ADDED", 2, "6"), {"type": "ERROR", "object": {"code": 500}}),
+        streams(event("ADDED", 2, "6"), hang=True),
+    ],
+    ids=["cut", "cut within a line", "410", "500", "silent"],
+)
+def test_a_watch_that_breaks_begins_anew_with_a_list_that_finds_what_was_missed(end: Answer) -> None:
+    told, asked, _ = followed(
+        listed("5", pod(1)), end, listed("20", pod(2, "6"), pod(3)), streams(hang=True),
+        until=asked_times(4), silence_seconds=0.3,
+    )  # fmt: skip
+    assert asked == ["list", "watch from 5", "list", "watch from 20"]
+    assert told == ["ADDED actor-1", "ADDED actor-2", "DELETED actor-1", "ADDED actor-3"]
+
+
+def test_a_list_that_is_forgotten_between_two_pages_begins_anew() -> None:
+    told, asked, _ = followed(
+        listed("5", pod(1), more="next"), refuses(410, "Expired"), listed("8", pod(2)), streams(hang=True),
+        until=asked_times(4),
+    )  # fmt: skip
+    assert asked == ["list", "list", "list", "watch from 8"]
+    assert told == ["ADDED actor-2"], "half a list is none"
+
+
+@pytest.mark.parametrize(
+    "fault", [refuses(500), refuses(503), refuses(429), refuses(403, "Forbidden"), never(), streams(b"<html>")]
+)
+def test_a_list_that_fails_is_tried_again(fault: Answer) -> None:
+    told, asked, pods = followed(fault, fault, listed("5", pod(1)), streams(hang=True), until=asked_times(4))
+    assert asked == ["list", "list", "list", "watch from 5"]
+    assert told == ["ADDED actor-1"]
+    assert pods.synced
+
+
+def test_a_server_that_asks_for_patience_gets_it() -> None:
+    began = time.monotonic()
+    followed(refuses(429, headers={"Retry-After": "1"}), listed("5"), streams(hang=True), until=asked_times(3))
+    assert time.monotonic() - began > 1.0
+
+
+def test_failures_in_a_row_are_answered_with_patience() -> None:
+    """Each wait is about twice as long as the one before: five tries take over 15 times the first wait."""
+    began = time.monotonic()
+    followed(refuses(500), until=asked_times(5))
+    assert time.monotonic() - began > 15 * QUICK_SECONDS * 0.8
+
+
+def test_a_watch_that_ends_at_once_is_no_storm() -> None:
+    """A proxy in between may do that for as long as it likes."""
+    alternating = [listed("5"), streams()] * 6
+    began = time.monotonic()
+    _, asked, _ = followed(*alternating, until=asked_times(10))
+    assert time.monotonic() - began > 15 * QUICK_SECONDS * 0.8
+    assert asked[:4] == ["list", "watch from 5", "list", "watch from 5"]
+
+
+def test_the_age_grows_while_nothing_is_heard() -> None:
+    ages: list[float] = []
+
+    def heard(server: FakeApiServer, pods: Pods) -> bool:
+        ages.append(pods.age_seconds)
+        return ages[-1] > 0.4
+
+    followed(listed("5"), streams(bookmark("6"), hang=True), until=heard)
+    assert min(ages) < 0.1
+
+
+def test_a_callback_that_raises_ends_it_loudly() -> None:
+    """A copy with a hole in it would be believed."""
+
+    async def story() -> None:
+        def fails(key: Any, kind: str, pod: Any) -> None:
+            raise RuntimeError("a defect")
+
+        async with served(listed("5", pod(1))) as (_, client):
+            with pytest.raises(ExceptionGroup, match="unhandled"):
+                await asyncio.wait_for(Pods(client, None, fails).run(), 5.0)
+
+    asyncio.run(story())
