@@ -17,6 +17,7 @@ from rljob.roles.command import Profiled
 from rljob_operator.verbs.change import checkpoint, resume, scale, suspend
 from rljob_operator.verbs.get import get
 from rljob_operator.verbs.logs import logs
+from rljob_operator.verbs.render import render
 from rljob_operator.verbs.stop import stop
 from rljob_operator.verbs.top import top
 from rljob_operator.verbs.why import why
@@ -87,7 +88,7 @@ def run(
     raise typer.Exit(code)
 
 
-for verb in (get, top, why, logs, suspend, resume, scale, checkpoint, stop):
+for verb in (get, top, why, logs, suspend, resume, scale, checkpoint, stop, render):
     app.command()(verb)
 
 

@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.control_plane import ControlPlane
 from rljob_operator.kube.access import load_access
 from rljob_operator.kube.client import Client
+
+from tests.cluster.control_plane import ControlPlane
 
 NAMESPACE = "default"
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import NAMESPACE, config_map, connected, until
 from rljob_operator.kube.errors import (
     AlreadyExists,
     Conflict,
@@ -26,6 +24,9 @@ from rljob_operator.kube.errors import (
     Unavailable,
 )
 from rljob_operator.kube.resources import CONFIG_MAPS, PODS, RLJOBS
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kube_client import NAMESPACE, config_map, connected, until
 
 POD = {
     "apiVersion": "v1",

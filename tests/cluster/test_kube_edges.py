@@ -14,8 +14,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import connected, until
 from rljob_operator.kube.access import load_access
 from rljob_operator.kube.client import Client
 from rljob_operator.kube.errors import ApiError, NotFound, Unavailable
@@ -28,7 +26,10 @@ from rljob_operator.kube.metrics import OperatorMetrics
 from rljob_operator.kube.pods import SELECTOR, JobKey, Pods
 from rljob_operator.kube.queue import QueueClosed, WorkQueue
 from rljob_operator.kube.resources import PODS, RLJOBS, Object
-from test_kube_intake import job
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kube_client import connected, until
+from tests.cluster.test_kube_intake import job
 
 WORKERS = 4
 LAPSE_SECONDS = 3.0

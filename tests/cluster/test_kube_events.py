@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import connected
 from rljob_operator.kube.events import EventRecorder, reference
 from rljob_operator.kube.resources import PODS, RLJOBS
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kube_client import connected
 
 
 def test_an_event_and_its_series_are_taken(cluster: ControlPlane, namespace: str) -> None:

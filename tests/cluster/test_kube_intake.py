@@ -8,14 +8,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from bad_manifests import BASE
-from tests.cluster.control_plane import CRD_FILE, ControlPlane
-from tests.cluster.kube_client import connected, until
 from rljob_operator.kube.access import load_access
 from rljob_operator.kube.client import Client
 from rljob_operator.kube.intake import Intake
 from rljob_operator.kube.resources import RLJOBS
-from written import document
+
+from tests.cluster.control_plane import CRD_FILE, ControlPlane
+from tests.cluster.kube_client import connected, until
+from tests.unit.api.bad_manifests import BASE
+from tests.unit.api.written import document
 
 STATUS = {"status": {"observedGeneration": 1}}
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import connected, until
 from rljob_operator.kube import lease
 from rljob_operator.kube.client import Client
 from rljob_operator.kube.lease import Elector, LeadershipLost, LeaseTimes
 from rljob_operator.kube.resources import LEASES
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kube_client import connected, until
 
 QUICK = LeaseTimes(duration_seconds=3.0, renew_deadline_seconds=1.5, retry_seconds=0.4, stop_seconds=0.5)
 NAME = "operator"

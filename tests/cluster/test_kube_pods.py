@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import connected, until
 from rljob_operator.kube.client import Client
 from rljob_operator.kube.pods import Pods
 from rljob_operator.kube.resources import PODS
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kube_client import connected, until
 
 JOB_UID = "8a3f27f5-6a7d-43f7-8f8e-51b2a5f10000"
 

@@ -1,4 +1,4 @@
-"""`rljob_operator.pods.strategic_merge` against a real server: its table against core's types, its results against kubectl's.
+"""`kube.render.strategic_merge` against a real server: its table against core's types, its results against kubectl's.
 
 A PodTemplate is the object that holds a pod's template and nothing else, so it needs no node and no controller.
 """
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from rljob_operator.pods.spot import on_spot_nodes
-from rljob_operator.pods.strategic_merge import MERGE_KEYS, PodTemplateProblem, merged
+from rljob_operator.kube.render.spot import on_spot_nodes
+from rljob_operator.kube.render.strategic_merge import MERGE_KEYS, PodTemplateProblem, merged
 
 from tests.cluster import jobs
 from tests.cluster.control_plane import ControlPlane

@@ -22,6 +22,7 @@ from rljob_operator.local.launch import Launch, Launched, execute
 from rljob_operator.local.liveness import ProcessIdentity, find_by_output
 from rljob_operator.local.priority import niceness
 from rljob_operator.local.run_folder import read_json, write_json
+from rljob_operator.surroundings import variables
 
 _EXIT_NOT_STARTED = 127
 """The exit code of what could not even be started, as a shell answers it."""
@@ -91,9 +92,7 @@ class RoleProcess:
             return
         self._announce.unlink(missing_ok=True)
         self._exit.unlink(missing_ok=True)
-        environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-        if self.role is Role.ACTOR:
-            environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        environment = os.environ | variables(self.role)
         offset = 0
         try:
             with self._log.open("ab") as log:

@@ -23,10 +23,7 @@ from rljob_operator.local.probes import Door, Probes
 from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.local.starting import StartingTimes
 from rljob_operator.local.token_file import job_token_file, read_token
-
-DRAIN_SECONDS = {Role.EVALUATOR: 3.0, Role.LEARNER: 30.0, Role.REPLAY: 60.0, Role.INFERENCE: 3.0}
-"""How long a member may take to leave before it is killed: the learner writes a checkpoint, the replay its durable state.
-Actors have ``actors.drainSeconds``."""
+from rljob_operator.surroundings import drain_seconds
 
 
 class LocalSubstrate:
@@ -98,10 +95,9 @@ class LocalSubstrate:
                 self._processes[name] = self._process(name)
             self._processes[name].command = self._command(name)
             self._processes[name].start()
-        grace = DRAIN_SECONDS | {Role.ACTOR: float(job.spec.actors.drain_seconds)}
         for name in decision.drain:
             process = self._processes[name]
-            process.drain(grace[process.role])
+            process.drain(drain_seconds(job, process.role))
         for name in decision.replace:
             self._processes[name].end_hung()
         for name in decision.remove:

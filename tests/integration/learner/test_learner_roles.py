@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def updates(figures: dict[str, Any]) -> int:
 @pytest.mark.parametrize("sampling", ["Index", "Frames"])
 def test_learner_trains_saves_and_resumes(tmp_path: Path, sampling: str) -> None:
     with over_ipc(cartpole(sampling), tmp_path) as run:
-        run.start(run_learner, "learner")
+        run.start(run_learner, "learner", last_words=tmp_path / "last-words")
         run.start(run_actor, "actor-0")
         figures = run.until(lambda f: updates(f) > 100 and f.get("policy_lag_updates") is not None, "updates")
         assert np.isfinite(figures["loss"])
@@ -47,6 +48,9 @@ def test_learner_trains_saves_and_resumes(tmp_path: Path, sampling: str) -> None
         counters = saved.manifest["counters"]
         assert counters["updates"] > 100
         assert counters["samples"] == counters["updates"] * 128
+        told = json.loads((tmp_path / "last-words").read_text())["checkpoint"]
+        assert (told["state"], told["step"]) == ("Valid", counters["updates"])
+        assert told["digest"].endswith(saved.manifest["sha256"])
         run.start(run_learner, "learner", resume="latest")
         figures = run.until(lambda f: updates(f) > counters["updates"] + 50, "updates after the checkpoint")
         run.stop("learner")

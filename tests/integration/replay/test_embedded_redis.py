@@ -121,7 +121,7 @@ def test_revival_does_not_wait_for_a_folder_in_use(tmp_path: Path, monkeypatch: 
     """A server that was killed while its child wrote a snapshot leaves that child, and the folder's lock, behind."""
     with EmbeddedRedis(tmp_path / "redis") as server:
         kill(server)
-        lock = server._lock(0.0)
+        lock = embedded_redis.locked(server.directory, 0.0)
         try:
             naps: list[float] = []
             with monkeypatch.context() as patch:
@@ -137,7 +137,7 @@ def test_revival_does_not_wait_for_a_folder_in_use(tmp_path: Path, monkeypatch: 
 def test_two_servers_never_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with EmbeddedRedis(tmp_path / "redis") as first:
         with monkeypatch.context() as patch:
-            patch.setattr(embedded_redis, "_SAVE_SECONDS", 0.2)
+            patch.setattr(embedded_redis, "SAVE_SECONDS", 0.2)
             with pytest.raises(RedisUnavailable, match=r"redis is in use by another Redis server; one run folder"):
                 EmbeddedRedis(tmp_path / "redis").start()
         put(first, "key", "value")

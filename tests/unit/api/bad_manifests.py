@@ -213,6 +213,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         ["at most actors.replicas (1)"],
     ),
     (["spec.monitoring.metricsPort=80"], "spec.monitoring.metricsPort", ["from 1,024 to 65,535"]),
+    (["spec.monitoring.metricsPort=5551"], "spec.monitoring.metricsPort", ["outside 5551 to 5555"]),
     # the end of a job
     (["spec.successPolicy.targetReturn={}"], "spec.successPolicy.targetReturn.value", ["required", "Mean return"]),
     (["spec.successPolicy.targetReturn.value='18'"], "spec.successPolicy.targetReturn.value", ["'18'", "finite"]),
@@ -486,6 +487,8 @@ EDGES: list[tuple[Path, list[str], str]] = [
         [f"{APEX}.learningRateFinal=1e-5", f"{APEX}.learningRateDecaySteps=1"],
         f"{APEX}.learningRateDecaySteps=0",
     ),
+    (BASE, ["spec.monitoring.metricsPort=5550"], "spec.monitoring.metricsPort=5551"),
+    (BASE, ["spec.monitoring.metricsPort=5556"], "spec.monitoring.metricsPort=5555"),
     (BASE, [f"{ENVIRONMENT}.maxEpisodeRawFrames=4"], f"{ENVIRONMENT}.maxEpisodeRawFrames=3"),
     (
         BASE,

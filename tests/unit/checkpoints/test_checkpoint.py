@@ -98,8 +98,9 @@ def test_best_is_replaced_whole(tmp_path: Path) -> None:
 def test_a_full_disk_keeps_the_previous_checkpoint_and_says_so(tmp_path: Path) -> None:
     tensors = {"online.x": torch.zeros(50_000)}
     saver = Saver(tmp_path, keep=3)
-    saver.save(10, tensors, {"counters": {"updates": 10}}, wait=True)
+    saver.save(10, tensors, {"counters": {"updates": 10}, "requested_unix": 7.5}, wait=True)
     assert saver.status["state"] == "Valid"
+    assert saver.status["requested_unix"] == 7.5
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -14,8 +15,11 @@ from rljob.api.exit_codes import EXIT_CONFIGURATION
 from rljob.cli.app import app
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
+from rljob.roles.announce import write_last_words
 from rljob.roles.command import Role, check_options, role_function, stopping_on_signals
 from rljob.roles.options import RoleOptions
+from rljob.wire import security
+from rljob.wire.security import SecurityProblem, require_security
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
@@ -83,6 +87,37 @@ def test_where_telemetry_listens_is_an_option_that_help_names() -> None:
     assert names["--metrics-port"] == "RLJOB_METRICS_PORT"
     assert names["--token-file"] == "RLJOB_TOKEN_FILE"
     assert names["--on-cluster"] == "RLJOB_ON_CLUSTER"
+    assert names["--last-words"] == "RLJOB_LAST_WORDS"
+
+
+@pytest.mark.parametrize(
+    ("encryption", "on_cluster", "plain"), [("None", "1", True), ("None", "0", False), ("Curve", "1", False)]
+)
+def test_only_a_pod_of_a_job_without_encryption_talks_without_keys(
+    encryption: str, on_cluster: str, plain: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(security._Plain, "permitted", False)
+    monkeypatch.setattr("rljob.roles.command.role_function", lambda role: lambda options, stop: None)
+    job = tmp_path / "job.yaml"
+    job.write_text(f"{JOB.read_text()}  network: {{encryption: {encryption}}}\n")
+    addresses = ["--weights", "tcp://learner:5553", "--notice", "tcp://learner:5554"]
+    assert worker("evaluator", *common(tmp_path, job), *addresses, env={"RLJOB_ON_CLUSTER": on_cluster}).exit_code == 0
+    if plain:
+        require_security(addresses[1], None)
+    else:
+        with pytest.raises(SecurityProblem, match="no CURVE keys"):
+            require_security(addresses[1], None)
+
+
+def test_last_words_are_one_line_of_json_and_their_loss_is_no_failure(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    words = {"checkpoint": {"step": 7}}
+    write_last_words(options(tmp_path), words)
+    write_last_words(options(tmp_path, last_words=tmp_path / "words"), words)
+    assert json.loads((tmp_path / "words").read_text()) == words
+    write_last_words(options(tmp_path, last_words=tmp_path / "none" / "words"), words)
+    assert "last words can't be written" in caplog.text
 
 
 def test_every_role_has_its_function() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from rljob.api.types import APIModel, Integer
+
+DATA_PORTS: Final = range(5551, 5556)
+"""Ports of the pods on which roles talk to each other."""
 
 
 class Gang(APIModel):

@@ -60,7 +60,8 @@ class CheckpointSpec(APIModel):
     storage: Annotated[
         CheckpointStorage | None, never("what was saved would stay behind; a new job can begin from it (restoreFrom)")
     ] = None
-    """Where; on one machine it is the run folder."""
+    """Where. Unset: on one machine the run folder, on a cluster the learner's pod, with which they end: a learner that is started
+    again begins anew."""
     on_suspend: Annotated[Literal["Required", "BestEffort", "Skip"], ANY_TIME] = "Required"
     """Whether a suspended job must have saved itself before its pods go."""
     restore_from: Annotated[

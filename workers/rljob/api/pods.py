@@ -92,7 +92,7 @@ class RoleSpec(APIModel):
     volume_mounts: Annotated[list[VolumeMount] | None, Field(max_length=32), WHILE_SUSPENDED] = None
     """Where the role's container sees them: https://kubernetes.io/docs/concepts/storage/volumes/"""
     service_account_name: Annotated[Annotated[str, Text(253, "a ServiceAccount")] | None, WHILE_SUSPENDED] = None
-    """Who the pods are to other services; unset: the namespace's default."""
+    """Who the pods are to other services; unset: one of the job's own, which may do nothing."""
     node_selector: Annotated[Labels | None, WHILE_SUSPENDED] = None
     """Labels a node must have."""
     tolerations: Annotated[list[CoreObject] | None, Field(max_length=32), WHILE_SUSPENDED] = None

@@ -48,10 +48,10 @@ class Persistence(APIModel):
 class RedisSpec(APIModel):
     """The Redis beside each replay shard, which holds the log of chunks."""
 
-    image: Annotated[str, Text(512, "a container image"), WHILE_SUSPENDED] = "redis:7.2-alpine"
-    """Image of the sidecar."""
+    image: Annotated[Annotated[str, Text(512, "a container image")] | None, WHILE_SUSPENDED] = None
+    """Image of the sidecar, with redis-server and redis-cli of 7.0 or later; unset: that of the shard, which has a server."""
     resources: Annotated[Resources, WHILE_SUSPENDED] = Field(default_factory=Resources)
-    """What the sidecar asks for."""
+    """What the sidecar asks for. Of a limit of memory the log takes at most three quarters."""
     persistence: Annotated[Persistence, never("the log and its volume were made for it")] = Field(
         default_factory=Persistence
     )

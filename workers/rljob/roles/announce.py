@@ -39,6 +39,18 @@ def write_final(options: RoleOptions, document: dict[str, Any]) -> None:
     _write(options.run_dir / "roles" / f"{options.name}.final.json", document)
 
 
+def write_last_words(options: RoleOptions, document: dict[str, Any]) -> None:
+    """Write ``options.last_words`` (if given) at the end of a process that nobody can ask any more. What can't be written is only
+    logged: the end is none the worse."""
+    if options.last_words is None:
+        return
+    try:
+        # In a pod the file is a mount, in whose place no other can be put.
+        options.last_words.write_text(json.dumps(document) + "\n")
+    except OSError as error:
+        log.warning("%s: last words can't be written: %s", options.last_words, error.strerror)
+
+
 def exit_path(run_dir: Path, name: str) -> Path:
     """Where the role ``name`` writes how it ended."""
     return run_dir / "roles" / f"{name}.exit.json"

@@ -219,6 +219,14 @@ def worker(
             envvar="RLJOB_PROFILE", help="Profile this process if that is its role; see `rljob run --profile`."
         ),
     ] = None,
+    last_words: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="RLJOB_LAST_WORDS",
+            help="File for what a learner leaves at an orderly end: how its newest checkpoint went, as JSON. In a pod the "
+            "termination log.",
+        ),
+    ] = None,
     on_cluster: Annotated[
         bool,
         typer.Option(
@@ -266,8 +274,13 @@ def worker(
             resume=resume,
             keys=keys,
             profile=role in (profile or ()),
+            last_words=last_words,
             on_cluster=on_cluster,
         )
+        if on_cluster and options.job.spec.network.encryption == "None":
+            from rljob.wire.security import permit_plain
+
+            permit_plain()  # as the manifest says; elsewhere nobody has said that the network can be trusted
         # What `ps aux` and `top -c` show, and what `ps -e` and `top` do; a fork would have the fork server's.
         setproctitle(f"rljob {options.job.metadata.name}: {name}")
         setthreadtitle(name)

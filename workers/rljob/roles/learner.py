@@ -36,7 +36,7 @@ from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.updater import make_updater, trial_update
 from rljob.learner.saver import Saver
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
-from rljob.roles.announce import announce
+from rljob.roles.announce import announce, write_last_words
 from rljob.roles.options import RoleOptions
 from rljob.roles.slowdown import LEARNER_DELAY_FILE, slowed_down
 from rljob.telemetry.metrics import learner_registry
@@ -161,6 +161,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         except NonFiniteLoss as problem:
             log.error("%s", problem)
             raise SystemExit(NonFiniteLoss.exit_code) from problem
+        write_last_words(options, {"role": "learner", "checkpoint": saver.status})
 
 
 def wanted_since(note: Mapping[str, Any]) -> float:

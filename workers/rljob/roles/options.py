@@ -19,6 +19,7 @@ class RoleOptions:
     inference role, get exactly their own.
     ``metrics_host`` and ``metrics_port``: where telemetry listens; port 0 takes any free one, and ``announce`` then tells which.
     ``token_file`` holds the job's token, which requests over that port need. ``profile``: write a profile of the loop.
+    ``last_words``: file for what a learner leaves behind at an orderly end.
     ``on_cluster``: it is a pod that the operator made, so what it may use was reserved for it, and what is missing was promised.
     """
 
@@ -38,4 +39,5 @@ class RoleOptions:
     resume: str | None = None
     keys: Path | None = None
     profile: bool = False
+    last_words: Path | None = None
     on_cluster: bool = False

@@ -115,9 +115,18 @@ def is_loopback(endpoint: str) -> bool:
         return False
 
 
+class _Plain:
+    permitted = False
+
+
+def permit_plain() -> None:
+    """From now on this process may talk to other machines without keys: its job says that its network can be trusted."""
+    _Plain.permitted = True
+
+
 def require_security(endpoint: str, security: object) -> None:
-    """Raises `SecurityProblem` for an endpoint that leaves the machine without CURVE."""
-    if security is None and not is_loopback(endpoint):
+    """Raises `SecurityProblem` for an endpoint that leaves the machine without CURVE, unless that is permitted."""
+    if security is None and not _Plain.permitted and not is_loopback(endpoint):
         raise SecurityProblem(
             f"{endpoint} can be reached from other machines and has no CURVE keys; pass the role's file (--keys FILE, written "
             "by `rljob keys`), or use 127.0.0.1, ipc:// or inproc://"

@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
-from fake_api_server import Answer, FakeApiServer, never, refuses, served
 from rljob_operator.kube.client import Client
 from rljob_operator.kube.events import BURST, MOST_WAITING, REFILL_SECONDS, EventRecorder, reference
 from rljob_operator.kube.resources import PODS, RLJOBS
+
+from tests.unit.operator.kube.fake_api_server import Answer, FakeApiServer, never, refuses, served
 
 JOB = reference(RLJOBS, {"metadata": {"name": "pong", "namespace": "team", "uid": "u-1", "resourceVersion": "5"}})
 POD = reference(PODS, {"metadata": {"name": "pong-learner-x", "namespace": "team", "uid": "u-2"}})

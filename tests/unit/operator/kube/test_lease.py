@@ -6,8 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from fake_api_server import refuses, says, served
 from rljob_operator.kube.lease import Elector, LeaseTimes, NotLeader, new_identity
+
+from tests.unit.operator.kube.fake_api_server import refuses, says, served
 
 
 @pytest.mark.parametrize(

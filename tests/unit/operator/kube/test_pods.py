@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from rljob_operator.kube.pods import PodCache
 from rljob_operator.kube.trim import same_but_for_the_version, trim
-from sample_pods import container, job_owner, running_pod
+
+from tests.unit.operator.kube.sample_pods import container, job_owner, running_pod
 
 MOST_BYTES_A_POD = 8 * 1024
 UID = running_pod()["metadata"]["ownerReferences"][0]["uid"]

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fake_api_server import Answer, FakeApiServer, listed, never, refuses, served, streams
 from rljob_operator.kube import reflector
 from rljob_operator.kube.pods import Pods
-from sample_pods import running_pod
+
+from tests.unit.operator.kube.fake_api_server import Answer, FakeApiServer, listed, never, refuses, served, streams
+from tests.unit.operator.kube.sample_pods import running_pod
 
 QUICK_SECONDS = 0.05
 

@@ -15,6 +15,7 @@ from rljob.api.rule import Broken, Rule
 from rljob.api.rules import (
     actors,
     algorithm,
+    cluster,
     environment,
     learner,
     lifecycle,
@@ -27,7 +28,7 @@ from rljob.api.types import plain_number
 
 RULES: tuple[Rule, ...] = tuple(
     item
-    for module in (algorithm, environment, parameters, replay, unroll_queue, actors, learner, lifecycle)
+    for module in (algorithm, environment, parameters, replay, unroll_queue, actors, learner, lifecycle, cluster)
     for item in vars(module).values()
     if isinstance(item, Rule)
 )

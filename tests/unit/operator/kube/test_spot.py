@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from rljob_operator.pods.spot import LABELS, TAINTS, on_spot_nodes
+from rljob_operator.kube.render.spot import CLOUDS, SpotMarks, on_spot_nodes
 
 MARKS = {  # a spot node as each cloud makes it: its taint, if it has one, and its label
     "GKE": (("cloud.google.com/gke-spot", "true"), ("cloud.google.com/gke-spot", "true")),
@@ -38,8 +38,8 @@ def test_spot_nodes_of_each_cloud_are_reached_and_preferred(cloud: str) -> None:
 
 
 def test_no_other_cloud_is_in_it() -> None:
-    assert set(TAINTS) == {taint for taint, _ in MARKS.values() if taint}
-    assert list(LABELS) == [label for _, label in MARKS.values()]
+    assert set(CLOUDS.taints) == {taint for taint, _ in MARKS.values() if taint}
+    assert list(CLOUDS.labels) == [label for _, label in MARKS.values()]
 
 
 def test_what_the_job_says_itself_stays() -> None:
@@ -64,7 +64,7 @@ def test_what_the_job_says_itself_stays() -> None:
     assert changed["affinity"]["podAntiAffinity"] == {"a": 1}
     assert changed["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] == required
     assert preferred(changed)[0] == mine
-    assert len(preferred(changed)) == 1 + len(LABELS)
+    assert len(preferred(changed)) == 1 + len(CLOUDS.labels)
 
 
 def test_a_toleration_that_is_there_already_stays_alone() -> None:
@@ -74,9 +74,15 @@ def test_a_toleration_that_is_there_already_stays_alone() -> None:
 
 @pytest.mark.parametrize("affinity", [None, {}, {"nodeAffinity": None}])
 def test_a_null_is_nothing(affinity: dict[str, Any] | None) -> None:
-    assert len(preferred(on_spot_nodes({"affinity": affinity, "tolerations": None}))) == len(LABELS)
+    assert len(preferred(on_spot_nodes({"affinity": affinity, "tolerations": None}))) == len(CLOUDS.labels)
 
 
 @pytest.mark.parametrize("affinity", ["spot", {"nodeAffinity": []}])
 def test_what_is_no_affinity_stays_for_the_server_to_refuse(affinity: Any) -> None:
     assert on_spot_nodes({"affinity": affinity})["affinity"] == affinity
+
+
+def test_a_cluster_with_marks_of_its_own() -> None:
+    pod = on_spot_nodes({}, SpotMarks(taints=(("rljob.dev/spot", "true"),), labels=(("rljob.dev/spot", "true"),)))
+    assert tolerated(pod) == {("rljob.dev/spot", "true")}
+    assert [term["preference"]["matchExpressions"][0]["key"] for term in preferred(pod)] == ["rljob.dev/spot"]

@@ -14,6 +14,8 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from rljob_operator.kube.render.problems import PodProblem
+
 MERGE_KEYS: Final[Mapping[str, str]] = {
     "containers": "name",
     "initContainers": "name",
@@ -43,8 +45,8 @@ _RETAIN: Final = "$retainKeys"
 _KNOWN: Final = f"allowed: {_DIRECTIVE} (delete or replace) and {_RETAIN}"
 
 
-class PodTemplateProblem(ValueError):
-    """A patch that cannot be merged; ``str()`` says where and why."""
+class PodTemplateProblem(PodProblem):
+    """A patch that cannot be merged, or may not be; ``str()`` says where and why."""
 
 
 def merged(template: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,49 +10,54 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-TAINTS: Final = (
-    ("cloud.google.com/gke-spot", "true"),
-    ("kubernetes.azure.com/scalesetpriority", "spot"),
-)
-"""(key, value) of the taints that GKE and AKS put on spot nodes, both with effect NoSchedule. EKS and Karpenter put none."""
+from rljob_operator.kube.render.nested import at
 
-LABELS: Final = (
-    ("cloud.google.com/gke-spot", "true"),
-    ("kubernetes.azure.com/scalesetpriority", "spot"),
-    ("eks.amazonaws.com/capacityType", "SPOT"),
-    ("karpenter.sh/capacity-type", "spot"),
+
+@dataclass(frozen=True, slots=True)
+class SpotMarks:
+    """How spot nodes are marked: (key, value) of their taints, all with effect NoSchedule, and of their labels."""
+
+    taints: tuple[tuple[str, str], ...]
+    labels: tuple[tuple[str, str], ...]
+
+
+CLOUDS: Final = SpotMarks(
+    taints=(
+        ("cloud.google.com/gke-spot", "true"),
+        ("kubernetes.azure.com/scalesetpriority", "spot"),
+    ),
+    labels=(
+        ("cloud.google.com/gke-spot", "true"),
+        ("kubernetes.azure.com/scalesetpriority", "spot"),
+        ("eks.amazonaws.com/capacityType", "SPOT"),
+        ("karpenter.sh/capacity-type", "spot"),
+    ),
 )
-"""(key, value) of the labels of spot nodes: of GKE, AKS, a managed node group of EKS, and Karpenter (EKS Auto Mode is one)."""
+"""Taints of GKE and AKS; EKS and Karpenter put none. Labels of GKE, AKS, a managed node group of EKS, and Karpenter (EKS Auto
+Mode is one)."""
 
 WEIGHT: Final = 50
 """Of each preference, from 1 to 100: in the middle, so that preferences of the job's own can be put above it or below."""
 
 
-def on_spot_nodes(pod: Mapping[str, Any]) -> dict[str, Any]:
+def on_spot_nodes(pod: Mapping[str, Any], marks: SpotMarks = CLOUDS) -> dict[str, Any]:
     """A copy of the PodSpec ``pod`` that tolerates the taints of spot nodes and prefers such nodes, beside what it had before.
 
     What a job has written there in a wrong form stays as it is, for the API server to refuse.
     """
     changed = copy.deepcopy(dict(pod))
-    tolerations = _at(changed, "tolerations", [])
-    affinity = _at(changed, "affinity", {})
-    of_nodes = _at(affinity, "nodeAffinity", {})
-    preferences = _at(of_nodes, "preferredDuringSchedulingIgnoredDuringExecution", [])
-    for key, value in TAINTS:
+    tolerations = at(changed, "tolerations", [])
+    affinity = at(changed, "affinity", {})
+    of_nodes = at(affinity, "nodeAffinity", {})
+    preferences = at(of_nodes, "preferredDuringSchedulingIgnoredDuringExecution", [])
+    for key, value in marks.taints:
         wanted = {"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"}
         if wanted not in tolerations:
             tolerations.append(wanted)
-    for key, value in LABELS:
+    for key, value in marks.labels:
         labelled = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
         preferences.append({"weight": WEIGHT, "preference": labelled})
     return changed
-
-
-def _at(mapping: dict[str, Any], name: str, empty: Any) -> Any:
-    """The list or mapping at ``name``, put there where there is nothing; one apart from ``mapping`` where there is something
-    else."""
-    if mapping.get(name) is None:
-        mapping[name] = empty
-    return mapping[name] if isinstance(mapping[name], type(empty)) else empty

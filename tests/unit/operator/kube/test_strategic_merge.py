@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from rljob_operator.pods.strategic_merge import PodTemplateProblem, merged
+from rljob_operator.kube.render.strategic_merge import PodTemplateProblem, merged
 
 POD: dict[str, Any] = {
     "metadata": {"labels": {"app": "rljob"}, "finalizers": ["a", "b"]},

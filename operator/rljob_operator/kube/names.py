@@ -1,0 +1,152 @@
+"""What everything that a job has on a cluster is called: objects, labels, annotations, ports and places in a container."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from rljob.api import RLJob
+from rljob.api.cluster import DATA_PORTS as PORT_NUMBERS
+
+from rljob_operator.core.member import Role
+
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+MANAGER: Final = "rljob"
+SELECTOR: Final = f"{MANAGED_BY}={MANAGER}"
+"""The label selector of everything that the operator makes."""
+
+JOB_LABEL: Final = "rljob.dev/job"
+ROLE_LABEL: Final = "rljob.dev/role"
+MEMBER_LABEL: Final = "rljob.dev/member"
+REACHABLE_LABEL: Final = "rljob.dev/reachable"
+"""The Service selects pods that have it. It is taken from a pod whose node is lost before its member starts anew: such a pod
+stays Terminating for as long as its node is away, and its address would stand in the member's name beside the new one."""
+
+ASKED_ANNOTATION: Final = "rljob.dev/asked"
+"""On a pod: when the controller asked it to end (RFC 3339)."""
+REVISION_ANNOTATION: Final = "rljob.dev/revision"
+"""On a pod: `render.revision` of what it was made from."""
+FINALIZER: Final = "rljob.dev/counted"
+"""Keeps a pod until its end has been counted."""
+
+INGEST_PORT, SAMPLE_PORT, WEIGHTS_PORT, NOTICE_PORT, INFERENCE_PORT = PORT_NUMBERS
+DATA_PORTS: Final = {
+    "ingest": INGEST_PORT,
+    "sample": SAMPLE_PORT,
+    "weights": WEIGHTS_PORT,
+    "notice": NOTICE_PORT,
+    "inference": INFERENCE_PORT,
+}
+"""Name of a port -> its number. The port of the metrics is ``spec.monitoring.metricsPort``."""
+METRICS: Final = "metrics"
+"""Name of the port of /metrics, /healthz, /readyz and /status."""
+
+WORKER: Final = "worker"
+"""The container that runs the role."""
+REDIS: Final = "redis"
+"""The sidecar of a replay shard."""
+
+RUN_DIR: Final = "/var/lib/rljob"
+JOB_FILE: Final = "job.yaml"
+JOB_DIR: Final = "/etc/rljob/job"
+KEYS_FILE: Final = "keys.json"
+KEYS_DIR: Final = "/etc/rljob/keys"
+TOKEN_FILE: Final = "token"
+TOKEN_DIR: Final = "/etc/rljob/token"
+TERMINATION_LOG: Final = "/dev/termination-log"
+REDIS_SOCKET_DIR: Final = "/run/rljob"
+REDIS_SOCKET: Final = f"{REDIS_SOCKET_DIR}/redis.sock"
+REDIS_DATA_DIR: Final = "/var/lib/redis"
+
+
+def labels(job: str) -> dict[str, str]:
+    """Of everything that belongs to a job."""
+    return {MANAGED_BY: MANAGER, JOB_LABEL: job}
+
+
+def role_labels(job: str, role: Role) -> dict[str, str]:
+    """What selects the pods of a role."""
+    return {**labels(job), ROLE_LABEL: str(role)}
+
+
+def member_labels(job: str, member: str) -> dict[str, str]:
+    """Of a member's pod, for as long as it has its member's address."""
+    return {**role_labels(job, Role.of(member)), MEMBER_LABEL: member, REACHABLE_LABEL: "true"}
+
+
+def pod(job: str, member: str, suffix: str) -> str:
+    """A pod's name; ``suffix`` is of five random characters and tells it from the member's other pods."""
+    return f"{job}-{member}-{suffix}"
+
+
+def service(job: str) -> str:
+    """The headless Service, and the subdomain of every pod."""
+    return job
+
+
+def service_account(job: str) -> str:
+    """The ServiceAccount of pods that name no other."""
+    return job
+
+
+def network_policy(job: str) -> str:
+    """The NetworkPolicy."""
+    return job
+
+
+def config_map(job: str) -> str:
+    """The ConfigMap with the job in force."""
+    return f"{job}-job"
+
+
+def token_secret(job: str) -> str:
+    """The Secret with the token that requests to the learner need."""
+    return f"{job}-token"
+
+
+def keys_secret(job: str, role: Role) -> str:
+    """The Secret with the CURVE keys of a role."""
+    return f"{job}-{role}-keys"
+
+
+def budget(job: str, role: Role) -> str:
+    """The PodDisruptionBudget of a role."""
+    return f"{job}-{role}"
+
+
+def claim(job: str, member: str) -> str:
+    """The PersistentVolumeClaim of a member: ``learner``, ``replay-0``."""
+    return f"{job}-{member}"
+
+
+def number(member: str) -> int:
+    """``actor-7`` -> 7; a member without a number is 0."""
+    digits = member.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def host(job: RLJob, member: str, cluster_domain: str = "") -> str:
+    """The name of whichever pod is ``member`` now. Without a domain the resolver of the pod completes it."""
+    name = f"{member}.{service(job.metadata.name)}.{job.metadata.namespace}.svc"
+    return f"{name}.{cluster_domain}" if cluster_domain else name
+
+
+def shards(job: RLJob) -> list[str]:
+    """The replay shards of a job; none where its learner keeps the queue itself."""
+    return [f"replay-{k}" for k in range(job.spec.replay.shards)] if job.spec.replay is not None else []
+
+
+def inference_servers(job: RLJob) -> list[str]:
+    """The inference servers that are pods of their own."""
+    count = job.spec.inference.replicas if job.spec.actors.inference == "Central" else 0
+    return [f"inference-{k}" for k in range(count)]
+
+
+def first_members(job: RLJob) -> Iterable[str]:
+    """The members that a job starts with, in the order in which they start."""
+    yield from shards(job)
+    yield "learner"
+    yield from inference_servers(job)
+    yield from (f"actor-{k}" for k in range(job.spec.actors.replicas))
+    if job.spec.evaluator.enabled:
+        yield "evaluator"

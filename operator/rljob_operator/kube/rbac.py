@@ -1,0 +1,102 @@
+"""What the operator may ask of the API server, as a table: Roles are made from it, and nothing else is granted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+Where = Literal["Jobs", "Operator", "Outside"]
+"""Jobs: in every namespace that the operator looks after. Operator: in its own. Outside: as Jobs, and only where it runs outside
+the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Verbs on resources of one API group, and what they are for."""
+
+    group: str
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    why: str
+    where: Where = "Jobs"
+
+    @property
+    def rule(self) -> dict[str, Any]:
+        """As a rule of a Role."""
+        return {"apiGroups": [self.group], "resources": list(self.resources), "verbs": list(self.verbs)}
+
+
+_RLJOB: Final = "rljob.dev"
+
+TABLE: Final[tuple[Grant, ...]] = (
+    Grant(_RLJOB, ("rljobs",), ("get", "list", "watch"), "the jobs; what they want is only read"),
+    Grant(_RLJOB, ("rljobs",), ("delete",), "ttlSecondsAfterFinished"),
+    Grant(_RLJOB, ("rljobs/status",), ("patch",), "what is known of a job"),
+    Grant(_RLJOB, ("rljobs/finalizers",), ("update",), "children that block their job's deletion, where that is checked"),
+    Grant("", ("pods",), ("list", "watch"), "how members are"),
+    Grant("", ("pods",), ("create", "patch", "delete"), "members: to start, to mark as asked or counted, to end"),
+    Grant("", ("secrets",), ("get", "create"), "keys and token, made once; the token is sent with requests to the learner"),
+    Grant("", ("configmaps", "services"), ("get", "create", "patch"), "the job in force, and the pods' names"),
+    Grant("", ("serviceaccounts",), ("get", "create"), "an identity without rights for the pods"),
+    Grant(
+        "",
+        ("persistentvolumeclaims",),
+        ("get", "create", "delete"),
+        "checkpoints and experience; a shard whose volume is lost begins on a new claim",
+    ),
+    Grant(
+        "policy", ("poddisruptionbudgets",), ("get", "create", "patch", "delete"), "the learner's and the shards' protection"
+    ),
+    Grant(
+        "networking.k8s.io", ("networkpolicies",), ("get", "create", "patch", "delete"), "who may reach the pods"
+    ),
+    Grant("events.k8s.io", ("events",), ("create", "patch"), "what happened, in series"),
+    Grant("coordination.k8s.io", ("leases",), ("get", "create", "update", "patch"), "which replica leads", "Operator"),
+    Grant("", ("pods/proxy",), ("get", "create"), "the learners' /status and /checkpoint, through the API server", "Outside"),
+)  # fmt: skip
+
+
+def rules(*where: Where) -> list[dict[str, Any]]:
+    """The rules of those rows, one a row."""
+    return [grant.rule for grant in TABLE if grant.where in where]
+
+
+def role_objects(
+    name: str,
+    namespace: str,
+    watched: Sequence[str] = (),
+    *,
+    outside: bool = False,
+) -> list[dict[str, Any]]:
+    """Roles of the ServiceAccount ``name`` in ``namespace`` with their bindings.
+
+    ``watched`` names the namespaces that the operator looks after, with a Role in each and no ClusterRole; without any it looks
+    after all of them. ``outside``: it runs outside the cluster.
+    """
+    of_jobs = rules("Jobs", "Outside") if outside else rules("Jobs")
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    found = _granted("Role", f"{name}-leader", namespace, rules("Operator"), subject)
+    if not watched:
+        return [*found, *_granted("ClusterRole", name, None, of_jobs, subject)]
+    for each in watched:
+        found += _granted("Role", name, each, of_jobs, subject)
+    return found
+
+
+def _granted(
+    kind: str, name: str, namespace: str | None, granted: list[dict[str, Any]], subject: dict[str, str]
+) -> list[dict[str, Any]]:
+    """A role and the binding that gives it to ``subject``."""
+    group = "rbac.authorization.k8s.io"
+    metadata = {"name": name, **({"namespace": namespace} if namespace is not None else {})}
+    return [
+        {"apiVersion": f"{group}/v1", "kind": kind, "metadata": metadata, "rules": granted},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": f"{kind}Binding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": group, "kind": kind, "name": name},
+            "subjects": [subject],
+        },
+    ]

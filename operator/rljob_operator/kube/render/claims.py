@@ -1,0 +1,31 @@
+"""The volumes that outlive a member's pod: the learner's for checkpoints, each replay shard's for its log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rljob_operator.kube import names
+from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.roles import keeps_experience
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.render.volumes import makes_checkpoint_claim
+
+
+def claims(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
+    """Every PersistentVolumeClaim of the job. They go with it; who wants to keep checkpoints names ``checkpoint.storage``."""
+    job, found = owned.job, []
+    if makes_checkpoint_claim(job, settings):
+        found.append(_claim(owned, "learner", settings.checkpoint_size, settings.checkpoint_class))
+    if keeps_experience(job):
+        kept = job.spec.required_replay.redis.persistence
+        found += [_claim(owned, shard, kept.storage, kept.storage_class_name) for shard in names.shards(job)]
+    return found
+
+
+def _claim(owned: Owned, member: str, size: str, storage_class: str) -> dict[str, Any]:
+    spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+    if storage_class:
+        spec["storageClassName"] = storage_class
+    metadata = owned.metadata(names.claim(owned.name, member))
+    metadata["labels"] = {**metadata["labels"], names.MEMBER_LABEL: member}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}

@@ -1,0 +1,41 @@
+"""What the metadata of every object of a job has: its name, its labels, and whose it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rljob.api import RLJob
+from rljob.api.job import API_VERSION, KIND
+
+from rljob_operator.kube import names
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A stored job: the job in force, and the uid of its object, which every child names as its owner's."""
+
+    job: RLJob
+    uid: str
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.job.metadata.name
+
+    def metadata(self, name: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
+        """Of a child; ``labels`` in the place of those that every child has."""
+        owner = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+        return {
+            "name": name,
+            "namespace": self.job.metadata.namespace,
+            "labels": labels if labels is not None else names.labels(self.name),
+            "ownerReferences": [owner],
+        }

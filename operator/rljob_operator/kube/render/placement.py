@@ -1,0 +1,83 @@
+"""Where a role's pods go: what the manifest says, spot nodes, and nodes with GPUs."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Final
+
+from rljob.api import RLJob
+from rljob.api.pods import Resources
+
+from rljob_operator.core.member import Role
+from rljob_operator.kube import names
+from rljob_operator.kube.render.nested import at
+from rljob_operator.kube.render.roles import device, section
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.render.spot import on_spot_nodes
+
+_GPU_WEIGHT: Final = 60
+"""Of the wish to keep off nodes with a GPU, from 1 to 100: above that for spot nodes."""
+_HOST: Final = "kubernetes.io/hostname"
+_SPREAD: Final = {"Preferred": "ScheduleAnyway", "Required": "DoNotSchedule"}
+
+
+def placed(spec: dict[str, Any], job: RLJob, role: Role, settings: Settings) -> dict[str, Any]:
+    """The PodSpec ``spec`` with all that decides about its node."""
+    given = section(job, role)
+    plain = {
+        "nodeSelector": given.node_selector,
+        "tolerations": given.tolerations,
+        "affinity": given.affinity,
+        "priorityClassName": given.priority_class_name,
+        "runtimeClassName": given.runtime_class_name,
+    }
+    found = {**spec, **{name: value for name, value in plain.items() if value}}
+    if given.topology_spread != "None":
+        found["topologySpreadConstraints"] = [
+            {
+                "maxSkew": 1,
+                "topologyKey": _HOST,
+                "whenUnsatisfiable": _SPREAD[given.topology_spread],
+                "labelSelector": {"matchLabels": names.role_labels(job.metadata.name, role)},
+            }
+        ]
+    if role is Role.ACTOR and job.spec.actors.spot:
+        found = on_spot_nodes(found, settings.spot)
+    devices = device(job, role)
+    if devices:
+        return _on_device_nodes(found, devices)
+    return _off_gpu_nodes(found, settings) if not _asks_for_devices(given.resources) else found
+
+
+def _asks_for_devices(resources: Resources) -> bool:
+    """Whether a role without an accelerator of its own asks for an extended resource, all of which have a domain."""
+    return any("/" in name for name in (*resources.requests, *resources.limits))
+
+
+def _on_device_nodes(spec: dict[str, Any], devices: dict[str, str]) -> dict[str, Any]:
+    """With the toleration for nodes that their owner keeps free for the device: by custom their taint's key is its name."""
+    wanted = [{"key": name, "operator": "Exists", "effect": "NoSchedule"} for name in devices]
+    given = spec.get("tolerations") or []
+    return {**spec, "tolerations": [*given, *(each for each in wanted if each not in given)]}
+
+
+def _off_gpu_nodes(spec: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """With a node affinity, preferred or required, to nodes without any of the labels that GPU nodes have."""
+    labels = settings.gpu_node_labels
+    sent_there = any(label in (spec.get("nodeSelector") or {}) for label in labels)
+    if settings.keep_off_gpu_nodes == "No" or sent_there or not labels:
+        return spec
+    expressions = [{"key": label, "operator": "DoesNotExist"} for label in labels]
+    changed = copy.deepcopy(spec)
+    of_nodes = at(at(changed, "affinity", {}), "nodeAffinity", {})
+    if settings.keep_off_gpu_nodes == "Preferred":
+        wish = {"weight": _GPU_WEIGHT, "preference": {"matchExpressions": expressions}}
+        at(of_nodes, "preferredDuringSchedulingIgnoredDuringExecution", []).append(wish)
+        return changed
+    terms = at(at(of_nodes, "requiredDuringSchedulingIgnoredDuringExecution", {}), "nodeSelectorTerms", [])
+    if not terms:
+        terms.append({})
+    for term in terms:  # any one of them is enough, so each has to say it
+        if isinstance(term, dict):
+            at(term, "matchExpressions", []).extend(expressions)
+    return changed

@@ -1,0 +1,87 @@
+"""The pod of one member of a job."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from rljob.api import RLJob
+
+from rljob_operator.core.member import Role
+from rljob_operator.kube import names
+from rljob_operator.kube.render.containers import worker
+from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.placement import placed
+from rljob_operator.kube.render.redis import SAVE_SECONDS, sidecar
+from rljob_operator.kube.render.roles import keeps_experience, protected, section, section_name
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.render.template import patched
+from rljob_operator.kube.render.volumes import pod_volumes
+from rljob_operator.surroundings import drain_seconds
+
+_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+_DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+_KUBELET_SECONDS: Final = 5
+"""Between the order to end a pod and the signal in its container, and back."""
+
+
+def pod(owned: Owned, member: str, suffix: str, revision: str, settings: Settings) -> dict[str, Any]:
+    """The pod of ``member``, named with ``suffix``; ``revision`` is what it is made from (`revision`).
+
+    Raises `PodProblem` where the manifest's own fields of the role make no pod that the controller could work with.
+    """
+    job, role = owned.job, Role.of(member)
+    metadata = owned.metadata(names.pod(owned.name, member, suffix), names.member_labels(owned.name, member))
+    generated = {
+        "metadata": {
+            **metadata,
+            "annotations": {names.REVISION_ANNOTATION: revision, **_about_eviction(job, role)},
+            "finalizers": [names.FINALIZER],
+        },
+        "spec": placed(_spec(job, member, settings), job, role, settings),
+    }
+    path = f"spec.{section_name(role)}.podTemplate"
+    return {"apiVersion": "v1", "kind": "Pod", **patched(generated, section(job, role).pod_template, path)}
+
+
+def grace_seconds(job: RLJob, role: Role) -> int:
+    """How long a pod of the role may take to end: what its role may, a Redis beside it, and the kubelet."""
+    saving = SAVE_SECONDS if role is Role.REPLAY and keeps_experience(job) else 0
+    return math.ceil(drain_seconds(job, role)) + saving + _KUBELET_SECONDS
+
+
+def _spec(job: RLJob, member: str, settings: Settings) -> dict[str, Any]:
+    role = Role.of(member)
+    spec = {
+        "hostname": member,
+        "subdomain": names.service(job.metadata.name),
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": grace_seconds(job, role),
+        "serviceAccountName": section(job, role).service_account_name or names.service_account(job.metadata.name),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,  # they would come as variables, one for each Service of the namespace
+        "securityContext": _security(settings),
+        "containers": [worker(job, member, settings)],
+        "volumes": pod_volumes(job, member, settings),
+    }
+    if role is Role.REPLAY and keeps_experience(job):
+        spec["initContainers"] = [sidecar(job, settings)]
+    if job.spec.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": each.name} for each in job.spec.image_pull_secrets]
+    return spec
+
+
+def _security(settings: Settings) -> dict[str, Any]:
+    """The pod's part of what Pod Security `restricted` demands; its volumes belong to the containers' group."""
+    found: dict[str, Any] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    if settings.run_as_user is not None:
+        user = settings.run_as_user
+        found |= {"runAsUser": user, "runAsGroup": user, "fsGroup": user, "fsGroupChangePolicy": "OnRootMismatch"}
+    return found
+
+
+def _about_eviction(job: RLJob, role: Role) -> dict[str, str]:
+    """For cluster autoscalers: nodes may go when only such pods are on them as come back at no great cost."""
+    if protected(job, role):
+        return {_SAFE_TO_EVICT: "false", _DO_NOT_DISRUPT: "true"}
+    return {_SAFE_TO_EVICT: "true"}

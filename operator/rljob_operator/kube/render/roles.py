@@ -1,0 +1,47 @@
+"""What the manifest says of a role's pods: its section, its image, its device, and what it must keep over its end."""
+
+from __future__ import annotations
+
+from rljob.api import RLJob
+from rljob.api.pods import RoleSpec
+
+from rljob_operator.core.member import Role
+from rljob_operator.kube.render.settings import Settings
+
+
+def section_name(role: Role) -> str:
+    """The role's section in the manifest: ``actors`` for an actor."""
+    return "actors" if role is Role.ACTOR else str(role)
+
+
+def section(job: RLJob, role: Role) -> RoleSpec:
+    """The fields of the role's pods."""
+    if role is Role.REPLAY:
+        return job.spec.required_replay
+    found: RoleSpec = getattr(job.spec, section_name(role))
+    return found
+
+
+def device(job: RLJob, role: Role) -> dict[str, str]:
+    """The extended resource of a learner that asks for a device, as a limit; empty where it computes on the CPU."""
+    accelerator = job.spec.learner.accelerator
+    if role is not Role.LEARNER or not accelerator.count:
+        return {}
+    return {accelerator.resource_name: str(accelerator.count)}
+
+
+def image(job: RLJob, role: Role, settings: Settings) -> str:
+    """The role's own image, or the job's, or the operator's."""
+    given = section(job, role).image or job.spec.image
+    return given or (settings.gpu_image if device(job, role) else "") or settings.image
+
+
+def keeps_experience(job: RLJob) -> bool:
+    """Whether a replay shard has a log that survives it, and so a Redis with a volume."""
+    replay = job.spec.replay
+    return replay is not None and replay.redis.persistence.mode != "None" and "Replay" in job.spec.checkpoint.include
+
+
+def protected(job: RLJob, role: Role) -> bool:
+    """Whether a voluntary eviction of the role's pods would cost the job what it has learned or stored."""
+    return role in (Role.LEARNER, Role.REPLAY) and job.spec.learner.disruption_budget == "Protected"

@@ -1,0 +1,78 @@
+"""What the operator decides where a job says nothing: its configuration, as far as objects are made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from rljob_operator.core.member import Role
+from rljob_operator.kube.render.spot import CLOUDS, SpotMarks
+
+USER_ID: Final = 10001
+"""The user and group that the images run as."""
+NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
+"""The label that every namespace has its own name in."""
+
+GPU_NODE_LABELS: Final = (
+    "nvidia.com/gpu.present",
+    "amd.com/gpu.device-id",
+    "cloud.google.com/gke-accelerator",
+    "k8s.amazonaws.com/accelerator",
+    "karpenter.k8s.aws/instance-gpu-count",
+    "kubernetes.azure.com/accelerator",
+)
+"""Labels that nodes with a GPU have: by the feature discovery of NVIDIA and AMD, on GKE, EKS, Karpenter and AKS."""
+
+REQUESTS: Final[Mapping[Role, Mapping[str, str]]] = {
+    Role.REPLAY: {"cpu": "500m", "memory": "512Mi"},
+    Role.LEARNER: {"cpu": "1", "memory": "1Gi"},
+    Role.INFERENCE: {"cpu": "1", "memory": "768Mi"},
+    Role.ACTOR: {"cpu": "1", "memory": "640Mi"},
+    Role.EVALUATOR: {"cpu": "500m", "memory": "640Mi"},
+}
+"""What a role's container asks for where the manifest does not say: what its process takes without any experience in it. A pod
+that asks for nothing is the first to be evicted, and no cluster autoscaler makes room for it."""
+REDIS_REQUESTS: Final[Mapping[str, str]] = {"cpu": "100m", "memory": "256Mi"}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The operator's choices for the objects that it makes.
+
+    Attributes:
+        image: of every role of a job that names none. For a job that runs already it is the one that the job was started with.
+        gpu_image: the same for a learner that asks for a device; empty takes ``image``.
+        spot: the marks of spot nodes.
+        gpu_node_labels: any of them tells a node with a GPU.
+        keep_off_gpu_nodes: whether pods that ask for no device keep off such nodes. Required leaves them pending where every
+            node has a GPU.
+        operator_namespaces: labels of the namespace from which the operator reads /status.
+        prometheus_namespaces: labels of the namespaces from which /metrics may be read; None lets nobody else in.
+        cluster_domain: put behind the names of peers, such as ``cluster.local``; empty leaves it to the pods' resolver.
+        run_as_user: user and group of the containers; None leaves it to the namespace, as OpenShift wants it.
+        checkpoint_size: size of a volume claim for the checkpoints of a job without ``checkpoint.storage``; empty makes none, and
+            the checkpoints of such a job end with its learner's pod.
+        checkpoint_class: its StorageClass; empty takes the cluster's default.
+        requests, redis_requests: what containers ask for where the manifest does not say.
+    """
+
+    image: str
+    gpu_image: str = ""
+    spot: SpotMarks = CLOUDS
+    gpu_node_labels: tuple[str, ...] = GPU_NODE_LABELS
+    keep_off_gpu_nodes: Literal["Preferred", "Required", "No"] = "Preferred"
+    operator_namespaces: Mapping[str, str] = field(default_factory=lambda: {NAMESPACE_LABEL: "rljob-system"})
+    prometheus_namespaces: Mapping[str, str] | None = field(default_factory=lambda: {NAMESPACE_LABEL: "monitoring"})
+    cluster_domain: str = ""
+    run_as_user: int | None = USER_ID
+    checkpoint_size: str = ""
+    checkpoint_class: str = ""
+    requests: Mapping[Role, Mapping[str, str]] = field(default_factory=lambda: REQUESTS)
+    redis_requests: Mapping[str, str] = field(default_factory=lambda: REDIS_REQUESTS)
+
+    def __post_init__(self) -> None:
+        if not self.image:
+            raise ValueError("Settings.image is empty: pods of jobs that name no image would have none")
+        if self.run_as_user == 0:
+            raise ValueError("Settings.run_as_user is 0: no pod may run as root where Pod Security is `restricted`")

@@ -1,0 +1,111 @@
+"""What a role's container sees of files: its run folder, the job, its keys, shared memory, and what its user mounts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rljob.api import RLJob
+
+from rljob_operator.core.member import Role
+from rljob_operator.kube import names
+from rljob_operator.kube.render.roles import keeps_experience, section
+from rljob_operator.kube.render.settings import Settings
+
+RUN: Final = "rljob-run"
+REDIS_SOCKET: Final = "rljob-redis-socket"
+REDIS_DATA: Final = "rljob-redis-data"
+
+_LEAST_SHARED_MIB: Final = 64
+"""What a container has of /dev/shm anyway."""
+_SHARED_MIB_EACH: Final = 4
+"""For the observations of an environment that has a process of its own: a raw Atari frame takes 0.1 MiB, one in HD 3."""
+_SECRET_MODE: Final = 0o440
+
+
+@dataclass(frozen=True, slots=True)
+class Mounted:
+    """A volume of the pod, and where the role's container sees it."""
+
+    volume: dict[str, Any]
+    path: str
+    read_only: bool = False
+    sub_path: str = ""
+
+    @property
+    def mount(self) -> dict[str, Any]:
+        """The entry of the container."""
+        found: dict[str, Any] = {"name": self.volume["name"], "mountPath": self.path}
+        if self.read_only:
+            found["readOnly"] = True
+        if self.sub_path:
+            found["subPath"] = self.sub_path
+        return found
+
+
+def mounted(job: RLJob, member: str, settings: Settings) -> tuple[Mounted, ...]:
+    """The operator's own volumes of a member's container."""
+    role, name = Role.of(member), job.metadata.name
+    shared = {"medium": "Memory", "sizeLimit": f"{shared_memory_mib(job, role)}Mi"}
+    found = [
+        _run_folder(job, role, settings),
+        Mounted({"name": "rljob-tmp", "emptyDir": {}}, "/tmp"),
+        Mounted({"name": "rljob-shm", "emptyDir": shared}, "/dev/shm"),
+        Mounted({"name": "rljob-job", "configMap": {"name": names.config_map(name)}}, names.JOB_DIR, read_only=True),
+    ]
+    if job.spec.network.encryption == "Curve":
+        found.append(_secret("rljob-keys", names.keys_secret(name, role), names.KEYS_DIR, settings))
+    if role is Role.LEARNER:
+        found.append(_secret("rljob-token", names.token_secret(name), names.TOKEN_DIR, settings))
+    if role is Role.REPLAY and keeps_experience(job):
+        found.append(Mounted({"name": REDIS_SOCKET, "emptyDir": {"medium": "Memory"}}, names.REDIS_SOCKET_DIR))
+    return tuple(found)
+
+
+def pod_volumes(job: RLJob, member: str, settings: Settings) -> list[dict[str, Any]]:
+    """All volumes of a member's pod: the operator's, the one that its Redis alone sees, and those of the manifest."""
+    role = Role.of(member)
+    found = [each.volume for each in mounted(job, member, settings)]
+    if role is Role.REPLAY and keeps_experience(job):
+        found.append(_claim(REDIS_DATA, names.claim(job.metadata.name, member)))
+    given = section(job, role).volumes or ()
+    return [*found, *(each.model_dump(mode="json", by_alias=True) for each in given)]
+
+
+def mounts(job: RLJob, member: str, settings: Settings) -> list[dict[str, Any]]:
+    """Where the role's container sees them."""
+    given = section(job, Role.of(member)).volume_mounts or ()
+    own = [each.mount for each in mounted(job, member, settings)]
+    return [*own, *(each.model_dump(mode="json", by_alias=True) for each in given)]
+
+
+def shared_memory_mib(job: RLJob, role: Role) -> int:
+    """Size of /dev/shm: where environments may have processes of their own, their observations pass through it. It counts as
+    the container's memory only as far as it is used."""
+    environments = {Role.ACTOR: job.spec.actors.envs_per_actor, Role.EVALUATOR: job.spec.evaluator.resources.cores()}
+    return _LEAST_SHARED_MIB + _SHARED_MIB_EACH * environments.get(role, 0)
+
+
+def makes_checkpoint_claim(job: RLJob, settings: Settings) -> bool:
+    """Whether the operator makes the volume claim for the job's checkpoints: where the manifest names no place for them."""
+    return job.spec.checkpoint.storage is None and settings.checkpoint_size != ""
+
+
+def _run_folder(job: RLJob, role: Role, settings: Settings) -> Mounted:
+    storage = job.spec.checkpoint.storage
+    if role is Role.LEARNER and storage is not None and storage.persistent_volume_claim is not None:
+        claim = storage.persistent_volume_claim
+        return Mounted(_claim(RUN, claim.claim_name), names.RUN_DIR, sub_path=claim.sub_path)
+    if role is Role.LEARNER and makes_checkpoint_claim(job, settings):
+        return Mounted(_claim(RUN, names.claim(job.metadata.name, "learner")), names.RUN_DIR)
+    return Mounted({"name": RUN, "emptyDir": {}}, names.RUN_DIR)
+
+
+def _claim(volume: str, name: str) -> dict[str, Any]:
+    return {"name": volume, "persistentVolumeClaim": {"claimName": name}}
+
+
+def _secret(volume: str, name: str, path: str, settings: Settings) -> Mounted:
+    """Readable by the containers' group, which the volume belongs to; without such a group by everyone in the container."""
+    mode = {"defaultMode": _SECRET_MODE} if settings.run_as_user is not None else {}
+    return Mounted({"name": volume, "secret": {"secretName": name, **mode}}, path, read_only=True)

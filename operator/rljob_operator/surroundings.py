@@ -1,0 +1,23 @@
+"""What a role gets from whoever starts it, be it as a process or as a pod: variables of its environment, and time to leave."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rljob.api import RLJob
+
+from rljob_operator.core.member import Role
+
+_DRAIN_SECONDS: Final = {Role.EVALUATOR: 3.0, Role.LEARNER: 30.0, Role.REPLAY: 60.0, Role.INFERENCE: 3.0}
+
+
+def drain_seconds(job: RLJob, role: Role) -> float:
+    """How long a member may take to leave before it is killed: the learner writes a checkpoint, the replay its durable state.
+    Actors have ``actors.drainSeconds``."""
+    return float(job.spec.actors.drain_seconds) if role is Role.ACTOR else _DRAIN_SECONDS[role]
+
+
+def variables(role: Role) -> dict[str, str]:
+    """Output that appears at once; and an actor computes in one thread, since each core has an actor of its own."""
+    threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} if role is Role.ACTOR else {}
+    return {"PYTHONUNBUFFERED": "1", **threads}

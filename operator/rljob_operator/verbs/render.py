@@ -1,0 +1,76 @@
+"""``rljob render``: what the operator would make of a manifest, as YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rljob.api import parse_job, read_manifest
+from rljob.api.yaml_dialect import dump_document
+from rljob.cli.validate import SetOption
+from rljob.command_errors import one_line_errors
+from rljob.errors import UsageError
+
+from rljob_operator.core.member import Role
+from rljob_operator.kube import names
+from rljob_operator.kube.render.children import Secrets, children
+from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.pod import pod
+from rljob_operator.kube.render.problems import PodProblem
+from rljob_operator.kube.render.revision import revision
+from rljob_operator.kube.render.settings import Settings
+
+_NO_UID = "00000000-0000-0000-0000-000000000000"
+_SUFFIX = "xxxxx"
+_SECRET = "<made by the operator>"
+
+
+def render(
+    file: Annotated[Path, typer.Argument(help="The RLJob manifest (YAML).", show_default=False)],
+    overrides: SetOption = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Namespace of the job.", show_default="the manifest's")
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option(help="Image of a job that names none.", show_default="that of this release")
+    ] = None,
+) -> None:
+    """Print every object that the operator would make of a manifest, without a cluster.
+
+    First what the job has besides its pods, then a pod of each member that it starts with. The ends of the pods' names, the
+    owner's uid, keys and token stand for what is only known, or only made, on the cluster.
+
+    Example:
+
+      rljob render manifests/examples/pong-apex-cluster.yaml --namespace team-a | kubectl apply --dry-run=server -f -
+    """
+    with one_line_errors():
+        written = read_manifest(file, overrides or ())
+        if namespace is not None:
+            written = {**written, "metadata": {**(written.get("metadata") or {}), "namespace": namespace}}
+        settings = Settings(image=image or f"rljob-worker:{version('rljob')}")
+        try:
+            documents = list(objects(written, settings))
+        except PodProblem as problem:
+            raise UsageError(str(problem)) from None
+        typer.echo("---\n".join(dump_document(each) for each in documents), nl=False)
+
+
+def objects(written: dict[str, Any], settings: Settings) -> Iterator[dict[str, Any]]:
+    """The objects of a manifest, in the order in which they are made. Raises ManifestError and `PodProblem`."""
+    owned = Owned(parse_job(written), _NO_UID)
+    secrets = Secrets(keys=dict.fromkeys(Role, _SECRET), token=_SECRET)
+    yield from (_readable(each) for each in children(owned, secrets, settings))
+    for member in names.first_members(owned.job):
+        yield pod(owned, member, _SUFFIX, revision(written, Role.of(member)), settings)
+
+
+def _readable(document: dict[str, Any]) -> dict[str, Any]:
+    """A Secret with its placeholders as words, not in base64."""
+    if document["kind"] != "Secret":
+        return document
+    texts = {"stringData": dict.fromkeys(document["data"], _SECRET)}
+    return {**{name: value for name, value in document.items() if name != "data"}, **texts}

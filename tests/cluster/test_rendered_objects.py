@@ -1,0 +1,136 @@
+"""Every object that the operator would make, at the door of a real API server, in a namespace with Pod Security `restricted`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rljob.api import read_manifest
+from rljob.api.presets import PRESETS
+from rljob_operator.kube import rbac
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.verbs.render import objects
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.jobs import STRICT, Answer
+from tests.unit.api.bad_manifests import PRESET
+from tests.unit.api.written import EXAMPLES
+
+NAMESPACE = "restricted"
+PRIORITY = "/apis/scheduling.k8s.io/v1/priorityclasses"
+RUNTIME = "/apis/node.k8s.io/v1/runtimeclasses"
+PLURALS = {
+    "NetworkPolicy": "networkpolicies",
+    "Secret": "secrets",
+    "Service": "services",
+}
+EVERYTHING = [
+    "spec.actors.inference=Central",
+    "spec.inference.replicas=1",
+    "spec.learner.accelerator.count=1",
+    "spec.actors.spot=true",
+    "spec.actors.topologySpread=Required",
+    "spec.actors.tolerations=[{key: team, operator: Exists}]",
+    "spec.actors.env=[{name: A, value: $(RLJOB_NAME)}, {name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]",
+    "spec.actors.volumes=[{name: scratch, emptyDir: {sizeLimit: 1Gi}}]",
+    "spec.actors.volumeMounts=[{name: scratch, mountPath: /scratch}]",
+    "spec.learner.runtimeClassName=nvidia",
+    "spec.replay.redis.image=redis:7.2-alpine",
+    "spec.replay.redis.resources={limits: {memory: 2Gi}}",
+]
+SETTINGS = {
+    "the defaults": Settings(image="rljob-worker:test"),
+    "no user": Settings(image="rljob-worker:test", run_as_user=None),
+    "off GPU nodes": Settings(image="rljob-worker:test", keep_off_gpu_nodes="Required"),
+    "a claim": Settings(image="rljob-worker:test", checkpoint_size="5Gi", prometheus_namespaces=None),
+}
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: ControlPlane) -> Iterator[str]:
+    """One whose pods must be restricted, on a cluster with the classes that manifests name."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    made = [
+        ("/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": labels}}),
+        (PRIORITY, {"metadata": {"name": "rl-learner"}, "value": 1000}),
+        (RUNTIME, {"metadata": {"name": "nvidia"}, "handler": "nvidia"}),
+    ]
+    for path, document in made:
+        code, answer = cluster.request("POST", path, document)
+        assert code == 201, answer
+    yield NAMESPACE
+    for path, document in made[1:]:
+        cluster.request("DELETE", f"{path}/{document['metadata']['name']}")
+
+
+def tried(cluster: ControlPlane, document: dict[str, Any]) -> Answer:
+    """A dry run of its creation; unknown fields are refused."""
+    version, kind = document["apiVersion"], document["kind"]
+    folder = f"/api/{version}" if version == "v1" else f"/apis/{version}"
+    plural = PLURALS.get(kind, f"{kind.lower()}s")
+    place = document["metadata"].get("namespace")
+    where = f"{folder}/namespaces/{place}/{plural}" if place else f"{folder}/{plural}"
+    return Answer(*cluster.request("POST", f"{where}?{STRICT}&dryRun=All", document))
+
+
+def rendered(manifest: dict[str, Any], settings: Settings) -> list[dict[str, Any]]:
+    return list(objects({**manifest, "metadata": {**manifest["metadata"], "namespace": NAMESPACE}}, settings))
+
+
+def all_admitted(cluster: ControlPlane, manifest: dict[str, Any], settings: Settings) -> None:
+    for document in rendered(manifest, settings):
+        answer = tried(cluster, document)
+        assert answer.accepted, f"{document['kind']} {document['metadata']['name']}: {answer.message}"
+        if document["kind"] == "Pod":  # a default that the server fills in elsewhere would not be ours
+            spec = answer.document["spec"]
+            for field in ("hostname", "subdomain", "restartPolicy", "securityContext", "affinity"):
+                assert spec.get(field) == document["spec"].get(field)
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_every_object_of_an_example_is_admitted(cluster: ControlPlane, namespace: str, file: Path) -> None:
+    all_admitted(cluster, read_manifest(file), SETTINGS["the defaults"])
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_object_of_a_preset_is_admitted(cluster: ControlPlane, namespace: str, name: str) -> None:
+    all_admitted(cluster, read_manifest(PRESET, [f"spec.preset={name}"]), SETTINGS["the defaults"])
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_every_object_of_a_job_with_everything_is_admitted(
+    cluster: ControlPlane, namespace: str, settings: Settings
+) -> None:
+    for more in ([], ["spec.checkpoint.storage={objectStore: {url: s3://bucket/runs, secretRef: {name: s3}}}"]):
+        all_admitted(cluster, read_manifest(PRESET, ["spec.preset=PongApeX", *EVERYTHING, *more]), settings)
+
+
+def test_the_namespace_refuses_what_is_not_restricted(cluster: ControlPlane, namespace: str) -> None:
+    root = "spec.actors.podTemplate={spec: {securityContext: {runAsNonRoot: null, runAsUser: 0}}}"
+    *_, evaluator = rendered(read_manifest(PRESET), SETTINGS["the defaults"])
+    assert tried(cluster, evaluator).accepted
+    pods = [each for each in rendered(read_manifest(PRESET, [root]), SETTINGS["the defaults"]) if each["kind"] == "Pod"]
+    refused = [tried(cluster, pod).message for pod in pods if not tried(cluster, pod).accepted]
+    assert len(refused) == 1
+    assert 'violates PodSecurity "restricted' in refused[0]
+
+
+@pytest.mark.parametrize("watched", [(), ("default",)])
+def test_every_role_is_admitted(cluster: ControlPlane, watched: tuple[str, ...]) -> None:
+    for document in rbac.role_objects("rljob-operator", "default", watched, outside=True):
+        answer = tried(cluster, document)
+        assert answer.accepted, answer.message
+
+
+def test_every_grant_is_for_something_that_the_server_knows(cluster: ControlPlane) -> None:
+    for grant in rbac.TABLE:
+        folder = "/api/v1" if not grant.group else f"/apis/{grant.group}"
+        if grant.group:
+            versions = cluster.request("GET", folder)[1]["versions"]
+            folder = f"/apis/{versions[0]['groupVersion']}"
+        known = {each["name"]: each["verbs"] for each in cluster.request("GET", folder)[1]["resources"]}
+        for resource in grant.resources:
+            if resource != "rljobs/finalizers":  # a name that only an admission plugin asks for
+                assert set(grant.verbs) <= set(known[resource]), resource

@@ -1,0 +1,225 @@
+"""What a job has besides its pods: as much as it needs, with names that pods and objects agree on."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rljob.api import parse_job
+from rljob.api.document import parse_document
+from rljob_operator.core.member import Role
+from rljob_operator.kube import names
+from rljob_operator.kube.render.children import children, unwanted
+from rljob_operator.kube.render.redis import SAVE_SECONDS
+from rljob_operator.kube.render.settings import Settings
+
+from .rendered import (
+    CARTPOLE,
+    CENTRAL,
+    EXAMPLES,
+    SECRETS,
+    SETTINGS,
+    child,
+    environment,
+    names_of,
+    owned,
+    pod_of,
+    worker,
+)
+
+KEYS = {f"Secret/pong-apex-{role}-keys" for role in Role}
+ALWAYS = {"ServiceAccount/pong-apex", "ConfigMap/pong-apex-job", "Service/pong-apex", "Secret/pong-apex-token"}
+LEARNER_CLAIM, SHARD_CLAIM = "PersistentVolumeClaim/pong-apex-learner", "PersistentVolumeClaim/pong-apex-replay-0"
+BUDGETS = {"PodDisruptionBudget/pong-apex-learner", "PodDisruptionBudget/pong-apex-replay"}
+POLICY = "NetworkPolicy/pong-apex"
+CLAIMING = replace(SETTINGS, checkpoint_size="9Gi")
+STORED = "spec.checkpoint.storage={persistentVolumeClaim: {claimName: mine, subPath: runs/a}}"
+
+
+@pytest.mark.parametrize(
+    ("sets", "lacks"),
+    [
+        ((), set()),
+        (("spec.network.encryption=None",), KEYS),
+        (("spec.network.policy=Disabled",), {POLICY}),
+        (("spec.learner.disruptionBudget=None",), BUDGETS),
+        (("spec.replay.redis.persistence.mode=None",), {SHARD_CLAIM}),
+        (("spec.checkpoint.include=[Learner]",), {SHARD_CLAIM}),
+    ],
+)
+def test_a_job_has_what_its_manifest_asks_for(sets: tuple[str, ...], lacks: set[str]) -> None:
+    everything = ALWAYS | KEYS | BUDGETS | {SHARD_CLAIM, POLICY}
+    assert names_of(owned(*sets)) == everything - lacks
+    gone = {f"{kind}/{name}" for kind, name in unwanted(owned(*sets))}
+    assert gone == lacks & (BUDGETS | {POLICY}), "what goes when the manifest changes; volumes and keys stay"
+
+
+def test_a_job_without_replay_has_nothing_for_shards() -> None:
+    found = names_of(owned(base=CARTPOLE))
+    assert not [name for name in found if "replay" in name and "keys" not in name]
+    assert ("PodDisruptionBudget", "cartpole-impala-replay") in unwanted(owned(base=CARTPOLE))
+
+
+def test_every_child_is_the_jobs_own() -> None:
+    job = owned()
+    for document in children(job, SECRETS, SETTINGS):
+        (owner,) = document["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"], owner["uid"], owner["controller"]) == (
+            "RLJob",
+            "pong-apex",
+            "uid-1",
+            True,
+        )
+        assert document["metadata"]["namespace"] == "default"
+        assert document["metadata"]["labels"].items() >= names.labels("pong-apex").items()
+
+
+def test_what_pods_mount_is_made() -> None:
+    """Every Secret, ConfigMap, claim and account of the operator's own that a pod of any role names."""
+    for job in (owned(*CENTRAL), owned(base=CARTPOLE), owned(STORED)):
+        there = names_of(job, CLAIMING) | {"PersistentVolumeClaim/mine"}
+        for member in names.first_members(job.job):
+            spec = pod_of(job, member, CLAIMING)["spec"]
+            assert f"ServiceAccount/{spec['serviceAccountName']}" in there
+            volumes = {each["name"]: each for each in spec["volumes"]}
+            for volume in volumes.values():
+                for kind, field, name in (
+                    ("Secret", "secret", "secretName"),
+                    ("ConfigMap", "configMap", "name"),
+                    ("PersistentVolumeClaim", "persistentVolumeClaim", "claimName"),
+                ):
+                    assert field not in volume or f"{kind}/{volume[field][name]}" in there
+            for container in (*spec["containers"], *spec.get("initContainers", ())):
+                assert {each["name"] for each in container["volumeMounts"]} <= set(volumes)
+
+
+def test_a_role_has_its_own_secret_alone() -> None:
+    job = owned(*CENTRAL)
+    for member in names.first_members(job.job):
+        role = Role.of(member)
+        secrets = {each["secret"]["secretName"] for each in pod_of(job, member)["spec"]["volumes"] if "secret" in each}
+        assert secrets == {f"pong-apex-{role}-keys"} | ({"pong-apex-token"} if role is Role.LEARNER else set())
+        stored = child(job, "Secret", f"pong-apex-{role}-keys")
+        assert base64.b64decode(stored["data"][names.KEYS_FILE]).decode() == f"keys of {role}"
+        assert stored["immutable"] is True
+
+
+def test_roles_read_the_job_in_force() -> None:
+    job = owned(base=EXAMPLES / "pong-apex.yaml")
+    text = child(job, "ConfigMap", "pong-apex-job")["data"][names.JOB_FILE]
+    assert parse_job(parse_document(text.encode(), "job.yaml")) == job.job
+
+
+@pytest.mark.parametrize(
+    ("sets", "settings", "source", "sub_path"),
+    [
+        ((), SETTINGS, {"emptyDir": {}}, None),
+        ((), CLAIMING, {"persistentVolumeClaim": {"claimName": "pong-apex-learner"}}, None),
+        ((STORED,), CLAIMING, {"persistentVolumeClaim": {"claimName": "mine"}}, "runs/a"),
+        (("spec.checkpoint.storage={objectStore: {url: s3://b/p}}",), CLAIMING, {"emptyDir": {}}, None),
+    ],
+)
+def test_where_checkpoints_are(
+    sets: tuple[str, ...], settings: Settings, source: dict[str, Any], sub_path: str | None
+) -> None:
+    pod = pod_of(owned(*sets), "learner", settings)
+    (mount,) = [each for each in worker(pod)["volumeMounts"] if each["mountPath"] == names.RUN_DIR]
+    (volume,) = [each for each in pod["spec"]["volumes"] if each["name"] == mount["name"]]
+    assert volume == {"name": mount["name"], **source}
+    assert mount.get("subPath") == sub_path
+    claimed = LEARNER_CLAIM in names_of(owned(*sets), settings)
+    assert claimed == (source == {"persistentVolumeClaim": {"claimName": "pong-apex-learner"}})
+    run = [each for each in pod_of(owned(*sets), "actor-0", settings)["spec"]["volumes"] if each["name"] == "rljob-run"]
+    assert run == [{"name": "rljob-run", "emptyDir": {}}]
+
+
+def test_a_stores_credentials_reach_the_learner_alone() -> None:
+    job = owned("spec.checkpoint.storage={objectStore: {url: s3://b/p, secretRef: {name: s3}}}")
+    assert worker(pod_of(job, "learner"))["envFrom"] == [{"secretRef": {"name": "s3"}}]
+    assert "envFrom" not in worker(pod_of(job, "actor-0"))
+
+
+def test_a_claim_is_as_the_manifest_says() -> None:
+    job = owned("spec.replay.redis.persistence={storage: 7Gi, storageClassName: fast}", "spec.replay.shards=2")
+    spec = child(job, "PersistentVolumeClaim", "pong-apex-replay-1")["spec"]
+    assert spec["resources"]["requests"]["storage"] == "7Gi"
+    assert spec["storageClassName"] == "fast"
+    spec = child(owned(), "PersistentVolumeClaim", "pong-apex-learner", CLAIMING)["spec"]
+    assert spec["resources"]["requests"]["storage"] == "9Gi"
+    assert "storageClassName" not in spec, "an empty one would mean none instead of the default"
+
+
+def test_a_budget_counts_pods_of_its_role() -> None:
+    job = owned("spec.replay.shards=3")
+    spec = child(job, "PodDisruptionBudget", "pong-apex-replay")["spec"]
+    assert (spec["minAvailable"], spec["unhealthyPodEvictionPolicy"]) == (3, "AlwaysAllow")
+    selector = spec["selector"]["matchLabels"].items()
+    assert selector <= pod_of(job, "replay-2")["metadata"]["labels"].items()
+    assert not selector <= pod_of(job, "learner")["metadata"]["labels"].items()
+
+
+def test_who_may_come_in() -> None:
+    settings = replace(SETTINGS, operator_namespaces={"team": "ops"}, prometheus_namespaces=None)
+    spec = child(owned("spec.monitoring.metricsPort=9100"), "NetworkPolicy", "pong-apex", settings)["spec"]
+    assert spec["policyTypes"] == ["Ingress"], "nothing that goes out is held back"
+    peers, readers = spec["ingress"]
+    assert peers == {"from": [{"podSelector": {"matchLabels": names.labels("pong-apex")}}]}
+    assert readers["from"] == [{"namespaceSelector": {"matchLabels": {"team": "ops"}}}]
+    assert [each["port"] for each in readers["ports"]] == [9100]
+    other = replace(settings, prometheus_namespaces={"team": "see"})
+    assert len(child(owned(), "NetworkPolicy", "pong-apex", other)["spec"]["ingress"][1]["from"]) == 2
+
+
+def test_names_hold_before_pods_are_ready() -> None:
+    spec = child(owned(), "Service", "pong-apex")["spec"]
+    assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
+    assert {each["name"]: each["port"] for each in spec["ports"]} == {**names.DATA_PORTS, "metrics": 9090}
+
+
+# ------------------------------------------------------------------------------------------------------ a shard's Redis
+
+
+def redis_of(*sets: str) -> dict[str, Any]:
+    (found,) = pod_of(owned(*sets), "replay-0")["spec"]["initContainers"]
+    return dict(found)
+
+
+def test_a_shards_redis_is_a_sidecar_of_its_own_image_on_its_volume() -> None:
+    pod, redis = pod_of(owned("spec.replay.image=shard:1"), "replay-0"), redis_of("spec.replay.image=shard:1")
+    assert (redis["image"], redis["restartPolicy"]) == ("shard:1", "Always")
+    assert redis["command"][:5] == ["python", "-m", "rljob.replay.redis_server", "serve", names.REDIS_DATA_DIR]
+    assert redis["startupProbe"]["exec"]["command"][2:] == ["rljob.replay.redis_server", "ping", names.REDIS_SOCKET]
+    volumes = {each["name"]: each for each in pod["spec"]["volumes"]}
+    places = {each["mountPath"]: volumes[each["name"]] for each in redis["volumeMounts"]}
+    assert places[names.REDIS_DATA_DIR]["persistentVolumeClaim"] == {"claimName": "pong-apex-replay-0"}
+    socket = environment(pod)["RLJOB_REDIS"]
+    shared = [each["name"] for each in worker(pod)["volumeMounts"] if socket.startswith(each["mountPath"] + "/")]
+    assert shared == [places[names.REDIS_SOCKET_DIR]["name"]], "both see the socket"
+    assert pod["spec"]["terminationGracePeriodSeconds"] > SAVE_SECONDS
+
+
+def test_a_redis_of_another_image_is_started_alike() -> None:
+    redis = redis_of("spec.replay.redis.image=redis:8", "spec.replay.redis.persistence.mode=AppendOnly")
+    words = dict(zip(redis["command"][1::2], redis["command"][2::2], strict=True))
+    assert (redis["image"], redis["command"][0]) == ("redis:8", "redis-server")
+    assert words.items() >= {"--port": "0", "--unixsocket": names.REDIS_SOCKET, "--dir": names.REDIS_DATA_DIR}.items()
+    assert (words["--appendonly"], words["--save"]) == ("yes", "")
+    assert redis["startupProbe"]["exec"]["command"][0] == "redis-cli"
+
+
+def test_a_redis_fills_no_more_than_its_limit_can_hold() -> None:
+    resources = "spec.replay.redis.resources={requests: {cpu: 1}, limits: {memory: 4Gi}}"
+    redis = redis_of(resources)
+    assert redis["command"][-1] == str(3 << 30)
+    assert redis["resources"] == {"requests": {"cpu": "1"}, "limits": {"memory": "4Gi"}}
+    assert redis_of()["command"][-1] == "0"
+    assert redis_of()["resources"] == {"requests": dict(SETTINGS.redis_requests)}
+
+
+@pytest.mark.parametrize("without", ["spec.replay.redis.persistence.mode=None", "spec.checkpoint.include=[Learner]"])
+def test_a_shard_that_keeps_nothing_has_none(without: str) -> None:
+    pod = pod_of(owned(without), "replay-0")
+    assert "initContainers" not in pod["spec"]
+    assert environment(pod)["RLJOB_REDIS"] == "none"

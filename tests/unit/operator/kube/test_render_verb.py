@@ -1,0 +1,72 @@
+"""``rljob render``: every object as YAML, and no secret in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rljob.api.document import parse_document
+from rljob_operator.cli import app
+from rljob_operator.kube import names
+from typer.testing import CliRunner, Result
+
+from .rendered import CENTRAL, EXAMPLES, PONG, names_of, owned, worker
+
+
+def render(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, ["render", *map(str, words)])
+
+
+def documents(result: Result) -> list[dict[str, Any]]:
+    assert (result.exit_code, result.stderr) == (0, "")
+    return [parse_document(text.encode(), "stdout") for text in result.stdout.split("\n---\n")]
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_child_and_every_first_member_is_there(file: Path) -> None:
+    found = documents(render(file))
+    pods = [each["metadata"]["labels"]["rljob.dev/member"] for each in found if each["kind"] == "Pod"]
+    assert pods == list(names.first_members(owned(base=file).job))
+    assert {f"{each['kind']}/{each['metadata']['name']}" for each in found if each["kind"] != "Pod"} == names_of(
+        owned(base=file)
+    )
+
+
+def test_what_a_job_starts_with() -> None:
+    sets = [word for each in (*CENTRAL, "spec.actors.replicas=3", "spec.replay.shards=2") for word in ("--set", each)]
+    pods = [each["spec"]["hostname"] for each in documents(render(PONG, *sets)) if each["kind"] == "Pod"]
+    assert pods == ["replay-0", "replay-1", "learner", "inference-0", "inference-1", "actor-0", "actor-1", "actor-2",
+                    "evaluator"]  # fmt: skip
+
+
+def test_secrets_are_named_and_not_made() -> None:
+    result = render(PONG)
+    secrets = [each for each in documents(result) if each["kind"] == "Secret"]
+    assert len(secrets) == 6
+    assert {text for each in secrets for text in each["stringData"].values()} == {"<made by the operator>"}
+    assert not any("data" in each for each in secrets)
+    assert render(PONG).stdout == result.stdout
+
+
+def test_namespace_and_image_are_options() -> None:
+    found = documents(render(PONG, "--namespace", "team-a", "--image", "mine:3"))
+    assert {each["metadata"]["namespace"] for each in found} == {"team-a"}
+    pods = [each for each in found if each["kind"] == "Pod"]
+    assert {worker(each)["image"] for each in pods} == {"mine:3"}
+    addresses = {each["value"] for pod in pods for each in worker(pod)["env"] if each["name"] == "RLJOB_WEIGHTS"}
+    assert "tcp://learner.pong-apex.team-a.svc:5553" in addresses
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("spec.actors.replicas=-1", "spec.actors.replicas"),
+        ("spec.actors.podTemplate={spec: {hostname: me}}", "spec.actors.podTemplate.spec.hostname"),
+        ("spec.actors.env=[{name: RLJOB_JOB, value: x}]", "spec.actors.env[RLJOB_JOB]"),
+    ],
+)
+def test_what_makes_no_pod_is_refused_and_nothing_printed(override: str, words: str) -> None:
+    result = render(PONG, "--set", override)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr

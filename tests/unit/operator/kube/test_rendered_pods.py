@@ -1,0 +1,236 @@
+"""The pod of a member: it starts the role that it should, with addresses that fit together, and gets the time it needs."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rljob.api import load_manifest
+from rljob.cli.app import app
+from rljob.roles.options import RoleOptions
+from rljob_operator.core.member import Role
+from rljob_operator.kube import names
+from rljob_operator.kube.render.pod import grace_seconds
+from rljob_operator.kube.render.problems import PodProblem
+from rljob_operator.kube.render.settings import Settings
+from typer.testing import CliRunner
+
+from .rendered import (
+    CARTPOLE,
+    CENTRAL,
+    EXAMPLES,
+    MEMBERS,
+    PONG,
+    SETTINGS,
+    child,
+    environment,
+    owned,
+    pod_of,
+    with_section,
+    worker,
+)
+
+STARTS: list[tuple[Path, tuple[str, ...]]] = [
+    *((file, ()) for file in sorted(EXAMPLES.glob("*.yaml"))),
+    (PONG, CENTRAL),
+    (CARTPOLE, CENTRAL),
+    (CARTPOLE, ("spec.network.encryption=None",)),
+]
+
+
+def started(pod: dict[str, Any], folder: Path, job_yaml: str, monkeypatch: pytest.MonkeyPatch) -> RoleOptions:
+    """What the role's function would get if the container ran here, with its files in ``folder``."""
+    files = {names.JOB_DIR: job_yaml, names.KEYS_DIR: "{}", names.TOKEN_DIR: "token"}
+    mounted = {each["mountPath"] for each in worker(pod)["volumeMounts"]}
+    moved = {}
+    for name, value in environment(pod).items():
+        for place in (*files, names.RUN_DIR):
+            if value.startswith(place):
+                assert place in mounted, f"{name}={value} is not there"
+                value = f"{folder}{value}"
+                if place in files:
+                    Path(value).parent.mkdir(parents=True, exist_ok=True)
+                    Path(value).write_text(files[place])
+        moved[name] = value
+    caught: list[RoleOptions] = []
+
+    def run(options: RoleOptions, stop: threading.Event) -> None:
+        caught.append(options)
+
+    monkeypatch.setattr("rljob.roles.command.role_function", lambda role: run)
+    for each in ("setproctitle", "setthreadtitle"):
+        monkeypatch.setattr(f"rljob.roles.command.{each}", lambda title: None)
+    monkeypatch.setattr("rljob.wire.security._Plain.permitted", False)
+    result = CliRunner().invoke(app, worker(pod)["args"], env=moved)
+    assert result.exit_code == 0, result.stderr
+    return caught[0]
+
+
+@pytest.mark.parametrize(("file", "sets"), STARTS, ids=[f"{file.stem} {' '.join(sets)}" for file, sets in STARTS])
+def test_every_member_starts_and_finds_its_peers(
+    file: Path, sets: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each address that somebody connects to is one that a member binds and its container names as a port."""
+    job = owned(*sets, base=file)
+    job_yaml = child(job, "ConfigMap", f"{job.name}-job")["data"][names.JOB_FILE]
+    bound: dict[str, set[str]] = {}
+    wanted: dict[str, set[str]] = {}
+    for number, member in enumerate(names.first_members(job.job)):
+        pod = pod_of(job, member)
+        options = started(pod, tmp_path / str(number), job_yaml, monkeypatch)
+        assert options.job == load_manifest(file, sets)
+        assert (options.name, options.on_cluster, options.metrics_host) == (member, True, "0.0.0.0")
+        assert (options.keys is None) == ("encryption=None" in " ".join(sets))
+        addresses = {
+            "ingest": options.replay_ingest,
+            "sample": options.replay_sample,
+            "weights": (options.weights,),
+            "notice": (options.notice,),
+            "inference": options.inference,
+        }
+        ports = {each["name"]: each["containerPort"] for each in worker(pod)["ports"]}
+        assert ports.pop("metrics") == options.metrics_port == job.job.spec.monitoring.metrics_port
+        listens = {what for what, each in addresses.items() if any("0.0.0.0" in address for address in each)}
+        assert listens == set(ports)
+        for what, each in addresses.items():
+            for address in filter(None, each):
+                host, _, port = address.removeprefix("tcp://").partition(":")
+                assert int(port) == names.DATA_PORTS[what]
+                where = member if host == "0.0.0.0" else host.removesuffix(f".{job.name}.default.svc")
+                (bound if host == "0.0.0.0" else wanted).setdefault(what, set()).add(where)
+    for what, peers in wanted.items():
+        assert peers == bound[what], what
+
+
+def test_a_pod_has_its_members_name_and_is_counted() -> None:
+    pod = pod_of(owned(), "replay-0")
+    meta, spec = pod["metadata"], pod["spec"]
+    assert meta["name"] == "pong-apex-replay-0-abcde"
+    assert (spec["hostname"], spec["subdomain"], spec["restartPolicy"]) == ("replay-0", "pong-apex", "Never")
+    assert meta["finalizers"] == ["rljob.dev/counted"]
+    assert meta["annotations"]["rljob.dev/revision"] == "revision"
+    assert (
+        meta["ownerReferences"][0].items() >= {"uid": "uid-1", "controller": True, "blockOwnerDeletion": True}.items()
+    )
+    assert spec["automountServiceAccountToken"] is False
+    selector = child(owned(), "Service", "pong-apex")["spec"]["selector"]
+    assert selector.items() <= meta["labels"].items()
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_pod_may_do_as_little_as_possible(role: Role) -> None:
+    """Pod Security `restricted`, which tests/cluster has a server check, and a root that is read only."""
+    spec = pod_of(owned(*CENTRAL), MEMBERS[role])["spec"]
+    assert spec["securityContext"].items() >= {"runAsNonRoot": True, "runAsUser": 10001, "fsGroup": 10001}.items()
+    for container in (*spec["containers"], *spec.get("initContainers", ())):
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert container["resources"]["requests"].keys() >= {"cpu", "memory"}
+
+
+def test_what_a_server_of_a_namespace_assigns_is_left_to_it() -> None:
+    pod = pod_of(owned(), "learner", Settings(image="rl:1", run_as_user=None))
+    assert pod["spec"]["securityContext"].keys() == {"runAsNonRoot", "seccompProfile"}
+    assert all("defaultMode" not in each.get("secret", {}) for each in pod["spec"]["volumes"]), (
+        "there is no group to read"
+    )
+    with pytest.raises(ValueError, match="root"):
+        Settings(image="rl:1", run_as_user=0)
+
+
+def test_the_kubelet_asks_as_a_run_on_one_machine_does() -> None:
+    container = worker(pod_of(owned("spec.startupDeadlineSeconds=600"), "learner"))
+    live, ready, start = (container[f"{name}Probe"] for name in ("liveness", "readiness", "startup"))
+    assert {each["httpGet"]["port"] for each in (live, ready, start)} == {"metrics"}
+    assert [each["httpGet"]["path"] for each in (live, ready, start)] == ["/healthz", "/readyz", "/healthz"]
+    assert live["periodSeconds"] * live["failureThreshold"] == 60
+    assert ready["periodSeconds"] * ready["failureThreshold"] == 4
+    assert start["periodSeconds"] * start["failureThreshold"] == 600
+    assert live["terminationGracePeriodSeconds"] < 10, "who hangs does not drain"
+    assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
+def test_a_pod_has_the_time_that_its_role_needs_to_leave() -> None:
+    job = owned("spec.actors.drainSeconds=90", *CENTRAL).job
+    without_log = owned("spec.replay.redis.persistence.mode=None").job
+    assert grace_seconds(job, Role.ACTOR) >= 90
+    assert grace_seconds(job, Role.LEARNER) >= 30
+    assert grace_seconds(job, Role.REPLAY) >= 120, "the service, and then its Redis"
+    assert 60 <= grace_seconds(without_log, Role.REPLAY) < 120
+    assert pod_of(owned("spec.actors.drainSeconds=90"), "actor-0")["spec"]["terminationGracePeriodSeconds"] >= 90
+
+
+@pytest.mark.parametrize(("role", "threads"), [(Role.ACTOR, "1"), (Role.LEARNER, None)])
+def test_an_actor_computes_in_one_thread(role: Role, threads: str | None) -> None:
+    found = environment(pod_of(owned(), MEMBERS[role]))
+    assert found.get("OMP_NUM_THREADS") == threads
+    assert found["PYTHONUNBUFFERED"] == "1"
+    assert found["HOME"] == "/tmp", "what libraries keep in a home has a place to be"
+
+
+def test_a_users_variable_wins_over_a_default_and_not_over_what_the_pod_depends_on() -> None:
+    job = with_section(Role.ACTOR, env=[{"name": "OMP_NUM_THREADS", "value": "4"}])
+    assert [each for each in worker(pod_of(job, "actor-0"))["env"] if each["name"] == "OMP_NUM_THREADS"] == [
+        {"name": "OMP_NUM_THREADS", "value": "4"}
+    ]
+    job = with_section(Role.ACTOR, env=[{"name": "RLJOB_NAME", "value": "me"}])
+    with pytest.raises(PodProblem, match=r"spec\.actors\.env\[RLJOB_NAME\]: the operator sets it"):
+        pod_of(job, "actor-0")
+    assert pod_of(job, "learner"), "another role's variables are none of it"
+
+
+def test_shared_memory_grows_with_what_runs_in_it() -> None:
+    def mebibytes(member: str, *sets: str) -> int:
+        (volume,) = [each for each in pod_of(owned(*sets), member)["spec"]["volumes"] if each["name"] == "rljob-shm"]
+        assert volume["emptyDir"]["medium"] == "Memory"
+        return int(volume["emptyDir"]["sizeLimit"].removesuffix("Mi"))
+
+    assert mebibytes("learner") == 64
+    assert (
+        mebibytes("actor-0", "spec.actors.envsPerActor=64") - mebibytes("actor-0", "spec.actors.envsPerActor=8") == 224
+    )
+
+
+@pytest.mark.parametrize(
+    ("member", "sets", "evict"),
+    [
+        ("learner", (), ("false", "true")),
+        ("replay-0", (), ("false", "true")),
+        ("actor-0", (), ("true", None)),
+        ("learner", ("spec.learner.disruptionBudget=None",), ("true", None)),
+    ],
+)
+def test_autoscalers_take_away_what_comes_back_cheaply(
+    member: str, sets: tuple[str, ...], evict: tuple[str, str | None]
+) -> None:
+    found = pod_of(owned(*sets), member)["metadata"]["annotations"]
+    keys = ("cluster-autoscaler.kubernetes.io/safe-to-evict", "karpenter.sh/do-not-disrupt")
+    assert tuple(found.get(key) for key in keys) == evict
+
+
+def test_images() -> None:
+    settings = Settings(image="cpu:1", gpu_image="gpu:1")
+
+    def image(member: str, *sets: str) -> str:
+        return str(worker(pod_of(owned(*sets), member, settings))["image"])
+
+    assert image("learner") == image("actor-0") == "cpu:1"
+    assert image("learner", "spec.learner.accelerator.count=1") == "gpu:1"
+    assert image("actor-0", "spec.learner.accelerator.count=1") == "cpu:1"
+    assert image("learner", "spec.learner.accelerator.count=1", "spec.image=own:1") == "own:1"
+    assert image("learner", "spec.image=own:1", "spec.learner.image=two:1") == "two:1"
+    pod = pod_of(owned("spec.imagePullSecrets=[{name: registry}]"), "actor-0", SETTINGS)
+    assert pod["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+
+
+def test_a_request_is_the_operators_only_where_the_manifest_says_nothing() -> None:
+    def asked(resources: str) -> dict[str, Any]:
+        found: dict[str, Any] = worker(pod_of(owned(f"spec.evaluator.resources={resources}"), "evaluator"))["resources"]
+        return found
+
+    assert asked("{}") == {"requests": dict(SETTINGS.requests[Role.EVALUATOR])}
+    assert asked("{requests: {cpu: 2}}")["requests"] == {"cpu": "2", "memory": "640Mi"}
+    limited = asked("{limits: {memory: 1Gi}}")
+    assert limited == {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}}, "Kubernetes asks for the limit"

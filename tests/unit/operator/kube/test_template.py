@@ -1,0 +1,81 @@
+"""A podTemplate changes everything but what the controller knows its pods by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rljob_operator.core.member import Role
+from rljob_operator.kube.render.strategic_merge import PodTemplateProblem
+
+from .rendered import pod_of, with_section, worker
+
+
+def patched(patch: dict[str, Any], role: Role = Role.ACTOR) -> dict[str, Any]:
+    member = "actor-0" if role is Role.ACTOR else "learner"
+    return pod_of(with_section(role, podTemplate=patch), member)
+
+
+@pytest.mark.parametrize(
+    ("patch", "words"),
+    [
+        ({"metadata": {"labels": {"rljob.dev/member": "actor-1"}}}, "metadata.labels[rljob.dev/member]"),
+        ({"metadata": {"labels": {"$patch": "replace", "a": "b"}}}, "metadata.labels[app.kubernetes.io/managed-by]"),
+        ({"metadata": {"labels": None}}, "metadata.labels["),
+        ({"metadata": None}, "metadata: the controller"),
+        ({"metadata": {"name": "mine"}}, "metadata.name"),
+        ({"metadata": {"namespace": "elsewhere"}}, "metadata.namespace"),
+        ({"metadata": {"ownerReferences": [{"uid": "uid-1", "$patch": "delete"}]}}, "metadata.ownerReferences"),
+        ({"metadata": {"finalizers": None}}, "metadata.finalizers: without rljob.dev/counted"),
+        ({"metadata": {"annotations": {"rljob.dev/revision": None}}}, "metadata.annotations[rljob.dev/revision]"),
+        ({"spec": {"hostname": None}}, "spec.hostname: peers find"),
+        ({"spec": {"subdomain": "other"}}, "spec.subdomain"),
+        ({"spec": {"restartPolicy": "Always"}}, "spec.restartPolicy: the controller itself"),
+        ({"spec": {"containers": [{"name": "worker", "$patch": "delete"}]}}, "spec.containers: the container 'worker'"),
+        ({"spec": None}, "spec: the pod needs one"),
+        ({"spec": {"$patch": "replace", "containers": []}}, "spec.hostname"),
+        ({"spec": {"containers": [{"image": "a"}]}}, "spec.containers[0].name: required"),
+        ({"kind": "Pod"}, "kind: allowed: metadata and spec"),
+    ],
+)  # fmt: skip
+def test_what_would_lose_the_pod_is_refused_with_its_place(patch: dict[str, Any], words: str) -> None:
+    with pytest.raises(PodTemplateProblem) as caught:
+        patched(patch)
+    assert str(caught.value).startswith("spec.actors.podTemplate.")
+    assert words in str(caught.value)
+
+
+def test_what_is_the_users_is_changed() -> None:
+    patch = {
+        "metadata": {"labels": {"team": "rl"}, "annotations": {"karpenter.sh/do-not-disrupt": None}},
+        "spec": {
+            "automountServiceAccountToken": True,
+            "terminationGracePeriodSeconds": 5,
+            "containers": [
+                {"name": "worker", "command": ["nsys", "profile", "python"], "resources": {"requests": {"cpu": "7"}}},
+                {"name": "beside", "image": "beside:1"},
+            ],
+            "volumes": [{"name": "rljob-tmp", "emptyDir": {"sizeLimit": "9Gi"}}],
+        },
+    }
+    pod = patched(patch, Role.LEARNER)
+    assert pod["metadata"]["labels"]["team"] == "rl"
+    assert "karpenter.sh/do-not-disrupt" not in pod["metadata"]["annotations"]
+    assert pod["spec"]["automountServiceAccountToken"] is True
+    assert worker(pod)["command"] == ["nsys", "profile", "python"]
+    assert worker(pod)["args"] == ["worker", "learner"]
+    assert worker(pod)["resources"]["requests"]["cpu"] == "7"
+    assert [each["name"] for each in pod["spec"]["containers"]] == ["worker", "beside"]
+    assert {"name": "rljob-tmp", "emptyDir": {"sizeLimit": "9Gi"}} in pod["spec"]["volumes"]
+
+
+def test_labels_written_again_as_they_are_change_nothing() -> None:
+    same = {"metadata": {"labels": {"rljob.dev/role": "actor"}, "finalizers": ["rljob.dev/counted"]}}
+    assert patched(same) == patched({})
+
+
+def test_a_sidecar_of_a_shard_can_be_patched() -> None:
+    job = with_section(Role.REPLAY, podTemplate={"spec": {"initContainers": [{"name": "redis", "image": "valkey:9"}]}})
+    (redis,) = pod_of(job, "replay-0")["spec"]["initContainers"]
+    assert redis["image"] == "valkey:9"
+    assert redis["restartPolicy"] == "Always"
