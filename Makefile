@@ -1,5 +1,5 @@
 # Two commands: `make train` trains an agent on this machine, `make test` runs the tests. Both set up .venv first, each with what
-# it needs: .ready marks what rljob runs on, .ready-test what its tests, checks and development need beside.
+# it needs: .ready marks what rljob trains with, .ready-test what its tests need beside, .ready-dev the checkers of style and types.
 
 PYTHON ?= python3
 JOB ?= manifests/examples/pong-vtrace.yaml
@@ -10,6 +10,7 @@ SEED ?=
 VENV := .venv
 READY := $(VENV)/.ready
 READY_TEST := $(VENV)/.ready-test
+READY_DEV := $(VENV)/.ready-dev
 PIP_INSTALL := $(VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt
 RLJOB := $(VENV)/bin/rljob
 
@@ -32,7 +33,7 @@ test-cluster: $(READY_TEST) ## Run the tests against a real API server, from the
 	  { echo "KUBEBUILDER_ASSETS is not set; docs/testing-on-kubernetes.md says where its programs come from"; exit 1; }
 	$(VENV)/bin/python -m pytest tests/cluster
 
-lint: $(READY_TEST) ## Check style and types.
+lint: $(READY_DEV) ## Check style and types.
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
@@ -49,9 +50,13 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "this Python lacks its venv module; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) -e .
+	$(PIP_INSTALL) -e '.[worker]'
 	@touch $@
 
 $(READY_TEST): $(READY)
 	$(PIP_INSTALL) -e '.[test]'
+	@touch $@
+
+$(READY_DEV): $(READY_TEST)
+	$(PIP_INSTALL) -e '.[dev]'
 	@touch $@

@@ -11,6 +11,7 @@ from rich.console import Console
 from rljob.api import read_manifest
 from rljob.cli.app import app
 from rljob.command_errors import one_line_errors
+from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 from rljob.roles.command import Profiled
 
@@ -69,6 +70,7 @@ def run(
       rljob run manifests/examples/cartpole-impala.yaml --set spec.algorithm.impala.seed=2 --run-dir runs/seed-2
     """
     with one_line_errors():
+        require_data_plane("rljob run")
         if resume_ and run_dir is None:
             raise UsageError("--resume needs --run-dir: the folder of the run to go on with")
         # Gymnasium and ALE take a second to import: only a run pays for them, not --help.

@@ -1,4 +1,7 @@
-"""What rljob depends on: each with a lower bound, each pinned within it, and nothing of the tests' among what a run needs."""
+"""What rljob depends on: each with a lower bound, each pinned within it, and nothing of the tests' among what a run needs.
+
+What a base install does without is in `test_base_install.py`.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,13 @@ def test_each_has_a_lower_bound_and_a_pin_within_it() -> None:
         assert wanted.specifier.contains(pin.version), wanted
 
 
-def test_the_tests_bring_what_videos_need() -> None:
-    assert any(wanted.name == "rljob" and wanted.extras == {"video"} for wanted in EXTRAS["test"])
+def test_the_tests_bring_the_roles_and_what_videos_need() -> None:
+    assert any(wanted.name == "rljob" and wanted.extras == {"worker", "video"} for wanted in EXTRAS["test"])
 
 
 @pytest.mark.timeout(300)
-def test_the_command_line_and_the_roles_load_without_any_extra() -> None:
-    """With what the extras install out of reach, everything under both packages is still imported, videos apart."""
+def test_the_command_line_and_the_roles_load_with_the_data_plane_alone() -> None:
+    """With what the other extras install out of reach, everything under both packages is still imported, videos apart."""
     absent = ["imageio", "imageio_ffmpeg", "cel", "hypothesis", "jsonschema", "mypy", "packaging", "pytest", "trustme"]
     code = f"""
 import importlib, pkgutil, sys

@@ -58,5 +58,6 @@ def _recorded(record: Path) -> Path | None:
         found = folder.lstat()
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    private = stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o700
+    # Its permissions alone: below a folder with the set-group-ID bit (a pod's volume with fsGroup) a new one has that bit too.
+    private = stat.S_ISDIR(found.st_mode) and found.st_mode & 0o777 == 0o700
     return folder if private and found.st_uid == record.stat().st_uid else None

@@ -296,7 +296,7 @@ def test_only_allowed_keys_come_in(
             peer, message = take(server)
             assert message == GOODBYE
             deadline = time.monotonic() + 1.0
-            while time.monotonic() < deadline or zap.refused_total(context) < 1:
+            while time.monotonic() < deadline or zap.refused_handshakes_total(context) < 1:
                 assert not any(outsider.send(GOODBYE) for outsider in outsiders)
                 assert server.receive() is None
                 time.sleep(0.02)

@@ -263,6 +263,7 @@ class Given:
 
     needs_weights_first = False
     ready_batches = resubscriptions = 0
+    counted = None
     produced = consumed = 0.0
 
     def __init__(self, stop: threading.Event) -> None:

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from rljob.command_errors import one_line_errors
+from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def evaluate(
         rljob eval runs/pong-apex-20260101-120000/checkpoints/step-14000 --episodes 100 --seed 7 --json
     """
     with one_line_errors():
+        require_data_plane("rljob eval")
         _existing(source)
         import torch
 
@@ -116,6 +118,7 @@ def play(
         rljob play runs/pong-apex-20260101-120000 --video pong.mp4
     """
     with one_line_errors():
+        require_data_plane("rljob play")
         _existing(source)
         if video.suffix.lower() != ".mp4":
             raise UsageError(f"--video {video}: allowed: a file that ends in .mp4")
@@ -145,6 +148,7 @@ def report(
         rljob report runs/pong-apex-20260101-120000
     """
     with one_line_errors():
+        require_data_plane("rljob report")
         _existing(run)
         if not run.is_dir():
             raise UsageError(f"{run}: not a folder; give the folder of a run, such as runs/pong-apex-20260101-120000")

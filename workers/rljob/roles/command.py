@@ -16,6 +16,7 @@ import typer
 from rljob.api import RLJob, load_manifest
 from rljob.api.exit_codes import EXIT_CONFIGURATION
 from rljob.command_errors import Debug, one_line_errors
+from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 from rljob.roles.announce import recording_exit
 from rljob.roles.options import RoleOptions
@@ -257,6 +258,7 @@ def worker(
         one_line_errors(configuration_exit=EXIT_CONFIGURATION),
         stopping_on_signals(stop),
     ):
+        require_data_plane(f"rljob worker {role}")
         options = RoleOptions(
             job=load_manifest(job, on_cluster=False),  # its controller has checked what a cluster needs
             run_dir=run_dir,

@@ -1,13 +1,23 @@
-"""The wire: checked messages, sockets that neither block nor drop silently, and flow control by credits."""
+"""The wire: checked messages, sockets that neither block nor drop silently, and flow control by credits.
 
-from rljob.wire.credits import CreditLedger, CreditWindow, Verdict
-from rljob.wire.errors import MalformedMessage
-from rljob.wire.keyfile import RoleKeys, load_keys, write_keys
-from rljob.wire.message import Header, Limits, Message, RawMessage, decode, decode_header, encode
-from rljob.wire.notices import Publisher, Subscriber
-from rljob.wire.security import ClientSecurity, KeyPair, SecurityProblem, ServerSecurity, generate_keys
-from rljob.wire.sockets import Client, Server
-from rljob.wire.zap import refused_total as refused_handshakes_total
+Each name's module is imported when the name is first asked for: a controller that only makes keys (`keyfile`, `security`)
+then needs neither numpy nor LZ4, which a base install of rljob does not bring.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rljob.wire.credits import CreditLedger, CreditWindow, Verdict
+    from rljob.wire.errors import MalformedMessage
+    from rljob.wire.keyfile import RoleKeys, load_keys, write_keys
+    from rljob.wire.message import Header, Limits, Message, RawMessage, decode, decode_header, encode
+    from rljob.wire.notices import Publisher, Subscriber
+    from rljob.wire.security import ClientSecurity, KeyPair, SecurityProblem, ServerSecurity, generate_keys
+    from rljob.wire.sockets import Client, Server
+    from rljob.wire.zap import refused_handshakes_total
 
 __all__ = [
     "Client",
@@ -35,3 +45,23 @@ __all__ = [
     "refused_handshakes_total",
     "write_keys",
 ]
+
+_MODULES: Final = {
+    "credits": ("CreditLedger", "CreditWindow", "Verdict"),
+    "errors": ("MalformedMessage",),
+    "keyfile": ("RoleKeys", "load_keys", "write_keys"),
+    "message": ("Header", "Limits", "Message", "RawMessage", "decode", "decode_header", "encode"),
+    "notices": ("Publisher", "Subscriber"),
+    "security": ("ClientSecurity", "KeyPair", "SecurityProblem", "ServerSecurity", "generate_keys"),
+    "sockets": ("Client", "Server"),
+    "zap": ("refused_handshakes_total",),
+}
+_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = value  # the next look finds it without coming here
+    return value

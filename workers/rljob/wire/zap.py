@@ -141,7 +141,7 @@ def stop_authenticator(context: zmq.Context[zmq.Socket[bytes]], domain: bytes) -
             door.stop()
 
 
-def refused_total(context: zmq.Context[zmq.Socket[bytes]] | None = None) -> int:
+def refused_handshakes_total(context: zmq.Context[zmq.Socket[bytes]] | None = None) -> int:
     """Handshakes refused since the first domain of this context (without one: of the process's own) was opened."""
     door = _doors.get(context or zmq.Context.instance())
     return door.refused_total if door is not None else 0

