@@ -50,7 +50,7 @@ def cluster(control_plane: ControlPlane) -> ControlPlane:
 
 @pytest.fixture
 def namespace(cluster: ControlPlane) -> Iterator[str]:
-    """A namespace of the test's own. No controller empties it at the end: it is enough that nobody looks there again."""
+    """A namespace of the test's own. No controller empties it at the end, so jobs and pods are deleted here."""
     with made_namespace(cluster) as name:
         yield name
 
@@ -68,6 +68,8 @@ def made_namespace(cluster: ControlPlane) -> Iterator[str]:
     code, answer = cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     assert code == 201, answer
     yield name
+    cluster.request("DELETE", f"/apis/rljob.dev/v1alpha1/namespaces/{name}/rljobs")
+    cluster.request("DELETE", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0")
     cluster.request("DELETE", f"/api/v1/namespaces/{name}")
 
 

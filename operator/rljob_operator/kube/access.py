@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes.aio.config import ConfigException, load_kube_config
+from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 from yaml import YAMLError
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,8 @@ async def load_access(kubeconfig: str | None = None, context: str | None = None)
     in_a_pod = not named and context is None and (SERVICE_ACCOUNT / "token").is_file()
     try:
         if in_a_pod:
-            load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+            loader = InClusterConfigLoader(str(SERVICE_ACCOUNT / "token"), str(SERVICE_ACCOUNT / "ca.crt"))  # type: ignore[no-untyped-call]
+            loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
             namespace = (SERVICE_ACCOUNT / "namespace").read_text().strip()
         else:
             path = named or str(Path.home() / ".kube" / "config")

@@ -102,7 +102,8 @@ class Elector:
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the Lease, hold it while ``work`` runs, and release it when that has ended, in whatever way.
 
-        ``work`` is cancelled when the Lease is lost, and when this call is.
+        ``work`` is cancelled when the Lease is lost, and when this call is; it then has `LeaseTimes.stop_seconds` to end. Work
+        that needs longer to stop in good order ends by itself, and the Lease is renewed until it has.
 
         Raises:
             LeadershipLost: while it ran. Nothing is released, since it is not ours any more.

@@ -21,7 +21,8 @@ from rljob_operator.kube.resources import Object, Resource
 log = logging.getLogger(__name__)
 
 FIRST_DELAY_SECONDS = 0.5
-LONGEST_DELAY_SECONDS = 30.0
+LONGEST_DELAY_SECONDS = 10.0
+"""An API server that comes back is found again within this."""
 SHORT_WATCH_SECONDS = 1.0
 """A watch that ends sooner without a word did not end as it should."""
 

@@ -24,6 +24,8 @@ from rljob_operator.kube.render.settings import Settings
 
 START_SECONDS = 120.0
 STOP_SECONDS = 60.0
+IMAGE_ENTRY_POINT = ("python", "-m", "rljob_operator.cli")
+"""What the image begins a container with, but for its init."""
 _ADDRESS = re.compile(r"tcp://([^: ]+):(\d+)")
 
 

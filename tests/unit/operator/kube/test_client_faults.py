@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.unit.operator.kube.fake_api_server import listed, never, refuses, says, served, streams
+from rljob_operator.kube import access
 from rljob_operator.kube.access import NoAccess, load_access
 from rljob_operator.kube.client import Client
 from rljob_operator.kube.errors import ApiError, Gone, TooManyRequests, Unauthorized, Unavailable
@@ -200,6 +202,29 @@ def test_a_kubeconfig_that_can_not_be_used_is_named(tmp_path: Path, broken: str)
         asyncio.run(load_access(str(tmp_path / "config")))
     with pytest.raises(NoAccess, match="there is no kubeconfig at"):
         asyncio.run(load_access(str(tmp_path / "absent")))
+
+
+def test_in_a_pod_the_service_account_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, content in (("token", "first"), ("ca.crt", "certificate"), ("namespace", "team\n")):
+        (tmp_path / name).write_text(content)
+    monkeypatch.setattr(access, "SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+
+    async def story() -> None:
+        loaded = await load_access()
+        assert (loaded.configuration.host, loaded.namespace) == ("https://10.0.0.1:443", "team")
+        assert loaded.configuration.ssl_ca_cert == str(tmp_path / "ca.crt")
+        assert await loaded.token() == "first"
+        (tmp_path / "token").write_text("second")
+        await loaded.renew()
+        assert await loaded.token() == "second"
+        monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
+        with pytest.raises(NoAccess):
+            await load_access()
+
+    asyncio.run(story())
 
 
 def test_the_namespace_is_the_contexts(tmp_path: Path) -> None:
