@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,12 +29,13 @@ def job(namespace: str, name: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def taking_in(
-    cluster: ControlPlane, namespaces: Sequence[str] | None, wait: bool = True
+    cluster: ControlPlane, namespaces: Sequence[str] | None, wait: bool = True, kubeconfig: Path | None = None
 ) -> AsyncIterator[tuple[Client, Intake, list[str]]]:
+    """An administrator's client, and an intake that logs in as ``kubeconfig`` says."""
     enqueued: list[str] = []
-    async with connected(cluster) as client:
-        access = await load_access(str(cluster.kubeconfig))
-        intake = Intake(access, client, namespaces, lambda namespace, name: enqueued.append(f"{namespace}/{name}"))
+    async with connected(cluster) as client, connected(cluster, kubeconfig) as its_own:
+        access = await load_access(str(kubeconfig or cluster.kubeconfig))
+        intake = Intake(access, its_own, namespaces, lambda namespace, name: enqueued.append(f"{namespace}/{name}"))
         running = asyncio.create_task(intake.run(sweep_seconds=2.0))
         try:
             if wait:
@@ -76,6 +78,30 @@ def test_jobs_are_taken_in_from_the_first_to_the_last(
                 if scoped
                 else (other_namespace, "elsewhere") in intake.known()
             )
+
+    asyncio.run(story())
+
+
+def test_in_one_namespace_it_needs_no_more_than_to_list_and_watch_jobs_there(
+    cluster: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    rules = [{"apiGroups": ["rljob.dev"], "resources": ["rljobs"], "verbs": ["list", "watch"]}]
+    roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    binding = {
+        "metadata": {"name": "intake"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "intake"},
+        "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": namespace}],
+    }
+    assert cluster.request("POST", f"{roles}/roles", {"metadata": {"name": "intake"}, "rules": rules})[0] == 201
+    assert cluster.request("POST", f"{roles}/rolebindings", binding)[0] == 201
+    limited = cluster.kubeconfig_for(tmp_path, {"token": cluster.token(namespace, "operator")})
+
+    async def story() -> None:
+        async with taking_in(cluster, [namespace], kubeconfig=limited) as (client, intake, enqueued):
+            await client.create(RLJOBS, job(namespace, "pong"))
+            await until("the job", lambda: enqueued == [f"{namespace}/pong"], 10)
+            await client.delete(RLJOBS, namespace, "pong")
+            await until("its end", lambda: len(intake) == 0, 10)
 
     asyncio.run(story())
 

@@ -144,7 +144,9 @@ class PodContainers:
         return folder
 
     def _run(self, member: str, container: dict[str, Any], volumes: dict[str, Path]) -> subprocess.Popen[bytes]:
-        command = self._moved(member, [*container.get("command", IMAGE_ENTRY_POINT), *container.get("args", ())], container, volumes)
+        command = self._moved(
+            member, [*container.get("command", IMAGE_ENTRY_POINT), *container.get("args", ())], container, volumes
+        )
         plain = [each["value"] for each in container.get("env", ())]
         values = self._moved(member, plain, container, volumes)
         variables = dict(zip([each["name"] for each in container.get("env", ())], values, strict=True))

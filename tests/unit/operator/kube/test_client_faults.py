@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.unit.operator.kube.fake_api_server import listed, never, refuses, says, served, streams
 from rljob_operator.kube import access
 from rljob_operator.kube.access import NoAccess, load_access
 from rljob_operator.kube.client import Client
