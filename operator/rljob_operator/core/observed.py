@@ -126,6 +126,7 @@ class Observation:
         cores: of the machine. One actor a core is as many as a number that the controller or an autoscaler chooses may reach; one
             that its user fixed may exceed it. None sets no limit.
         keeps_remains: members that have ended leave something to be removed (pods); podCleanup and ttl apply.
+        ends_silent_members: whether a member that does not answer is ended by decision; else its surroundings do it.
         selector: label selector of the actors, for the scale subresource.
     """
 
@@ -137,6 +138,7 @@ class Observation:
     max_actors: int | None = None
     cores: int | None = None
     keeps_remains: bool = False
+    ends_silent_members: bool = True
     selector: str = ""
 
     def of(self, role: Role) -> tuple[Member, ...]:

@@ -24,6 +24,8 @@ stays Terminating for as long as its node is away, and its address would stand i
 
 ASKED_ANNOTATION: Final = "rljob.dev/asked"
 """On a pod: when the controller asked it to end (RFC 3339)."""
+HUNG_ANNOTATION: Final = "rljob.dev/hung"
+"""On a pod: when the controller ended it because it did not answer (RFC 3339)."""
 REVISION_ANNOTATION: Final = "rljob.dev/revision"
 """On a pod: `render.revision` of what it was made from."""
 FINALIZER: Final = "rljob.dev/counted"
@@ -102,6 +104,11 @@ def config_map(job: str) -> str:
 def token_secret(job: str) -> str:
     """The Secret with the token that requests to the learner need."""
     return f"{job}-token"
+
+
+def operator_secret(job: str) -> str:
+    """The Secret from which the controller makes the others, so that all keys of a job are of one making; no pod has it."""
+    return f"{job}-operator"
 
 
 def keys_secret(job: str, role: Role) -> str:

@@ -44,6 +44,14 @@ class PodCache:
         """The pods of one job, in no order."""
         return list(self._jobs.get((namespace, job_uid), {}).values())
 
+    def of_key(self, key: JobKey) -> list[Object]:
+        """The pods whose job has or had this key, of whichever of the objects that had the name."""
+        return [
+            pod
+            for pod in self._pods.values()
+            if pod["metadata"]["namespace"] == key[0] and (owner_of(pod) or {}).get("name") == key[1]
+        ]
+
     def get(self, namespace: str, name: str) -> Object | None:
         """One pod."""
         return self._pods.get((namespace, name))

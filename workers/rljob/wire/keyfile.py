@@ -35,18 +35,25 @@ class RoleKeys:
         return ClientSecurity(self.keys, self.public[server_role])
 
 
+def new_keys() -> str:
+    """The text of a file with a new pair for every role."""
+    pairs = {role: generate_keys() for role in ROLES}
+    return _text({role: {"public": p.public.decode(), "secret": p.secret.decode()} for role, p in pairs.items()})
+
+
+def keys_of_role(text: str, role: str) -> str:
+    """The text of a file for ``role`` alone, from that of a whole one. Raises SecurityProblem where it is none."""
+    return _text(_for_role(_checked(text, "the keys"), role, "the keys"))
+
+
 def write_keys(path: Path) -> None:
     """Generates a pair for every role and writes them, mode 0600; raises `FileExistsError` rather than replace keys."""
-    pairs = {role: generate_keys() for role in ROLES}
-    _write(path, {role: {"public": p.public.decode(), "secret": p.secret.decode()} for role, p in pairs.items()})
+    _write(path, new_keys())
 
 
 def write_role_keys(source: Path, path: Path, role: str) -> None:
     """Copies `source` to `path` with the secret of `role` only: what a machine that runs this role needs to have."""
-    roles = _read(source)
-    if role not in roles:
-        raise SecurityProblem(f"{source} has no keys for {role!r}; it has {sorted(roles)}")
-    _write(path, {name: dict(pair) if name == role else {"public": pair["public"]} for name, pair in roles.items()})
+    _write(path, _text(_for_role(_read(source), role, str(source))))
 
 
 def load_keys(path: Path, role: str) -> RoleKeys:
@@ -65,18 +72,35 @@ def load_keys(path: Path, role: str) -> RoleKeys:
         raise SecurityProblem(f"{path}: {error}") from None
 
 
-def _write(path: Path, roles: dict[str, dict[str, str]]) -> None:
+def _for_role(roles: dict[str, dict[str, str]], role: str, source: str) -> dict[str, dict[str, str]]:
+    if role not in roles:
+        raise SecurityProblem(f"{source} has no keys for {role!r}; it has {sorted(roles)}")
+    return {name: dict(pair) if name == role else {"public": pair["public"]} for name, pair in roles.items()}
+
+
+def _text(roles: dict[str, dict[str, str]]) -> str:
+    return json.dumps({"format": _FORMAT, "roles": roles}, indent=1) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
     # Created with its final mode, so that there is no moment in which others could open it.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        json.dump({"format": _FORMAT, "roles": roles}, file, indent=1)
-        file.write("\n")
+        file.write(text)
 
 
 def _read(path: Path) -> dict[str, dict[str, str]]:
     try:
-        content: Any = json.loads(path.read_text())
+        text = path.read_text()
     except (OSError, ValueError) as error:
+        raise SecurityProblem(f"{path} cannot be read as JSON: {type(error).__name__}") from None
+    return _checked(text, str(path))
+
+
+def _checked(text: str, path: str) -> dict[str, dict[str, str]]:
+    try:
+        content: Any = json.loads(text)
+    except ValueError as error:
         raise SecurityProblem(f"{path} cannot be read as JSON: {type(error).__name__}") from None
     if not isinstance(content, dict) or content.get("format") != _FORMAT or not isinstance(content.get("roles"), dict):
         raise SecurityProblem(f'{path} is not a keys file: it must be {{"format": {_FORMAT}, "roles": ...}}')

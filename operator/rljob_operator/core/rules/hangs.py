@@ -33,7 +33,7 @@ def in_words(context: ReconcileContext) -> list[str]:
 
 def to_replace(context: ReconcileContext, mode: Mode) -> tuple[str, ...]:
     """Members to end at once. One that is leaving has a time of its own."""
-    if mode not in (Mode.RUNNING, Mode.SUSPENDING):
+    if mode not in (Mode.RUNNING, Mode.SUSPENDING) or not context.observed.ends_silent_members:
         return ()
     return tuple(
         member.name

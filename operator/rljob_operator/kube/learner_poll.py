@@ -1,0 +1,208 @@
+"""Asks the learners of all jobs how they are, and for checkpoints: one task a learner that is up, in one event loop.
+
+A learner that does not answer holds up nobody but itself. What is kept of an answer is what decisions are made from; a thousand
+status documents would be most of the operator's memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Generic, TypeVar
+
+import aiohttp
+
+from rljob_operator.core.learner_sample import BadSample, parse_sample
+from rljob_operator.core.observed import CheckpointFacts, LearnerSample
+from rljob_operator.kube.last_words import checkpoint_facts
+
+PERIOD_SECONDS: Final = 5.0
+TIMEOUT_SECONDS: Final = 2.0
+LARGEST_BYTES: Final = 8 << 20
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Learner:
+    """A learner that serves.
+
+    Attributes:
+        incarnation: of its pod; another one's answers are not this one's.
+        url: of its metrics port, such as ``http://10.0.0.7:9090``.
+        token: what a request for a checkpoint carries.
+    """
+
+    incarnation: str
+    url: str
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is known of a job's learner.
+
+    Attributes:
+        sample: the newest that was ever taken; None where none was.
+        missing: why the newest attempt brought none; empty where it did.
+        silent_since: since when this learner has not answered, Unix seconds; None where it answers.
+        checkpoint: what it says of its checkpoints.
+    """
+
+    sample: LearnerSample | None = None
+    missing: str = "the learner is not up yet"
+    silent_since: float | None = None
+    checkpoint: CheckpointFacts = field(default_factory=CheckpointFacts)
+
+
+@dataclass(slots=True)
+class _Asked:
+    learner: Learner
+    task: asyncio.Task[None]
+    checkpoint_seconds: float | None = None
+    passed_on: float | None = None
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class LearnerPoll(Generic[Key]):
+    """For one event loop. ``on_answer`` is told of each answer, and of the first time that there is none.
+
+    Args:
+        on_answer: the key whose learner has something new to tell.
+        period_seconds: between two answers of one learner.
+        now: Unix seconds.
+    """
+
+    def __init__(
+        self,
+        on_answer: Callable[[Key], None],
+        *,
+        period_seconds: float = PERIOD_SECONDS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._on_answer = on_answer
+        self._period_seconds, self._now = period_seconds, now
+        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+        self._session: aiohttp.ClientSession | None = None
+        self._asked: dict[Key, _Asked] = {}
+        self._answers: dict[Key, Answer] = {}
+
+    def answer(self, key: Key) -> Answer:
+        """What is known of the job's learner, whichever life of it."""
+        return self._answers.get(key, Answer())
+
+    def follow(self, key: Key, learner: Learner | None, checkpoint_seconds: float | None = None) -> None:
+        """Ask this learner from now on; None asks nobody, while what was known stays.
+
+        ``checkpoint_seconds``: the request for a checkpoint that it has to answer, or None; see `Decision`.
+        """
+        asked = self._asked.get(key)
+        if asked is not None and asked.learner != learner:
+            asked.task.cancel()
+            del self._asked[key]
+            asked = None
+        if learner is None:
+            return
+        if asked is None:
+            asked = self._asked[key] = _Asked(learner, asyncio.ensure_future(self._ask(key, learner)))
+        if checkpoint_seconds is not None and checkpoint_seconds != asked.checkpoint_seconds:
+            asked.wake.set()
+        asked.checkpoint_seconds = checkpoint_seconds
+
+    def forget(self, key: Key) -> None:
+        """The job is gone."""
+        self.follow(key, None)
+        self._answers.pop(key, None)
+
+    async def close(self) -> None:
+        """Ask nobody any more."""
+        tasks = [asked.task for asked in self._asked.values()]
+        for key in list(self._asked):
+            self.follow(key, None)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+
+    async def _ask(self, key: Key, learner: Learner) -> None:
+        await asyncio.sleep(0)  # let `follow` note this task
+        while True:
+            asked = self._asked[key]
+            await self._pass_on(asked)
+            began = self._now()
+            try:
+                document = await self._get(learner)
+                sample = parse_sample(document, began)
+            except (BadSample, _NoAnswer) as problem:
+                self._note_silence(key, str(problem), began)
+            else:
+                self._answers[key] = Answer(replace(sample, document={}), "", None, checkpoint_facts(document))
+                self._on_answer(key)
+            asked.wake.clear()
+            pause = self._period_seconds * random.uniform(0.9, 1.1)  # so that a thousand do not answer at once
+            try:
+                await asyncio.wait_for(asked.wake.wait(), pause)
+            except TimeoutError:
+                continue
+
+    def _note_silence(self, key: Key, problem: str, moment: float) -> None:
+        known = self.answer(key)
+        since = known.silent_since if known.silent_since is not None else moment
+        self._answers[key] = replace(known, missing=problem, silent_since=since)
+        self._on_answer(key)
+
+    async def _pass_on(self, asked: _Asked) -> None:
+        """Ask for the checkpoint that is wanted, until the learner has taken the request."""
+        wanted = asked.checkpoint_seconds
+        if wanted is None or wanted == asked.passed_on:
+            return
+        headers = {"Authorization": f"Bearer {asked.learner.token}"} if asked.learner.token else {}
+        try:
+            async with self._open().post(
+                f"{asked.learner.url}/checkpoint", json={"sinceUnix": wanted}, headers=headers
+            ) as response:
+                if response.status < 300:
+                    asked.passed_on = wanted
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            return  # asked again in the next round
+
+    async def _get(self, learner: Learner) -> Mapping[str, Any]:
+        try:
+            async with self._open().get(f"{learner.url}/status") as response:
+                if response.status != 200:
+                    raise _NoAnswer(f"learner: its status answers with HTTP {response.status}")
+                body = await response.content.read(LARGEST_BYTES + 1)
+                while not response.content.at_eof() and len(body) <= LARGEST_BYTES:
+                    body += await response.content.read(LARGEST_BYTES + 1 - len(body))
+        except TimeoutError:
+            raise _NoAnswer(f"learner: it has not answered within {self._timeout.total:g} s") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise _NoAnswer(f"learner: its status can't be read: {error or type(error).__name__}") from None
+        if len(body) > LARGEST_BYTES:
+            raise _NoAnswer(f"learner: its status has more than {LARGEST_BYTES:,} bytes")
+        try:
+            document = json.loads(body, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            raise _NoAnswer("learner: its status is no JSON") from None
+        if not isinstance(document, dict):
+            raise _NoAnswer("learner: its status is no JSON object")
+        return document
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                timeout=self._timeout, connector=aiohttp.TCPConnector(limit=0, limit_per_host=1)
+            )
+        return self._session
+
+
+class _NoAnswer(Exception):
+    """Why a learner's answer can't be used."""
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")

@@ -1,0 +1,235 @@
+"""One turn on one job: gather what is stored and found, decide (`core.turn`), store the status, carry the decision out."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from rljob.api.status import RLJobStatus
+
+from rljob_operator.core.member import Phase, Role
+from rljob_operator.core.observed import CheckpointFacts, CheckpointState, Observation
+from rljob_operator.core.turn import StatusWrite, turn
+from rljob_operator.core.wall_clock import WallClock
+from rljob_operator.kube import children, names
+from rljob_operator.kube.apply import PodWriter
+from rljob_operator.kube.client import Client
+from rljob_operator.kube.errors import Conflict, QuotaExceeded
+from rljob_operator.kube.events import EventRecorder, reference
+from rljob_operator.kube.expectations import Expectations, Seen
+from rljob_operator.kube.last_words import checkpoint_facts, parsed
+from rljob_operator.kube.learner_poll import Answer, Learner, LearnerPoll
+from rljob_operator.kube.members import Pod, current, members
+from rljob_operator.kube.pods import JobKey, PodCache, owner_of
+from rljob_operator.kube.preflight import Preflight
+from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.resources import PODS, RLJOBS, Object
+from rljob_operator.kube.stored import StoredJob, is_ours, read
+
+log = logging.getLogger(__name__)
+
+PROGRESS_SECONDS: Final = 30.0
+"""A status that differs in progress alone is written at most so often."""
+
+
+@dataclass(slots=True)
+class _Job:
+    """What is remembered of a job between two turns. All of it can be found out again but what is in the status."""
+
+    uid: str
+    clock: WallClock = field(default_factory=WallClock)
+    status: RLJobStatus | None = None
+    resource_version: str = ""
+    written: float = float("-inf")
+    children: children.Known = field(default_factory=children.Known)
+    preflight: Preflight = field(default_factory=Preflight)
+    were_up: set[str] = field(default_factory=set)
+
+
+class Reconciler:
+    """Turns on every job of one operator. A key is in work only once at a time; `kube.queue` sees to that.
+
+    Args:
+        job_of: the stored object of a key as it is known; None where it is gone.
+        pods: the cache of pods.
+        now: Unix seconds; ``monotonic``: seconds that only go forward.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        job_of: Callable[[str, str], Object | None],
+        pods: PodCache,
+        poll: LearnerPoll[JobKey],
+        events: EventRecorder,
+        expectations: Expectations,
+        settings: Settings,
+        *,
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._job_of, self._pods, self._poll = client, job_of, pods, poll
+        self._events, self._expectations, self._settings = events, expectations, settings
+        self._writer = PodWriter(client, expectations, settings, now=now)
+        self._now, self._monotonic = now, monotonic
+        self._known: dict[JobKey, _Job] = {}
+
+    async def reconcile(self, key: JobKey) -> float | None:
+        """Take one turn on the job; in how many seconds to look again, None where only a change matters.
+
+        Raises `ApiError` where the API server keeps it from doing what was decided: try again, later each time.
+        """
+        document = self._job_of(*key)
+        uid = document["metadata"]["uid"] if document is not None else ""
+        known = self._known.get(key)
+        if known is not None and known.uid != uid:
+            self._forget(key, known)
+            known = None
+        for pod in self._pods.of_key(key):
+            if (owner_of(pod) or {}).get("uid") != uid:
+                await self._writer.release(pod)  # its job is gone, and only our finalizer keeps it
+        if document is None or not is_ours(document):
+            return None
+        if known is None:
+            known = self._known[key] = _Job(uid)
+        stored = read(document, known.status)
+        pods = await self._pods_of(stored)
+        if pods is None:
+            return self._expectations.lapses_in_seconds(uid)
+        if stored.leaving:
+            await self._leave(key, stored, pods)
+            return None
+        return await self._turn(key, stored, known, pods)
+
+    async def _turn(self, key: JobKey, stored: StoredJob, known: _Job, pods: Sequence[Pod]) -> float | None:
+        await known.preflight.check(stored, self._writer, self._monotonic())
+        desired = stored.desired
+        if desired.refusal is None and known.preflight.refusal is not None:
+            desired = replace(desired, refusal=known.preflight.refusal)
+        clock = known.clock.read()
+        observed = self._observe(key, stored, known, pods)
+        found = turn(desired, stored.status, observed, clock)
+        decision = found.decision
+        await self._store(stored, known, decision.status, found.write)
+        about = reference(RLJOBS, dict(stored.document))
+        for note in decision.notes:
+            self._events.record(about, "Normal", decision.state or "Pending", note, action="Reconciling")
+        try:
+            if decision.start:
+                owned = Owned(stored.desired.job, stored.uid)
+                await children.ensure(self._client, owned, self._settings, known.children)
+            await self._writer.carry_out(stored, decision, pods)
+        except QuotaExceeded as problem:
+            known.preflight.quota_exceeded(str(problem), self._monotonic())
+            return 0.0
+        except children.NameConflict as problem:
+            known.preflight.name_conflict(str(problem), stored.desired.generation, self._monotonic())
+            return 0.0
+        await self._follow_learner(key, stored, known, pods, decision.checkpoint_seconds)
+        return known.preflight.sooner(decision.requeue_seconds, self._monotonic())
+
+    def _observe(self, key: JobKey, stored: StoredJob, known: _Job, pods: Sequence[Pod]) -> Observation:
+        now, answer = self._now(), self._poll.answer(key)
+        found = []
+        for member in members(pods, now, known.were_up):
+            if member.phase is Phase.READY:
+                known.were_up.add(member.incarnation)
+                if member.role is Role.LEARNER and answer.silent_since is not None:
+                    silence = max(0.0, now - max(answer.silent_since, member.ready_seconds or 0.0))
+                    member = replace(member, silent_seconds=silence, silent_because=answer.missing)
+            found.append(member)
+        known.were_up &= {pod["metadata"]["uid"] for pod in pods}
+        return Observation(
+            members=tuple(found),
+            learner=answer.sample,
+            missing=answer.missing,
+            checkpoint=_checkpoint(stored.status, answer, pods),
+            admission=known.preflight.admission,
+            keeps_remains=True,
+            ends_silent_members=False,  # its kubelet does, by the liveness probe
+            selector=",".join(f"{label}={value}" for label, value in names.role_labels(key[1], Role.ACTOR).items()),
+        )
+
+    async def _store(self, stored: StoredJob, known: _Job, status: RLJobStatus, write: StatusWrite) -> None:
+        """Store the status, or remember it until it is due."""
+        known.status, now = status, self._monotonic()
+        if write is StatusWrite.NONE or (write is StatusWrite.WHEN_DUE and now - known.written < PROGRESS_SECONDS):
+            return
+        namespace, name = stored.key
+        document = {
+            "apiVersion": RLJOBS.api_version,
+            "kind": RLJOBS.kind,
+            "metadata": {"namespace": namespace, "name": name},
+            "status": status.document(),
+        }
+        version = _newer(known.resource_version, stored.document["metadata"]["resourceVersion"])
+        try:
+            answer = await self._client.apply_status(RLJOBS, document, resource_version=version)
+        except Conflict:
+            known.status = stored.status  # somebody has changed the object: the next turn sees what
+            raise
+        known.resource_version, known.written = answer["metadata"]["resourceVersion"], now
+
+    async def _pods_of(self, stored: StoredJob) -> Sequence[Pod] | None:
+        """The job's pods; None while changes of our own have not come back through the watch."""
+        seen = self._expectations.seen(stored.uid)
+        if seen is Seen.WAITING:
+            return None
+        namespace, name = stored.key
+        if seen is Seen.ALL:
+            return self._pods.of(namespace, stored.uid)
+        selector = ",".join(f"{label}={value}" for label, value in names.labels(name).items())
+        listed = await self._client.list(PODS, namespace, label_selector=selector)
+        self._expectations.forget(stored.uid)
+        return [pod for pod in listed.items if (owner_of(pod) or {}).get("uid") == stored.uid]
+
+    async def _follow_learner(
+        self, key: JobKey, stored: StoredJob, known: _Job, pods: Sequence[Pod], checkpoint_seconds: float | None
+    ) -> None:
+        """Have the learner that is up asked how it is, and for the checkpoint that is wanted of it."""
+        found = current(pods).get("learner")
+        address = (found.get("status") or {}).get("podIP") if found is not None else None
+        if found is None or not address or found["metadata"]["uid"] not in known.were_up:
+            self._poll.follow(key, None)
+            return
+        if not known.children.token:
+            owned = Owned(stored.desired.job, stored.uid)
+            known.children.token = await children.token_of(self._client, owned)
+        host = f"[{address}]" if ":" in address else address
+        url = f"http://{host}:{stored.desired.job.spec.monitoring.metrics_port}"
+        self._poll.follow(key, Learner(found["metadata"]["uid"], url, known.children.token), checkpoint_seconds)
+
+    async def _leave(self, key: JobKey, stored: StoredJob, pods: Sequence[Pod]) -> None:
+        """The job is being deleted: nothing is made any more, and its pods may go."""
+        self._poll.follow(key, None)
+        owned = Owned(stored.desired.job, stored.uid)
+        for pod in pods:
+            await self._writer.let_go(owned, pod)
+
+    def _forget(self, key: JobKey, known: _Job) -> None:
+        self._poll.forget(key)
+        self._expectations.forget(known.uid)
+        del self._known[key]
+
+
+def _checkpoint(status: RLJobStatus, answer: Answer, pods: Sequence[Pod]) -> CheckpointFacts:
+    """The newest checkpoint: as a learner that has ended said at last, or as the one that is up says, or as is remembered."""
+    ended = current(pods).get("learner")
+    if ended is not None:
+        last = checkpoint_facts(parsed(ended))
+        if last.usable or last.state is CheckpointState.STORAGE_ERROR:
+            return last
+    if answer.checkpoint.usable or answer.checkpoint.state is CheckpointState.STORAGE_ERROR:
+        return answer.checkpoint
+    known = status.checkpoint
+    if known is None:
+        return answer.checkpoint
+    return CheckpointFacts(CheckpointState.VERIFIED, known.step, known.time or 0.0, known.uri, known.digest)
+
+
+def _newer(one: str, other: str) -> str:
+    return one if one and int(one) > int(other) else other

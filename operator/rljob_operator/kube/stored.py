@@ -1,0 +1,111 @@
+"""From the RLJob that the API server stores to what the controller works with: the spec in force, and what is refused. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+from rljob.api import ManifestError, RLJob, parse_job
+from rljob.api.conditions import Reason
+from rljob.api.job import API_VERSION, KIND
+from rljob.api.status import RLJobStatus
+
+from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, DesiredState, Refusal
+
+MANAGED_BY: Final = "rljob.dev/operator"
+"""``spec.managedBy`` of the jobs that are this operator's; others are left alone."""
+
+_NOTHING: Final = {"algorithm": {"type": "IMPALA"}, "environment": {"id": "unnamed"}}
+"""Stands for the spec of a job of which none can be read: it is never run, since its refusal blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJob:
+    """An RLJob as the API server has it.
+
+    Attributes:
+        document: the whole object.
+        desired: what is wanted of it.
+        status: what was written last; a new one where none was, or where nobody can read it.
+        leaving: it is being deleted: nothing is started or created for it any more.
+    """
+
+    document: Mapping[str, Any]
+    desired: DesiredState
+    status: RLJobStatus
+    leaving: bool
+
+    @property
+    def uid(self) -> str:
+        """Its uid, which every child names."""
+        return str(self.document["metadata"]["uid"])
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """(namespace, name)."""
+        return self.document["metadata"]["namespace"], self.document["metadata"]["name"]
+
+
+def is_ours(document: Mapping[str, Any]) -> bool:
+    """Whether this operator is responsible for the job."""
+    spec = document.get("spec")
+    return isinstance(spec, Mapping) and spec.get("managedBy", MANAGED_BY) == MANAGED_BY
+
+
+def read(document: Mapping[str, Any], status: RLJobStatus | None = None) -> StoredJob:
+    """The stored object as the controller takes it; ``status`` is one that was written since, and is not in ``document`` yet.
+
+    A spec that can't be run is refused with every reason; the one in force stays, as ``status.effectiveSpec`` has it. Where
+    there is none, the refusal blocks the job. Whether a spec may follow on another the API server has checked already, by the
+    CRD's rules on what was written.
+    """
+    known = status if status is not None else _status(document)
+    metadata = document["metadata"]
+    annotations = metadata.get("annotations") or {}
+    generation = int(metadata.get("generation", 1))
+    asked = str(annotations.get(CHECKPOINT_ANNOTATION, ""))
+    job, problems = _job(document)
+    if job is not None:
+        desired = DesiredState(job, generation, asked)
+    else:
+        words, in_force = "; ".join(problems), _in_force(document, known)
+        if in_force is not None:
+            refusal = Refusal(Reason.INVALID_SPEC, f"{words}; the last good spec stays in force", blocking=False)
+            desired = DesiredState(in_force, generation, asked, refusal)
+        else:
+            nothing = _parsed(document, _NOTHING)
+            desired = DesiredState(nothing, generation, asked, Refusal(Reason.INVALID_SPEC, words))
+    return StoredJob(document, desired, known, bool(metadata.get("deletionTimestamp")))
+
+
+def _job(document: Mapping[str, Any]) -> tuple[RLJob | None, list[str]]:
+    try:
+        return parse_job(document), []
+    except ManifestError as error:
+        return None, [str(problem) for problem in error.problems]
+
+
+def _in_force(document: Mapping[str, Any], status: RLJobStatus) -> RLJob | None:
+    """The spec that the status says is in force; None where none has been accepted, or an older release wrote another form."""
+    if not status.effective_spec:
+        return None
+    try:
+        return _parsed(document, status.effective_spec)
+    except ManifestError:
+        return None
+
+
+def _parsed(document: Mapping[str, Any], spec: Mapping[str, Any]) -> RLJob:
+    return parse_job({"apiVersion": API_VERSION, "kind": KIND, "metadata": document["metadata"], "spec": dict(spec)})
+
+
+def _status(document: Mapping[str, Any]) -> RLJobStatus:
+    """The stored status. The server keeps what it was given, so one that can't be read was written by somebody else."""
+    found = document.get("status") or {}
+    try:
+        return RLJobStatus.model_validate(json.loads(json.dumps(found)), by_alias=True, by_name=False)
+    except ValidationError:
+        return RLJobStatus()
