@@ -160,7 +160,7 @@ class Sharded:
     def describe(self) -> str:
         """For a failing test's message."""
         limiters = {
-            shard.config.shard: shard.service.status["limiter"] for shard in self.shards if hasattr(shard, "service")
+            shard.config.shard: shard.service.status.limiter for shard in self.shards if hasattr(shard, "service")
         }
         return f"limiters {limiters}; actors {[actor.figures.state for actor in self.actors]}"
 

@@ -122,7 +122,7 @@ def assert_conserved(around: Surroundings) -> None:
     assert final["steps"] == final["produced"] + final["cut_steps"]
     assert final["unacknowledged"] == 0
     assert around.shard.inserted == final["produced"]
-    assert not around.service.status["rejected_total"]
+    assert not around.service.status.rejected_total
 
 
 @pytest.mark.parametrize("environment", ["CartPole-v1", "ALE/Pong-v5"])
@@ -131,15 +131,15 @@ def test_plays_reports_takes_weights_and_leaves_nothing_behind(environment: str,
     with surroundings(a_job(environment, parameters=parameters), tmp_path) as around:
         status = lambda: around.service.status  # noqa: E731
         with acting(around.options):
-            eventually(lambda: status().get("inserted_total", 0) > 500)
+            eventually(lambda: status().inserted_total > 500)
             around.publish(1)
-            eventually(lambda: status()["actors"] and status()["actors"][0]["policy_version"] == 1)
-            inserted = status()["inserted_total"]
-            eventually(lambda: status()["inserted_total"] > inserted + 800 and status()["episodes_total"] > 2)
-            (actor,) = status()["actors"]
-            assert actor["name"] == "actor-0"
-            assert actor["steps_per_second"] > 0
-            assert set(actor["stages"]) == {"env", "infer", "encode", "send", "blocked"}
+            eventually(lambda: status().actors and status().actors[0].policy_version == 1)
+            inserted = status().inserted_total
+            eventually(lambda: status().inserted_total > inserted + 800 and status().episodes_total > 2)
+            (actor,) = status().actors
+            assert actor.name == "actor-0"
+            assert actor.steps_per_second > 0
+            assert set(actor.stages) == {"env", "infer", "encode", "send", "blocked"}
             # Actors act at random, and say priority 1, until there are weights; then priorities are TD errors.
             table = around.service.table
             stored = [table.chunk(ordinal).raw.column("prio") for ordinal in range(table.oldest, table.head)]
@@ -154,10 +154,10 @@ def test_plays_reports_takes_weights_and_leaves_nothing_behind(environment: str,
 def test_an_actor_that_waits_for_credit_still_leaves(tmp_path: Path) -> None:
     with surroundings(a_job("CartPole-v1"), tmp_path, generous=False) as around:
         with acting(around.options) as stop:
-            eventually(lambda: any(actor["state"] == "Blocked" for actor in around.service.status["actors"]))
+            eventually(lambda: any(actor.state == "Blocked" for actor in around.service.status.actors))
             around.publish(1)
-            eventually(lambda: around.service.status["actors"][0]["policy_version"] == 1)
-            eventually(lambda: around.service.status["actors"][0]["blocked_seconds"] > 1)
+            eventually(lambda: around.service.status.actors[0].policy_version == 1)
+            eventually(lambda: around.service.status.actors[0].blocked_seconds > 1)
             url = json.loads((tmp_path / "roles" / "actor-0.json").read_text())["metrics_url"]
             with urllib.request.urlopen(f"{url}/readyz", timeout=60) as answer:
                 assert answer.status == 200, "an actor that is held back is no broken one"
@@ -182,7 +182,7 @@ def test_a_blocked_actor_sleeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         surroundings(a_job("CartPole-v1"), tmp_path, generous=False) as around,
         acting(around.options),
     ):
-        eventually(lambda: any(actor["state"] == "Blocked" for actor in around.service.status["actors"]))
+        eventually(lambda: any(actor.state == "Blocked" for actor in around.service.status.actors))
         monkeypatch.setattr(MultiShard, "poll", counted)
         time.sleep(4)
         assert 4 <= polls <= 4 * 8
@@ -192,11 +192,11 @@ def test_a_blocked_actor_sleeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_goes_on_after_a_restart_of_the_service(tmp_path: Path) -> None:
     with surroundings(a_job("CartPole-v1"), tmp_path, scheme="ipc") as around:
         with acting(around.options):
-            eventually(lambda: around.service.status["inserted_total"] > 500)
+            eventually(lambda: around.service.status.inserted_total > 500)
             around.shard.end()
             first = around.shard.inserted
             around.shard.start()
-            eventually(lambda: around.service.status["inserted_total"] > 500)
+            eventually(lambda: around.service.status.inserted_total > 500)
         final = around.final()
         second = around.shard.inserted
         assert final["unacknowledged"] == 0
@@ -211,10 +211,10 @@ def test_two_lives_share_a_slot_but_nothing_else(tmp_path: Path) -> None:
         seen = []
         for _ in range(2):
             with acting(around.options):
-                inserted = around.service.status["inserted_total"]
-                eventually(lambda inserted=inserted: around.service.status["inserted_total"] > inserted + 200)
-                alive = [a for a in around.service.status["actors"] if a["state"] in ("Running", "Connecting")]
-                seen.append((alive[-1]["slot"], alive[-1]["incarnation"]))
+                inserted = around.service.status.inserted_total
+                eventually(lambda inserted=inserted: around.service.status.inserted_total > inserted + 200)
+                alive = [a for a in around.service.status.actors if a.state in ("Running", "Connecting")]
+                seen.append((alive[-1].slot, alive[-1].incarnation))
         assert seen[0][0] == seen[1][0]
         assert seen[0][1] != seen[1][1]
 
@@ -250,7 +250,7 @@ def test_sigterm_ends_a_real_process(tmp_path: Path) -> None:
         )
         with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
             try:
-                eventually(lambda: around.service.status["inserted_total"] > 300 or process.poll() is not None)
+                eventually(lambda: around.service.status.inserted_total > 300 or process.poll() is not None)
                 process.send_signal(signal.SIGTERM)
                 assert process.wait(60) == 0, process.stderr.read() if process.stderr else ""
             finally:

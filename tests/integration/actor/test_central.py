@@ -99,7 +99,7 @@ def test_a_killed_server_holds_the_actor_up_until_it_is_back(tmp_path: Path) -> 
     with central_surroundings(central(), tmp_path) as around, processes(around) as start:
         around.publish(1)
         server, actor = start("inference", "inference-0"), start("actor", "actor-0")
-        eventually(lambda: around.service.status["inserted_total"] > 300)
+        eventually(lambda: around.service.status.inserted_total > 300)
         eventually(lambda: actor.status()["policy_version"] == 1)
         told = server.status()
         assert (told["role"], told["state"], told["policy_version"]) == ("inference", "Serving", 1)
@@ -115,7 +115,7 @@ def test_a_killed_server_holds_the_actor_up_until_it_is_back(tmp_path: Path) -> 
         waiting = actor.status()
         assert waiting["inference_wait_seconds"] > before["inference_wait_seconds"] + 1
         # Others see it too, from the heartbeats that go on meanwhile; and nothing is made up while nobody answers.
-        eventually(lambda: around.service.status["actors"][0]["state"] == "Blocked")
+        eventually(lambda: around.service.status.actors[0].state == "Blocked")
         assert waiting["steps"] == before["steps"]
 
         around.publish(2)
@@ -137,14 +137,14 @@ def test_an_actor_gives_up_on_a_server_that_never_comes_back(tmp_path: Path) -> 
     with central_surroundings(central(timeout_seconds=10), tmp_path) as around, processes(around) as start:
         around.publish(1)
         server, actor = start("inference", "inference-0"), start("actor", "actor-0")
-        eventually(lambda: around.service.status["inserted_total"] > 300)
+        eventually(lambda: around.service.status.inserted_total > 300)
         os.kill(server.process.pid, signal.SIGKILL)
         assert actor.process.wait(60) == 1, "a failure that a new start may mend"
         last = actor.words().strip().splitlines()[-1]
         assert f"no answer from the inference server {around.options.inference[0]} for 10 s" in last
         assert "spec.inference.timeoutSeconds" in last
         # What it had played was sent first.
-        assert around.service.status["rejected_total"] == {}
+        assert around.service.status.rejected_total == {}
         assert around.shard.inserted > 300
 
 
@@ -154,5 +154,5 @@ def test_a_number_of_environments_that_makes_no_two_groups(envs: int, tmp_path: 
         around.publish(1)
         start("inference", "inference-0")
         with acting(around.options):
-            eventually(lambda: around.service.status["inserted_total"] > 100)
+            eventually(lambda: around.service.status.inserted_total > 100)
         assert_conserved(around)

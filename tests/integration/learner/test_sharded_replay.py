@@ -11,12 +11,18 @@ import numpy as np
 import pytest
 import torch
 from rljob.algorithms.prioritized_replay import importance_weights
-from rljob.learner.status import total
 
 from tests.support.sharded_replay import BATCH, IMPORTANCE, Sharded, filled
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(200)
+
+
+def total(sharded: Sharded, name: str) -> int:
+    """A figure of every shard that the learner has heard of, added up."""
+    return sum(getattr(shard, name) for shard in sharded.client.statuses())
+
+
 COUNTS = [2, 4, 16]
 
 
@@ -94,14 +100,14 @@ def test_a_shard_that_joins_late_is_filled_and_drawn_from(sockets: Path) -> None
 def test_a_shard_that_comes_back_cold_does_not_stop_training(sockets: Path, number: int, learner_pause: float) -> None:
     with Sharded(sockets, 2, actors=2) as sharded:
         sharded.learn(100, learner_pause)
-        both = total(sharded.client.statuses(), "inserted_total")
+        both = total(sharded, "inserted_total")
         sharded.shards[number].end()
         until_back = time.monotonic() + 6
         while time.monotonic() < until_back:  # training goes on without it
             rows = sharded.learn(5, learner_pause, seconds=30)
         assert set(rows) == {1 - number}
-        assert total(sharded.client.statuses(), "capacity") == 4000, "no sum has figures of a shard that is gone"
-        alone = total(sharded.client.statuses(), "inserted_total")
+        assert total(sharded, "capacity") == 4000, "no sum has figures of a shard that is gone"
+        alone = total(sharded, "inserted_total")
         assert alone >= both
         sharded.shards[number].start()
         eventually(lambda: number in sharded.learn(10, learner_pause), "rows of the shard that came back")
@@ -109,8 +115,8 @@ def test_a_shard_that_comes_back_cold_does_not_stop_training(sockets: Path, numb
         sharded.learn(200, learner_pause)
         inserted = np.subtract(sharded.inserted(), before)
         assert inserted.min() > 0.6 * inserted.mean(), inserted.tolist()
-        eventually(lambda: total(sharded.client.statuses(), "capacity") == 8000, "both shards in the sums")
-        assert total(sharded.client.statuses(), "inserted_total") > alone, "totals go on"
+        eventually(lambda: total(sharded, "capacity") == 8000, "both shards in the sums")
+        assert total(sharded, "inserted_total") > alone, "totals go on"
 
 
 def test_a_stand_still_of_both_sides_is_named(sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:

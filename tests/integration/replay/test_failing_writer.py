@@ -44,7 +44,7 @@ def test_the_shard_ends_with_the_reason_and_acknowledges_nothing_more(
     actor.until(lambda: bool(failures), 30)
     thread.join(30)
     assert str(failures[0]) == "thread replay-log has ended: TypeError: no such encoding"
-    assert service.status["durable"] is False
+    assert service.status.durable is False
     assert actor.acked == 4, "what was not written was not acknowledged, and will be sent again"
 
     monkeypatch.setattr(ChunkLog, "commit", commit)

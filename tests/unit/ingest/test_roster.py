@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.ingest.roster import Counted, Roster, episode_fields
-from rljob.wire import Message
+from rljob.wire import MalformedMessage, Message
 
 
 def heartbeat(steps: int, actor: str = "actor-0", inc: str = "a", state: str = "Running") -> Message:
@@ -110,6 +111,31 @@ def test_a_silent_actor_is_lost_once_and_a_finished_one_never() -> None:
     assert [record.state for record in roster.actors.values()] == ["Lost", "Finished"]
     roster.heard(heartbeat(2, "actor-0"), 18.0)
     assert roster.actors["actor-0"].state == "Running"
+
+
+@pytest.mark.parametrize("figure", ["sps", "blocked", "stages"])
+@pytest.mark.parametrize("value", [1e30, float("inf"), float("nan"), -1.0])
+def test_a_rate_or_a_time_that_none_can_be_is_refused(figure: str, value: float) -> None:
+    """A learner would refuse the whole status with it in, and draw from this shard no more."""
+    roster = Roster(0.1)
+    roster.joined("actor-0", "a", 0, 0.0, known=False)
+    good = heartbeat(5)
+    fields = {**good.fields, figure: value} if figure != "stages" else good.fields
+    columns = {"stages": np.full(5, value)} if figure == "stages" else good.columns
+    with pytest.raises(MalformedMessage, match="a rate or a time"):
+        roster.heard(Message("heartbeat", fields, columns), 0.0)
+    assert roster.steps_total == 0
+
+
+@pytest.mark.parametrize("value", [1e30, -1e30, float("inf"), float("nan")])
+def test_a_return_that_none_can_be_is_refused(value: float) -> None:
+    columns = {name: np.zeros(1) for name in ("length", "raw", "epsilon", "cut", "pv")}
+    roster = Roster(0.1)
+    with pytest.raises(MalformedMessage, match="a return"):
+        roster.finished(
+            Message("episodes", {"actor": "actor-0", "inc": "a"}, {**columns, "ret": np.array([value])}), 0.0
+        )
+    assert roster.episodes_total == 0
 
 
 def test_games_read_back_are_those_that_this_shard_heard_of() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rljob.ingest.shard_status import ActorStatus, Episode, ShardStatus
 from rljob.learner.figures import LAG_BATCHES, Figures
 from rljob.learner.status import (
     actors,
@@ -18,44 +19,43 @@ from rljob.learner.status import (
     return_to_go_by,
     stage_totals,
     steps_and_raw_frames,
-    total,
 )
 from rljob.weights.versions import VersionLog
 
 NAMES = ("loss", "gradient_norm", "q_taken")
 SHARDS = [
-    {
-        "state": "serving",
-        "items": 10,
-        "capacity": 100,
-        "bytes": 1000,
-        "durable": True,
-        "durability": "On",
-        "steps_total": 30,
-        "raw_frames_total": 120,
-        "inserted_total": 20,
-        "sampled_total": 80,
-        "queue_depth_batches": 3.0,
-        "actors": [{"name": "actor-1", "age_seconds": 0.5, "stages": {"env": 3.0, "blocked": 1.0}}],
-        "episodes": [{"return": r, "greedy_half": r > 2} for r in range(6)],
-    },
-    {
-        "state": "filling",
-        "items": 5,
-        "capacity": 100,
-        "bytes": 500,
-        "durable": False,
-        "steps_total": 10,
-        "raw_frames_total": 40,
-        "inserted_total": 20,
-        "sampled_total": 40,
-        "queue_depth_batches": 1.0,
-        "actors": [
-            {"name": "actor-1", "age_seconds": 0.1, "stages": {"env": 4.0, "blocked": 4.0}},
-            {"name": "actor-0"},
-        ],
-        "episodes": [{"return": 100.0, "greedy_half": False}],
-    },
+    ShardStatus(
+        state="serving",
+        items=10,
+        capacity=100,
+        nbytes=1000,
+        durable=True,
+        durability="On",
+        steps_total=30,
+        raw_frames_total=120,
+        inserted_total=20,
+        sampled_total=80,
+        queue_depth_batches=3.0,
+        actors=(ActorStatus(name="actor-1", age_seconds=0.5, stages={"env": 3.0, "blocked": 1.0}),),
+        episodes=tuple(Episode(game_return=r, greedy_half=r > 2) for r in range(6)),
+    ),
+    ShardStatus(
+        state="filling",
+        items=5,
+        capacity=100,
+        nbytes=500,
+        durable=False,
+        steps_total=10,
+        raw_frames_total=40,
+        inserted_total=20,
+        sampled_total=40,
+        queue_depth_batches=1.0,
+        actors=(
+            ActorStatus(name="actor-1", age_seconds=0.1, stages={"env": 4.0, "blocked": 4.0}),
+            ActorStatus(name="actor-0"),
+        ),
+        episodes=(Episode(game_return=100.0, greedy_half=False),),
+    ),
 ]
 
 
@@ -70,13 +70,16 @@ def test_shards_add_up() -> None:
         "state": "filling",
         "durability": "On",
     }
-    assert total(SHARDS, "inserted_total") == 40
-    assert limited(SHARDS, "queue_depth_batches") == 4.0
-    assert limited([{"queue_depth_batches": None}], "queue_depth_batches") is None
+    assert limited(shard.queue_depth_batches for shard in SHARDS) == 4.0
+    assert limited(shard.queue_bound_batches for shard in SHARDS) is None
+    assert limited([None, 2.0]) == 2.0
     assert steps_and_raw_frames(SHARDS) == (30, 120)  # each actor reports to both
     assert steps_and_raw_frames([]) == (0, 0)
-    assert [actor["name"] for actor in actors(SHARDS)] == ["actor-0", "actor-1"]
-    assert stage_totals(actors(SHARDS)) == {"env": 4.0, "blocked": 4.0}  # the fresher news of actor-1
+    assert [actor.name for actor in actors(SHARDS)] == ["actor-0", "actor-1"]
+    assert stage_totals(actor.stages for actor in actors(SHARDS)) == {
+        "env": 4.0,
+        "blocked": 4.0,
+    }  # the fresher news of actor-1
     assert mean_return(SHARDS) == (4.0, 3)
     assert least_state([]) == "warming"
     assert mean_return([]) == (None, 0)
@@ -85,12 +88,9 @@ def test_shards_add_up() -> None:
 def test_the_newest_games_are_the_newest_of_all_shards() -> None:
     """Games go to another shard while the first is away, and to the first again when it is back."""
 
-    def games(first: int) -> dict[str, list[dict[str, float | bool]]]:
-        return {
-            "episodes": [
-                {"return": float(at), "greedy_half": True, "time": float(at)} for at in range(first, first + 10)
-            ]
-        }
+    def games(first: int) -> ShardStatus:
+        ended = range(first, first + 10)
+        return ShardStatus(episodes=tuple(Episode(game_return=at, greedy_half=True, time=at) for at in ended))
 
     assert mean_return([games(20), games(10)]) == (19.5, 20)
     assert mean_return([games(20), games(10)], games=10) == (24.5, 10)
@@ -99,9 +99,9 @@ def test_the_newest_games_are_the_newest_of_all_shards() -> None:
 
 def test_a_return_to_go_by_is_of_ten_games() -> None:
     """The first games to end are the shortest ones; after a resumed start of Pong one of 18 points was, of a policy of -6."""
-    games = [{"return": float(points), "greedy_half": points != 3} for points in range(11)]
-    assert return_to_go_by([{"episodes": games[:10]}]) is None
-    assert return_to_go_by([{"episodes": games}]) == 5.2
+    games = tuple(Episode(game_return=points, greedy_half=points != 3) for points in range(11))
+    assert return_to_go_by([ShardStatus(episodes=games[:10])]) is None
+    assert return_to_go_by([ShardStatus(episodes=games)]) == 5.2
     assert return_to_go_by([]) is None
 
 
@@ -138,7 +138,7 @@ def test_rates_are_over_the_window() -> None:
     figures.window(100.0, {"wait": 5.0}, 1000, 40, 160, SHARDS, 40.0, 5.0)
     figures.learned(np.array([1.0, 2.0, 3.0], np.float32))
     figures.learned(np.array([3.0, 2.0, 5.0], np.float32))
-    later = [{"actors": [{"name": "actor-1", "stages": {"env": 7.0, "blocked": 5.0}}]}]
+    later = [ShardStatus(actors=(ActorStatus(name="actor-1", stages={"env": 7.0, "blocked": 5.0}),))]
     figures.window(102.0, {"wait": 6.0}, 1100, 240, 960, later, 140.0, 205.0)
     document = figures.document(SHARDS, {"wait": 6.0})
     assert (document["loss"], document["gradient_norm"], document["q_taken"]) == (2.0, 2.0, 4.0)

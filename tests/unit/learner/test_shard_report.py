@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.shard_report import ShardReport
-from rljob.learner.status import actors, replay_summary, total
+from rljob.learner.status import actors, replay_summary
 
 
-def status(inserted: int, state: str = "serving", age_seconds: float = 0.2, **more: Any) -> dict[str, Any]:
+def status(inserted: int, state: str = "serving", age_seconds: float = 0.2) -> ShardStatus:
     actor = {"name": "actor-0", "age_seconds": age_seconds, "state": "Running"}
     figures = {"items": 10, "capacity": 100, "queue_depth_batches": 3.0, "queue_bound_batches": 8.0, "durable": True}
-    return {"state": state, "inserted_total": inserted, "steps_total": inserted, **figures, "actors": [actor], **more}
+    counts = {"inserted_total": inserted, "steps_total": inserted}
+    return ShardStatus.from_document({"state": state, **counts, **figures, "actors": [actor]})
 
 
-def inserted(report: ShardReport) -> float:
-    return total([report.document(0.0, gone=False)], "inserted_total")
+def said(report: ShardReport, now: float = 0.0, *, gone: bool = False) -> ShardStatus:
+    status = report.status(now, gone=gone)
+    assert status is not None
+    return status
+
+
+def inserted(report: ShardReport) -> int:
+    return said(report).inserted_total
 
 
 def test_a_shard_that_is_gone_has_totals_and_no_figures_of_the_moment() -> None:
     dead, live = ShardReport(), ShardReport()
-    assert dead.document(0.0, gone=True) == {}
+    assert dead.status(0.0, gone=True) is None
     dead.heard(status(500), 10.0)
     live.heard(status(300, age_seconds=4.0), 40.0)
-    shards = [dead.document(40.0, gone=True), live.document(40.0, gone=False)]
-    assert total(shards, "inserted_total") == 800
+    shards = [said(dead, 40.0, gone=True), said(live, 40.0)]
+    assert sum(shard.inserted_total for shard in shards) == 800
     for name, one in (("items", 10), ("capacity", 100), ("queue_depth_batches", 3.0), ("queue_bound_batches", 8.0)):
-        assert total(shards, name) == one
+        assert sum(getattr(shard, name) or 0 for shard in shards) == one
     assert replay_summary(shards)["state"] == "serving"
     (actor,) = actors(shards)
-    assert actor["age_seconds"] == pytest.approx(4.0), "the last words of the dead one are thirty seconds old"
+    assert actor.age_seconds == pytest.approx(4.0), "the last words of the dead one are thirty seconds old"
 
 
 @pytest.mark.parametrize(
@@ -57,4 +63,4 @@ def test_what_every_shard_counts_of_the_whole_run_is_not_added_to_itself() -> No
     report = ShardReport()
     for steps in (500, 0, 480, 530):
         report.heard(status(steps), 0.0)
-    assert report.document(0.0, gone=False)["steps_total"] == 530
+    assert said(report).steps_total == 530

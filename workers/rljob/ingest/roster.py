@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rljob.ingest.shard_status import ActorStatus, Episode
 from rljob.wire import MalformedMessage, Message
 
 EPISODES_SHOWN = 256
@@ -19,6 +19,8 @@ MOST_ACTORS = 2048
 """Known at a time: a status document with all of them, each at its longest, still fits a message."""
 _MOST_COUNTED = 1 << 48
 """By one life of an actor: the totals of thousands of them are still numbers that everybody can read."""
+_HIGHEST_RETURN = 1e15
+"""Of one game, either way: a sum over thousands of them is still a number that everybody can read."""
 ACTOR_STAGES = ("env", "infer", "encode", "send", "blocked")
 
 
@@ -41,23 +43,23 @@ class ActorRecord:
     counted: bool = True  # False: what its counters already say was counted before this service started
     stages: dict[str, float] = field(default_factory=dict)
 
-    def as_status(self, now: float) -> dict[str, Any]:
-        """The entry in the service's status document."""
-        return {
-            "name": self.name,
-            "slot": self.slot,
-            "incarnation": self.incarnation,
-            "state": self.state,
-            "steps": self.steps,
-            "raw_frames": self.raw_frames,
-            "produced": self.produced,
-            "steps_per_second": self.steps_per_second,
-            "policy_version": self.policy_version,
-            "stages": dict(self.stages),
-            "blocked_seconds": self.blocked_seconds,
-            "rss_bytes": self.rss_bytes,
-            "age_seconds": max(0.0, now - self.seen_at),
-        }
+    def as_status(self, now: float) -> ActorStatus:
+        """The entry in the service's status."""
+        return ActorStatus(
+            name=self.name,
+            slot=self.slot,
+            incarnation=self.incarnation,
+            state=self.state,
+            steps=self.steps,
+            raw_frames=self.raw_frames,
+            produced=self.produced,
+            steps_per_second=self.steps_per_second,
+            policy_version=self.policy_version,
+            stages=self.stages,  # replaced as a whole by each heartbeat
+            blocked_seconds=self.blocked_seconds,
+            rss_bytes=self.rss_bytes,
+            age_seconds=max(0.0, now - self.seen_at),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class Roster:
         self.steps_total = 0
         self.raw_frames_total = 0
         self.episodes_total = 0
-        self.episodes: deque[dict[str, Any]] = deque(maxlen=EPISODES_SHOWN)
+        self.episodes: deque[Episode] = deque(maxlen=EPISODES_SHOWN)
 
     def counted(self) -> Counted:
         """What of whom is in the totals now."""
@@ -139,8 +141,10 @@ class Roster:
         """
         fields: Mapping[str, Any] = message.fields
         stages = message.columns["stages"]
-        if not all(0 <= figure < math.inf for figure in (fields["sps"], fields["blocked"], *stages.tolist())):
-            raise MalformedMessage("contents", "a rate or a time is negative or not finite")
+        if not all(0 <= figure <= _MOST_COUNTED for figure in (fields["sps"], fields["blocked"], *stages.tolist())):
+            raise MalformedMessage(
+                "contents", "a rate or a time is negative, not finite or beyond all that an actor lives"
+            )
         if max(fields["steps"], fields["raw"], fields["produced"]) > _MOST_COUNTED:
             raise MalformedMessage("contents", f"a count is above {_MOST_COUNTED}, which no actor lives to reach")
         record = self.actors.get(fields["actor"])
@@ -182,37 +186,37 @@ class Roster:
         while len(self._counted) > _INCARNATIONS_REMEMBERED + MOST_ACTORS:
             del self._counted[next(iter(self._counted))]
 
-    def finished(self, message: Message, unix_seconds: float) -> list[dict[str, Any]]:
+    def finished(self, message: Message, unix_seconds: float) -> list[Episode]:
         """Take over games heard of at that time; returns them as status entries. Raises ``MalformedMessage`` for what can't have
         been."""
         columns: Mapping[str, NDArray[Any]] = message.columns
         epsilons = columns["epsilon"]
         if not (
-            np.isfinite(columns["ret"]).all()
+            (np.abs(columns["ret"]) <= _HIGHEST_RETURN).all()
             and ((epsilons >= 0) & (epsilons <= 1)).all()
             and all((columns[name] >= 0).all() for name in ("length", "raw", "pv"))
         ):
             raise MalformedMessage(
-                "contents", "a return is not finite, an epsilon is outside [0, 1], or a count is negative"
+                "contents", "a return is no number to reckon with, an epsilon is outside [0, 1], or a count is negative"
             )
         entries = []
         rows = zip(*(columns[name].tolist() for name in ("ret", "length", "raw", "epsilon", "cut", "pv")), strict=True)
         for game_return, length, raw_frames, epsilon, cut, version in rows:
             self.episodes_total += 1
             entries.append(
-                {
-                    "id": self.episodes_total,
-                    "return": game_return,
-                    "length": length,
-                    "raw_frames": raw_frames,
-                    "epsilon": epsilon,
-                    "truncated": bool(cut),
-                    "policy_version": version,
-                    "greedy_half": epsilon <= self._greedy_epsilon,
-                    "actor": message.fields["actor"],
-                    "time": unix_seconds,
-                    "shard": self._shard,
-                }
+                Episode(
+                    id=self.episodes_total,
+                    game_return=game_return,
+                    length=length,
+                    raw_frames=raw_frames,
+                    epsilon=epsilon,
+                    truncated=bool(cut),
+                    policy_version=version,
+                    greedy_half=epsilon <= self._greedy_epsilon,
+                    actor=str(message.fields["actor"]),
+                    time=unix_seconds,
+                    shard=self._shard,
+                )
             )
         self.episodes.extend(entries)
         return entries
@@ -224,24 +228,25 @@ class Roster:
             try:
                 if int(fields["shard"]) != self._shard:
                     continue
-                entry: dict[str, Any] = {
-                    "id": int(fields["id"]),
-                    "return": float(fields["return"]),
-                    "length": int(fields["length"]),
-                    "raw_frames": int(fields["raw_frames"]),
-                    "epsilon": float(fields["epsilon"]),
-                    "truncated": fields["truncated"] == "1",
-                    "policy_version": int(fields["policy_version"]),
-                    "actor": fields["actor"],
-                    "time": float(fields["time"]),
-                    "shard": self._shard,
-                }
+                epsilon = float(fields["epsilon"])
+                episode = Episode(
+                    id=int(fields["id"]),
+                    game_return=float(fields["return"]),
+                    length=int(fields["length"]),
+                    raw_frames=int(fields["raw_frames"]),
+                    epsilon=epsilon,
+                    truncated=fields["truncated"] == "1",
+                    policy_version=int(fields["policy_version"]),
+                    greedy_half=epsilon <= self._greedy_epsilon,
+                    actor=fields["actor"],
+                    time=float(fields["time"]),
+                    shard=self._shard,
+                )
             except (KeyError, ValueError):
                 continue
-            entry["greedy_half"] = entry["epsilon"] <= self._greedy_epsilon
-            self.episodes.append(entry)
+            self.episodes.append(episode)
 
 
-def episode_fields(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A status entry as the fields of a Redis stream entry."""
-    return {name: int(value) if isinstance(value, bool) else value for name, value in entry.items()}
+def episode_fields(episode: Episode) -> dict[str, Any]:
+    """A finished game as the fields of a Redis stream entry."""
+    return {name: int(value) if isinstance(value, bool) else value for name, value in episode.to_document().items()}

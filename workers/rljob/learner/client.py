@@ -22,11 +22,12 @@ import zmq
 from numpy.typing import NDArray
 
 from rljob.experience import ChunkLayout
+from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.assembly import Assembly
 from rljob.learner.shard import ShardSession
 from rljob.learner.staging import Part, ReadyBatch, StagingRing
 from rljob.learner.standstill import ShardView, standstill
-from rljob.learner.status import actors, replay_summary, total
+from rljob.learner.status import actors, replay_summary
 from rljob.learner.waker import Waker
 from rljob.threads import SupervisedThread
 from rljob.wire import Client, ClientSecurity, Message
@@ -125,7 +126,7 @@ class ReplayClient:
         now = time.monotonic()
         waited_seconds = 0.0 if self._ready else now - self._ready_at
         views = [ShardView(s.index, s.subscribed, s.quiet(now), s.status) for s in self._sessions]
-        acting = actors([view.status for view in views if view.status and not view.quiet])
+        acting = actors([view.status for view in views if view.status is not None and not view.quiet])
         return {"replay": replay_summary(self.statuses()), "standstill": standstill(waited_seconds, views, acting)}
 
     @property
@@ -135,7 +136,7 @@ class ReplayClient:
     @property
     def produced(self) -> float:
         """Transitions inserted by all actors."""
-        return total(self.statuses(), "inserted_total")
+        return float(sum(shard.inserted_total for shard in self.statuses()))
 
     @property
     def consumed(self) -> float:
@@ -165,11 +166,11 @@ class ReplayClient:
         """Whether every shard has accepted the subscription."""
         return all(session.subscribed for session in self._sessions)
 
-    def statuses(self) -> list[dict[str, Any]]:
-        """The latest status document of each shard that has sent one, at most about a second old while it lives; of one that is
+    def statuses(self) -> list[ShardStatus]:
+        """The latest status of each shard that has sent one, at most about a second old while it lives; of one that is
         gone, what remains true. Totals never fall."""
         now = time.monotonic()
-        return [report for session in self._sessions if (report := session.report(now))]
+        return [report for session in self._sessions if (report := session.report(now)) is not None]
 
     def close(self) -> None:
         """Stop the thread and release the sockets."""

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rljob.learner.status import actors, limited, mean_return, stage_totals, total
+from rljob.ingest.shard_status import ShardStatus
+from rljob.learner.status import actors, limited, mean_return, stage_totals
 from rljob.telemetry.resources import rss_bytes
 
 LAG_BOUNDS = (10, 20, 50, 100, 200, 400, 1000, 4000)
@@ -59,7 +60,7 @@ class Figures:
         updates: int,
         steps: int,
         raw_frames: int,
-        shards: Sequence[Mapping[str, Any]],
+        shards: Sequence[ShardStatus],
         produced: float = 0.0,
         consumed: float = 0.0,
     ) -> None:
@@ -75,7 +76,7 @@ class Figures:
             recent = np.concatenate(self._lags)
             median, high = np.percentile(recent, (50, 95))
             self._recent_lag = float(recent.mean()), float(median), float(high)
-        acting = stage_totals(actors(shards))
+        acting = stage_totals(actor.stages for actor in actors(shards))
         totals = {
             "wait": stages.get("wait", 0.0),
             "updates": float(updates),
@@ -103,21 +104,24 @@ class Figures:
                 self._rates["actors_blocked_fraction"] = min(1.0, spent["actor_blocked"] / spent["actor_all"])
         self._before = (now, totals)
 
-    def document(self, shards: Sequence[Mapping[str, Any]], stages: Mapping[str, float]) -> dict[str, Any]:
-        """The part of the status document that these figures and the shards' documents make up."""
+    def document(self, shards: Sequence[ShardStatus], stages: Mapping[str, float]) -> dict[str, Any]:
+        """The part of the status document that these figures and the shards' statuses make up."""
         acting = actors(shards)
         mean, games = mean_return(shards)
         lag, median_lag, high_lag = self._recent_lag
-        inserted, sampled = total(shards, "inserted_total"), total(shards, "sampled_total")
+        inserted, sampled = (
+            sum(shard.inserted_total for shard in shards),
+            sum(shard.sampled_total for shard in shards),
+        )
         # Before there is a window to measure them over, shares of time are unknown: 0 would say that nobody waits.
         rates: dict[str, float | None] = {"learner_wait_fraction": None, "actors_blocked_fraction": None}
         rates |= dict.fromkeys(("updates_per_second", "steps_per_second", "raw_frames_per_second"), 0.0)
         return {
-            "episodes_total": int(total(shards, "episodes_total")),
+            "episodes_total": sum(shard.episodes_total for shard in shards),
             "mean_return": mean,
             "games": games,
-            "queue_depth_batches": limited(shards, "queue_depth_batches"),
-            "queue_bound_batches": limited(shards, "queue_bound_batches"),
+            "queue_depth_batches": limited(shard.queue_depth_batches for shard in shards),
+            "queue_bound_batches": limited(shard.queue_bound_batches for shard in shards),
             "samples_per_insert": sampled / inserted if inserted else None,
             "policy_lag_updates": lag,
             "policy_lag_updates_p50": median_lag,
@@ -131,7 +135,11 @@ class Figures:
             **self._means,
             **rates,
             **self._rates,
-            "actors": acting,
-            "stages": {"learner": dict(stages), "replay": stage_totals(shards), "actor": stage_totals(acting)},
+            "actors": [actor.to_document() for actor in acting],
+            "stages": {
+                "learner": dict(stages),
+                "replay": stage_totals(shard.stages for shard in shards),
+                "actor": stage_totals(actor.stages for actor in acting),
+            },
             "rss_bytes": rss_bytes(),
         }

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from rljob.experience import Chunk, ChunkLayout
 from rljob.experience.chunk import InvalidChunk, check_actions
 from rljob.experience.ring import ChunkRing, TransitionArrays
+from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.shard_report import ShardReport
-from rljob.learner.status import read_status
 from rljob.wire import Client, MalformedMessage, Message
 
 log = logging.getLogger(__name__)
@@ -53,14 +53,14 @@ class LayoutMismatch(ValueError):
 class ShardSession:
     """State of one conversation; owned by the prefetch thread. ``now`` is always a monotonic time in seconds.
 
-    ``status`` is the service's latest status document (empty before the first), ``mass`` the sum of its transitions' p^alpha when
+    ``status`` is the service's latest status (None before the first), ``mass`` the sum of its transitions' p^alpha when
     it was last heard of, 0 before. Counters: ``mirrored_chunks``, ``resubscriptions``, ``dropped_priorities``.
     """
 
     def __init__(self, index: int, connection: Client, layout: ChunkLayout, mode: str, inc: str) -> None:
         self.index = index
         self.connection = connection
-        self.status: dict[str, Any] = {}
+        self.status: ShardStatus | None = None
         self.mass = 0.0
         self.ring: ChunkRing | None = None
         self.subscribed = False
@@ -105,10 +105,10 @@ class ShardSession:
         """Whether it can not be reached now, or has left a question unanswered; it may be dead."""
         return self._unreachable or self._silent_seconds(now) > QUIET_SECONDS
 
-    def report(self, now: float) -> dict[str, Any]:
-        """Its status document as the sums over all shards take it: without figures of the moment where it is gone, which is when
-        it can't be reached, or was silent for ``SILENCE_SECONDS``. Empty before the first. From any thread."""
-        return self._report.document(now, gone=self._unreachable or now - self._heard_at > SILENCE_SECONDS)
+    def report(self, now: float) -> ShardStatus | None:
+        """Its status as the sums over all shards take it: without figures of the moment where it is gone, which is when it can't
+        be reached, or was silent for ``SILENCE_SECONDS``. None before the first. From any thread."""
+        return self._report.status(now, gone=self._unreachable or now - self._heard_at > SILENCE_SECONDS)
 
     def can_be_asked(self, now: float) -> bool:
         """Whether batches may be drawn from it: it serves, holds something and answers."""
@@ -229,19 +229,18 @@ class ShardSession:
         if "json" not in message.columns:
             return
         try:
-            status = read_status(message.columns["json"].tobytes())
+            status = ShardStatus.from_json(message.columns["json"].tobytes())
         except ValueError as error:
             log.warning("replay shard %d sent a status that can't be read: %s", self.index, error)
             self.connection.count(MalformedMessage("contents", str(error)))
             return
         self.status = status
         self._report.heard(status, now)
-        if self.subscribed and status.get("service", self._service) != self._service:
+        if self.subscribed and status.service not in ("", self._service):
             self._start_over("it was restarted", now)
         elif self.subscribed:
-            self._serving = status.get("state") == "serving"
-            limiter = status.get("limiter")
-            self._weigh(status.get("priority_total"), limiter.get("error") if isinstance(limiter, dict) else None)
+            self._serving = status.state == "serving"
+            self._weigh(status.priority_total, status.limiter.error if status.limiter is not None else None)
 
     def _weigh(self, mass: Any, error: Any) -> None:
         self.mass = mass if isinstance(mass, float) and 0.0 < mass < _LARGEST else 0.0

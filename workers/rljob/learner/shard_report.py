@@ -2,53 +2,73 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, replace
 
-_GROWING = ("inserted_total", "sampled_total", "episodes_total")
-"""Counted by each shard of its own part: a shard that begins from nothing adds to what was counted before."""
-_HIGHEST = ("steps_total", "raw_frames_total")
-"""Counted by every shard of the whole run: a shard that begins from nothing counts what is in the older figure again."""
-_OF_THE_MOMENT = (
-    *("state", "items", "chunks", "capacity", "bytes", "capacity_bytes", "fill", "limiter"),
-    *("queue_depth_batches", "queue_bound_batches"),
-)
-"""True of a shard only while it is there."""
+from rljob.ingest.shard_status import ShardStatus
+
+
+@dataclass(frozen=True, slots=True)
+class _Totals:
+    """The totals of a status, of one life of a service or of all of them."""
+
+    inserted: int = 0
+    sampled: int = 0
+    episodes: int = 0
+    steps: int = 0
+    raw_frames: int = 0
+
+    @classmethod
+    def of(cls, status: ShardStatus) -> _Totals:
+        return cls(
+            status.inserted_total,
+            status.sampled_total,
+            status.episodes_total,
+            status.steps_total,
+            status.raw_frames_total,
+        )
+
+    def after(self, last: _Totals, new: _Totals) -> _Totals:
+        """These totals, of which ``last`` was the newest part, once ``new`` was said.
+
+        A shard counts transitions and games of its own part: one that begins from nothing adds to what was counted before. Every
+        shard counts the steps of the whole run: one that begins from nothing counts what is in the older figure again.
+        """
+        return _Totals(
+            self.inserted + max(0, new.inserted - last.inserted),
+            self.sampled + max(0, new.sampled - last.sampled),
+            self.episodes + max(0, new.episodes - last.episodes),
+            max(self.steps, new.steps),
+            max(self.raw_frames, new.raw_frames),
+        )
 
 
 class ShardReport:
-    """The latest status document of one shard, over all the services that bear its number. Times are monotonic seconds."""
+    """The latest status of one shard, over all the services that bear its number. Times are monotonic seconds."""
 
     def __init__(self) -> None:
-        self._document: dict[str, Any] = {}
-        self._last: dict[str, float] = {}
-        self._totals: dict[str, float] = {}
+        self._status: ShardStatus | None = None
+        self._last = _Totals()
+        self._totals = _Totals()
         self._heard_at = 0.0
 
-    def heard(self, status: dict[str, Any], now: float) -> None:
-        """Take in a status document that ``read_status`` has checked."""
-        self._document, self._heard_at = status, now
-        if status.get("state") == "warming" and self._totals:
-            return  # it has not read yet from where it will go on counting
-        for name in _GROWING:
-            new = status.get(name) or 0
-            self._totals[name] = self._totals.get(name, 0) + max(0, new - self._last.get(name, 0))
-            self._last[name] = new
-        for name in _HIGHEST:
-            self._totals[name] = max(self._totals.get(name, 0), status.get(name) or 0)
+    def heard(self, status: ShardStatus, now: float) -> None:
+        """Take in what the shard has said."""
+        # One that warms up has not read yet from where it will go on counting.
+        if status.state != "warming" or self._status is None:
+            new = _Totals.of(status)
+            self._totals, self._last = self._totals.after(self._last, new), new
+        totals = self._totals
+        self._heard_at = now
+        self._status = replace(
+            status,
+            inserted_total=totals.inserted,
+            sampled_total=totals.sampled,
+            episodes_total=totals.episodes,
+            steps_total=totals.steps,
+            raw_frames_total=totals.raw_frames,
+        )
 
-    def document(self, now: float, *, gone: bool) -> dict[str, Any]:
-        """The document with the totals of all lives; empty before the first. Of one that is ``gone`` there remain its totals, its
-        games, and its actors as they were heard of, so much longer ago."""
-        if not self._document:
-            return {}
-        document = self._document | self._totals
-        if not gone:
-            return document
-        for name in _OF_THE_MOMENT:
-            document.pop(name, None)
-        silent_seconds = now - self._heard_at
-        document["actors"] = [
-            {**actor, "age_seconds": float(actor.get("age_seconds") or 0.0) + silent_seconds}
-            for actor in document.get("actors") or ()
-        ]
-        return document
+    def status(self, now: float, *, gone: bool) -> ShardStatus | None:
+        """The status with the totals of all lives; None before the first. Of one that is ``gone``, what remains true."""
+        status = self._status
+        return status.gone(now - self._heard_at) if gone and status is not None else status

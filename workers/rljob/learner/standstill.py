@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rljob.ingest.shard_status import ActorStatus, LimiterStatus, ShardStatus
 
 STANDSTILL_SECONDS = 10.0
 """Without a batch for so long, while no actor may insert, nothing moves; a slow actor's chunk takes less."""
@@ -12,22 +13,22 @@ STANDSTILL_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ShardView:
-    """What the learner knows of one shard: whether it is subscribed to it, whether it answers, its latest status document."""
+    """What the learner knows of one shard: whether it is subscribed to it, whether it answers, its latest status."""
 
     index: int
     subscribed: bool
     quiet: bool
-    status: Mapping[str, Any] = field(default_factory=dict)
+    status: ShardStatus | None = None
 
 
-def standstill(waited_seconds: float, shards: Sequence[ShardView], actors: Sequence[Mapping[str, Any]]) -> str:
+def standstill(waited_seconds: float, shards: Sequence[ShardView], actors: Sequence[ActorStatus]) -> str:
     """A sentence that names what each shard waits for, or nothing where something moves.
 
     ``waited_seconds``: since the last batch became ready, while one was wanted. ``actors``: what the shards last heard of each;
     where none is there, or one is not blocked, the learner merely waits for experience.
     """
-    present = [actor for actor in actors if actor.get("state") not in ("Lost", "Finished")]
-    if waited_seconds < STANDSTILL_SECONDS or not present or any(actor.get("state") != "Blocked" for actor in present):
+    present = [actor for actor in actors if actor.state not in ("Lost", "Finished")]
+    if waited_seconds < STANDSTILL_SECONDS or not present or any(actor.state != "Blocked" for actor in present):
         return ""
     causes = "; ".join(f"replay-{shard.index} {_cause(shard)}" for shard in shards)
     count = len(present)
@@ -40,25 +41,24 @@ def standstill(waited_seconds: float, shards: Sequence[ShardView], actors: Seque
 
 def _cause(shard: ShardView) -> str:
     status = shard.status
-    if not status or (shard.quiet and not shard.subscribed):
+    if status is None or (shard.quiet and not shard.subscribed):
         return "does not answer the learner"
     if shard.quiet:
         return "is silent"
     if not shard.subscribed:
         return "has not accepted the learner's subscription"
-    found = status.get("limiter")
-    limiter: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
-    error, buffer = _samples(limiter.get("error"), "+"), _samples(limiter.get("buffer"))
-    if status.get("state") != "serving":
-        return f"is {status.get('state')} with {status.get('items')} transitions"
-    if limiter.get("blocked") == "inserts":
-        depth = status.get("queue_depth_batches")
-        offered = f" with {depth:.0f} batches on offer" if isinstance(depth, int | float) else ""
+    limiter = status.limiter or LimiterStatus()
+    error, buffer = _samples(limiter.error, "+"), _samples(limiter.buffer)
+    if status.state != "serving":
+        return f"is {status.state} with {status.items} transitions"
+    if limiter.blocked == "inserts":
+        depth = status.queue_depth_batches
+        offered = f" with {depth:.0f} batches on offer" if depth is not None else ""
         return f"blocks inserts, {error} samples ahead of its ratio (errorBuffer {buffer}){offered}"
-    if limiter.get("blocked") == "samples":
+    if limiter.blocked == "samples":
         return f"waits for inserts, {error} samples from its ratio (errorBuffer {buffer})"
     return f"limits neither side ({error} samples from its ratio)"
 
 
-def _samples(value: Any, sign: str = "") -> str:
-    return f"{value:{sign},.0f}" if isinstance(value, int | float) else "an unknown number of"
+def _samples(value: float | None, sign: str = "") -> str:
+    return f"{value:{sign},.0f}" if value is not None else "an unknown number of"

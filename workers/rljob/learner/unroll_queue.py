@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from rljob.ingest.experience_log import NoLog
 from rljob.ingest.leases import SlotLeases
 from rljob.ingest.roster import Counted, Roster
 from rljob.ingest.service import Ingest
+from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.fifo import FifoTable
 from rljob.learner.unroll_staging import ReadyUnrolls, UnrollStagingRing
 from rljob.learner.waker import Waker
@@ -64,6 +65,26 @@ class UnrollQueueConfig:
                 f"queue capacity is {self.capacity} unrolls, less than a batch of {self.batch_size}: no batch would ever be "
                 "complete"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """What became of the unrolls that this life of the learner has received, in unrolls."""
+
+    received: int = 0
+    learned: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    """By reason."""
+    waiting: int = 0
+    in_flight: int = 0
+    """Waiting, assembled or being learned."""
+    capacity: int = 0
+    head_age_updates: int | None = None
+    """Updates since the weights of the oldest that waits; None where none does."""
+    duplicates: int = 0
+    """Received before, and not counted again."""
+    produced: int = 0
+    """Made by the actors that are there, as they say."""
 
 
 class UnrollQueue:
@@ -112,7 +133,8 @@ class UnrollQueue:
         self._passed_over = 0
         self._outdated = 0
         self._stop = threading.Event()
-        self._status: dict[str, Any] = {}
+        self._status = ShardStatus()
+        self._queue_status = QueueStatus()
         self._counted = Counted()
         self._waker = Waker()
         self._publish(time.monotonic())
@@ -155,14 +177,13 @@ class UnrollQueue:
     def ready_batches(self) -> int:
         return len(self._ready)
 
-    def statuses(self) -> list[dict[str, Any]]:
-        """The queue's own status document, at most a quarter of a second old, in the words of a replay shard's."""
+    def statuses(self) -> list[ShardStatus]:
+        """The queue's own status, at most a quarter of a second old, in the words of a replay shard's."""
         return [self._status]
 
     def section(self) -> dict[str, Any]:
         """The ``queue`` part of the learner's status. All counts are unrolls."""
-        status = self._status
-        return {"queue": status["queue"], "rejected_total": status["rejected_total"]}
+        return {"queue": asdict(self._queue_status), "rejected_total": dict(self._status.rejected_total)}
 
     @property
     def counted(self) -> dict[str, Any]:
@@ -249,29 +270,25 @@ class UnrollQueue:
         rejected = dict(ingest.rejected)
         rejected |= {f"malformed_{reason}": count for reason, count in self._server.malformed.items()}
         length = config.layout.length
-        self._status = {
-            "state": "serving",
-            "queue": {
-                "received": received,
-                "learned": learned,
-                "dropped": dropped,
-                "waiting": waiting,
-                "in_flight": received - learned - sum(dropped.values()),
-                "capacity": config.capacity,
-                "head_age_updates": None if head is None else self._versions.age(head),
-                "duplicates": ingest.duplicates_total,
-                "produced": sum(record.produced for record in self._roster.actors.values()) // length,
-            },
-            "queue_depth_batches": waiting / config.batch_size,
-            "queue_bound_batches": config.capacity / config.batch_size,
-            "rejected_total": rejected,
-            "accepted": {
-                actor: {"incarnation": accepted.incarnation, "transitions": accepted.transitions}
-                for actor, accepted in ingest.seen.items()
-            },
-            "steps_total": self._roster.steps_total,
-            "raw_frames_total": self._roster.raw_frames_total,
-            "actors": [record.as_status(now) for record in self._roster.actors.values()],
-            "episodes": list(self._roster.episodes),
-            "episodes_total": self._roster.episodes_total,
-        }
+        self._queue_status = QueueStatus(
+            received=received,
+            learned=learned,
+            dropped=dropped,
+            waiting=waiting,
+            in_flight=received - learned - sum(dropped.values()),
+            capacity=config.capacity,
+            head_age_updates=None if head is None else self._versions.age(head),
+            duplicates=ingest.duplicates_total,
+            produced=sum(record.produced for record in self._roster.actors.values()) // length,
+        )
+        self._status = ShardStatus(
+            state="serving",
+            queue_depth_batches=waiting / config.batch_size,
+            queue_bound_batches=config.capacity / config.batch_size,
+            rejected_total=rejected,
+            steps_total=self._roster.steps_total,
+            raw_frames_total=self._roster.raw_frames_total,
+            actors=tuple(record.as_status(now) for record in self._roster.actors.values()),
+            episodes=tuple(self._roster.episodes),
+            episodes_total=self._roster.episodes_total,
+        )

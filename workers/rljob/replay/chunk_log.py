@@ -6,6 +6,7 @@ Keys of shard k of run id, all under ``run:{id}:shard:{k}:``
 ``chunk:{gen}``    string  one chunk as received: number of parts, their lengths, the parts
 ``log``            hash    generation -> slot, steps: which chunks there are
 ``counters``       hash    totals of the run (transitions inserted and sampled, next generation, epoch, ...)
+``counted``        string  how much of each life of an actor is in the totals of steps and raw frames, as JSON
 ``seen``           hash    actor -> its incarnation, the highest sequence number accepted from it, and its transitions
 ``prio``           string  snapshot of sampling weights, LZ4
 ``owner``          string  the service that may write
@@ -20,6 +21,7 @@ at any moment the log says about every chunk either that it was accepted and cou
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +34,7 @@ from redis.exceptions import WatchError
 
 from rljob.ingest.accepted import Accepted
 from rljob.ingest.leases import Lease
+from rljob.ingest.roster import Counted
 from rljob.wire import MalformedMessage, RawMessage, decode_header
 
 _ENTRY = struct.Struct("<II")
@@ -79,10 +82,15 @@ class LoggedChunk:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """Everything but the chunks: totals, and what was accepted from each actor."""
+    """Everything but the chunks: totals, and what was accepted from each actor.
+
+    ``counted``: the steps and raw frames played, and of whom they are; None in a log from before that was kept, of which the
+    counters ``steps`` and ``raw_frames`` alone are known.
+    """
 
     counters: Mapping[str, int]
     seen: Mapping[str, Accepted]
+    counted: Counted | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +114,7 @@ class ChunkLog:
         self.owner = owner
         self._run = f"run:{run}:"
         self._shard = f"run:{run}:shard:{shard}:"
+        self._counted: Counted | None = None  # what the last transaction that wrote it has written
 
     def take_over(self) -> None:
         """Become the one service that may write; a predecessor's next commit raises ``OwnerLost``.
@@ -162,7 +171,8 @@ class ChunkLog:
             if not owned:
                 pipe.set(shard + "owner", self.owner)
             if commit.clear:
-                pipe.delete(shard + "counters", shard + "seen")
+                pipe.delete(shard + "counters", shard + "counted", shard + "seen")
+                self._counted = None
             if commit.evicted:
                 pipe.delete(*(shard + f"chunk:{generation}" for generation in commit.evicted))
                 pipe.hdel(shard + "log", *map(str, commit.evicted))
@@ -173,6 +183,9 @@ class ChunkLog:
                 pipe.hset(shard + "log", mapping=cast(dict[Any, Any], lines))
             if commit.state is not None:
                 pipe.hset(shard + "counters", mapping=dict[Any, Any](commit.state.counters))
+                counted = commit.state.counted
+                if counted is not None and counted is not self._counted:  # it is the same for a second's commits
+                    pipe.set(shard + "counted", json.dumps(counted.document()))
                 pipe.delete(shard + "seen")  # whom the service has forgotten is in the log no more
                 if commit.state.seen:
                     marks = {actor: _packed(accepted) for actor, accepted in commit.state.seen.items()}
@@ -189,17 +202,21 @@ class ChunkLog:
             for episode in commit.episodes:
                 pipe.xadd(self._run + "episodes", dict[Any, Any](episode), maxlen=EPISODES_KEPT, approximate=True)
             pipe.execute()
+        if commit.state is not None:
+            self._counted = commit.state.counted
 
     def state(self) -> LogState:
         """The counters and high-water marks of the last commit; empty ones when there is no log. Raises ``DamagedLog``."""
         counters = cast(dict[bytes, bytes], self.client.hgetall(self._shard + "counters"))
+        counted = cast(bytes | None, self.client.get(self._shard + "counted"))
         seen = cast(dict[bytes, bytes], self.client.hgetall(self._shard + "seen"))
         try:
             return LogState(
                 {name.decode(): int(value) for name, value in counters.items()},
                 {actor.decode(): _accepted(value) for actor, value in seen.items()},
+                None if counted is None else Counted.read(json.loads(counted)),
             )
-        except ValueError as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise DamagedLog(f"the counters of {self._shard} are damaged: {error}") from None
 
     def index(self) -> list[LogEntry]:

@@ -9,7 +9,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import redis
 import zmq
@@ -17,8 +16,9 @@ import zmq
 from rljob.experience.ring import ChunkRing
 from rljob.ingest.arrival import read_chunk
 from rljob.ingest.leases import SlotLeases
-from rljob.ingest.roster import EPISODES_SHOWN, Roster
+from rljob.ingest.roster import EPISODES_SHOWN, Counted, Roster
 from rljob.ingest.service import Ingest
+from rljob.ingest.shard_status import ShardStatus
 from rljob.replay.chunk_log import ChunkLog, DamagedLog, LogState
 from rljob.replay.config import ReplayConfig
 from rljob.replay.durability import Durability
@@ -28,7 +28,7 @@ from rljob.replay.redis_client import connect, in_words
 from rljob.replay.restore import GENERATION_JUMP, pack_weights, patiently, restore_chunks
 from rljob.replay.sampling import Sampling
 from rljob.replay.selectors import Prioritized
-from rljob.replay.status import StatusClock, describe
+from rljob.replay.status import ShardParts, describe
 from rljob.replay.table import ReplayTable
 from rljob.telemetry.clock import StageClock
 from rljob.wire import Server
@@ -46,7 +46,7 @@ _REDIS_PATIENCE_SECONDS = 15.0
 class ReplayService:
     """One shard. Binds its sockets when built; ``run`` serves until told to stop. Raises what binding raises.
 
-    ``status`` is the last published status document, replaced as a whole, so that any thread may read it.
+    ``status`` is the last published status, replaced as a whole, so that any thread may read it.
     ``on_turn`` is called every turn of the loop, at least some twenty times a second.
     """
 
@@ -63,6 +63,7 @@ class ReplayService:
         )
         self.clock = StageClock(STAGES)
         self.roster = Roster(config.greedy_epsilon, config.shard)
+        self._counted = self.roster.counted()  # as the log keeps it, at most a second old
         self.leases = SlotLeases(config.slots)
         self.state = "warming"
         self._next_generation = 0  # of the service before this one
@@ -92,12 +93,22 @@ class ReplayService:
             partial(read_chunk, layout=layout, with_frames=config.keep_frames),
         )
         self.on_turn: Callable[[], None] = lambda: None
-        self._blocked = StatusClock()
+        self._parts = ShardParts(
+            self.service,
+            config,
+            self.table,
+            self.ingest,
+            self.sampling,
+            self.durability,
+            self.roster,
+            (self.ingest_server, self.sample_server),
+            self.clock,
+        )
         self._stats: tuple[float, bytes] = (-1.0, b"{}")
         self._next_status = self._next_housekeeping = 0.0
         self._next_snapshot = time.monotonic() + config.snapshot_seconds
         self.priority_drift = 0.0
-        self.status: dict[str, Any] = {}
+        self.status = ShardStatus()
         self._publish(time.monotonic())
 
     @property
@@ -150,7 +161,7 @@ class ReplayService:
             if warming is None:
                 self.state = "serving" if self.table.limiter.inserted >= self.config.limiter.min_size else "filling"
             self.clock.enter("status")
-            self._blocked.observe(now, self.table.limiter, self.ingest.inserts_wait, self.sampling.samples_wait)
+            self._parts.blocked.observe(now, self.table.limiter, self.ingest.inserts_wait, self.sampling.samples_wait)
             self._housekeep(now, warm=warming is None)
             self.on_turn()
             busy = handled > 0
@@ -198,8 +209,14 @@ class ReplayService:
         counters = state.counters
         self.table.limiter.inserted = counters.get("inserted", 0)
         self.table.limiter.sampled = counters.get("sampled", 0)
-        self.roster.steps_total = counters.get("steps", 0)
-        self.roster.raw_frames_total = counters.get("raw_frames", 0)
+        steps, raw_frames, lives = counters.get("steps", 0), counters.get("raw_frames", 0), {}
+        if state.counted is not None:
+            steps, raw_frames = state.counted.steps, state.counted.raw_frames
+            # Of an actor whose experience is in the log but that is not yet in the count, no step is in the totals.
+            newcomers = {(actor, accepted.incarnation): (0, 0) for actor, accepted in state.seen.items()}
+            lives = newcomers | dict(state.counted.lives)
+        self.roster.resume(Counted(steps, raw_frames, lives))
+        self._counted = self.roster.counted()
         self.roster.episodes_total = counters.get("episodes", 0)
         self.sampling.restore(counters.get("epoch", 0))
         self.ingest.restore(state.seen)
@@ -217,11 +234,12 @@ class ReplayService:
                 "sampled": self.table.limiter.sampled,
                 "next_generation": self.table.next_generation,
                 "epoch": self.sampling.epoch,
-                "steps": self.roster.steps_total,
-                "raw_frames": self.roster.raw_frames_total,
+                "steps": self._counted.steps,
+                "raw_frames": self._counted.raw_frames,
                 "episodes": self.roster.episodes_total,
             },
             seen=dict(self.ingest.seen),  # the writer reads it later, on its own thread
+            counted=self._counted,
         )
 
     def _housekeep(self, now: float, *, warm: bool) -> None:
@@ -232,6 +250,7 @@ class ReplayService:
             return
         self._next_housekeeping = now + _HOUSEKEEPING_SECONDS
         self.ingest.expire(now)
+        self._counted = self.roster.counted()
         self.durability.touch()
         self.priority_drift = self.table.selector.priority_drift()
         if now >= self._next_snapshot:
@@ -239,13 +258,13 @@ class ReplayService:
             self.durability.snapshot(lambda: pack_weights(self.table))
 
     def _publish(self, now: float) -> None:
-        self.status = describe(self, now, self._blocked)
+        self.status = describe(self._parts, self.state, self.priority_drift, now)
 
     def _stats_json(self) -> bytes:
         now = time.monotonic()
         if now - self._stats[0] > 0.1:
             self._publish(now)
-            self._stats = (now, json.dumps(self.status).encode())
+            self._stats = (now, json.dumps(self.status.to_document()).encode())
         return self._stats[1]
 
     @property
@@ -259,6 +278,7 @@ class ReplayService:
     def _end(self) -> None:
         if self._writer is not None:
             if self.state != "warming" and not self._writer.failed:
+                self._counted = self.roster.counted()
                 self.durability.snapshot(lambda: pack_weights(self.table))
                 self.durability.flush(3.0)
                 self.ingest.reply()

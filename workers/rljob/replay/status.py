@@ -1,16 +1,21 @@
-"""The status document of a shard: what ``stats`` and ``/status`` answer."""
+"""What a shard says of itself, put together from its parts."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
 
+from rljob.ingest.roster import Roster
+from rljob.ingest.service import Ingest
+from rljob.ingest.shard_status import LimiterStatus, RedisStatus, ShardStatus
+from rljob.replay.config import ReplayConfig
+from rljob.replay.durability import Durability
 from rljob.replay.limiter import SamplesPerInsertLimiter
-from rljob.wire import refused_handshakes_total
-
-if TYPE_CHECKING:
-    from rljob.replay.service import ReplayService
+from rljob.replay.sampling import Sampling
+from rljob.replay.table import ReplayTable
+from rljob.telemetry.clock import StageClock
+from rljob.wire import Server, refused_handshakes_total
 
 
 class StatusClock:
@@ -32,73 +37,85 @@ class StatusClock:
             self.sample_blocked_seconds += elapsed
 
 
-def describe(service: ReplayService, now: float, blocked: StatusClock) -> dict[str, Any]:
-    """The whole document, from the service's own thread. Everything in it is a plain JSON value."""
-    config, table, limiter = service.config, service.table, service.table.limiter
-    ingest, durability = service.ingest, service.durability
+@dataclass(frozen=True, slots=True)
+class ShardParts:
+    """The parts of a service of which its status tells. ``service``: the name of this life of it; ``servers``: its sockets."""
+
+    service: str
+    config: ReplayConfig
+    table: ReplayTable
+    ingest: Ingest
+    sampling: Sampling
+    durability: Durability
+    roster: Roster
+    servers: tuple[Server, ...]
+    clock: StageClock
+    blocked: StatusClock = field(default_factory=StatusClock)
+
+
+def describe(parts: ShardParts, state: str, priority_drift: float, now: float) -> ShardStatus:
+    """The status at ``now`` (monotonic seconds), from the service's own thread. ``priority_drift``: as it was last measured."""
+    config, table, limiter = parts.config, parts.table, parts.table.limiter
+    ingest, sampling, durability, roster = parts.ingest, parts.sampling, parts.durability, parts.roster
     batch = config.limiter.sample_step
     rejected = Counter(ingest.rejected)
-    rejected.update(service.sampling.rejected)
-    for server in (service.ingest_server, service.sample_server):
+    rejected.update(sampling.rejected)
+    for server in parts.servers:
         rejected.update({f"malformed_{reason}": count for reason, count in server.malformed.items()})
     credit = limiter.sample_credit
     inserted = limiter.inserted
-    return {
-        "service": service.service,
-        "shard": config.shard,
-        "state": service.state,
-        "epoch": service.sampling.epoch,
-        "items": table.items,
-        "chunks": len(table),
-        "capacity": config.capacity.steps,
-        "bytes": table.nbytes,
-        "capacity_bytes": config.capacity.nbytes,
-        "fill": table.items / config.capacity.steps,
-        "durable": durability.durable,
-        "durability": "Off" if config.redis is None else "On",
-        "inserted_total": inserted,
-        "sampled_total": limiter.sampled,
-        "chunks_total": ingest.chunks_total,
-        "batches_total": service.sampling.batches_total,
-        "mirrored_chunks_total": service.sampling.mirrored_total,
-        "accepted": {
+    return ShardStatus(
+        service=parts.service,
+        shard=config.shard,
+        state=state,
+        epoch=sampling.epoch,
+        items=table.items,
+        chunks=len(table),
+        capacity=config.capacity.steps,
+        nbytes=table.nbytes,
+        capacity_bytes=config.capacity.nbytes,
+        fill=table.items / config.capacity.steps,
+        durable=durability.durable,
+        durability="Off" if config.redis is None else "On",
+        inserted_total=inserted,
+        sampled_total=limiter.sampled,
+        chunks_total=ingest.chunks_total,
+        batches_total=sampling.batches_total,
+        mirrored_chunks_total=sampling.mirrored_total,
+        accepted={
             actor: {"incarnation": accepted.incarnation, "transitions": accepted.transitions}
             for actor, accepted in ingest.seen.items()
         },
-        "duplicates_total": ingest.duplicates_total,
-        "lost_before_total": ingest.lost_before_total,
-        "forgotten_actors_total": ingest.forgotten_actors_total,
-        "rejected_total": dict(rejected),
-        "refused_handshakes_total": refused_handshakes_total(),
-        "stale_priority_updates_total": table.stale_priorities,
-        "invalid_priority_updates_total": table.invalid_priorities,
-        "samples_per_insert": limiter.sampled / inserted if inserted else 0.0,
-        "limiter": {
-            "error": limiter.error,
-            "buffer": config.limiter.error_buffer,
-            "blocked": limiter.blocked,
-        },
+        duplicates_total=ingest.duplicates_total,
+        lost_before_total=ingest.lost_before_total,
+        forgotten_actors_total=ingest.forgotten_actors_total,
+        rejected_total=rejected,
+        refused_handshakes_total=refused_handshakes_total(),
+        stale_priority_updates_total=table.stale_priorities,
+        invalid_priority_updates_total=table.invalid_priorities,
+        samples_per_insert=limiter.sampled / inserted if inserted else 0.0,
+        limiter=LimiterStatus(error=limiter.error, buffer=config.limiter.error_buffer, blocked=limiter.blocked),
         # Without a ratio nothing limits the learner: there is no depth, and no bound to compare it with.
-        "queue_depth_batches": credit / batch if math.isfinite(credit) else None,
-        "queue_bound_batches": 2.0 * config.limiter.error_buffer / batch if limiter.limits else None,
-        "insert_blocked_seconds": blocked.insert_blocked_seconds,
-        "sample_blocked_seconds": blocked.sample_blocked_seconds,
-        "priority_total": table.selector.priority_total,
-        "priority_drift": service.priority_drift,
-        "eagain": service.ingest_server.eagain_total + service.sample_server.eagain_total,
-        "steps_total": service.roster.steps_total,
-        "raw_frames_total": service.roster.raw_frames_total,
-        "actors": [record.as_status(now) for record in service.roster.actors.values()],
-        "episodes": list(service.roster.episodes),
-        "episodes_total": service.roster.episodes_total,
-        "stages": service.clock.seconds(),
-        "redis": {
-            "state": durability.state,
-            "reason": durability.reason,
-            "reachable": durability.reachable,
-            "lag_chunks": durability.lag_chunks,
-            "latency_seconds": durability.latency_seconds,
-            "failures_total": durability.failures_total,
-            "used_memory_bytes": durability.used_memory_bytes,
-        },
-    }
+        queue_depth_batches=credit / batch if math.isfinite(credit) else None,
+        queue_bound_batches=2.0 * config.limiter.error_buffer / batch if limiter.limits else None,
+        insert_blocked_seconds=parts.blocked.insert_blocked_seconds,
+        sample_blocked_seconds=parts.blocked.sample_blocked_seconds,
+        priority_total=table.selector.priority_total,
+        priority_drift=priority_drift,
+        eagain=sum(server.eagain_total for server in parts.servers),
+        steps_total=roster.steps_total,
+        raw_frames_total=roster.raw_frames_total,
+        actors=tuple(record.as_status(now) for record in roster.actors.values()),
+        episodes=tuple(roster.episodes),
+        episodes_total=roster.episodes_total,
+        stages=parts.clock.seconds(),
+        redis=RedisStatus(
+            state=durability.state,
+            reason=durability.reason,
+            reachable=durability.reachable,
+            lag_chunks=durability.lag_chunks,
+            latency_seconds=durability.latency_seconds,
+            failures_total=durability.failures_total,
+            used_memory_bytes=durability.used_memory_bytes,
+        ),
+    )

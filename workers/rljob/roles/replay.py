@@ -55,9 +55,9 @@ def run_replay(options: RoleOptions, stop: threading.Event) -> None:
             TelemetryServer(
                 "replay",
                 options.metrics_port,
-                lambda: {"role": "replay", "name": options.name, **service.status},
+                lambda: {"role": "replay", "name": options.name, **service.status.to_document()},
                 lambda: service.state != "warming",
-                replay_registry(lambda: service.status),
+                replay_registry(lambda: service.status.to_document()),
                 host=options.metrics_host,
             )
         )
@@ -74,7 +74,10 @@ def run_replay(options: RoleOptions, stop: threading.Event) -> None:
         unsaved = service.unsaved
         if server is not None:
             unsaved = "; ".join(filter(None, (unsaved, server.stop())))
-        _finish(options, {**service.status, "durable": service.status["durable"] and not unsaved, "unsaved": unsaved})
+        _finish(
+            options,
+            {**service.status.to_document(), "durable": service.status.durable and not unsaved, "unsaved": unsaved},
+        )
 
 
 def _finish(options: RoleOptions, document: dict[str, Any]) -> None:
