@@ -3,6 +3,7 @@ bounded."""
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from typing import Any, Literal, get_args, get_origin
@@ -57,7 +58,7 @@ def schema_of(model: type[BaseModel], path: str = "status") -> Schema:
             required.append(alias)
         stored = here.removeprefix("spec.")
         if stored in STORED and stored != here:
-            schema["default"] = STORED[stored]
+            schema["default"] = copy.deepcopy(STORED[stored])
         properties[alias] = {"description": _description(model, name, here, schema), **schema}
     schema = {"type": "object", "properties": properties}
     if model.model_config.get("extra") == "allow":
