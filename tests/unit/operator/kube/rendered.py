@@ -13,8 +13,10 @@ from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.pod import pod
 from rljob_operator.kube.render.settings import Settings
 
-EXAMPLES = Path(__file__).parents[4] / "manifests" / "examples"
-PONG, CARTPOLE = (Path(__file__).parents[1] / name for name in ("pong.yaml", "cartpole.yaml"))
+from tests.support import paths
+
+EXAMPLES = paths.EXAMPLES
+PONG, CARTPOLE = (paths.SUPPORT / name for name in ("pong.yaml", "cartpole.yaml"))
 """A job of Ape-X and one of IMPALA."""
 CENTRAL = ("spec.actors.inference=Central", "spec.inference.replicas=2")
 SETTINGS = Settings(image="rl:1")
