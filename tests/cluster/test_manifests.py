@@ -1,6 +1,6 @@
 """Every example, every bad manifest and every change of the shared tables, at the door of a real API server.
 
-`api_server.py` of the unit tests is what we believe such a server does; here both are asked.
+`tests/support/api_server.py` is what we believe such a server does; here both are asked.
 """
 
 from __future__ import annotations

@@ -1,0 +1,72 @@
+"""What the documents link to, and what they call by its path, is there."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+SOURCES = ("workers", "operator", "tests", "benchmarks", "docs", "manifests")
+"""Folders whose files are called by their whole path."""
+
+
+def prose(document: Path) -> str:
+    """Without its blocks of code, in which brackets and hashes mean something else."""
+    return re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def links(document: Path) -> Iterator[str]:
+    """Targets within the project, as they are written; those in words of code are none."""
+    words = re.sub(r"`[^`\n]*`", "", prose(document))
+    targets = re.findall(r"\]\(([^)\s]+)(?: \"[^\"]*\")?\)|^\[[^\]]+\]: (\S+)", words, re.MULTILINE)
+    return (one or other for one, other in targets if not re.match(r"[a-z]+:", one or other))
+
+
+def anchors(document: Path) -> set[str]:
+    """What the headings of a document can be linked to as, in the way of GitHub: one that comes again is numbered."""
+    headings = re.findall(r"^#+ +(.+?) *$", prose(document), re.MULTILINE)
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
+    found: Counter[str] = Counter()
+    names = []
+    for name in (re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain):
+        names.append(f"{name}-{found[name]}" if found[name] else name)
+        found[name] += 1
+    return set(names)
+
+
+def missing(document: Path) -> Iterator[str]:
+    for link in links(document):
+        path, _, anchor = link.partition("#")
+        target = (document.parent / path).resolve() if path else document
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            yield link
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_somewhere(document: Path) -> None:
+    assert list(missing(document)) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_path_of_a_source_is_one(document: Path) -> None:
+    named = re.findall(rf"`((?:{'|'.join(SOURCES)})/[\w./*-]*)`", document.read_text())
+    assert [path for path in named if not any(ROOT.glob(path.rstrip("/")))] == []
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    there = "# What is *there*\n# What is there\n```\n# not this\n```\n"
+    links = """
+## Here it is
+[a](there.md) [b](there.md#what-is-there) [c](there.md#what-is-there-1) [d](#here-it-is) [e](https://gone.example/x) `[f](g)`
+[h](gone.md), [i](there.md#not-this), [j](#nor-here)
+[k]: away/gone.md
+"""
+    (tmp_path / "there.md").write_text(there)
+    (tmp_path / "links.md").write_text(links)
+    assert list(missing(tmp_path / "links.md")) == ["gone.md", "there.md#not-this", "#nor-here", "away/gone.md"]
