@@ -18,6 +18,7 @@ from rljob.roles.command import Profiled
 from rljob_operator.verbs.change import checkpoint, resume, scale, suspend
 from rljob_operator.verbs.get import get
 from rljob_operator.verbs.logs import logs
+from rljob_operator.verbs.operator import operator
 from rljob_operator.verbs.render import render
 from rljob_operator.verbs.stop import stop
 from rljob_operator.verbs.top import top
@@ -90,7 +91,7 @@ def run(
     raise typer.Exit(code)
 
 
-for verb in (get, top, why, logs, suspend, resume, scale, checkpoint, stop, render):
+for verb in (get, top, why, logs, suspend, resume, scale, checkpoint, stop, render, operator):
     app.command()(verb)
 
 

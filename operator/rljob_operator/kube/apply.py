@@ -20,11 +20,12 @@ from rljob_operator.kube.errors import AlreadyExists, ApiError, Conflict, NotFou
 from rljob_operator.kube.expectations import Expectations
 from rljob_operator.kube.members import Pod, current, former, member_of
 from rljob_operator.kube.pods import owner_of
+from rljob_operator.kube.render.config import service_account
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.pod import grace_seconds, pod
 from rljob_operator.kube.render.revision import revision
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.resources import PODS, RLJOBS, Object
+from rljob_operator.kube.resources import PODS, RLJOBS, SERVICE_ACCOUNTS, Object
 from rljob_operator.kube.stored import StoredJob
 
 CHUNK: Final = 25
@@ -72,8 +73,13 @@ class PodWriter:
             await self._delete(owned, found)
 
     async def try_one_of_each(self, stored: StoredJob, members: Iterable[str]) -> None:
-        """Have the API server check the pods that the job would have, without creating one. Raises its refusal."""
+        """Have the API server check the pods that the job would have, without creating one. Raises its refusal.
+
+        Their ServiceAccount is made for it: a pod that names one which is not there is refused for that.
+        """
         owned = Owned(stored.desired.job, stored.uid)
+        with contextlib.suppress(AlreadyExists):
+            await self._client.create(SERVICE_ACCOUNTS, service_account(owned))
         for member in members:
             await self._client.create(PODS, self._pod(stored, owned, member, None), dry_run=True)
 

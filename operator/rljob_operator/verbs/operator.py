@@ -1,0 +1,107 @@
+"""``rljob operator``: what the operator's pod runs; from a laptop it works against a kubeconfig."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+import time
+from importlib.metadata import version
+from typing import Annotated, Final
+
+import typer
+from rljob.command_errors import one_line_errors
+from rljob.errors import UsageError
+
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
+
+
+class JsonLines(logging.Formatter):
+    """A record as one line of JSON, as collectors of logs expect it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Time, level, logger and message; a traceback as text."""
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def default_image() -> str:
+    """The image of a job that names none: that of this release."""
+    return f"rljob-worker:{version('rljob')}"
+
+
+def operator(
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            help="Look after the jobs of this namespace alone. Repeatable.",
+            show_default="all namespaces",
+        ),
+    ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option(envvar="RLJOB_IMAGE", help="Image of jobs that name none.", show_default="that of this release"),
+    ] = None,
+    kubeconfig: Annotated[str | None, typer.Option(help="How to log in; in a pod its own account.")] = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
+    lease_namespace: Annotated[
+        str, typer.Option(help="Where the Lease of the leader is.", show_default="the operator's own namespace")
+    ] = "",
+    operator_namespace: Annotated[
+        str,
+        typer.Option(envvar="RLJOB_OPERATOR_NAMESPACE", help="Namespace from which jobs' metrics ports are let in."),
+    ] = "rljob-system",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of /metrics, /healthz and /readyz; 0 serves none.")
+    ] = 8080,
+    workers: Annotated[int, typer.Option(min=1, max=1000, help="Jobs that are looked at at the same time.")] = 16,
+    json_logs: Annotated[bool, typer.Option("--json-logs/--plain-logs", help="Logs as lines of JSON.")] = True,
+) -> None:
+    """Look after the RLJobs of a cluster until SIGTERM. Several may run at once: one leads, the others wait.
+
+    Exit codes: 0 stopped as asked, 1 the lead was lost or something failed, 2 no cluster can be reached as told.
+
+    Example, from a laptop:
+
+      rljob operator --namespace team-a --image registry.example.com/rljob-worker:0.1.0 --plain-logs
+    """
+    with one_line_errors():
+        try:
+            from rljob_operator.kube.access import NoAccess
+            from rljob_operator.kube.operator import OperatorConfig, run_operator
+        except ImportError as error:
+            raise UsageError(f"rljob operator needs the Kubernetes client, which can't be imported: {error}") from None
+        from rljob_operator.kube.render.settings import NAMESPACE_LABEL, Settings
+
+        _log(json_logs)
+        settings = Settings(image=image or default_image(), operator_namespaces={NAMESPACE_LABEL: operator_namespace})
+        config = OperatorConfig(
+            settings,
+            namespaces=tuple(namespace) if namespace else None,
+            lease_namespace=lease_namespace,
+            kubeconfig=kubeconfig,
+            context=context,
+            port=port,
+            workers=workers,
+        )
+        try:
+            asyncio.run(run_operator(config))
+        except NoAccess as problem:
+            raise UsageError(str(problem)) from None
+
+
+def _log(as_json: bool) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if as_json else logging.Formatter(LOG_FORMAT, "%H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.getLogger("kopf").setLevel(logging.ERROR)  # it warns of signals, which are ours here
