@@ -81,16 +81,17 @@ class PodWriter:
         with contextlib.suppress(AlreadyExists):
             await self._client.create(SERVICE_ACCOUNTS, service_account(owned))
         for member in members:
-            await self._client.create(PODS, self._pod(stored, owned, member, None), dry_run=True)
+            await self._client.create(PODS, self._pod(stored, owned, member, "none that is made"), dry_run=True)
 
-    def _pod(self, stored: StoredJob, owned: Owned, member: str, before: Pod | None) -> Object:
-        suffix = _suffix(owned.uid, member, before["metadata"]["uid"] if before is not None else "")
+    def _pod(self, stored: StoredJob, owned: Owned, member: str, follows: str) -> Object:
+        """The member's next pod; ``follows``, the uid of the one before it, is what tells its name from that one's."""
+        suffix = _suffix(owned.uid, member, follows)
         made_from = revision(stored.document, Role.of(member))
         return pod(owned, member, suffix, made_from, self._settings)
 
     async def _start(self, stored: StoredJob, owned: Owned, member: str, before: Pod | None) -> None:
         """Create the pod that follows on ``before``. Tried again it asks for the same name, so it never makes two."""
-        document = self._pod(stored, owned, member, before)
+        document = self._pod(stored, owned, member, before["metadata"]["uid"] if before is not None else "")
         name = document["metadata"]["name"]
         self._expectations.create(owned.uid, name)
         try:

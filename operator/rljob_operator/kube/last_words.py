@@ -42,10 +42,14 @@ def checkpoint_facts(document: Mapping[str, Any]) -> CheckpointFacts:
         step=int(_number(found.get("step"))),
         time_seconds=_number(found.get("written_unix")),
         uri=path if "://" in path else f"file://{path}",
-        digest=str(found.get("digest") or ""),
+        digest=_digest(str(found.get("digest") or "")),
         message=message,
         requested_seconds=_number(found.get("requested_unix")),
     )
+
+
+def _digest(text: str) -> str:
+    return text if not text or ":" in text else f"sha256:{text}"
 
 
 def _number(value: Any) -> float:
