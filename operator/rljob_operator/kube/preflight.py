@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -32,7 +33,8 @@ class Preflight:
 
     Attributes:
         refusal: why its pods can't be made.
-        admission: that the namespace's quota has no room for them; None where it has, as far as is known.
+        admission: that the namespace's quota has no room for the job, or none for more of its actors; None where it has room,
+            as far as is known.
     """
 
     refusal: Refusal | None = None
@@ -40,8 +42,11 @@ class Preflight:
     checked_generation: int = 0
     again_at: float = float("inf")
 
-    async def check(self, stored: StoredJob, writer: Tries, now: float) -> None:
-        """Have one pod of every role checked, where the job has changed since, or what was refused is due. ``now``: monotonic."""
+    async def check(self, stored: StoredJob, writer: Tries, running: Sequence[Role], now: float) -> None:
+        """Have one pod of every role checked, where the job has changed since, or what was refused is due.
+
+        ``running``: the roles of the pods that there are; ``now``: monotonic.
+        """
         generation, spec = stored.desired.generation, stored.desired.job.spec
         if generation == self.checked_generation and now < self.again_at:
             return
@@ -52,7 +57,7 @@ class Preflight:
             await writer.try_one_of_each(stored, one_of_each(stored))
         except QuotaExceeded as problem:
             self.refusal = None
-            self.quota_exceeded(str(problem), now)
+            self.quota_exceeded(str(problem), running, now)
         except PodSecurityViolated as problem:
             self._refuse(Reason.POD_SECURITY_FORBIDDEN, str(problem), now)
         except (PodProblem, Invalid, Forbidden) as problem:
@@ -60,9 +65,13 @@ class Preflight:
         else:
             self.refusal = self.admission = None
 
-    def quota_exceeded(self, words: str, now: float) -> None:
-        """The namespace's quota has refused a pod."""
-        self.admission = Admission(False, Reason.QUOTA_EXCEEDED, words)
+    def quota_exceeded(self, words: str, running: Sequence[Role], now: float) -> None:
+        """The namespace's quota has refused a pod. A job that runs keeps what it has, and gets no more actors meanwhile; one that
+        does not run waits as a whole."""
+        if running:
+            self.admission = Admission(True, Reason.NOT_MANAGED, words, max_actors=running.count(Role.ACTOR))
+        else:
+            self.admission = Admission(False, Reason.QUOTA_EXCEEDED, words)
         self.again_at = now + AGAIN_SECONDS
 
     def name_conflict(self, words: str, generation: int, now: float) -> None:

@@ -43,6 +43,7 @@ class _Job:
     uid: str
     clock: WallClock = field(default_factory=WallClock)
     status: RLJobStatus | None = None
+    stored_status: RLJobStatus | None = None
     resource_version: str = ""
     written: float = float("-inf")
     children: children.Known = field(default_factory=children.Known)
@@ -106,7 +107,8 @@ class Reconciler:
         return await self._turn(key, stored, known, pods)
 
     async def _turn(self, key: JobKey, stored: StoredJob, known: _Job, pods: Sequence[Pod]) -> float | None:
-        await known.preflight.check(stored, self._writer, self._monotonic())
+        running = [Role.of(member) for member, pod in current(pods).items() if not _has_ended(pod)]
+        await known.preflight.check(stored, self._writer, running, self._monotonic())
         desired = stored.desired
         if desired.refusal is None and known.preflight.refusal is not None:
             desired = replace(desired, refusal=known.preflight.refusal)
@@ -124,7 +126,7 @@ class Reconciler:
                 await children.ensure(self._client, owned, self._settings, known.children)
             await self._writer.carry_out(stored, decision, pods)
         except QuotaExceeded as problem:
-            known.preflight.quota_exceeded(str(problem), self._monotonic())
+            known.preflight.quota_exceeded(str(problem), running, self._monotonic())
             return 0.0
         except children.NameConflict as problem:
             known.preflight.name_conflict(str(problem), stored.desired.generation, self._monotonic())
@@ -156,8 +158,14 @@ class Reconciler:
 
     async def _store(self, stored: StoredJob, known: _Job, status: RLJobStatus, write: StatusWrite) -> None:
         """Store the status, or remember it until it is due."""
+        if known.stored_status is None:
+            known.stored_status = stored.status
         known.status, now = status, self._monotonic()
-        if write is StatusWrite.NONE or (write is StatusWrite.WHEN_DUE and now - known.written < PROGRESS_SECONDS):
+        if (
+            write is StatusWrite.NONE
+            or status == known.stored_status
+            or (write is StatusWrite.WHEN_DUE and now - known.written < PROGRESS_SECONDS)
+        ):
             return
         namespace, name = stored.key
         document = {
@@ -171,7 +179,9 @@ class Reconciler:
             answer = await self._client.apply_status(RLJOBS, document, resource_version=version)
         except Conflict:
             known.status = stored.status  # somebody has changed the object: the next turn sees what
+            known.resource_version = ""
             raise
+        known.stored_status = status
         known.resource_version, known.written = answer["metadata"]["resourceVersion"], now
 
     async def _pods_of(self, stored: StoredJob) -> Sequence[Pod] | None:
@@ -229,6 +239,10 @@ def _checkpoint(status: RLJobStatus, answer: Answer, pods: Sequence[Pod]) -> Che
     if known is None:
         return answer.checkpoint
     return CheckpointFacts(CheckpointState.VERIFIED, known.step, known.time or 0.0, known.uri, known.digest)
+
+
+def _has_ended(pod: Pod) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _newer(one: str, other: str) -> str:
