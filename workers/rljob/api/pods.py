@@ -90,9 +90,9 @@ class RoleSpec(APIModel):
     volumes: Annotated[list[Volume] | None, Field(max_length=32), WHILE_SUSPENDED] = None
     """Volumes beside the role's own: https://kubernetes.io/docs/concepts/storage/volumes/"""
     volume_mounts: Annotated[list[VolumeMount] | None, Field(max_length=32), WHILE_SUSPENDED] = None
-    """Where the role's container sees them: https://kubernetes.io/docs/concepts/storage/volumes/"""
+    """Where the role's container sees them, as in core's reference of volumes."""
     service_account_name: Annotated[Annotated[str, Text(253, "a ServiceAccount")] | None, WHILE_SUSPENDED] = None
-    """Who the pods are to other services; unset: one of the job's own, which may do nothing."""
+    """Who the pods are; unset: one of the job's own, which may do nothing."""
     node_selector: Annotated[Labels | None, WHILE_SUSPENDED] = None
     """Labels a node must have."""
     tolerations: Annotated[list[CoreObject] | None, Field(max_length=32), WHILE_SUSPENDED] = None
@@ -102,7 +102,7 @@ class RoleSpec(APIModel):
     priority_class_name: Annotated[Annotated[str, Text(253, "a PriorityClass")] | None, WHILE_SUSPENDED] = None
     """Priority against other pods."""
     runtime_class_name: Annotated[Annotated[str, Text(253, "a RuntimeClass")] | None, WHILE_SUSPENDED] = None
-    """How nodes run the containers, such as nvidia or gvisor; unset: as the cluster does by default."""
+    """How nodes run the containers, such as nvidia or gvisor."""
     topology_spread: Annotated[Literal["None", "Preferred", "Required"], WHILE_SUSPENDED] = "None"
     """Spread the role's pods over hosts."""
     pod_template: Annotated[CoreObject | None, WHILE_SUSPENDED] = None
