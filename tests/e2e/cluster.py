@@ -1,0 +1,187 @@
+"""A cluster as its user sees it: through kubectl, in one namespace."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.waiting import eventually
+
+LONG_SECONDS = 240.0
+"""For what a busy machine of two cores still does in time. What is asserted is order, cause and count, never how long."""
+OURS = "app.kubernetes.io/managed-by=rljob"
+CHILDREN = (
+    "pods,services,secrets,configmaps,serviceaccounts,persistentvolumeclaims,poddisruptionbudgets,networkpolicies"
+)
+KILL_WORKER = (
+    "import os, signal\n"
+    "for pid in filter(str.isdigit, os.listdir('/proc')):\n"
+    "    if open(f'/proc/{pid}/stat').read().rsplit(')', 1)[1].split()[1] == '1':\n"
+    "        os.kill(int(pid), signal.SIGKILL)\n"
+)
+"""Run in a worker's container: kills what its first process has started. The first one itself takes no SIGKILL from inside."""
+
+Object = dict[str, Any]
+
+
+class KubectlFailed(Exception):
+    """``str()`` is what kubectl said."""
+
+
+class Namespace:
+    """One namespace of the cluster."""
+
+    def __init__(self, kubeconfig: Path, name: str) -> None:
+        self.kubeconfig, self.name = kubeconfig, name
+
+    def kubectl(self, *words: str, stdin: str | None = None, seconds: float = LONG_SECONDS) -> str:
+        """What it prints. Raises `KubectlFailed`."""
+        command = ["kubectl", f"--kubeconfig={self.kubeconfig}", f"--namespace={self.name}", *words]
+        ended = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=seconds)
+        if ended.returncode:
+            raise KubectlFailed(f"{' '.join(words)}: {ended.stderr.strip()}")
+        return ended.stdout
+
+    def apply(self, *documents: Mapping[str, Any]) -> None:
+        for document in documents:
+            self.kubectl("apply", "-f", "-", stdin=json.dumps(document))
+
+    def get(self, kind: str, name: str) -> Object | None:
+        """The object; None where there is none."""
+        text = self.kubectl("get", kind, name, "--ignore-not-found", "-o", "json")
+        return json.loads(text) if text else None
+
+    def list(self, kinds: str, selector: str = "") -> list[Object]:
+        """In the order of names."""
+        return list(json.loads(self.kubectl("get", kinds, "-o", "json", f"--selector={selector}"))["items"])
+
+    def job_status(self, job: str) -> Object:
+        found = self.get("rljob", job)
+        return dict((found or {}).get("status") or {})
+
+    def condition(self, job: str, type: str) -> Object:
+        """The condition of a type; empty while nothing was said about it."""
+        return next((each for each in self.job_status(job).get("conditions", ()) if each["type"] == type), {})
+
+    def wait_for(self, job: str, type: str, status: str, reason: str = "") -> Object:
+        """The condition, once it has this status and reason."""
+
+        def found() -> Object | None:
+            known = self.condition(job, type)
+            return known if known.get("status") == status and reason in ("", known.get("reason")) else None
+
+        return eventually(
+            found,
+            lambda: f"{job} {type} is {self.condition(job, type)}, not {status} {reason}",
+            LONG_SECONDS,
+            pause,
+        )
+
+    def wait_updates(self, job: str, more_than: int = 0) -> None:
+        """Until the learner has made more updates than these, as the learner itself says."""
+        eventually(
+            lambda: self.learner_figures(job).get("updates", 0) > more_than,
+            lambda: f"{job}: learner says {self.learner_figures(job)}, wanted more than {more_than} updates",
+            LONG_SECONDS,
+            pause,
+        )
+
+    def learner_figures(self, job: str) -> Object:
+        """What the learner says of itself on its port; empty while it does not answer."""
+        learner = self.pods(job).get("learner")
+        if learner is None:
+            return {}
+        code = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9090/status', timeout=5).read().decode())"
+        try:
+            text = self.kubectl("exec", learner["metadata"]["name"], "-c", "worker", "--", "python3", "-c", code)
+        except KubectlFailed:
+            return {}
+        return dict(json.loads(text))
+
+    def pods(self, job: str, role: str = "") -> dict[str, Object]:
+        """Member -> its pod, of those that nobody has asked to go."""
+        selector = f"rljob.dev/job={job}" + (f",rljob.dev/role={role}" if role else "")
+        return {
+            pod["metadata"]["labels"]["rljob.dev/member"]: pod
+            for pod in self.list("pods", selector)
+            if "deletionTimestamp" not in pod["metadata"]
+        }
+
+    def uids(self, job: str) -> dict[str, str]:
+        """Member -> uid of its pod."""
+        return {member: pod["metadata"]["uid"] for member, pod in self.pods(job).items()}
+
+    def all_pods(self, job: str) -> list[Object]:
+        return self.list("pods", f"rljob.dev/job={job}")
+
+    def log(self, job: str, member: str) -> str:
+        """What the member's worker has printed so far."""
+        pod = self.pods(job).get(member)
+        if pod is None:
+            return ""
+        try:
+            return self.kubectl("logs", pod["metadata"]["name"], "-c", "worker")
+        except KubectlFailed:
+            return ""  # its container has not started
+
+    def kill_worker(self, job: str, member: str) -> None:
+        """End the member's process as a fault would, inside its container."""
+        pod = self.pods(job)[member]["metadata"]["name"]
+        self.kubectl("exec", pod, "-c", "worker", "--", "python3", "-c", KILL_WORKER)
+
+    def patch(self, job: str, spec: Mapping[str, Any]) -> None:
+        self.kubectl("patch", "rljob", job, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def delete_jobs(self) -> None:
+        """All of them, until nothing is left of any."""
+        self.kubectl("delete", "rljobs", "--all", "--wait=false")
+        self.wait_empty()
+
+    def wait_empty(self) -> None:
+        """Until nothing that the operator makes is there."""
+        eventually(
+            lambda: not self.list(f"rljobs,{CHILDREN}", OURS) and not self.list("rljobs"),
+            lambda: f"left: {self.names(f'rljobs,{CHILDREN}')}",
+            LONG_SECONDS,
+            pause,
+        )
+
+    def names(self, kinds: str) -> list[str]:
+        """``Kind/name`` of what the operator made."""
+        return [f"{each['kind']}/{each['metadata']['name']}" for each in self.list(kinds, OURS)]
+
+    def describe(self) -> str:
+        """What is there, for somebody who reads why a test failed."""
+        words = []
+        for command in (("get", "rljobs,pods,pvc", "-o", "wide"), ("get", "rljobs", "-o", "yaml"), ("get", "events")):
+            try:
+                words.append(self.kubectl(*command)[-6000:])
+            except KubectlFailed as problem:
+                words.append(str(problem))
+        return "\n".join(words)
+
+
+def pause() -> None:
+    """Between two looks at the cluster."""
+    time.sleep(0.5)
+
+
+@contextmanager
+def made_namespace(kubeconfig: Path) -> Iterator[Namespace]:
+    """A new namespace that admits what Pod Security calls restricted and nothing else."""
+    namespace = Namespace(kubeconfig, f"rljob-e2e-{secrets.token_hex(3)}")
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    namespace.kubectl(
+        "create", "-f", "-",
+        stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace.name, "labels": labels}}),
+    )  # fmt: skip
+    try:
+        yield namespace
+    finally:
+        namespace.kubectl("delete", "namespace", namespace.name, "--wait=false")

@@ -1,0 +1,90 @@
+"""The operator as a process of the tests: started, stopped in good order, killed, started again."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
+from tests.support.waiting import eventually
+
+PREFIX = "RLJOB_E2E_OPERATOR"
+"""The words of this variable stand before the operator's command, such as ``nsenter --net=... env KUBECONFIG=...``: it must reach
+the API server and the pods. They must become the command (exec), so that a signal to them is one to the operator."""
+
+
+class OperatorProcess:
+    """One operator of one namespace at a time; what all of them say goes to ``log_file``."""
+
+    def __init__(self, namespace: Namespace, log_file: Path) -> None:
+        self.namespace, self._log_file = namespace, log_file
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started: list[subprocess.Popen[bytes]] = []
+        self._leads_before = 0
+
+    def start(self) -> None:
+        """Start one and wait until it leads."""
+        self._process = self.start_candidate()
+        self._wait_leads()
+
+    def start_candidate(self) -> subprocess.Popen[bytes]:
+        """One more, which waits until it may lead."""
+        self._leads_before = self.log().count(" leads")
+        name = self.namespace.name
+        command = [
+            *shlex.split(os.environ.get(PREFIX, "")),
+            sys.executable, "-c", "from rljob_operator.cli import main; main()", "operator",
+            f"--namespace={name}", f"--lease-namespace={name}", f"--image={os.environ['RLJOB_E2E_IMAGE']}",
+            "--plain-logs", "--port=0",
+        ]  # fmt: skip
+        environment = {**os.environ, "KUBECONFIG": str(self.namespace.kubeconfig)}
+        with self._log_file.open("ab") as output:
+            process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        self._started.append(process)
+        return process
+
+    def take_over(self, candidate: subprocess.Popen[bytes]) -> None:
+        """Let ``candidate`` be the operator, once it leads; the one before has been ended."""
+        self._process = candidate
+        self._wait_leads()
+
+    def end_all(self) -> None:
+        """At the end of the tests: none stays, whatever a test left."""
+        for process in self._started:
+            process.kill()
+            process.wait(60)
+
+    def _wait_leads(self) -> None:
+        leads = self._leads_before
+        eventually(lambda: self.log().count(" leads") > leads or not self.runs, self.log, LONG_SECONDS, pause)
+        assert self.runs, self.log()
+
+    def stop(self) -> None:
+        """Ask it to end, which it does with code 0."""
+        if self._process is not None:
+            self._process.terminate()
+            code = self._process.wait(60)
+            self._process = None
+            assert code == 0, self.log()
+
+    def kill(self) -> None:
+        """End it as a fault would."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(60)
+        self._process = None
+
+    def ensure_runs(self) -> None:
+        """Start one where a test has ended it."""
+        if not self.runs:
+            self.start()
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def log(self) -> str:
+        return self._log_file.read_text() if self._log_file.exists() else ""

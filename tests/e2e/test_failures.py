@@ -1,0 +1,69 @@
+"""Members that end without being asked: who counts, who is replaced, and where the training goes on."""
+
+from __future__ import annotations
+
+import re
+
+from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
+from tests.e2e.jobs import checkpoint_claim, endless
+from tests.support.waiting import eventually
+
+STORAGE = {"intervalSeconds": 2, "storage": {"persistentVolumeClaim": {"claimName": "checkpoints"}}}
+
+
+def test_a_killed_learner_counts_once_and_resumes_from_its_checkpoint(namespace: Namespace) -> None:
+    namespace.apply(checkpoint_claim(), endless("killed", checkpoint=STORAGE))
+    namespace.wait_updates("killed")
+    namespace.wait_for("killed", "CheckpointValid", "True", "Verified")
+    step = namespace.job_status("killed")["checkpoint"]["step"]
+    before = namespace.uids("killed")
+    epoch = namespace.learner_figures("killed")["epoch"]
+
+    namespace.kill_worker("killed", "learner")
+    eventually(
+        lambda: namespace.uids("killed").get("learner", before["learner"]) != before["learner"],
+        "no pod follows the learner's",
+        LONG_SECONDS,
+        pause,
+    )
+    resumed = eventually(
+        lambda: re.search(r"resumed from \S+: update (\d+), epoch (\d+)", namespace.log("killed", "learner")),
+        lambda: namespace.log("killed", "learner"),
+        LONG_SECONDS,
+        pause,
+    )
+    assert int(resumed[1]) >= step
+    assert int(resumed[2]) == epoch + 1
+    namespace.wait_updates("killed", more_than=int(resumed[1]))
+    namespace.wait_for("killed", "Ready", "True")
+
+    status = namespace.job_status("killed")
+    assert status["restarts"] == {"counted": 1, "ignored": 0}
+    assert [(each["role"], each["exitCode"]) for each in status["failures"]] == [("Learner", 137)]
+    assert namespace.uids("killed")["actor-0"] == before["actor-0"]
+
+
+def test_an_actor_that_is_deleted_by_force_is_replaced(namespace: Namespace) -> None:
+    namespace.apply(endless("forced", actors={"replicas": 2, "resources": {"requests": {"cpu": "50m"}}}))
+    namespace.wait_for("forced", "Ready", "True")
+    before = namespace.pods("forced")
+
+    victim = before["actor-1"]["metadata"]
+    namespace.kubectl("delete", "pod", victim["name"], "--force", "--grace-period=0", "--wait=false")
+    eventually(
+        lambda: len(set(namespace.uids("forced").values()) - {victim["uid"]}) == len(before),
+        "no pod follows the actor's",
+        LONG_SECONDS,
+        pause,
+    )
+    eventually(
+        lambda: namespace.job_status("forced")["actors"]["ready"] == 2,
+        lambda: f"actors are {namespace.job_status('forced')['actors']}",
+        LONG_SECONDS,
+        pause,
+    )
+
+    assert namespace.job_status("forced")["restarts"] == {"counted": 0, "ignored": 1}
+    after = namespace.uids("forced")
+    for member in ("learner", "actor-0"):
+        assert after[member] == before[member]["metadata"]["uid"]

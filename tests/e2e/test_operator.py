@@ -1,0 +1,77 @@
+"""Operators that end in the middle of their work: the next one goes on, and the training notices nothing."""
+
+from __future__ import annotations
+
+from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
+from tests.e2e.jobs import endless
+from tests.e2e.operator_process import OperatorProcess
+from tests.support.waiting import eventually
+
+
+def test_training_goes_on_under_the_next_operator(namespace: Namespace, operator: OperatorProcess) -> None:
+    namespace.apply(endless("kept"))
+    namespace.wait_for("kept", "Ready", "True")
+    namespace.wait_updates("kept")
+    before = namespace.uids("kept")
+    assert set(before) == {"learner", "actor-0"}
+    children = namespace.names("services,secrets,configmaps,serviceaccounts,poddisruptionbudgets,networkpolicies")
+
+    operator.kill()
+    made = namespace.learner_figures("kept")["updates"]
+    namespace.wait_updates("kept", more_than=made)  # nobody looks after it
+    operator.start()
+    namespace.kubectl("scale", "rljob", "kept", "--replicas=2")  # the next one works
+    eventually(
+        lambda: namespace.job_status("kept")["actors"]["ready"] == 2,
+        lambda: f"actors are {namespace.job_status('kept')['actors']}",
+        LONG_SECONDS,
+        pause,
+    )
+
+    after = namespace.uids("kept")
+    assert set(after) == {*before, "actor-1"}
+    assert {member: after[member] for member in before} == before
+    assert len(namespace.all_pods("kept")) == 3
+    assert (
+        namespace.names("services,secrets,configmaps,serviceaccounts,poddisruptionbudgets,networkpolicies") == children
+    )
+    assert namespace.job_status("kept")["restarts"] == {"counted": 0, "ignored": 0}
+
+
+def test_a_second_operator_takes_over_when_the_first_one_is_killed(
+    namespace: Namespace, operator: OperatorProcess
+) -> None:
+    namespace.apply(endless("handed"))
+    namespace.wait_for("handed", "Ready", "True")
+    before = namespace.uids("handed")
+
+    second = operator.start_candidate()
+    operator.kill()
+    operator.take_over(second)
+    namespace.kubectl("delete", "pod", namespace.pods("handed")["actor-0"]["metadata"]["name"], "--wait=false")
+    eventually(
+        lambda: len(set(namespace.uids("handed").values()) - {before["actor-0"]}) == len(before),
+        "the second operator replaces no actor",
+        LONG_SECONDS,
+        pause,
+    )
+    assert namespace.uids("handed")["learner"] == before["learner"]
+    namespace.wait_for("handed", "Ready", "True")
+    assert namespace.job_status("handed")["restarts"]["counted"] == 0
+
+
+def test_a_job_that_is_deleted_while_no_operator_runs(namespace: Namespace, operator: OperatorProcess) -> None:
+    namespace.apply(endless("orphaned"))
+    namespace.wait_for("orphaned", "Ready", "True")
+    operator.stop()
+
+    namespace.kubectl("delete", "rljob", "orphaned", "--wait=false")
+    eventually(
+        lambda: all("deletionTimestamp" in pod["metadata"] for pod in namespace.all_pods("orphaned")),
+        "its pods are not asked to go",
+        LONG_SECONDS,
+        pause,
+    )
+    assert namespace.all_pods("orphaned")  # the finalizer keeps them until somebody has counted them
+    operator.start()
+    namespace.wait_empty()

@@ -1,0 +1,144 @@
+"""Ape-X with two shards on claims of their own: roles land where they shall, actors come and go, and nothing learned is lost.
+
+The tests follow each other on one job, since each begins with a job that trains.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
+from tests.e2e.jobs import apex, checkpoint_claim
+from tests.e2e.operator_process import OperatorProcess
+from tests.support.waiting import eventually
+
+JOB = "apex"
+ALL = {"replay-0", "replay-1", "learner", "actor-0", "actor-1"}
+
+
+@pytest.fixture(scope="module")
+def trains(bare_namespace: Namespace, operator: OperatorProcess) -> Iterator[Namespace]:
+    """The namespace in which the job trains."""
+    bare_namespace.apply(checkpoint_claim(), apex(JOB))
+    bare_namespace.wait_for(JOB, "Ready", "True")
+    bare_namespace.wait_updates(JOB)
+    yield bare_namespace
+    bare_namespace.delete_jobs()
+
+
+def test_roles_land_where_they_shall(trains: Namespace) -> None:
+    pods = trains.pods(JOB)
+
+    assert set(pods) == ALL
+    spot_nodes = {
+        node["metadata"]["name"]
+        for node in trains.list("nodes")
+        if node["metadata"]["labels"].get("rljob.dev/spot") == "true"
+    }
+    for member, pod in pods.items():
+        assert (pod["spec"]["nodeName"] in spot_nodes) == member.startswith("actor"), member
+    claims = {claim["metadata"]["name"]: claim["status"]["phase"] for claim in trains.list("persistentvolumeclaims")}
+    assert claims == {"checkpoints": "Bound", f"{JOB}-replay-0": "Bound", f"{JOB}-replay-1": "Bound"}
+    for shard in ("replay-0", "replay-1"):
+        volumes = [each.get("persistentVolumeClaim", {}).get("claimName") for each in pods[shard]["spec"]["volumes"]]
+        assert f"{JOB}-{shard}" in volumes
+
+
+def test_kubectl_scale_adds_actors_and_takes_them_away(trains: Namespace) -> None:
+    before = trains.uids(JOB)
+    restarts = trains.job_status(JOB)["restarts"]
+
+    trains.kubectl("scale", "rljob", JOB, "--replicas=4")
+    _wait_actors(trains, 4)
+    more = trains.uids(JOB)
+    assert set(more) == ALL | {"actor-2", "actor-3"}
+    assert {member: more[member] for member in before} == before
+
+    asked: dict[str, bool] = {}
+
+    def look() -> None:
+        """Note of each leaving pod whether it was asked to."""
+        for pod in trains.all_pods(JOB):
+            if "deletionTimestamp" in pod["metadata"]:
+                member = pod["metadata"]["labels"]["rljob.dev/member"]
+                asked[member] = "rljob.dev/asked" in pod["metadata"].get("annotations", {})
+
+    trains.kubectl("scale", "rljob", JOB, "--replicas=1")
+    eventually(
+        lambda: len([pod for pod in trains.all_pods(JOB) if "-actor-" in pod["metadata"]["name"]]) == 1,
+        lambda: f"actors are {sorted(trains.pods(JOB, 'actor'))}",
+        LONG_SECONDS,
+        look,
+    )
+    assert asked
+    assert all(asked.values()), asked
+    assert set(asked) <= {"actor-0", "actor-1", "actor-2", "actor-3"}
+    after = trains.uids(JOB)
+    assert {member: more[member] for member in after} == after
+    assert trains.job_status(JOB)["restarts"] == restarts
+
+    trains.kubectl("scale", "rljob", JOB, "--replicas=2")
+    _wait_actors(trains, 2)
+
+
+def test_a_shard_that_is_deleted_comes_back_with_what_it_held(trains: Namespace) -> None:
+    restarts = trains.job_status(JOB)["restarts"]
+    before = trains.pods(JOB)["replay-1"]["metadata"]
+
+    trains.kubectl("delete", "pod", before["name"], "--wait=false")
+    eventually(
+        lambda: trains.uids(JOB).get("replay-1", before["uid"]) != before["uid"],
+        "no pod follows the shard's",
+        LONG_SECONDS,
+        pause,
+    )
+    restored = eventually(
+        lambda: re.search(r"replay log: ([\d,]+) transitions in [\d,]+ chunks restored", trains.log(JOB, "replay-1")),
+        lambda: trains.log(JOB, "replay-1"),
+        LONG_SECONDS,
+        pause,
+    )
+    assert int(restored[1].replace(",", "")) > 0
+    trains.wait_for(JOB, "ReplayReady", "True")
+    made = trains.learner_figures(JOB).get("updates", 0)
+    trains.wait_updates(JOB, more_than=made)
+
+    after = trains.job_status(JOB)
+    assert after["restarts"]["counted"] == restarts["counted"]
+    assert after["restarts"]["ignored"] == restarts["ignored"] + 1
+    assert [each["reason"] for each in after["failures"] if each["podName"] == before["name"]] == ["Disrupted"]
+
+
+def test_a_suspended_job_goes_on_where_its_checkpoint_is(trains: Namespace) -> None:
+    restarts = trains.job_status(JOB)["restarts"]
+
+    trains.patch(JOB, {"suspend": True})
+    trains.wait_for(JOB, "Suspended", "True", "UserRequested")
+    assert not trains.all_pods(JOB)
+    step = trains.job_status(JOB)["checkpoint"]["step"]
+    assert step > 0
+    assert trains.condition(JOB, "CheckpointValid")["status"] == "True"
+
+    trains.patch(JOB, {"suspend": False})
+    trains.wait_for(JOB, "Ready", "True")
+    resumed = eventually(
+        lambda: re.search(r"resumed from \S+: update (\d+), epoch (\d+)", trains.log(JOB, "learner")),
+        lambda: trains.log(JOB, "learner"),
+        LONG_SECONDS,
+        pause,
+    )
+    assert int(resumed[1]) == step
+    trains.wait_updates(JOB, more_than=step)
+    assert trains.job_status(JOB)["restarts"] == restarts
+
+
+def _wait_actors(namespace: Namespace, count: int) -> None:
+    eventually(
+        lambda: namespace.job_status(JOB)["actors"]["ready"] == count,
+        lambda: f"actors are {namespace.job_status(JOB)['actors']}, wanted {count}",
+        LONG_SECONDS,
+        pause,
+    )
