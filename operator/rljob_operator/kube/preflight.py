@@ -51,8 +51,9 @@ class Preflight:
         if generation == self.checked_generation and now < self.again_at:
             return
         if stored.desired.refusal is not None or spec.suspend or stored.status.finished:
+            self.refusal = self.admission = None  # said of pods that nobody wants now
+            self.again_at = float("inf")
             return
-        self.checked_generation, self.again_at = generation, float("inf")
         try:
             await writer.try_one_of_each(stored, one_of_each(stored))
         except QuotaExceeded as problem:
@@ -64,6 +65,8 @@ class Preflight:
             self._refuse(Reason.POD_TEMPLATE_REJECTED, str(problem), now)
         else:
             self.refusal = self.admission = None
+            self.again_at = float("inf")
+        self.checked_generation = generation
 
     def quota_exceeded(self, words: str, running: Sequence[Role], now: float) -> None:
         """The namespace's quota has refused a pod. A job that runs keeps what it has, and gets no more actors meanwhile; one that
