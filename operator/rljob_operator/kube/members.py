@@ -20,8 +20,19 @@ NODE_LOST_SECONDS: Final = 15.0
 """A pod that is still there so long after its whole grace period has a node that does not answer: nobody will end it."""
 
 _IMAGE_PROBLEMS: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
-_OWN_FAULT: Final = ("ephemeral-storage", "ephemeral local storage", "emptydir", "exceeds the limit")
-"""Words of a kubelet that evicts a pod for what the pod itself did: it has filled a volume or written beyond its limit."""
+_OWN_FAULT: Final = ("exceeds the limit", "exceeds the total limit", "exceeded its local ephemeral storage limit")
+"""Words of a kubelet that evicts a pod for what the pod itself did: it has filled a volume or written beyond its limit. A node
+that is low on disk space names ephemeral-storage, too: that is the node's trouble, whoever has written most."""
+
+_REFUSED_BY_NODE: Final = (
+    "OutOf",
+    "UnexpectedAdmissionError",
+    "NodeAffinity",
+    "NodeName",
+    "NodePorts",
+    "TaintToleration",
+)
+"""How the reasons begin with which a kubelet refuses a pod that the scheduler gave it: its view of the node was a moment old."""
 
 
 def members(pods: Iterable[Pod], now_seconds: float, were_up: Container[str] = ()) -> tuple[Member, ...]:
@@ -90,7 +101,9 @@ def _phase(pod: Pod, worker: Mapping[str, Any], now: float) -> tuple[Phase, floa
     terminated = (worker.get("state") or {}).get("terminated")
     deleted = _seconds(about.get("deletionTimestamp"))
     if terminated is not None:
-        return Phase.EXITED, _seconds(terminated.get("finishedAt")) or now
+        return Phase.EXITED, _seconds(terminated.get("finishedAt")) or _transition(
+            status, "Ready"
+        ) or deleted or created
     if status.get("phase") in ("Failed", "Succeeded"):  # evicted, or refused by its node, before its container ran
         return Phase.EXITED, _transition(status, "Ready") or deleted or created
     if deleted is not None:
@@ -98,7 +111,7 @@ def _phase(pod: Pod, worker: Mapping[str, Any], now: float) -> tuple[Phase, floa
             return Phase.EXITED, deleted
         if now > deleted + NODE_LOST_SECONDS:  # deletionTimestamp is the end of the grace period
             return Phase.EXITED, deleted
-        return Phase.DRAINING, deleted - float(about.get("deletionGracePeriodSeconds") or 0.0)
+        return Phase.DRAINING, _asked_to_end(pod) or deleted
     up = _up_since(worker)
     if up is not None:
         return Phase.READY, up
@@ -174,14 +187,25 @@ def _disrupted(pod: Pod, terminated: Mapping[str, Any]) -> str:
     if disruption is not None:
         own_fault = disruption.get("reason") == "TerminationByKubelet" and any(word in told for word in _OWN_FAULT)
         return "" if own_fault else str(disruption.get("reason") or "DisruptionTarget")
-    if not terminated and pod["metadata"].get("deletionTimestamp"):
+    reason = str(status.get("reason", ""))
+    if reason in ("NodeLost", "NodeShutdown", "Terminated") or (not terminated and reason.startswith(_REFUSED_BY_NODE)):
+        return reason
+    asked_to_end = _asked_to_end(pod)
+    if asked_to_end is None:
+        return ""
+    if not terminated:
         return "NodeLost" if (pod.get("spec") or {}).get("nodeName") else "Deleted"
-    if status.get("reason") in ("NodeLost", "NodeShutdown", "Terminated"):
-        return str(status["reason"])
-    asked = names.ASKED_ANNOTATION in (pod["metadata"].get("annotations") or {})
-    if pod["metadata"].get("deletionTimestamp") and not asked:
-        return "Deleted"  # somebody else has deleted it
-    return ""
+    ended = _seconds(terminated.get("finishedAt"))
+    if ended is not None and ended < asked_to_end:
+        return ""  # it had ended by itself when somebody deleted what was left of it
+    return "" if names.ASKED_ANNOTATION in (pod["metadata"].get("annotations") or {}) else "Deleted"
+
+
+def _asked_to_end(pod: Pod) -> float | None:
+    """When the pod was deleted, by whomever; None where it was not. `deletionTimestamp` is the end of its grace period."""
+    about = pod["metadata"]
+    deleted = _seconds(about.get("deletionTimestamp"))
+    return None if deleted is None else deleted - float(about.get("deletionGracePeriodSeconds") or 0.0)
 
 
 def _disruption(status: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -1,0 +1,163 @@
+"""From pods to members: where each is in its life, and why it ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rljob.api.conditions import Reason
+from rljob_operator.core.member import Phase
+from rljob_operator.kube.members import NODE_LOST_SECONDS, current, former, member, members
+from rljob_operator.kube.trim import trim
+
+from .member_pods import CREATED, condition, container, disruption, ended, pod, running, waiting
+
+UNSCHEDULABLE = condition("PodScheduled", "False", reason="Unschedulable", message="0/3 nodes are available")
+NODE_LOW = "The node was low on resource: %s. Threshold quantity: 1Gi, available: 900Mi. "
+NODE_DISK = (
+    NODE_LOW % "ephemeral-storage"
+    + "Container worker was using 9Gi, request is 0, has larger consumption of ephemeral-storage. "
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "phase", "since", "ready"),
+    [
+        (pod(node="", conditions=[UNSCHEDULABLE]), Phase.STARTING, 0, None),
+        (pod(containerStatuses=[waiting("ContainerCreating")]), Phase.STARTING, 0, None),
+        (pod(phase="Running", containerStatuses=[running(started=False)]), Phase.STARTING, 0, None),
+        (pod(phase="Running", containerStatuses=[running(ready=False)]), Phase.READY, 2, 2),
+        (pod(phase="Running", containerStatuses=[running()]), Phase.READY, 2, 2),
+        (pod(deleted=(80, 30), phase="Running", containerStatuses=[running()]), Phase.DRAINING, 80, 2),
+        (pod(deleted=(50, 30), phase="Running", containerStatuses=[running()]), Phase.EXITED, 80, None),
+        (pod(deleted=(50, 30), node=""), Phase.EXITED, 80, None),
+        (pod(phase="Succeeded", containerStatuses=[ended(0, "Completed")]), Phase.EXITED, 60, None),
+        (pod(phase="Failed", conditions=[condition("Ready", "False", 55)]), Phase.EXITED, 55, None),
+        (pod(phase="Failed"), Phase.EXITED, 0, None),
+        (pod(phase="Failed", containerStatuses=[ended(137, when=None)]), Phase.EXITED, 0, None),
+        (
+            pod(phase="Running", containerStatuses=[running(), container({"terminated": {"exitCode": 1}}, "redis")]),
+            Phase.READY,
+            2,
+            2,
+        ),
+    ],
+)
+def test_where_a_member_is_in_its_life(found: dict[str, Any], phase: Phase, since: float, ready: float | None) -> None:
+    for each in (found, trim(found)):
+        seen = member(each, CREATED + 81 + NODE_LOST_SECONDS)
+        assert (seen.phase, seen.since_seconds - CREATED) == (phase, since)
+        assert seen.ready_seconds == (None if ready is None else CREATED + ready)
+
+
+def test_a_node_is_lost_only_when_the_grace_period_is_long_over() -> None:
+    going = pod(deleted=(50, 30), phase="Running", containerStatuses=[running()])
+    assert member(going, CREATED + 80 + NODE_LOST_SECONDS - 1).phase is Phase.DRAINING
+    lost = member(going, CREATED + 80 + NODE_LOST_SECONDS + 1)
+    assert (lost.phase, lost.disrupted, lost.exit_code) == (Phase.EXITED, "NodeLost", None)
+
+
+@pytest.mark.parametrize(
+    ("found", "reason", "message"),
+    [
+        (pod(node="", conditions=[UNSCHEDULABLE]), Reason.UNSCHEDULABLE, "0/3 nodes are available"),
+        (pod(containerStatuses=[waiting("ImagePullBackOff", "no such image")]), Reason.IMAGE_PULL_FAILED, "no such image"),
+        (pod(initContainerStatuses=[waiting("ErrImagePull")]), Reason.IMAGE_PULL_FAILED, "ErrImagePull"),
+        (pod(containerStatuses=[waiting("ContainerCreating", "pulling")]), None, ""),
+        (pod(containerStatuses=[waiting("CreateContainerConfigError", "no secret")]), None,
+         "CreateContainerConfigError: no secret"),
+        (pod(node="", conditions=[condition("PodScheduled", "False", reason="SchedulingGated")]), None, ""),
+    ],
+)  # fmt: skip
+def test_why_a_member_does_not_come_up(found: dict[str, Any], reason: Reason | None, message: str) -> None:
+    seen = member(trim(found), CREATED + 5)
+    assert (seen.waiting, seen.waiting_message) == (reason, message)
+
+
+def evicted(message: str, *conditions: dict[str, Any]) -> dict[str, Any]:
+    status = {"phase": "Failed", "reason": "Evicted", "message": message, "conditions": list(conditions)}
+    return pod(**status, containerStatuses=[ended(137)])
+
+
+@pytest.mark.parametrize(
+    ("found", "code", "disrupted", "words"),
+    [
+        (pod(phase="Succeeded", containerStatuses=[ended(0, "Completed")]), 0, "", ""),
+        (pod(phase="Failed", containerStatuses=[ended(78, message="gpu is no field")]), 78, "", "gpu is no field"),
+        (pod(phase="Failed", containerStatuses=[ended(70, message="loss is nan")]), 70, "", "loss is nan"),
+        (pod(phase="Failed", containerStatuses=[ended(137, "OOMKilled")]), 137, "", "OOMKilled"),
+        (pod(phase="Failed", containerStatuses=[ended(137, "OOMKilled")], conditions=[disruption("EvictionByEvictionAPI")]),
+         137, "", "OOMKilled"),
+        # what the pod itself did, in each of the kubelet's wordings
+        (evicted('Usage of EmptyDir volume "shm" exceeds the limit "64Mi". '), 137, "", "EmptyDir"),
+        (evicted("Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. "), 137, "", "1Gi"),
+        (evicted('Container worker exceeded its local ephemeral storage limit "1Gi". ',
+                 disruption("TerminationByKubelet")), 137, "", "exceeded"),
+        # what became of its node, or what somebody did to it
+        (evicted(NODE_LOW % "memory", disruption("TerminationByKubelet")), 137, "TerminationByKubelet", "memory"),
+        (evicted(NODE_DISK, disruption("TerminationByKubelet")), 137, "TerminationByKubelet", "low on resource"),
+        (pod(deleted=(40, 30), phase="Failed", containerStatuses=[ended(143)],
+             conditions=[disruption("EvictionByEvictionAPI")]), 143, "EvictionByEvictionAPI", ""),
+        (pod(deleted=(40, 30), phase="Failed", containerStatuses=[ended(143)],
+             conditions=[disruption("PreemptionByScheduler")]), 143, "PreemptionByScheduler", ""),
+        (pod(deleted=(40, 30), phase="Failed", containerStatuses=[ended(143)]), 143, "Deleted", ""),
+        (pod(deleted=(40, 30), node=""), None, "Deleted", ""),
+        (pod(phase="Failed", reason="Terminated", message="imminent node shutdown", containerStatuses=[ended(137)]),
+         137, "Terminated", "imminent node shutdown"),
+        (pod(phase="Failed", reason="OutOfcpu", message="Node didn't have enough resource: cpu"),
+         None, "OutOfcpu", "enough resource"),
+        (pod(phase="Failed", reason="UnexpectedAdmissionError"), None, "UnexpectedAdmissionError", ""),
+        # it ended by itself, and somebody deleted what was left
+        (pod(deleted=(70, 0), phase="Failed", containerStatuses=[ended(78)]), 78, "", ""),
+    ],
+)  # fmt: skip
+def test_why_a_member_ended(found: dict[str, Any], code: int | None, disrupted: str, words: str) -> None:
+    seen = member(trim(found), CREATED + 1000)
+    assert seen.phase is Phase.EXITED
+    assert (seen.exit_code, seen.disrupted) == (code, disrupted)
+    assert words in seen.last_words
+    assert seen.failed
+
+
+def test_the_note_on_a_pod_tells_who_wanted_its_end() -> None:
+    asked = member(pod(deleted=(40, 30), annotations=("asked",), containerStatuses=[ended(0)]), CREATED + 100)
+    assert (asked.asked, asked.disrupted, asked.failed) == (True, "", False)
+    hung = member(pod(annotations=("hung",), containerStatuses=[ended(137)]), CREATED + 100)
+    assert (hung.hung, hung.failed) == (True, True)
+
+
+def test_a_node_that_goes_is_told_of_those_that_still_run() -> None:
+    draining = [disruption("DeletionByTaintManager")]
+    assert member(pod(conditions=draining, containerStatuses=[running()]), CREATED + 9).leaving_node
+    assert not member(pod(conditions=draining, containerStatuses=[ended(1)]), CREATED + 99).leaving_node
+    over = [condition("DisruptionTarget", "False")]
+    assert not member(pod(conditions=over, containerStatuses=[running()]), CREATED + 9).leaving_node
+
+
+def test_whether_an_ended_member_was_ever_up() -> None:
+    seen_up = member(pod(containerStatuses=[ended(1)]), CREATED + 99, {"uid-1"})
+    assert seen_up.ready_seconds == CREATED + 2
+    was_ready = pod(containerStatuses=[ended(1)], conditions=[condition("Ready", "False", 30)])
+    assert member(was_ready, CREATED + 99).ready_seconds == CREATED + 2
+    assert member(pod(containerStatuses=[ended(1)]), CREATED + 99).ready_seconds is None
+
+
+def test_of_two_pods_the_newest_that_stays_is_the_member() -> None:
+    old, new = pod(uid="a", created=1), pod(uid="b", created=2)
+    going = pod(uid="c", created=3, deleted=(4, 30))
+    for pods in ([old, new, going], [going, new, old]):
+        assert current(pods)["learner"]["metadata"]["uid"] == "b"
+        assert sorted(each["metadata"]["uid"] for each in former(pods)) == ["a", "c"]
+    assert current([going])["learner"]["metadata"]["uid"] == "c"
+
+
+def test_members_are_in_order_and_strangers_are_left_out() -> None:
+    found = [pod(name, uid=name) for name in ("actor-10", "evaluator", "actor-9", "learner", "replay-0")]
+    stranger = pod("nobody", uid="x")
+    bare = pod(uid="y")
+    bare["metadata"]["labels"] = None
+    everyone = members([*found, stranger, bare], CREATED)
+    assert [each.name for each in everyone] == ["replay-0", "learner", "actor-9", "actor-10", "evaluator"]
+    assert former([*found, stranger, bare]) == []
+    with pytest.raises(ValueError, match="no member's"):
+        member(stranger, CREATED)
