@@ -62,14 +62,14 @@ class Answer:
 @dataclass(slots=True)
 class _Asked:
     learner: Learner
-    task: asyncio.Task[None]
+    task: asyncio.Future[None] = field(init=False)
     checkpoint_seconds: float | None = None
     passed_on: float | None = None
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class LearnerPoll(Generic[Key]):
-    """For one event loop. ``on_answer`` is told of each answer, and of the first time that there is none.
+    """For one event loop. ``on_answer`` is told of each answer, and each time that there is none.
 
     Args:
         on_answer: the key whose learner has something new to tell.
@@ -106,10 +106,14 @@ class LearnerPoll(Generic[Key]):
             asked.task.cancel()
             del self._asked[key]
             asked = None
+        known = self._answers.get(key)
+        if asked is None and known is not None and known.silent_since is not None:
+            self._answers[key] = replace(known, silent_since=None)  # the one before was silent, or was asked no more
         if learner is None:
             return
         if asked is None:
-            asked = self._asked[key] = _Asked(learner, asyncio.ensure_future(self._ask(key, learner)))
+            asked = self._asked[key] = _Asked(learner)
+            asked.task = asyncio.ensure_future(self._ask(key, asked))
         if checkpoint_seconds is not None and checkpoint_seconds != asked.checkpoint_seconds:
             asked.wake.set()
         asked.checkpoint_seconds = checkpoint_seconds
@@ -128,21 +132,19 @@ class LearnerPoll(Generic[Key]):
         if self._session is not None:
             await self._session.close()
 
-    async def _ask(self, key: Key, learner: Learner) -> None:
-        await asyncio.sleep(0)  # let `follow` note this task
-        while True:
-            asked = self._asked[key]
+    async def _ask(self, key: Key, asked: _Asked) -> None:
+        while self._asked.get(key) is asked:  # a cancellation may be lost where an answer comes at the same moment
+            asked.wake.clear()
             await self._pass_on(asked)
             began = self._now()
             try:
-                document = await self._get(learner)
+                document = await self._get(asked.learner)
                 sample = parse_sample(document, began)
             except (BadSample, _NoAnswer) as problem:
                 self._note_silence(key, str(problem), began)
             else:
                 self._answers[key] = Answer(replace(sample, document={}), "", None, checkpoint_facts(document))
                 self._on_answer(key)
-            asked.wake.clear()
             pause = self._period_seconds * random.uniform(0.9, 1.1)  # so that a thousand do not answer at once
             try:
                 await asyncio.wait_for(asked.wake.wait(), pause)
@@ -163,7 +165,7 @@ class LearnerPoll(Generic[Key]):
         headers = {"Authorization": f"Bearer {asked.learner.token}"} if asked.learner.token else {}
         try:
             async with self._open().post(
-                f"{asked.learner.url}/checkpoint", json={"sinceUnix": wanted}, headers=headers
+                f"{asked.learner.url}/checkpoint", json={"sinceUnix": wanted}, headers=headers, allow_redirects=False
             ) as response:
                 if response.status < 300:
                     asked.passed_on = wanted
@@ -172,7 +174,7 @@ class LearnerPoll(Generic[Key]):
 
     async def _get(self, learner: Learner) -> Mapping[str, Any]:
         try:
-            async with self._open().get(f"{learner.url}/status") as response:
+            async with self._open().get(f"{learner.url}/status", allow_redirects=False) as response:
                 if response.status != 200:
                     raise _NoAnswer(f"learner: its status answers with HTTP {response.status}")
                 body = await response.content.read(LARGEST_BYTES + 1)
@@ -195,7 +197,9 @@ class LearnerPoll(Generic[Key]):
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                timeout=self._timeout, connector=aiohttp.TCPConnector(limit=0, limit_per_host=1)
+                timeout=self._timeout,
+                connector=aiohttp.TCPConnector(limit=0, limit_per_host=1),
+                cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session
 

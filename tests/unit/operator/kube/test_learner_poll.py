@@ -1,0 +1,228 @@
+"""Asking learners, against servers on loopback: what counts as an answer, and that nobody waits for one that gives none."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+from rljob_operator.core.observed import CheckpointState
+from rljob_operator.kube import learner_poll
+from rljob_operator.kube.learner_poll import Learner, LearnerPoll
+
+GOOD = {
+    "updates": 7,
+    "checkpoint": {"state": "Valid", "path": "/run/7", "step": 7, "written_unix": 5.0, "digest": "ab"},
+}
+SOON_SECONDS = 5.0
+
+
+class Serving:
+    """A learner: answers ``/status`` as ``body`` says, and takes requests for checkpoints once ``takes`` is set."""
+
+    def __init__(self) -> None:
+        self.body, self.code, self.delay_seconds = json.dumps(GOOD).encode(), 200, 0.0
+        self.headers: dict[str, str] = {}
+        self.takes, self.asked = True, 0
+        self.wishes: list[tuple[Any, str]] = []
+        self.url = ""
+
+    async def status(self, _: web.Request) -> web.Response:
+        self.asked += 1
+        await asyncio.sleep(self.delay_seconds)
+        return web.Response(body=self.body, status=self.code, headers=self.headers)
+
+    async def checkpoint(self, request: web.Request) -> web.Response:
+        self.wishes.append((await request.json(), request.headers.get("Authorization", "")))
+        return web.Response(status=202 if self.takes else 503)
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Serving]:
+    learner = Serving()
+    application = web.Application()
+    application.add_routes([web.get("/status", learner.status), web.post("/checkpoint", learner.checkpoint)])
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    learner.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield learner
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def polling(**options: Any) -> AsyncIterator[tuple[LearnerPoll[str], list[str]]]:
+    told: list[str] = []
+    poll: LearnerPoll[str] = LearnerPoll(told.append, **{"period_seconds": 0.05, "timeout_seconds": 0.5, **options})
+    try:
+        yield poll, told
+    finally:
+        await poll.close()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() - began < SOON_SECONDS
+        await asyncio.sleep(0.005)
+
+
+def test_an_answer_is_kept_without_its_document() -> None:
+    async def story() -> None:
+        async with serving() as learner, polling() as (poll, told):
+            assert poll.answer("pong").sample is None
+            poll.follow("pong", Learner("a", learner.url))
+            await until(lambda: bool(told))
+            answer = poll.answer("pong")
+            assert answer.sample is not None
+            assert (answer.sample.updates, dict(answer.sample.document)) == (7, {})
+            assert (answer.missing, answer.silent_since) == ("", None)
+            found = answer.checkpoint
+            assert (found.state, found.uri, found.digest) == (CheckpointState.VERIFIED, "file:///run/7", "sha256:ab")
+            await until(lambda: learner.asked >= 3)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"body": b"<html>"}, "no JSON"),
+        ({"body": b"\xff\xfe{"}, "no JSON"),
+        ({"body": b"[" * 100_000}, "no JSON"),
+        ({"body": b"[]"}, "no JSON object"),
+        ({"body": b'{"updates": NaN}'}, "no JSON"),
+        ({"body": b"{}"}, "updates"),
+        ({"code": 500}, "HTTP 500"),
+        ({"code": 302, "headers": {"Location": "/elsewhere"}}, "HTTP 302"),
+        ({"delay_seconds": 2.0}, "within 0.5 s"),
+        ({"body": b"[" + b"1," * 600}, "more than 1,000 bytes"),
+    ],
+)
+def test_what_is_no_answer_counts_as_silence(monkeypatch: Any, changes: dict[str, Any], words: str) -> None:
+    monkeypatch.setattr(learner_poll, "LARGEST_BYTES", 1000 if "1," in str(changes.get("body")) else 8 << 20)
+
+    async def story() -> None:
+        async with serving() as learner, polling(now=lambda: 100.0) as (poll, told):
+            poll.follow("pong", Learner("a", learner.url))
+            await until(lambda: poll.answer("pong").sample is not None)
+            told.clear()
+            for name, value in changes.items():
+                setattr(learner, name, value)
+            await until(lambda: poll.answer("pong").silent_since is not None)
+            answer = poll.answer("pong")
+            assert words in answer.missing
+            assert answer.silent_since == 100.0
+            assert answer.sample is not None, "what was known stays"
+            assert answer.sample.updates == 7
+            learner.body, learner.code, learner.delay_seconds = json.dumps(GOOD).encode(), 200, 0.0
+            await until(lambda: poll.answer("pong").silent_since is None)
+
+    asyncio.run(story())
+
+
+def test_nobody_listens_and_silence_counts_from_its_first_moment() -> None:
+    async def story() -> None:
+        moments = iter(range(100, 100_000))
+        async with polling(now=lambda: float(next(moments))) as (poll, told):
+            poll.follow("pong", Learner("a", "http://127.0.0.1:1"))
+            await until(lambda: len(told) >= 3)
+            assert poll.answer("pong").silent_since == 100.0
+            assert "can't be read" in poll.answer("pong").missing
+
+    asyncio.run(story())
+
+
+def test_a_request_for_a_checkpoint_is_passed_on_until_it_is_taken_and_then_no_more() -> None:
+    async def story() -> None:
+        async with serving() as learner, polling() as (poll, _):
+            learner.takes = False
+            poll.follow("pong", Learner("a", learner.url, "secret"), 12.5)
+            await until(lambda: len(learner.wishes) >= 2)
+            learner.takes = True
+            before = len(learner.wishes)
+            await until(lambda: len(learner.wishes) > before)
+            taken, asked = len(learner.wishes), learner.asked
+            await until(lambda: learner.asked > asked + 3)
+            assert learner.wishes == [({"sinceUnix": 12.5}, "Bearer secret")] * taken
+            poll.follow("pong", Learner("a", learner.url, "secret"), 12.5)
+            poll.follow("pong", Learner("a", learner.url, "secret"), None)
+            asked = learner.asked
+            await until(lambda: learner.asked > asked + 2)
+            assert len(learner.wishes) == taken
+            poll.follow("pong", Learner("a", learner.url, "secret"), 20.0)
+            await until(lambda: len(learner.wishes) > taken)
+            assert learner.wishes[-1][0] == {"sinceUnix": 20.0}
+
+    asyncio.run(story())
+
+
+def test_a_new_request_does_not_wait_for_the_next_round() -> None:
+    async def story() -> None:
+        async with serving() as learner, polling(period_seconds=600.0) as (poll, told):
+            poll.follow("pong", Learner("a", learner.url))
+            await until(lambda: bool(told))
+            poll.follow("pong", Learner("a", learner.url), 3.0)
+            await until(lambda: bool(learner.wishes))
+
+    asyncio.run(story())
+
+
+def test_another_life_of_the_learner_is_asked_in_the_place_of_the_one_before() -> None:
+    async def story() -> None:
+        async with serving() as old, serving() as new, polling() as (poll, told):
+            poll.follow("pong", Learner("a", old.url), 3.0)
+            await until(lambda: bool(old.wishes) and old.asked > 0)
+            old.code = 500
+            await until(lambda: poll.answer("pong").silent_since is not None)
+            new.delay_seconds = 0.3
+            poll.follow("pong", Learner("b", new.url), 3.0)
+            assert poll.answer("pong").silent_since is None, "this one has not been asked yet"
+            assert poll.answer("pong").sample is not None
+            asked = old.asked
+            await until(lambda: new.asked >= 2)
+            assert old.asked <= asked + 1
+            assert new.wishes, "the request is this one's, too"
+            poll.follow("pong", None)
+            told.clear()
+            await asyncio.sleep(0.2)
+            assert told == []
+            assert poll.answer("pong").sample is not None
+            poll.forget("pong")
+            assert poll.answer("pong").sample is None
+
+    asyncio.run(story())
+
+
+def test_a_thousand_that_do_not_answer_hold_up_nobody() -> None:
+    async def story() -> None:
+        held: set[asyncio.StreamWriter] = set()
+
+        async def hold(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            held.add(writer)
+
+        server = await asyncio.start_server(hold, "0.0.0.0", 0, backlog=2048)
+        port = server.sockets[0].getsockname()[1]
+        async with serving() as learner, polling(period_seconds=0.1, timeout_seconds=30.0) as (poll, told):
+            for number in range(1000):
+                poll.follow(
+                    f"silent-{number}", Learner("a", f"http://127.0.{number // 250 + 1}.{number % 250 + 1}:{port}")
+                )
+            poll.follow("pong", Learner("a", learner.url))
+            began = time.monotonic()
+            await until(lambda: learner.asked >= 5)
+            assert set(told) == {"pong"}
+            assert time.monotonic() - began < SOON_SECONDS
+        server.close()
+        for writer in held:
+            writer.close()
+
+    asyncio.run(story())
