@@ -50,7 +50,7 @@ class PodWriter:
         self._now = now
 
     async def carry_out(self, stored: StoredJob, decision: Decision, pods: Sequence[Pod]) -> None:
-        """What the decision says of pods. Raises the first `ApiError` after everything else has been tried."""
+        """What the decision says of pods. An `ApiError` ends it after the pods that were asked for with the same breath."""
         owned = Owned(stored.desired.job, stored.uid)
         by_member = current(pods)
         drained = [by_member[name] for name in decision.drain if name in by_member]
@@ -160,12 +160,11 @@ class PodWriter:
 
     @staticmethod
     async def _each(items: Sequence[object], act: Callable[..., Awaitable[None]]) -> None:
-        """Chunk by chunk; one that fails keeps nobody else from being tried."""
-        problems: list[BaseException] = []
+        """Chunk by chunk; one that fails keeps no other of its chunk from being tried. Raises the first failure."""
         for start in range(0, len(items), CHUNK):
             chunk = items[start : start + CHUNK]
             results = await asyncio.gather(*(act(item) for item in chunk), return_exceptions=True)
-            problems += [result for result in results if isinstance(result, BaseException)]
+            problems = [result for result in results if isinstance(result, BaseException)]
             if problems:
                 raise problems[0]
 

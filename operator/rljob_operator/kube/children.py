@@ -19,7 +19,7 @@ from rljob.wire.keyfile import keys_of_role, new_keys
 from rljob_operator.core.member import Role
 from rljob_operator.kube import names
 from rljob_operator.kube.client import Client
-from rljob_operator.kube.errors import AlreadyExists, NotFound
+from rljob_operator.kube.errors import AlreadyExists, Conflict, NotFound
 from rljob_operator.kube.render.children import Secrets, changing_children, secret_objects, unwanted
 from rljob_operator.kube.render.config import service_account
 from rljob_operator.kube.render.metadata import Owned
@@ -86,7 +86,12 @@ async def _ensure(client: Client, owned: Owned, document: Object, known: Known) 
             known.digests[place] = digest
             return
     if document["kind"] not in _MADE_ONCE:
-        await client.apply(resource_of(document), document, uid=known.uids[place])
+        try:
+            await client.apply(resource_of(document), document, uid=known.uids[place])
+        except Conflict:  # somebody has deleted it: the next try makes it anew
+            known.uids.pop(place)
+            known.digests.pop(place, None)
+            raise
     known.digests[place] = digest
 
 

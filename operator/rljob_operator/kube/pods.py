@@ -39,6 +39,7 @@ class PodCache:
         self._on_event = on_event
         self._pods: dict[tuple[str, str], Object] = {}  # by (namespace, name)
         self._jobs: dict[tuple[str, str], dict[str, Object]] = {}  # by (namespace, uid of the job), then by name
+        self._uids: dict[JobKey, set[str]] = {}  # of the jobs that have pods
 
     def of(self, namespace: str, job_uid: str) -> list[Object]:
         """The pods of one job, in no order."""
@@ -46,11 +47,7 @@ class PodCache:
 
     def of_key(self, key: JobKey) -> list[Object]:
         """The pods whose job has or had this key, of whichever of the objects that had the name."""
-        return [
-            pod
-            for pod in self._pods.values()
-            if pod["metadata"]["namespace"] == key[0] and (owner_of(pod) or {}).get("name") == key[1]
-        ]
+        return [pod for uid in self._uids.get(key, ()) for pod in self.of(key[0], uid)]
 
     def get(self, namespace: str, name: str) -> Object | None:
         """One pod."""
@@ -100,6 +97,7 @@ class PodCache:
                 self._tell("DELETED", known)
             return
         self._pods[place] = document
+        self._uids.setdefault((place[0], owner["name"]), set()).add(owner["uid"])
         self._jobs.setdefault((place[0], owner["uid"]), {})[place[1]] = document
         if known is None:
             self._tell("ADDED", document)
@@ -114,6 +112,10 @@ class PodCache:
         del self._jobs[index][place[1]]
         if not self._jobs[index]:
             del self._jobs[index]
+            uids = self._uids[place[0], owner["name"]]
+            uids.discard(owner["uid"])
+            if not uids:
+                del self._uids[place[0], owner["name"]]
 
     def _tell(self, kind: str, pod: Object) -> None:
         owner = owner_of(pod)

@@ -34,7 +34,7 @@ TABLE: Final[tuple[Grant, ...]] = (
     Grant(_RLJOB, ("rljobs",), ("delete",), "ttlSecondsAfterFinished"),
     Grant(_RLJOB, ("rljobs/status",), ("patch",), "what is known of a job"),
     Grant(_RLJOB, ("rljobs/finalizers",), ("update",), "children that block their job's deletion, where that is checked"),
-    Grant("", ("pods",), ("list", "watch"), "how members are"),
+    Grant("", ("pods",), ("get", "list", "watch"), "how members are, and whose a name is that was taken"),
     Grant("", ("pods",), ("create", "patch", "delete"), "members: to start, to mark as asked or counted, to end"),
     Grant("", ("secrets",), ("get", "create"), "keys and token, made once; the token is sent with requests to the learner"),
     Grant("", ("configmaps", "services"), ("get", "create", "patch"), "the job in force, and the pods' names"),

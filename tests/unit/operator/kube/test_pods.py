@@ -221,3 +221,25 @@ def test_a_cached_pod_costs_little() -> None:
         tracemalloc.stop()
     assert len(cache) == count
     assert bytes_a_pod < MOST_BYTES_A_POD, f"{bytes_a_pod:.0f} bytes a pod"
+
+
+def test_pods_are_found_by_the_name_of_their_job_whichever_object_had_it() -> None:
+    cache, other = Cache(), "0b0b0b0b-0000-4000-8000-000000000000"
+    first, second = kept(1), trim(running_pod(2, job_uid=other))
+    for pod in (
+        first,
+        second,
+        trim(running_pod(3, job="breakout", job_uid="b")),
+        trim(running_pod(4, namespace="else")),
+    ):
+        cache.change("ADDED", pod)
+
+    def found() -> set[str]:
+        return {pod["metadata"]["uid"] for pod in cache.of_key(KEY)}
+
+    assert found() == {first["metadata"]["uid"], second["metadata"]["uid"]}
+    cache.change("DELETED", first)
+    assert found() == {second["metadata"]["uid"]}
+    cache.change("DELETED", second)
+    assert found() == set()
+    assert cache._uids.keys() == {("team", "breakout"), ("else", "pong")}, "nothing is kept of jobs that are gone"
