@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from rljob.api.conditions import Reason
 
 from rljob_operator.core.desired import Refusal
-from rljob_operator.core.member import Role
+from rljob_operator.core.member import Member, Role
 from rljob_operator.core.observed import Admission
 from rljob_operator.kube import names
 from rljob_operator.kube.errors import Forbidden, Invalid, PodSecurityViolated, QuotaExceeded
@@ -33,8 +33,7 @@ class Preflight:
 
     Attributes:
         refusal: why its pods can't be made.
-        admission: that the namespace's quota has no room for the job, or none for more of its actors; None where it has room,
-            as far as is known.
+        admission: that the namespace's quota has no room for them; None where it has, as far as is known.
     """
 
     refusal: Refusal | None = None
@@ -42,40 +41,43 @@ class Preflight:
     checked_generation: int = 0
     again_at: float = float("inf")
 
-    async def check(self, stored: StoredJob, writer: Tries, running: Sequence[Role], now: float) -> None:
-        """Have one pod of every role checked, where the job has changed since, or what was refused is due.
-
-        ``running``: the roles of the pods that there are; ``now``: monotonic.
-        """
+    async def check(self, stored: StoredJob, writer: Tries, now: float) -> None:
+        """Have one pod of every role checked, where the job has changed since, or what was refused is due. ``now``: monotonic."""
         generation, spec = stored.desired.generation, stored.desired.job.spec
-        if generation == self.checked_generation and now < self.again_at:
-            return
         if stored.desired.refusal is not None or spec.suspend or stored.status.finished:
             self.refusal = self.admission = None  # said of pods that nobody wants now
-            self.again_at = float("inf")
+            self.checked_generation, self.again_at = 0, float("inf")  # when somebody does, it starts with a check
+            return
+        if generation == self.checked_generation and now < self.again_at:
             return
         try:
             await writer.try_one_of_each(stored, one_of_each(stored))
         except QuotaExceeded as problem:
             self.refusal = None
-            self.quota_exceeded(str(problem), running, now)
+            self.quota_exceeded(str(problem), now)
         except PodSecurityViolated as problem:
             self._refuse(Reason.POD_SECURITY_FORBIDDEN, str(problem), now)
         except (PodProblem, Invalid, Forbidden) as problem:
             self._refuse(Reason.POD_TEMPLATE_REJECTED, str(problem), now)
         else:
-            self.refusal = self.admission = None
-            self.again_at = float("inf")
+            self.refusal, self.admission, self.again_at = None, None, float("inf")
         self.checked_generation = generation
 
-    def quota_exceeded(self, words: str, running: Sequence[Role], now: float) -> None:
-        """The namespace's quota has refused a pod. A job that runs keeps what it has, and gets no more actors meanwhile; one that
-        does not run waits as a whole."""
-        if running:
-            self.admission = Admission(True, Reason.NOT_MANAGED, words, max_actors=running.count(Role.ACTOR))
-        else:
-            self.admission = Admission(False, Reason.QUOTA_EXCEEDED, words)
+    def quota_exceeded(self, words: str, now: float) -> None:
+        """The namespace's quota has refused a pod."""
+        self.admission = Admission(False, Reason.QUOTA_EXCEEDED, words)
         self.again_at = now + AGAIN_SECONDS
+
+    def admitted(self, members: Iterable[Member]) -> Admission | None:
+        """What the quota means for a job with these members.
+
+        One whose core came up, which its actors show, keeps what it has and gets no more actors: it is not stopped for one
+        that has no room. Any other waits until there is room for it.
+        """
+        actors = sum(member.role is Role.ACTOR and not member.asked for member in members)
+        if self.admission is None or not actors:
+            return self.admission
+        return Admission(True, Reason.QUOTA_RESERVED, self.admission.message, max_actors=actors)
 
     def name_conflict(self, words: str, generation: int, now: float) -> None:
         """A name that the job needs belongs to somebody else."""

@@ -17,7 +17,7 @@ from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.kube import children, names
 from rljob_operator.kube.apply import PodWriter
 from rljob_operator.kube.client import Client
-from rljob_operator.kube.errors import Conflict, QuotaExceeded
+from rljob_operator.kube.errors import QuotaExceeded
 from rljob_operator.kube.events import EventRecorder, reference
 from rljob_operator.kube.expectations import Expectations, Seen
 from rljob_operator.kube.last_words import checkpoint_facts, parsed
@@ -41,14 +41,20 @@ class _Job:
     """What is remembered of a job between two turns. All of it can be found out again but what is in the status."""
 
     uid: str
-    clock: WallClock = field(default_factory=WallClock)
+    clock: WallClock
     status: RLJobStatus | None = None
-    stored_status: RLJobStatus | None = None
     resource_version: str = ""
     written: float = float("-inf")
+    unwritten: bool = False
     children: children.Known = field(default_factory=children.Known)
     preflight: Preflight = field(default_factory=Preflight)
     were_up: set[str] = field(default_factory=set)
+
+    def note_version(self, version: str) -> None:
+        """The object as it is stored has this version. Where that is newer than our own last write somebody else has changed it,
+        perhaps its status, too: what is remembered gives way."""
+        if not self.resource_version or int(version) > int(self.resource_version):
+            self.status, self.unwritten, self.resource_version = None, False, version
 
 
 class Reconciler:
@@ -96,7 +102,8 @@ class Reconciler:
         if document is None or not is_ours(document):
             return None
         if known is None:
-            known = self._known[key] = _Job(uid)
+            known = self._known[key] = _Job(uid, WallClock(self._now, self._monotonic))
+        known.note_version(document["metadata"]["resourceVersion"])
         stored = read(document, known.status)
         pods = await self._pods_of(stored)
         if pods is None:
@@ -107,8 +114,7 @@ class Reconciler:
         return await self._turn(key, stored, known, pods)
 
     async def _turn(self, key: JobKey, stored: StoredJob, known: _Job, pods: Sequence[Pod]) -> float | None:
-        running = [Role.of(member) for member, pod in current(pods).items() if not _has_ended(pod)]
-        await known.preflight.check(stored, self._writer, running, self._monotonic())
+        await known.preflight.check(stored, self._writer, self._monotonic())
         desired = stored.desired
         if desired.refusal is None and known.preflight.refusal is not None:
             desired = replace(desired, refusal=known.preflight.refusal)
@@ -126,13 +132,18 @@ class Reconciler:
                 await children.ensure(self._client, owned, self._settings, known.children)
             await self._writer.carry_out(stored, decision, pods)
         except QuotaExceeded as problem:
-            known.preflight.quota_exceeded(str(problem), running, self._monotonic())
-            return 0.0
+            news = known.preflight.admission is None
+            known.preflight.quota_exceeded(str(problem), self._monotonic())
+            return 0.0 if news else known.preflight.sooner(decision.requeue_seconds, self._monotonic())
         except children.NameConflict as problem:
             known.preflight.name_conflict(str(problem), stored.desired.generation, self._monotonic())
             return 0.0
-        await self._follow_learner(key, stored, known, pods, decision.checkpoint_seconds)
-        return known.preflight.sooner(decision.requeue_seconds, self._monotonic())
+        await self._follow_learner(key, stored, known, observed, pods, decision.checkpoint_seconds)
+        again, now = known.preflight.sooner(decision.requeue_seconds, self._monotonic()), self._monotonic()
+        if not known.unwritten:
+            return again
+        due = max(0.0, known.written + PROGRESS_SECONDS - now)
+        return due if again is None else min(again, due)
 
     def _observe(self, key: JobKey, stored: StoredJob, known: _Job, pods: Sequence[Pod]) -> Observation:
         now, answer = self._now(), self._poll.answer(key)
@@ -150,7 +161,7 @@ class Reconciler:
             learner=answer.sample,
             missing=answer.missing,
             checkpoint=_checkpoint(stored.status, answer, pods),
-            admission=known.preflight.admission,
+            admission=known.preflight.admitted(found),
             keeps_remains=True,
             ends_silent_members=False,  # its kubelet does, by the liveness probe
             selector=",".join(f"{label}={value}" for label, value in names.role_labels(key[1], Role.ACTOR).items()),
@@ -158,14 +169,13 @@ class Reconciler:
 
     async def _store(self, stored: StoredJob, known: _Job, status: RLJobStatus, write: StatusWrite) -> None:
         """Store the status, or remember it until it is due."""
-        if known.stored_status is None:
-            known.stored_status = stored.status
-        known.status, now = status, self._monotonic()
-        if (
-            write is StatusWrite.NONE
-            or status == known.stored_status
-            or (write is StatusWrite.WHEN_DUE and now - known.written < PROGRESS_SECONDS)
-        ):
+        now = self._monotonic()
+        waits = now - known.written < PROGRESS_SECONDS
+        if not known.unwritten and (write is StatusWrite.NONE or status == stored.status):
+            known.status = status
+            return
+        if write is not StatusWrite.BEFORE_ACTING and waits:
+            known.status, known.unwritten = status, True
             return
         namespace, name = stored.key
         document = {
@@ -174,14 +184,9 @@ class Reconciler:
             "metadata": {"namespace": namespace, "name": name},
             "status": status.document(),
         }
-        version = _newer(known.resource_version, stored.document["metadata"]["resourceVersion"])
-        try:
-            answer = await self._client.apply_status(RLJOBS, document, resource_version=version)
-        except Conflict:
-            known.status = stored.status  # somebody has changed the object: the next turn sees what
-            known.resource_version = ""
-            raise
-        known.stored_status = status
+        # Remembered only once it is stored: a turn that started from a status which nobody has would not write it again.
+        answer = await self._client.apply_status(RLJOBS, document, resource_version=known.resource_version)
+        known.status, known.unwritten = status, False
         known.resource_version, known.written = answer["metadata"]["resourceVersion"], now
 
     async def _pods_of(self, stored: StoredJob) -> Sequence[Pod] | None:
@@ -198,10 +203,20 @@ class Reconciler:
         return [pod for pod in listed.items if (owner_of(pod) or {}).get("uid") == stored.uid]
 
     async def _follow_learner(
-        self, key: JobKey, stored: StoredJob, known: _Job, pods: Sequence[Pod], checkpoint_seconds: float | None
+        self,
+        key: JobKey,
+        stored: StoredJob,
+        known: _Job,
+        observed: Observation,
+        pods: Sequence[Pod],
+        checkpoint_seconds: float | None,
     ) -> None:
-        """Have the learner that is up asked how it is, and for the checkpoint that is wanted of it."""
-        found = current(pods).get("learner")
+        """Have the learner that is up asked how it is, and for the checkpoint that is wanted of it.
+
+        One that has ended is asked no more: its pod still shows an address, which may be another pod's by now.
+        """
+        up = any(m.phase in (Phase.READY, Phase.DRAINING) for m in observed.of(Role.LEARNER))
+        found = current(pods).get("learner") if up else None
         address = (found.get("status") or {}).get("podIP") if found is not None else None
         if found is None or not address or found["metadata"]["uid"] not in known.were_up:
             self._poll.follow(key, None)
@@ -239,11 +254,3 @@ def _checkpoint(status: RLJobStatus, answer: Answer, pods: Sequence[Pod]) -> Che
     if known is None:
         return answer.checkpoint
     return CheckpointFacts(CheckpointState.VERIFIED, known.step, known.time or 0.0, known.uri, known.digest)
-
-
-def _has_ended(pod: Pod) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-
-
-def _newer(one: str, other: str) -> str:
-    return one if one and int(one) > int(other) else other

@@ -1,0 +1,244 @@
+"""The reconciler on a real API server, turn by turn: the test is the watch, and it is the kubelet, too.
+
+Nothing runs beside it, so that what a turn does can be counted, and a turn can be cut off at each of its calls.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+from rljob_operator.kube import names
+from rljob_operator.kube.access import Access
+from rljob_operator.kube.client import Client
+from rljob_operator.kube.errors import Conflict, NotFound, Unavailable
+from rljob_operator.kube.events import EventRecorder
+from rljob_operator.kube.expectations import Expectations
+from rljob_operator.kube.learner_poll import Answer, Learner
+from rljob_operator.kube.pods import JobKey, PodCache, owner_of
+from rljob_operator.kube.reconcile import Reconciler
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.resources import PODS, RLJOBS, Object
+from rljob_operator.kube.transport import Call
+from rljob_operator.kube.trim import trim
+
+from tests.unit.api.bad_manifests import BASE
+from tests.unit.api.written import document
+
+SETTINGS = Settings(image="rl:1")
+
+
+class Crash(BaseException):
+    """The operator's process is gone."""
+
+
+class BreakingClient(Client):
+    """Counts its calls, and breaks at the one that it is told to.
+
+    Attributes:
+        calls: (verb, resource) -> how often, since the last `reset`; ``order``: one after the other.
+        breaks_at: the number of the call that breaks; 0 for none.
+        how: ``lost`` sends nothing and says so, ``unanswered`` loses the answer, ``killed`` is the end of the process after the
+            call was sent, ``cancelled`` the same by cancelling the turn before it is.
+    """
+
+    def __init__(self, access: Access, **options: Any) -> None:
+        super().__init__(access, **options)
+        self.calls: Counter[tuple[str, str]] = Counter()
+        self.order: list[tuple[str, str]] = []
+        self.made, self.breaks_at, self.how = 0, 0, "lost"
+
+    def reset(self, breaks_at: int = 0, how: str = "lost") -> None:
+        self.calls.clear()
+        self.order.clear()
+        self.made, self.breaks_at, self.how = 0, breaks_at, how
+
+    @property
+    def writes(self) -> dict[tuple[str, str], int]:
+        return {call: count for call, count in self.calls.items() if call[0] not in ("get", "list")}
+
+    async def _ask(self, call: Call, timeout_seconds: float | None = None) -> Object:
+        self.made += 1
+        self.calls[call.verb, call.counted_as] += 1
+        self.order.append((call.verb, call.counted_as))
+        breaks = self.made == self.breaks_at
+        if breaks and self.how == "lost":
+            raise Unavailable("the connection was refused")
+        if breaks and self.how == "cancelled":
+            raise Crash
+        answer = await super()._ask(call, timeout_seconds)
+        if breaks:
+            raise Crash if self.how == "killed" else Unavailable("the answer was lost")
+        return answer
+
+
+class SilentPoll:
+    """Asks no learner; ``answers`` is what it would know."""
+
+    def __init__(self) -> None:
+        self.answers: dict[JobKey, Answer] = {}
+        self.followed: dict[JobKey, Learner | None] = {}
+
+    def answer(self, key: JobKey) -> Answer:
+        return self.answers.get(key, Answer())
+
+    def follow(self, key: JobKey, learner: Learner | None, checkpoint_seconds: float | None = None) -> None:
+        self.followed[key] = learner
+
+    def forget(self, key: JobKey) -> None:
+        self.answers.pop(key, None)
+
+
+class Run:
+    """One life of an operator: its caches are those that `look` fills."""
+
+    def __init__(self, client: Client, namespace: str, **options: Any) -> None:
+        self.client, self.namespace = client, namespace
+        self.jobs: dict[str, Object] = {}
+        self.expectations = Expectations(lapse_seconds=0.0)
+        self.pods = PodCache(self._seen)
+        self.poll = SilentPoll()
+        self.reconciler = Reconciler(
+            client,
+            lambda _, name: self.jobs.get(name),
+            self.pods,
+            self.poll,  # type: ignore[arg-type]
+            EventRecorder(client, "operator-1"),
+            self.expectations,
+            SETTINGS,
+            **options,
+        )
+
+    def _seen(self, key: JobKey, kind: str, pod: Object) -> None:
+        owner = owner_of(pod)
+        assert owner is not None
+        self.expectations.observe(owner["uid"], kind, pod)
+
+    async def look(self, viewer: Client) -> None:
+        """What the watches would have brought by now."""
+        self.jobs = {each["metadata"]["name"]: each for each in (await viewer.list(RLJOBS, self.namespace)).items}
+        found = await viewer.list(PODS, self.namespace, label_selector=names.SELECTOR)
+        self.pods.replace(self.namespace, [trim(each) for each in found.items])
+
+    async def turn(self, viewer: Client, name: str) -> float | None:
+        await self.look(viewer)
+        return await self.reconciler.reconcile((self.namespace, name))
+
+    async def settle(self, viewer: Client, name: str, turns: int = 12) -> None:
+        """Turns until one writes nothing, as the queue would give them. Fails where none is."""
+        for _ in range(turns):
+            assert isinstance(self.client, BreakingClient)
+            self.client.reset()
+            try:
+                await self.turn(viewer, name)
+            except (Conflict, Unavailable):
+                continue
+            if not self.client.writes:
+                return
+        raise AssertionError(f"still at work after {turns} turns: {self.client.writes}")
+
+
+def written(namespace: str, name: str, **spec: Any) -> Object:
+    found = document(BASE)
+    return {
+        **found,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {**found["spec"], "evaluator": {"enabled": False}, **spec},
+    }
+
+
+def stamped(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Kubelet:
+    """Says of pods what a kubelet would."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client, self._namespace = client, namespace
+
+    async def pods(self, job: str) -> dict[str, list[Object]]:
+        """The job's pods by member."""
+        selector = f"{names.JOB_LABEL}={job}"
+        found: dict[str, list[Object]] = {}
+        for pod in (await self._client.list(PODS, self._namespace, label_selector=selector)).items:
+            found.setdefault(pod["metadata"]["labels"][names.MEMBER_LABEL], []).append(pod)
+        return found
+
+    async def start(self, job: str, *members: str) -> None:
+        """Bind and run all pods of the job that nobody has started, or those of ``members``."""
+        for member, pods in (await self.pods(job)).items():
+            for pod in pods:
+                fresh = (
+                    not (pod.get("status") or {}).get("containerStatuses")
+                    and "deletionTimestamp" not in pod["metadata"]
+                )
+                if fresh and (not members or member in members):
+                    await self._run(pod)
+
+    async def _run(self, pod: Object) -> None:
+        about = pod["metadata"]
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": about["name"]},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "node-1"},
+        }
+        path = f"/api/v1/namespaces/{self._namespace}/pods/{about['name']}/binding"
+        await self._client._transport.ask(Call("create", "POST", path, "bindings", {}, binding), None)
+        state = {"running": {"startedAt": stamped(datetime.now(UTC).timestamp() - 60)}}
+        await self._say(
+            pod,
+            {
+                "phase": "Running",
+                "podIP": "10.1.0.7",
+                "podIPs": [{"ip": "10.1.0.7"}],
+                "containerStatuses": [self._worker(state)],
+            },
+        )
+
+    async def end(self, pod: Object, code: int = 1, reason: str = "Error", message: str = "", **status: Any) -> None:
+        now = datetime.now(UTC).timestamp()
+        terminated = {
+            "exitCode": code,
+            "reason": reason,
+            "message": message,
+            "startedAt": stamped(now - 60),
+            "finishedAt": stamped(now),
+        }
+        phase = "Succeeded" if code == 0 else "Failed"
+        await self._say(
+            pod, {"phase": phase, "containerStatuses": [self._worker({"terminated": terminated})], **status}
+        )
+
+    async def finish_deleted(self, job: str) -> None:
+        """End every pod that is being deleted, in good order, and let it go where nobody keeps it."""
+        for pod in [each for pods in (await self.pods(job)).values() for each in pods]:
+            if "deletionTimestamp" not in pod["metadata"]:
+                continue
+            if (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded"):
+                await self.end(pod, 0, "Completed")
+            try:
+                await self._client.delete(PODS, self._namespace, pod["metadata"]["name"], grace_seconds=0)
+            except NotFound:
+                continue
+
+    @staticmethod
+    def _worker(state: Object) -> Object:
+        running = "running" in state
+        about = {"image": "rl:1", "imageID": "", "restartCount": 0}
+        return {"name": names.WORKER, "ready": running, "started": running, "state": state, **about}
+
+    async def _say(self, pod: Object, status: Object) -> None:
+        await self._client.patch(
+            PODS, self._namespace, pod["metadata"]["name"], {"status": status}, subresource="status"
+        )
+
+
+async def bring_up(run: Run, viewer: Client, kubelet: Kubelet, name: str) -> None:
+    """Turn after turn until all roles are up."""
+    for _ in range(6):
+        await run.settle(viewer, name)
+        await kubelet.start(name)
+    await run.settle(viewer, name)
