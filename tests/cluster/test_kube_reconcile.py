@@ -101,6 +101,9 @@ def test_children_are_made_once_and_a_second_turn_writes_nothing(cluster: Contro
             after = await children_of(viewer, namespace, "pong")
             assert {each["metadata"]["uid"] for each in after} == {each["metadata"]["uid"] for each in children}
             assert run.poll.followed[namespace, "pong"].url.startswith("http://10.1.0.7:")  # type: ignore[union-attr]
+            await kubelet.end(pods["learner"][0], 1)
+            await run.turn(viewer, "pong")
+            assert run.poll.followed[namespace, "pong"] is None, "its address may be another pod's by now"
 
     asyncio.run(story())
 
@@ -180,6 +183,26 @@ def test_a_turn_that_is_cut_off_anywhere_doubles_and_loses_nothing(
                 await kubelet.start(name)
                 await run.settle(viewer, name)
             assert at > 3
+
+    asyncio.run(story())
+
+
+def test_a_status_that_could_not_be_stored_is_stored_by_a_later_turn(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
+            run = Run(client, namespace)
+            while "actor-0" not in await kubelet.pods("pong"):
+                await run.settle(viewer, "pong")
+                await kubelet.start("pong", "replay-0", "learner")
+            await kubelet.start("pong", "actor-0")
+            await run.look(viewer)
+            client.reset(1, "lost")
+            with pytest.raises(Unavailable):
+                await run.reconciler.reconcile((namespace, "pong"))
+            assert client.order == [("apply_status", "rljobs/status")]
+            await run.settle(viewer, "pong")
+            assert (await status_of(viewer, namespace, "pong"))["actors"]["ready"] == 1
 
     asyncio.run(story())
 
