@@ -45,9 +45,9 @@ class ActorsSpec(RoleSpec):
     on_eviction: Annotated[Literal["Replace", "Ignore"], ANY_TIME] = "Replace"
     """What happens when a node takes an actor away; it never counts as a failure."""
     spot: Annotated[Flag, WHILE_SUSPENDED] = False
-    """Play on spot nodes, which cost less and may be taken away at any time. The pods tolerate the taints of such nodes on GKE and
-    AKS, and prefer nodes with the labels of GKE, AKS, EKS and Karpenter; where there are none they play elsewhere. Taints of your
-    own go into tolerations."""
+    """Play on spot nodes, which cost less and may be taken away at any time. The pods tolerate the taints of such nodes on GKE
+    and AKS, and prefer nodes with the labels of GKE, AKS, EKS and Karpenter; where there are none they play elsewhere. Taints of
+    your own go into tolerations."""
     drain_seconds: Annotated[int, Integer(1, 3600), ANY_TIME] = 25
     """Time an actor gets to send what it holds before it is killed."""
     startup_wave: Annotated[int, Integer(1, 10_000), ANY_TIME] = 32
