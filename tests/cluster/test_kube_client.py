@@ -142,8 +142,8 @@ def test_a_patch_of_what_was_read_is_refused_once_it_has_changed(cluster: Contro
 
 
 def test_a_status_is_applied_beside_the_spec(cluster: ControlPlane) -> None:
-    from bad_manifests import BASE
-    from written import document
+    from tests.unit.api.bad_manifests import BASE
+    from tests.unit.api.written import document
 
     job = document(BASE)
     job["metadata"]["namespace"] = NAMESPACE
