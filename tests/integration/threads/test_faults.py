@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import ctypes
 import functools
 import json
@@ -30,6 +31,9 @@ from rljob.roles.options import RoleOptions
 from rljob.roles.replay import run_replay
 from rljob.threads import SupervisedThread, ThreadEnded
 from rljob.wire import keyfile, load_keys
+from rljob_operator.kube.client import Page
+from rljob_operator.kube.intake import Intake
+from rljob_operator.kube.kopf_watch import KopfWatch
 from rljob_operator.local.learner_status_client import LearnerStatusClient
 from rljob_operator.local.probes import Probes
 
@@ -91,13 +95,14 @@ ELSEWHERE = {
     "checkpoint": "test_a_checkpoint_thread_that_dies_ends_the_learner",
     "learner-door": "test_a_controller_hears_that_nobody_asks_the_learner",
     "liveness-probes": "test_a_controller_hears_that_nobody_asks_the_members",
+    "intake": "test_an_operator_hears_that_nobody_watches_its_jobs",
 }
 CONTAINED = {
     "profile": "unit/telemetry/test_profile.py",
     "*-answer": "unit/telemetry/test_server.py",
 }
 WAITED_FOR = {
-    "learner/optim/data_parallel_threads.py": "test_what_a_share_of_an_update_raises_is_raised_in_the_loop",
+    "optim/data_parallel_threads.py": "test_what_a_share_of_an_update_raises_is_raised_in_the_loop",
     "replay/restore.py": "unit/replay and integration/replay: a restore raises where its results are wanted",
 }
 
@@ -251,6 +256,26 @@ def test_a_checkpoint_thread_that_dies_ends_the_learner(tmp_path: Path, monkeypa
     assert str(roles.failures[0]) == "thread checkpoint has ended: Fault"
     for name in ("actor-0", "learner", "replay-0"):
         roles.stop(name)
+
+
+def test_an_operator_hears_that_nobody_watches_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoJobs:
+        """An API server is no part of what is asked here."""
+
+        async def list(self, *_: Any, **__: Any) -> Page:
+            return Page([], "1")
+
+    def ended(watch: KopfWatch, loop: asyncio.AbstractEventLoop) -> None:
+        raise Fault("nobody catches this")
+
+    async def story() -> None:
+        access: Any = None
+        client: Any = NoJobs()
+        await asyncio.wait_for(Intake(access, client, None, lambda *_: None).run(sweep_seconds=0.05), SECONDS)
+
+    monkeypatch.setattr(KopfWatch, "_keep_running", ended)
+    with pytest.raises(ThreadEnded, match="intake"):
+        asyncio.run(story())
 
 
 def test_a_controller_hears_that_nobody_asks_the_learner() -> None:
