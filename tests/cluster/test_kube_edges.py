@@ -23,7 +23,8 @@ from rljob_operator.kube.health import Health
 from rljob_operator.kube.intake import Intake
 from rljob_operator.kube.lease import Elector, LeaseTimes
 from rljob_operator.kube.metrics import OperatorMetrics
-from rljob_operator.kube.pods import SELECTOR, JobKey, Pods
+from rljob_operator.kube.names import SELECTOR
+from rljob_operator.kube.pods import JobKey, Pods
 from rljob_operator.kube.queue import QueueClosed, WorkQueue
 from rljob_operator.kube.resources import PODS, RLJOBS, Object
 

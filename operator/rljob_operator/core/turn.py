@@ -59,14 +59,14 @@ def turn(
 
 
 def _write(before: RLJobStatus, decision: Decision) -> StatusWrite:
-    if acts(decision):
+    if _acts(decision):
         return StatusWrite.BEFORE_ACTING
     if decision.status is before:
         return StatusWrite.NONE
     return StatusWrite.BEFORE_ACTING if _durable(before) != _durable(decision.status) else StatusWrite.WHEN_DUE
 
 
-def acts(decision: Decision) -> bool:
+def _acts(decision: Decision) -> bool:
     """Whether something is to be done that the status must not forget."""
     return bool(
         decision.start

@@ -6,10 +6,10 @@ A pod is a mapping in the API server's own form, trimmed or not. What is not in 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from datetime import datetime
 from typing import Any, Final
 
 from rljob.api.conditions import Reason
+from rljob.api.timestamps import parse_rfc3339
 
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.kube import names
@@ -237,6 +237,4 @@ def _age(pod: Pod) -> tuple[bool, str, str]:
 
 def _seconds(text: Any) -> float | None:
     """Unix seconds of an API server's time; None where there is none."""
-    if not isinstance(text, str) or not text:
-        return None
-    return datetime.fromisoformat(text).timestamp()
+    return parse_rfc3339(text) if isinstance(text, str) and text else None

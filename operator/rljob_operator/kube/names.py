@@ -76,6 +76,11 @@ def member_labels(job: str, member: str) -> dict[str, str]:
     return {**role_labels(job, Role.of(member)), MEMBER_LABEL: member, REACHABLE_LABEL: "true"}
 
 
+def selector(wanted: dict[str, str]) -> str:
+    """Labels as a label selector."""
+    return ",".join(f"{label}={value}" for label, value in wanted.items())
+
+
 def pod(job: str, member: str, suffix: str) -> str:
     """A pod's name; ``suffix`` is of five random characters and tells it from the member's other pods."""
     return f"{job}-{member}-{suffix}"

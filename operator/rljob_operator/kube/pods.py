@@ -9,12 +9,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from rljob_operator.kube import names
 from rljob_operator.kube.client import Client
 from rljob_operator.kube.reflector import Reflector
 from rljob_operator.kube.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.trim import same_but_for_the_version, trim
-
-SELECTOR = "app.kubernetes.io/managed-by=rljob"
 
 JobKey = tuple[str, str]
 """(namespace, name) of an RLJob."""
@@ -130,7 +129,7 @@ class Pods(PodCache):
         super().__init__(on_event)
         scopes: Sequence[str | None] = [None] if namespaces is None else namespaces
         self._reflectors = [
-            Reflector(client, PODS, self, namespace=scope, label_selector=SELECTOR, **options) for scope in scopes
+            Reflector(client, PODS, self, namespace=scope, label_selector=names.SELECTOR, **options) for scope in scopes
         ]
 
     async def run(self) -> None:

@@ -164,7 +164,7 @@ class Reconciler:
             admission=known.preflight.admitted(found),
             keeps_remains=True,
             ends_silent_members=False,  # its kubelet does, by the liveness probe
-            selector=",".join(f"{label}={value}" for label, value in names.role_labels(key[1], Role.ACTOR).items()),
+            selector=names.selector(names.role_labels(key[1], Role.ACTOR)),
         )
 
     async def _store(self, stored: StoredJob, known: _Job, status: RLJobStatus, write: StatusWrite) -> None:
@@ -197,8 +197,7 @@ class Reconciler:
         namespace, name = stored.key
         if seen is Seen.ALL:
             return self._pods.of(namespace, stored.uid)
-        selector = ",".join(f"{label}={value}" for label, value in names.labels(name).items())
-        listed = await self._client.list(PODS, namespace, label_selector=selector)
+        listed = await self._client.list(PODS, namespace, label_selector=names.selector(names.labels(name)))
         self._expectations.forget(stored.uid)
         return [pod for pod in listed.items if (owner_of(pod) or {}).get("uid") == stored.uid]
 

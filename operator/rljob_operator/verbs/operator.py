@@ -7,7 +7,6 @@ import json
 import logging
 import sys
 import time
-from importlib.metadata import version
 from typing import Annotated, Final
 
 import typer
@@ -31,11 +30,6 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line)
-
-
-def default_image() -> str:
-    """The image of a job that names none: that of this release."""
-    return f"rljob-worker:{version('rljob')}"
 
 
 def operator(
@@ -81,7 +75,7 @@ def operator(
             from rljob_operator.kube.operator import OperatorConfig, run_operator
         except ImportError as error:
             raise UsageError(f"rljob operator needs the Kubernetes client, which can't be imported: {error}") from None
-        from rljob_operator.kube.render.settings import NAMESPACE_LABEL, Settings
+        from rljob_operator.kube.render.settings import NAMESPACE_LABEL, Settings, default_image
 
         _log(json_logs)
         settings = Settings(image=image or default_image(), operator_namespaces={NAMESPACE_LABEL: operator_namespace})

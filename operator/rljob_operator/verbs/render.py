@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +20,7 @@ from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.pod import pod
 from rljob_operator.kube.render.problems import PodProblem
 from rljob_operator.kube.render.revision import revision
-from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.render.settings import Settings, default_image
 
 _NO_UID = "00000000-0000-0000-0000-000000000000"
 _SUFFIX = "xxxxx"
@@ -51,7 +50,7 @@ def render(
         written = read_manifest(file, overrides or ())
         if namespace is not None:
             written = {**written, "metadata": {**(written.get("metadata") or {}), "namespace": namespace}}
-        settings = Settings(image=image or f"rljob-worker:{version('rljob')}")
+        settings = Settings(image=image or default_image())
         try:
             documents = list(objects(written, settings))
         except PodProblem as problem:

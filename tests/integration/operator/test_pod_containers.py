@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from pod_containers import PodContainers
 from rljob.api import RLJob, parse_job
 from rljob.wire.keyfile import write_keys, write_role_keys
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render.children import Secrets
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.settings import Settings
+
+from tests.integration.operator.pod_containers import PodContainers
 
 TOKEN = "the-token-of-this-job"
 

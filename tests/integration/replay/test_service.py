@@ -238,10 +238,7 @@ def test_made_up_names_of_actors_are_forgotten_and_counted(server: Any, monkeypa
         assert max(remembered(service)) == most
         assert stats["duplicates_total"] == 0
     with serving(settings) as service:
-        learner = Learner(service.sample_endpoint)
-        deadline = time.monotonic() + 60
-        while (stats := learner.stats())["state"] == "warming" and time.monotonic() < deadline:
-            pass
+        stats = Learner(service.sample_endpoint).warm_stats()
         assert len(stats["accepted"]) == most, "nor does the log grow"
         again = Actor(service.ingest_endpoint, honest.name, honest.inc)
         again.until(lambda: again.window.connected)

@@ -37,7 +37,13 @@ ADDRESSES = {
 
 
 def cartpole(inference: str = "Local") -> RLJob:
-    return role_threads.cartpole(actors={"inference": inference}, evaluator={"episodes": 2, "intervalSeconds": 1})
+    return role_threads.cartpole(
+        # Short games, since every call of torch waits for the other roles' threads of this process; and a trigger that every
+        # policy reaches, since the preset's waits until something was learned.
+        environment={"kwargs": {"max_episode_steps": 20}},
+        actors={"inference": inference},
+        evaluator={"episodes": 2, "intervalSeconds": 1, "triggerReturn": 1},
+    )
 
 
 class Run(RoleThreads):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Final, Literal
 
 from rljob_operator.core.member import Role
@@ -34,6 +35,11 @@ REQUESTS: Final[Mapping[Role, Mapping[str, str]]] = {
 """What a role's container asks for where the manifest does not say: what its process takes without any experience in it. A pod
 that asks for nothing is the first to be evicted, and no cluster autoscaler makes room for it."""
 REDIS_REQUESTS: Final[Mapping[str, str]] = {"cpu": "100m", "memory": "256Mi"}
+
+
+def default_image() -> str:
+    """The image of a job that names none: that of this release."""
+    return f"rljob-worker:{version('rljob')}"
 
 
 @dataclass(frozen=True, slots=True)
