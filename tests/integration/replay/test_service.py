@@ -214,12 +214,12 @@ def test_stale_priorities_are_dropped_and_counted() -> None:
 
 def test_made_up_names_of_actors_are_forgotten_and_counted(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     most = 20
-    monkeypatch.setattr("rljob.ingest.service.MOST_ACTORS", most)
+    monkeypatch.setattr("rljob.ingest.accepted.MOST_ACTORS", most)
     settings = config(redis=str(server.socket))
 
     def remembered(service: Any) -> list[int]:
         ledger, leases = service.ingest.ledger, service.leases
-        return [len(names) for names in (service.ingest.seen, ledger._accepted, leases._last)]
+        return [len(names) for names in (service.ingest.accepted.by_actor, ledger._accepted, leases._last)]
 
     with serving(settings) as service:
         honest, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)

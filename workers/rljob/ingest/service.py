@@ -6,16 +6,16 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from rljob.experience import Chunk, InvalidChunk, Unroll
-from rljob.ingest.accepted import Accepted
+from rljob.ingest.accepted import Accepted, AcceptedOfActors
 from rljob.ingest.experience_log import ExperienceLog
 from rljob.ingest.grants import share_credits
 from rljob.ingest.leases import LEASE_SECONDS, Lease, SlotLeases
-from rljob.ingest.roster import MOST_ACTORS, Roster, episode_fields
-from rljob.ingest.stored_chunk import StoredChunk
+from rljob.ingest.roster import Roster, episode_fields
+from rljob.ingest.session import Session
+from rljob.ingest.table import IngestTable
 from rljob.wire import CreditLedger, MalformedMessage, Message, RawMessage, Server, Verdict
 from rljob.wire.schema import Scalar
 
@@ -23,40 +23,6 @@ log = logging.getLogger(__name__)
 
 CHUNKS_A_TURN = 64
 _LEASE_RENEWAL_SECONDS = 3.0
-
-
-@dataclass(slots=True)
-class _Session:
-    """One connection of one incarnation of an actor. ``acknowledge`` is what is accepted but not yet told."""
-
-    actor: str
-    incarnation: str
-    heard_at: float
-    acknowledge: int | None = None
-    waiting: int = 0  # accepted chunks whose acknowledgement waits for the log
-    accepted_any: bool = False
-    lease_written_at: float = 0.0
-
-
-class Limits(Protocol):
-    """Whether so many more steps may come in now."""
-
-    def can_insert(self, count: int) -> bool: ...
-
-
-class IngestTable(Protocol):
-    """What the ingest needs of a table: ``ReplayTable`` in the service, ``FifoTable`` in a learner."""
-
-    @property
-    def layout(self) -> Any: ...
-    @property
-    def limiter(self) -> Limits: ...
-    @property
-    def head(self) -> int: ...
-    @property
-    def oldest(self) -> int: ...
-    def chunk(self, ordinal: int) -> StoredChunk: ...
-    def insert(self, arrivals: Any) -> list[StoredChunk]: ...
 
 
 class Ingest:
@@ -97,22 +63,18 @@ class Ingest:
         self.duplicates_total = 0
         self.chunks_total = 0
         self.lost_before_total = 0
-        self.forgotten_actors_total = 0
-        self.seen: dict[str, Accepted] = {}
-        self._known: dict[
-            str, None
-        ] = {}  # every actor of whom anything is remembered, by their latest hello, oldest first
-        self._sessions: dict[bytes, _Session] = {}
+        self.accepted = AcceptedOfActors()
+        self._sessions: dict[bytes, Session] = {}
         self._unacknowledged: deque[tuple[int, bytes, int]] = deque()
         self._arrivals: list[tuple[Chunk | Unroll, RawMessage]] = []
         self._senders: list[tuple[bytes, int]] = []
         self._turn = 0
 
-    def restore(self, seen: Mapping[str, Accepted]) -> None:
+    def restore(self, accepted: Mapping[str, Accepted]) -> None:
         """Take over what the log says was accepted."""
-        self.seen = dict(seen)
-        for actor, accepted in seen.items():
-            self.ledger.restore(actor, accepted.incarnation, accepted.sequence)
+        self.accepted.by_actor = dict(accepted)
+        for actor, latest in accepted.items():
+            self.ledger.restore(actor, latest.incarnation, latest.sequence)
             self._know(actor)
 
     def receive(self, now: float) -> int:
@@ -209,10 +171,10 @@ class Ingest:
         if verdict is Verdict.NEW:
             session.accepted_any = True
             session.waiting += 1
-            self._note(session, sequence, 0)
+            self.accepted.note(session.actor, session.incarnation, sequence, 0)
             try:
                 chunk = self._read(raw)
-                self._note(session, sequence, len(chunk.action))
+                self.accepted.note(session.actor, session.incarnation, sequence, len(chunk.action))
                 return chunk
             except (InvalidChunk, MalformedMessage) as error:
                 # It will be no better when it is sent again: refused, counted, and acknowledged so that it is not.
@@ -232,12 +194,6 @@ class Ingest:
         # A duplicate may still be on its way into the log, like everything stored so far.
         self._unacknowledged.append((self._table.head - 1, peer, self.ledger.accepted(peer)))
         return None
-
-    def _note(self, session: _Session, sequence: int, transitions: int) -> None:
-        """Remember that ``sequence`` was accepted, and the transitions that it brought."""
-        before = self.seen.get(session.actor)
-        known = before.transitions if before is not None and before.incarnation == session.incarnation else 0
-        self.seen[session.actor] = Accepted(session.incarnation, sequence, known + transitions)
 
     def _other(self, peer: bytes, message: Message, now: float) -> None:
         fields: Any = message.fields
@@ -274,12 +230,10 @@ class Ingest:
         sequence = self.ledger.hello(peer, actor, incarnation)
         for old in [p for p, s in self._sessions.items() if s.actor == actor or p == peer]:
             del self._sessions[old]
-        session = self._sessions[peer] = _Session(actor, incarnation, now)
+        session = self._sessions[peer] = Session(actor, incarnation, now)
         self._know(actor)
         slot = self._leases.take(actor, incarnation, now)
-        seen = self.seen.get(actor)
-        known = seen is not None and seen.incarnation == incarnation
-        self._roster.joined(actor, incarnation, slot, now, known=known)
+        self._roster.joined(actor, incarnation, slot, now, known=self.accepted.knows(actor, incarnation))
         self._renew(session, now)
         # Nothing may be acknowledged, not even in a welcome, before the log has it.
         last_safe = sequence if self._log.acknowledged == self._table.head else self._safe(actor, sequence)
@@ -305,20 +259,11 @@ class Ingest:
             self._end(peer)
 
     def _know(self, actor: str) -> None:
-        """Remember an actor; of more than ``MOST_ACTORS`` the one without a session that said hello longest ago is forgotten."""
-        self._known.pop(actor, None)
-        self._known[actor] = None
-        if len(self._known) <= MOST_ACTORS:
-            return
-        present = {session.actor for session in self._sessions.values()}
-        for stranger in self._known:
-            if stranger not in present and stranger != actor:
-                del self._known[stranger]
-                self.seen.pop(stranger, None)
-                self.ledger.forget_actor(stranger)
-                self._leases.forget(stranger)
-                self.forgotten_actors_total += 1
-                return
+        """Remember an actor, and forget everything about the stranger whose place it takes, if it takes one."""
+        stranger = self.accepted.remember(actor, {session.actor for session in self._sessions.values()})
+        if stranger is not None:
+            self.ledger.forget_actor(stranger)
+            self._leases.forget(stranger)
 
     def _safe(self, actor: str, accepted: int) -> int:
         waiting = [
@@ -330,7 +275,7 @@ class Ingest:
     def _holds(self, ordinal: int) -> bool:
         return self._table.oldest <= ordinal < self._table.head
 
-    def _renew(self, session: _Session, now: float) -> None:
+    def _renew(self, session: Session, now: float) -> None:
         if now - session.lease_written_at >= _LEASE_RENEWAL_SECONDS or session.lease_written_at == 0.0:
             session.lease_written_at = now
             slot = self._leases.take(session.actor, session.incarnation, now)

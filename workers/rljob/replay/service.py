@@ -238,7 +238,7 @@ class ReplayService:
                 "raw_frames": self._counted.raw_frames,
                 "episodes": self.roster.episodes_total,
             },
-            seen=dict(self.ingest.seen),  # the writer reads it later, on its own thread
+            seen=dict(self.ingest.accepted.by_actor),  # the writer reads it later, on its own thread
             counted=self._counted,
         )
 

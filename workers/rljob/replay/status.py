@@ -84,11 +84,11 @@ def describe(parts: ShardParts, state: str, priority_drift: float, now: float) -
         mirrored_chunks_total=sampling.mirrored_total,
         accepted={
             actor: {"incarnation": accepted.incarnation, "transitions": accepted.transitions}
-            for actor, accepted in ingest.seen.items()
+            for actor, accepted in ingest.accepted.by_actor.items()
         },
         duplicates_total=ingest.duplicates_total,
         lost_before_total=ingest.lost_before_total,
-        forgotten_actors_total=ingest.forgotten_actors_total,
+        forgotten_actors_total=ingest.accepted.forgotten_total,
         rejected_total=rejected,
         refused_handshakes_total=refused_handshakes_total(),
         stale_priority_updates_total=table.stale_priorities,
