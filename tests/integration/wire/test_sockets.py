@@ -14,8 +14,8 @@ import zmq
 from rljob.wire import (
     Client,
     ClientSecurity,
-    Limits,
     Message,
+    MessageLimits,
     Publisher,
     SecurityProblem,
     Server,
@@ -184,7 +184,7 @@ def test_a_client_counts_malformed_answers_and_goes_on(endpoint: str, context: z
 
 
 def test_limits_apply_to_what_is_received(endpoint: str, context: zmq.Context) -> None:
-    small = Limits(max_message_bytes=1000)
+    small = MessageLimits(max_message_bytes=1000)
     with Server(endpoint, limits=small, context=context) as server, Client(server.endpoint, context=context) as client:
         eventually(lambda: client.send(chunk(5)))
         eventually(lambda: drained(server, 1))

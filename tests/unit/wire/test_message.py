@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from rljob.wire.errors import MalformedMessage
-from rljob.wire.message import HEADER_BYTES, Limits, Message, decode, decode_header, encode
+from rljob.wire.message import HEADER_BYTES, Message, MessageLimits, decode, decode_header, encode
 from rljob.wire.schema import DTYPES, KINDS, Column, Field, Kind
 
 from tests.support.messages import well_formed
@@ -235,7 +235,11 @@ def test_each_lie_is_called_by_its_name(header: object, buffers: list[bytes], re
 
 def test_limits_on_parts_header_and_total() -> None:
     parts = encode(well_formed("chunk", 50))
-    for limits in (Limits(max_parts=8), Limits(max_header_bytes=100), Limits(max_message_bytes=1000)):
+    for limits in (
+        MessageLimits(max_parts=8),
+        MessageLimits(max_header_bytes=100),
+        MessageLimits(max_message_bytes=1000),
+    ):
         with pytest.raises(MalformedMessage):
             decode(parts, limits)
     for wrong in ([], [b""], [parts[0]] * 17, [b"x" * 513]):

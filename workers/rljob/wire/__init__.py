@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rljob.wire.credits import CreditLedger, CreditWindow, Verdict
     from rljob.wire.errors import MalformedMessage
     from rljob.wire.keyfile import RoleKeys, load_keys, write_keys
-    from rljob.wire.message import Header, Limits, Message, RawMessage, decode, decode_header, encode
+    from rljob.wire.message import Header, Message, MessageLimits, RawMessage, decode, decode_header, encode
     from rljob.wire.notices import Publisher, Subscriber
     from rljob.wire.security import ClientSecurity, KeyPair, SecurityProblem, ServerSecurity, generate_keys
     from rljob.wire.sockets import Client, Server
@@ -26,9 +26,9 @@ __all__ = [
     "CreditWindow",
     "Header",
     "KeyPair",
-    "Limits",
     "MalformedMessage",
     "Message",
+    "MessageLimits",
     "Publisher",
     "RawMessage",
     "RoleKeys",
@@ -50,7 +50,7 @@ _MODULES: Final = {
     "credits": ("CreditLedger", "CreditWindow", "Verdict"),
     "errors": ("MalformedMessage",),
     "keyfile": ("RoleKeys", "load_keys", "write_keys"),
-    "message": ("Header", "Limits", "Message", "RawMessage", "decode", "decode_header", "encode"),
+    "message": ("Header", "MessageLimits", "Message", "RawMessage", "decode", "decode_header", "encode"),
     "notices": ("Publisher", "Subscriber"),
     "security": ("ClientSecurity", "KeyPair", "SecurityProblem", "ServerSecurity", "generate_keys"),
     "sockets": ("Client", "Server"),

@@ -29,7 +29,7 @@ Part = zmq.Frame | bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class MessageLimits:
     """Bounds of one received message, beside those of the schema."""
 
     max_parts: int = 16
@@ -39,7 +39,7 @@ class Limits:
     """Bytes of all columns together, as received and again once decompressed."""
 
 
-DEFAULT: Final = Limits()
+DEFAULT: Final = MessageLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +170,14 @@ def encode(
     return [_pack_header(message.kind, fields, columns), *buffers]
 
 
-def decode(parts: Sequence[Part], limits: Limits = DEFAULT, *, schema: Mapping[str, Kind] = KINDS) -> Message:
+def decode(parts: Sequence[Part], limits: MessageLimits = DEFAULT, *, schema: Mapping[str, Kind] = KINDS) -> Message:
     """The message of these parts; raises `MalformedMessage` and nothing else, whatever the bytes are."""
     return decode_header(parts, limits, schema=schema).message()
 
 
-def decode_header(parts: Sequence[Part], limits: Limits = DEFAULT, *, schema: Mapping[str, Kind] = KINDS) -> RawMessage:
+def decode_header(
+    parts: Sequence[Part], limits: MessageLimits = DEFAULT, *, schema: Mapping[str, Kind] = KINDS
+) -> RawMessage:
     """Validates the header against the schema, the limits and the sizes of the buffers; decodes no column.
 
     The buffers are kept, not copied. Raises `MalformedMessage`.

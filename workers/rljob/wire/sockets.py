@@ -17,7 +17,7 @@ import zmq
 from rljob.wire import transport
 from rljob.wire.column import Buffer
 from rljob.wire.errors import MalformedMessage
-from rljob.wire.message import DEFAULT, Limits, Message, RawMessage, decode_header, encode
+from rljob.wire.message import DEFAULT, Message, MessageLimits, RawMessage, decode_header, encode
 from rljob.wire.notices import Publisher, Subscriber
 from rljob.wire.refusals import RefusalLimiter
 from rljob.wire.schema import Scalar
@@ -33,7 +33,7 @@ _COPY_BYTES: Final = 1 << 16
 class _Endpoint(Closing):
     """What `Server` and `Client` share: reading one multipart message within the limits, counters, closing."""
 
-    def __init__(self, socket: Socket, limits: Limits) -> None:
+    def __init__(self, socket: Socket, limits: MessageLimits) -> None:
         self.socket = socket
         self.limits = limits
         self.sent_total = 0
@@ -102,7 +102,7 @@ class Server(_Endpoint):
         security: ServerSecurity | None = None,
         *,
         high_water_mark: int = 64,
-        limits: Limits = DEFAULT,
+        limits: MessageLimits = DEFAULT,
         context: Context | None = None,
     ) -> None:
         socket = transport.make_socket(context or zmq.Context.instance(), zmq.ROUTER, high_water_mark)
@@ -184,7 +184,7 @@ class Client(_Endpoint):
         security: ClientSecurity | None = None,
         *,
         high_water_mark: int = 64,
-        limits: Limits = DEFAULT,
+        limits: MessageLimits = DEFAULT,
         context: Context | None = None,
     ) -> None:
         socket = transport.make_socket(context or zmq.Context.instance(), zmq.DEALER, high_water_mark)

@@ -15,7 +15,7 @@ _UNLIMITED: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReplicaLimits:
     """The limits of one decision, in numbers of actors; None sets no limit.
 
     Attributes:
@@ -73,7 +73,7 @@ def limits_now(
     supply: Supply,
     target: int,
     now_seconds: float,
-) -> Limits:
+) -> ReplicaLimits:
     """The limits on going to ``target``.
 
     With mode External only the guards and the pause: bounds, windows and policies are those of whoever writes the number.
@@ -82,7 +82,7 @@ def limits_now(
     current = memory.desired or 0
     most, guard = guards.most_allowed(spec, memory.gain, sample, supply, current, now_seconds)
     if spec.mode == "External":
-        return Limits(guard=guard, guard_most=most, pause=spec.pause)
+        return ReplicaLimits(guard=guard, guard_most=most, pause=spec.pause)
     least_wanted, most_wanted = behavior.within_windows(
         spec, memory, bounded(spec, Limited(target)).number, now_seconds
     )
@@ -90,7 +90,7 @@ def limits_now(
     if watched < spec.behavior.scale_down.stabilization_window_seconds:
         most_wanted = max(most_wanted, current)
     up = behavior.up_limit(spec.behavior.scale_up, memory.changes, current, now_seconds)
-    return Limits(
+    return ReplicaLimits(
         min_replicas=spec.min_replicas,
         max_replicas=spec.max_replicas,
         least_wanted=least_wanted,
@@ -103,7 +103,7 @@ def limits_now(
     )
 
 
-def through(limits: Limits, target: int, current: int) -> Limited:
+def through(limits: ReplicaLimits, target: int, current: int) -> Limited:
     """What the limits make of ``target``."""
     limited = Limited(target).within(limits.min_replicas, limits.max_replicas)
     number = current

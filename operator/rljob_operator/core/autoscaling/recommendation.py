@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rljob_operator.core.autoscaling.law import Match
-from rljob_operator.core.autoscaling.limits import Limits
+from rljob_operator.core.autoscaling.limits import ReplicaLimits
 from rljob_operator.core.autoscaling.memory import AutoscalingMemory
 from rljob_operator.core.autoscaling.model import LimitedBy
 
@@ -25,7 +25,7 @@ class Calculation:
     match: Match | None
     tolerance: float
     target: int
-    limits: Limits
+    limits: ReplicaLimits
     after: int
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rljob.api.autoscaling import AutoscalingSpec
 
 from rljob_operator.core.autoscaling.law import Match
-from rljob_operator.core.autoscaling.limits import Limited, Limits
+from rljob_operator.core.autoscaling.limits import Limited, ReplicaLimits
 from rljob_operator.core.autoscaling.model import LimitedBy, ScalingSample
 from rljob_operator.core.autoscaling.recommendation import Calculation
 
@@ -87,7 +87,7 @@ def _change(calculation: Calculation, *, recommended: bool) -> str:
     return f"{calculation.before} -> {calculation.after} actors"
 
 
-def _within(limits: Limits) -> str:
+def _within(limits: ReplicaLimits) -> str:
     """The limits, in the order in which they act; nothing of those that there are not."""
     parts = []
     if limits.min_replicas is not None:
