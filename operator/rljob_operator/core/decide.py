@@ -1,7 +1,7 @@
 """`decide`: from one look at a job to what should happen next. Pure: no I/O, no clock, no randomness.
 
 A look is led through small rules, each of which does one thing and is in the file that its name says. Which rules are asked
-depends on the mode (`look.Mode`): a job that is being suspended is not judged, a finished one is not touched. What a rule has
+depends on the mode (`context.Mode`): a job that is being suspended is not judged, a finished one is not touched. What a rule has
 to remember it writes into the status; there is no other memory, so a controller may be replaced between any two looks.
 """
 

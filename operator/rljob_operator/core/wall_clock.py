@@ -8,14 +8,14 @@ from collections.abc import Callable
 from rljob_operator.core.desired import ClockReading
 
 CLOCK_JUMP_SECONDS = 5.0
-"""A change of the wall clock beyond this is a leap; below it is what time servers correct in passing."""
+"""A change of the wall clock beyond this is a jump; below it is what time servers correct in passing."""
 
 
 class WallClock:
     """Reads the wall clock and compares it with the steady one that only counts while the machine is awake.
 
     A time server's step, a changed time of day, and a machine that slept all look the same from here: the wall clock has moved
-    and nothing else has. So a leap is what has to be left out wherever working time is counted.
+    and nothing else has. So a jump is what has to be left out wherever working time is counted.
 
     Args:
         wall: Unix seconds.

@@ -1,4 +1,4 @@
-"""``roles/clock.json``: what the clocks showed, so that the next controller can tell time that passed from a leap.
+"""``roles/clock.json``: what the clocks showed, so that the next controller can tell time that passed from a jump.
 
 Steady clocks begin anew with each boot. Nothing of a run survives a boot either, so there is nothing to tell then.
 """
@@ -25,7 +25,7 @@ def recorded_offset(run_dir: Path) -> float | None:
 
 
 def record_offset(run_dir: Path, offset_seconds: float) -> None:
-    """Note it. A disk that doesn't take it costs the next controller no more than that a leap counts as time."""
+    """Note it. A disk that doesn't take it costs the next controller no more than that a jump counts as time."""
     with contextlib.suppress(OSError):
         write_json(_path(run_dir), {"bootId": _boot_id(), "wallLessSteadySeconds": offset_seconds})
 

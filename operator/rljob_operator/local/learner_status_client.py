@@ -56,7 +56,7 @@ class LearnerStatusClient:
         self._wanted: float | None = None
         self._asked: tuple[str, float] | None = None
         self._stop = threading.Event()
-        self._thread = SupervisedThread("learner-door", self._run, until=self._stop)
+        self._thread = SupervisedThread("learner-status", self._run, until=self._stop)
         self._thread.start()
 
     @property

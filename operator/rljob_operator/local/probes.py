@@ -24,7 +24,7 @@ _STANDS_STILL = "answers, but its loop stands still"
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ProbeTarget:
     """Where a member is asked: the base address of its telemetry server, and which life of the member has it."""
 
     incarnation: str
@@ -41,7 +41,7 @@ class Silence:
 
 
 class Probes:
-    """Asks every door that ``watch`` was told of, every two seconds and all at once, on a thread of its own.
+    """Asks every target that ``watch`` was told of, every two seconds and all at once, on a thread of its own.
 
     ``steady`` counts seconds in which the machine is awake. What is counted as silence is only time in which this thread was
     there to hear: after the machine slept, or this process stood still, a member has its chance to answer before it counts.
@@ -49,17 +49,17 @@ class Probes:
 
     def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
         self._steady = steady
-        self._doors: Mapping[str, Door] = {}
+        self._targets: Mapping[str, ProbeTarget] = {}
         self._silences: Mapping[str, Silence] = {}
         self._ended = steady()
         self._stop = threading.Event()
         self._thread = SupervisedThread("liveness-probes", self._run, until=self._stop)
         self._thread.start()
 
-    def watch(self, doors: Mapping[str, Door]) -> None:
+    def watch(self, targets: Mapping[str, ProbeTarget]) -> None:
         """These are the members that should answer now, by name. Raises ``ThreadEnded`` where a defect has ended the asking."""
         self._thread.check()
-        self._doors = dict(doors)
+        self._targets = dict(targets)
 
     def silence(self, name: str, incarnation: str) -> Silence | None:
         """How long this life of the member has been silent; None where it answers, or was not asked yet."""
@@ -81,19 +81,19 @@ class Probes:
 
     def ask(self) -> None:
         """One round: ask everybody, and add up the silence of those who did not answer."""
-        doors, began = self._doors, self._steady()
-        problems = asyncio.run(_ask_all([door.url for door in doors.values()]))
+        targets, began = self._targets, self._steady()
+        problems = asyncio.run(_ask_all([target.url for target in targets.values()]))
         now = self._steady()
         heard = min(now - began, TIMEOUT_SECONDS)
         since_before = min(now - self._ended, TIMEOUT_SECONDS + 1.0)
         before, self._ended = self._silences, now
         silences = {}
-        for (name, door), problem in zip(doors.items(), problems, strict=True):
+        for (name, target), problem in zip(targets.items(), problems, strict=True):
             if problem:
                 known = before.get(name)
-                goes_on = known is not None and known.incarnation == door.incarnation
+                goes_on = known is not None and known.incarnation == target.incarnation
                 seconds = known.seconds + since_before if known is not None and goes_on else heard
-                silences[name] = Silence(door.incarnation, seconds, problem)
+                silences[name] = Silence(target.incarnation, seconds, problem)
         self._silences = silences
 
 

@@ -112,7 +112,7 @@ class RoleProcess:
         self._record = _Record(Phase.STARTING, now, now, pid=pid, start_ticks=ticks, log_offset=offset)
         self._note()
 
-    def leap(self, seconds: float) -> None:
+    def clock_jumped(self, seconds: float) -> None:
         """The wall clock has leapt by ``seconds``: nothing of what is counted from now on may notice."""
         record = self._record
         if record.phase is not Phase.ABSENT:

@@ -19,7 +19,7 @@ from rljob_operator.local.checkpoints import CheckpointWatch
 from rljob_operator.local.clock_file import record_offset
 from rljob_operator.local.launch import PROGRAM, Launcher
 from rljob_operator.local.learner_status_client import Answer, LearnerStatusClient
-from rljob_operator.local.probes import Door, Probes
+from rljob_operator.local.probes import Probes, ProbeTarget
 from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.local.starting import StartingTimes
 from rljob_operator.local.token_file import job_token_file, read_token
@@ -59,7 +59,7 @@ class LocalSubstrate:
             self._processes[name] = self._process(name)
             self._processes[name].adopt()
         self.adopted = tuple(name for name, process in self._processes.items() if process.pid is not None)
-        self._door = LearnerStatusClient(self._learner_url, now=clock.now, token=read_token(self._token_file))
+        self._learner_status = LearnerStatusClient(self._learner_url, now=clock.now, token=read_token(self._token_file))
         self._probes = Probes()
         self._starting = StartingTimes()
         self._notice_leap()
@@ -68,7 +68,7 @@ class LocalSubstrate:
     def observe(self, job: RLJob) -> Observation:
         """Every member as it is now, the learner's newest figures, and the newest checkpoint."""
         self._notice_leap()
-        answer = self._door.answer
+        answer = self._learner_status.answer
         missing = answer.problem
         if answer.document is not None and answer is not self._answer:
             self._answer = answer
@@ -102,11 +102,11 @@ class LocalSubstrate:
             self._processes[name].end_hung()
         for name in decision.remove:
             self._processes.pop(name).forget()
-        self._door.want_checkpoint(decision.checkpoint_seconds)
+        self._learner_status.want_checkpoint(decision.checkpoint_seconds)
 
     def close(self, *, kill: bool) -> None:
         """Let go: with ``kill`` whatever still runs is ended at once, else it goes on for the next controller."""
-        self._door.close()
+        self._learner_status.close()
         self._probes.close()
         if kill:
             for process in self._processes.values():
@@ -129,16 +129,16 @@ class LocalSubstrate:
 
     def _members(self) -> tuple[Member, ...]:
         """Every process as it is, of those that serve whether they answer, and of those that start for how long they do."""
-        found, doors = [], {}
+        found, targets = [], {}
         for process in self._processes.values():
             member = process.observe()
             if member.phase is Phase.READY and (url := process.metrics_url()) is not None:
-                doors[member.name] = Door(member.incarnation, url)
+                targets[member.name] = ProbeTarget(member.incarnation, url)
                 silence = self._probes.silence(member.name, member.incarnation)
                 if silence is not None:
                     member = replace(member, silent_seconds=silence.seconds, silent_because=silence.because)
             found.append(member)
-        self._probes.watch(doors)
+        self._probes.watch(targets)
         starting = self._starting.look({one.name: one.incarnation for one in found if one.phase is Phase.STARTING})
         return tuple(
             replace(one, silent_seconds=starting[one.name], silent_because="is still starting")
@@ -149,13 +149,13 @@ class LocalSubstrate:
 
     def _notice_leap(self) -> None:
         """Move what was noted by a wall clock that leapt since to where the clock now would have put it."""
-        leap = self._clock.read().jump_seconds
-        if not leap:
+        jump = self._clock.read().jump_seconds
+        if not jump:
             return
         for process in self._processes.values():
-            process.leap(leap)
+            process.clock_jumped(jump)
         if self._latest is not None:
-            self._latest = replace(self._latest, taken_seconds=self._latest.taken_seconds + leap)
+            self._latest = replace(self._latest, taken_seconds=self._latest.taken_seconds + jump)
         record_offset(self._run_dir, self._clock.offset_seconds)
 
     def _learner_url(self) -> str | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from rljob.telemetry.server import TelemetryServer
 from rljob_operator.local.job_view import running_members
-from rljob_operator.local.probes import Door, Probes
+from rljob_operator.local.probes import Probes, ProbeTarget
 
 from tests.support.local_run import ENDLESS, LocalRun
 from tests.support.waiting import eventually
@@ -137,7 +137,7 @@ def probes() -> Iterator[Probes]:
 
 def test_a_loop_that_stands_still_beside_a_server_that_answers_is_silence_too(probes: Probes) -> None:
     with TelemetryServer("actor", 0, dict, lambda: True) as server:
-        probes.watch({"actor-0": Door("a", server.url)})
+        probes.watch({"actor-0": ProbeTarget("a", server.url)})
         server.beat(60.0)
         time.sleep(3.0)
         assert probes.silence("actor-0", "a") is None
@@ -164,7 +164,9 @@ def test_who_has_too_many_callers_or_says_odd_things_is_alive_and_who_is_gone_is
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         gone = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-        probes.watch({"actor-0": Door("a", f"http://127.0.0.1:{busy.server_port}"), "actor-1": Door("a", gone)})
+        probes.watch(
+            {"actor-0": ProbeTarget("a", f"http://127.0.0.1:{busy.server_port}"), "actor-1": ProbeTarget("a", gone)}
+        )
         eventually(lambda: (found := probes.silence("actor-1", "a")) is not None and found.seconds >= 2.0)
         assert probes.silence("actor-0", "a") is None
     busy.shutdown()

@@ -1,4 +1,4 @@
-"""A real run under a wall clock that leaps forth and back, as when a laptop wakes up or a time server sets it."""
+"""A real run under a wall clock that jumps forth and back, as when a laptop wakes up or a time server sets it."""
 
 from __future__ import annotations
 

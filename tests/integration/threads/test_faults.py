@@ -93,7 +93,7 @@ CASES = [
 
 ELSEWHERE = {
     "checkpoint": "test_a_checkpoint_thread_that_dies_ends_the_learner",
-    "learner-door": "test_a_controller_hears_that_nobody_asks_the_learner",
+    "learner-status": "test_a_controller_hears_that_nobody_asks_the_learner",
     "liveness-probes": "test_a_controller_hears_that_nobody_asks_the_members",
     "intake": "test_an_operator_hears_that_nobody_watches_its_jobs",
 }
@@ -282,9 +282,9 @@ def test_a_controller_hears_that_nobody_asks_the_learner() -> None:
     door = LearnerStatusClient(lambda: None, period_seconds=0.01)
     try:
         assert door.answer.document is None
-        inject(eventually(lambda: at_work("learner-door"), "no thread"))
-        eventually(lambda: alive("learner-door") is None, "it does not end")
-        with pytest.raises(ThreadEnded, match=r"^thread learner-door has ended: Fault$"):
+        inject(eventually(lambda: at_work("learner-status"), "no thread"))
+        eventually(lambda: alive("learner-status") is None, "it does not end")
+        with pytest.raises(ThreadEnded, match=r"^thread learner-status has ended: Fault$"):
             door.answer  # noqa: B018 - the controller reads it in every tick
     finally:
         door.close()

@@ -66,7 +66,7 @@ def _end(job: RLJob, seen: ReconcileContext, decision: Decision, now: float) -> 
         assert outcome is not None or after.controller.outcome is None, "nor is it judged"
     reason = after.controller.outcome.reason if after.controller.outcome is not None and outcome is None else ""
     waited = ("StartupDeadlineExceeded", "ProgressDeadlineExceeded")
-    assert not (seen.clock.jump_seconds and reason in waited), "no leap of the clock lets a wait run out"
+    assert not (seen.clock.jump_seconds and reason in waited), "no jump of the clock lets a wait run out"
 
 
 def _number_of_actors(job: RLJob, seen: ReconcileContext, decision: Decision, now: float) -> None:

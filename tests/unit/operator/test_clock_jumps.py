@@ -1,4 +1,4 @@
-"""A wall clock that leaps, a machine that sleeps, a controller that was away: none of them ends a job."""
+"""A wall clock that jumps, a machine that sleeps, a controller that was away: none of them ends a job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rljob_operator.core.wall_clock import WallClock
 from tests.support.controller import START, Controller, exited, make_job, member, members, running, sample, verified
 
 HOUR = 3600.0
-LEAPS = pytest.mark.parametrize("leap", [8 * HOUR, -HOUR])
+JUMPS = pytest.mark.parametrize("jump", [8 * HOUR, -HOUR])
 DEADLINES = (
     "spec.activeDeadlineSeconds=300",
     "spec.progressDeadlineSeconds=200",
@@ -21,7 +21,7 @@ DEADLINES = (
 )
 
 
-def leap_by(controller: Controller, seconds: float, **world: object) -> None:
+def jump_by(controller: Controller, seconds: float, **world: object) -> None:
     """One look half a second later, at which the clock has leapt; the next look knows nothing of it."""
     controller.jump(0.5 + seconds, jump_seconds=seconds, **world)
     controller.world["jump_seconds"] = 0.0
@@ -32,12 +32,12 @@ def outcome(controller: Controller) -> str:
     return controller.last.outcome.reason if controller.last.outcome is not None else ""
 
 
-@LEAPS
-def test_progress_is_waited_for_anew(leap: float) -> None:
+@JUMPS
+def test_progress_is_waited_for_anew(jump: float) -> None:
     controller = running(*DEADLINES)
     controller.look(100.0)
     assert controller.reason("Progressing")[1] == "LearnerStalled"
-    leap_by(controller, leap)
+    jump_by(controller, jump)
     assert outcome(controller) == ""
     controller.look(198.0)
     assert outcome(controller) == ""
@@ -45,11 +45,11 @@ def test_progress_is_waited_for_anew(leap: float) -> None:
     assert outcome(controller) == "DeadlineExceeded", "300 s of active time, whatever the clock did"
 
 
-@LEAPS
-def test_a_learner_that_stands_still_is_still_found(leap: float) -> None:
+@JUMPS
+def test_a_learner_that_stands_still_is_still_found(jump: float) -> None:
     controller = running("spec.progressDeadlineSeconds=200")
     controller.look(150.0)
-    leap_by(controller, leap)
+    jump_by(controller, jump)
     controller.look(199.0)
     assert outcome(controller) == ""
     assert controller.reason("Progressing")[1] == "LearnerStalled"
@@ -57,26 +57,26 @@ def test_a_learner_that_stands_still_is_still_found(leap: float) -> None:
     assert outcome(controller) == "ProgressDeadlineExceeded"
 
 
-@LEAPS
-def test_startup_is_waited_for_anew(leap: float) -> None:
+@JUMPS
+def test_startup_is_waited_for_anew(jump: float) -> None:
     seen = (member("replay-0"), member("learner", Phase.STARTING))
     controller = Controller(make_job(*DEADLINES), members=seen)
     controller.look()
     controller.look(90.0)
-    leap_by(controller, leap)
+    jump_by(controller, jump)
     controller.look(99.0)
     assert outcome(controller) == ""
     controller.look(1.0)
     assert outcome(controller) == "StartupDeadlineExceeded"
 
 
-@LEAPS
-def test_failures_are_not_forgiven_for_it(leap: float) -> None:
+@JUMPS
+def test_failures_are_not_forgiven_for_it(jump: float) -> None:
     controller = running(*DEADLINES[3:])
     controller.look(members=exited("learner", members()))
     back = tuple(replace(m, incarnation="2") for m in members())
     controller.look(5.0, members=back, learner=sample(START + 5, 1001))
-    leap_by(controller, leap)
+    jump_by(controller, jump)
     assert controller.status.restarts.counted == 1
     controller.look(390.0)
     assert controller.status.restarts.counted == 1
@@ -84,19 +84,19 @@ def test_failures_are_not_forgiven_for_it(leap: float) -> None:
     assert controller.status.restarts.counted == 0
 
 
-@LEAPS
-def test_a_checkpoint_is_not_called_stale_for_it_and_no_time_lies_in_the_future(leap: float) -> None:
+@JUMPS
+def test_a_checkpoint_is_not_called_stale_for_it_and_no_time_lies_in_the_future(jump: float) -> None:
     controller = running(checkpoint=verified(START))
-    leap_by(controller, leap)
+    jump_by(controller, jump)
     assert controller.reason("CheckpointValid") == ("True", "Verified")
     assert all(c.last_transition_time <= controller.now for c in controller.status.conditions)
 
 
-@LEAPS
-def test_a_checkpoint_that_is_waited_for_is_asked_for_by_the_new_clock(leap: float) -> None:
+@JUMPS
+def test_a_checkpoint_that_is_waited_for_is_asked_for_by_the_new_clock(jump: float) -> None:
     controller = running()
     controller.look(1.0, checkpoint_requested_at="now", checkpoint=verified(controller.now))
-    leap_by(controller, leap)
+    jump_by(controller, jump)
     assert controller.last is not None
     assert controller.last.checkpoint_seconds == controller.now
     request = controller.status.controller.checkpoint_request
@@ -141,7 +141,7 @@ def test_a_clock_tells_leaps_from_time_that_passed() -> None:
     assert clock.read() == ClockReading(wall, -HOUR)
     for _ in range(100):
         wall, steady = wall + 1.1, steady + 1.0
-        assert clock.read() == ClockReading(wall, 0.0), "a clock that is corrected in passing does not leap"
+        assert clock.read() == ClockReading(wall, 0.0), "a clock that is corrected in passing does not jump"
     later = WallClock(lambda: wall + 100.0, lambda: steady + 10.0, clock.offset_seconds)
     assert later.read() == ClockReading(wall + 100.0, pytest.approx(90.0)), (
         "nor is one between two controllers overlooked"

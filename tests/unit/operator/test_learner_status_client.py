@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from rljob_operator.local import learner_status_client as learner_door
+from rljob_operator.local import learner_status_client
 from rljob_operator.local.learner_status_client import LearnerStatusClient, NoAnswer, fetch_status
 
 from tests.support.waiting import eventually
@@ -90,7 +90,7 @@ def test_errors_and_silence_are_no_answer(learner: Learner) -> None:
 def test_the_controller_never_waits_and_knows_why_there_is_nothing(
     learner: Learner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learner_door, "fetch_status", partial(fetch_status, timeout_seconds=600.0))
+    monkeypatch.setattr(learner_status_client, "fetch_status", partial(fetch_status, timeout_seconds=600.0))
     url: list[str | None] = [None]
     door = LearnerStatusClient(lambda: url[0], period_seconds=0.02)
     try:
@@ -118,7 +118,7 @@ def test_the_controller_never_waits_and_knows_why_there_is_nothing(
 def test_a_wish_for_a_checkpoint_is_passed_on_once_to_each_life_of_the_learner(
     learner: Learner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learner_door, "_TIMEOUT_SECONDS", 60.0)
+    monkeypatch.setattr(learner_status_client, "_TIMEOUT_SECONDS", 60.0)
     other = Learner()
     url = [learner.url]
     door = LearnerStatusClient(lambda: url[0], period_seconds=0.02)

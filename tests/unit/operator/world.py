@@ -1,7 +1,7 @@
 """A world that does whatever it likes to a job: what it may do is drawn (`Plan`), when it does it follows from the plan's seed.
 
 Members start, work, end, vanish, flap and are replaced under their own names; the learner tells the truth, nonsense or nothing;
-a user edits, a queue gives and takes, clocks leap. `World.heal` ends all of that: from then on everything goes well.
+a user edits, a queue gives and takes, clocks jump. `World.heal` ends all of that: from then on everything goes well.
 The world keeps its own books of what happened, so that a test can compare them with what the controller says.
 """
 
@@ -46,7 +46,7 @@ class Fault(StrEnum):
     FATAL = "exit codes that end the job or that a rule names"
     SLOPPY = "the substrate forgets some of what was decided"
     SILENCE = "the learner tells nonsense or nothing, or goes back"
-    CLOCK = "the clock is set, leaps or jumps"
+    CLOCK = "the clock is set, jumps or jumps"
     SUSPEND = "a user suspends and resumes"
     EDIT = "a user edits numbers, servers and rules"
     QUOTA = "a queue gives and takes quota"
@@ -269,8 +269,8 @@ class World:
         if self._does(Fault.CLOCK, 0.005):
             self._clock_is_set(self.chance.choice((-3600.0, 400.0)))
         if self._does(Fault.CLOCK, 0.01):
-            self.observed["jump_seconds"] = leap = self.chance.choice((-3600.0, 30_000.0))
-            self._clock_is_set(leap)
+            self.observed["jump_seconds"] = jump = self.chance.choice((-3600.0, 30_000.0))
+            self._clock_is_set(jump)
 
     def _clock_is_set(self, seconds: float) -> None:
         self.now += seconds

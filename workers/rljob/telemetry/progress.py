@@ -2,7 +2,7 @@
 
 Raw frames are counted, so their progress is a ratio and their end a matter of the recent rate. A return is not: its
 progress is the way covered from where the curve began, and when it will be reached nobody knows: a slope continued knows
-nothing of plateaus and leaps, and was wrong by a factor of forty in the last minute of a run. So there is no estimate.
+nothing of plateaus and jumps, and was wrong by a factor of forty in the last minute of a run. So there is no estimate.
 """
 
 from __future__ import annotations

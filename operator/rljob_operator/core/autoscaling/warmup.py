@@ -1,4 +1,4 @@
-"""When it is too early to decide: after a (re)start of the learner, the job or the controller, and after a leap of the clock."""
+"""When it is too early to decide: after a (re)start of the learner, the job or the controller, and after a jump of the clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAME_START_SECONDS: Final = 2.0
 def on_this_clock(spec: AutoscalingSpec, memory: AutoscalingMemory, now_seconds: float) -> AutoscalingMemory:
     """The memory with its times moved to where a clock that jumped would put them, and the call noted.
 
-    A clock that went back, and a gap, be it a leap of the clock or a controller that was away, count as no time at all. After
+    A clock that went back, and a gap, be it a jump of the clock or a controller that was away, count as no time at all. After
     a gap the watch and the warm-up begin anew.
     """
     seen = memory.seen_seconds

@@ -1,7 +1,7 @@
-"""Time that does not count: leaps of the clock, and gaps in which nobody looked. Neither may end a job by itself.
+"""Time that does not count: jumps of the clock, and gaps in which nobody looked. Neither may end a job by itself.
 
 Active time goes on as if the clock had not leapt. Every window (startup, progress, health) begins anew, because what is
-known of it is from before. A leap that nobody measured, between two controllers, shows as a gap.
+known of it is from before. A jump that nobody measured, between two controllers, shows as a gap.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LONGEST_GAP_SECONDS = 60.0
 
 
 def clock_jump(context: ReconcileContext) -> ReconcileContext:
-    """Take a leap of the clock out of what is remembered: the one that was measured, or a past that lies in the future."""
+    """Take a jump of the clock out of what is remembered: the one that was measured, or a past that lies in the future."""
     seconds = context.clock.jump_seconds
     written = context.status.progress.last_update_time
     if not seconds and written is not None and written > context.now + CLOCK_JUMP_SECONDS:

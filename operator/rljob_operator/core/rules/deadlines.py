@@ -1,6 +1,6 @@
 """When a job fails because of time. None of these clocks runs while the job is suspended.
 
-Those that wait for something to happen begin anew where nobody watched whether it did (`rules.leaps`).
+Those that wait for something to happen begin anew where nobody watched whether it did (`rules.clock_jumps`).
 """
 
 from __future__ import annotations
