@@ -93,7 +93,7 @@ class SilentPoll:
 class Run:
     """One life of an operator: its caches are those that `look` fills."""
 
-    def __init__(self, client: Client, namespace: str, **options: Any) -> None:
+    def __init__(self, client: Client, namespace: str, settings: Settings = SETTINGS, **options: Any) -> None:
         self.client, self.namespace = client, namespace
         self.jobs: dict[str, Object] = {}
         self.expectations = Expectations(lapse_seconds=0.0)
@@ -106,7 +106,7 @@ class Run:
             self.poll,  # type: ignore[arg-type]
             EventRecorder(client, "operator-1"),
             self.expectations,
-            SETTINGS,
+            settings,
             **options,
         )
 

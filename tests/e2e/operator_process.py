@@ -25,19 +25,19 @@ class OperatorProcess:
         self._started: list[subprocess.Popen[bytes]] = []
         self._leads_before = 0
 
-    def start(self) -> None:
-        """Start one and wait until it leads."""
-        self._process = self.start_candidate()
+    def start(self, image: str = "") -> None:
+        """Start one and wait until it leads. ``image``: of jobs that name none, where it is not that of all these tests."""
+        self._process = self.start_candidate(image)
         self._wait_leads()
 
-    def start_candidate(self) -> subprocess.Popen[bytes]:
+    def start_candidate(self, image: str = "") -> subprocess.Popen[bytes]:
         """One more, which waits until it may lead."""
         self._leads_before = self.log().count(" leads")
         name = self.namespace.name
         command = [
             *shlex.split(os.environ.get(PREFIX, "")),
             sys.executable, "-c", "from rljob_operator.cli import main; main()", "operator",
-            f"--namespace={name}", f"--lease-namespace={name}", f"--image={os.environ['RLJOB_E2E_IMAGE']}",
+            f"--namespace={name}", f"--lease-namespace={name}", f"--image={image or os.environ['RLJOB_E2E_IMAGE']}",
             "--plain-logs", "--port=0",
         ]  # fmt: skip
         environment = {**os.environ, "KUBECONFIG": str(self.namespace.kubeconfig)}

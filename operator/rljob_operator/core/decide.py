@@ -31,6 +31,7 @@ from rljob_operator.core.rules import (
     notes,
     places,
     progress,
+    rendering,
     success,
     suspension,
     timers,
@@ -45,6 +46,7 @@ ConditionRule = Callable[[ReconcileContext, Mode], ConditionUpdate | None]
 RUNNING_RULES: tuple[Rule, ...] = (
     clock_jumps.gap,
     suspension.note_start,
+    rendering.fix,
     active_time.start,
     failures.account,
     failures.forgive,

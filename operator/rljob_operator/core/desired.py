@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from rljob.api import RLJob
 from rljob.api.conditions import Reason
+from rljob.api.controller_memory import RenderingMemory
+from rljob.api.rules.read_at_start import read_at_start
 
 CHECKPOINT_ANNOTATION = "rljob.dev/checkpoint-requested-at"
 """A user's request for a checkpoint: any new text in it, by custom the time of the request."""
@@ -32,12 +34,23 @@ class DesiredState:
         generation: metadata.generation of what is stored, whether it is in force or refused.
         checkpoint_requested_at: the text of `CHECKPOINT_ANNOTATION`, empty without one.
         refusal: why the newest spec can't be run; None where it is the one in force.
+        written: digest of what the user wrote of the fields that roles read when they start; empty where only the spec in force
+            is known.
+        rendering: what pods of a job that starts now are made with; None where nothing is rendered.
     """
 
     job: RLJob
     generation: int = 1
     checkpoint_requested_at: str = ""
     refusal: Refusal | None = None
+    written: str = ""
+    rendering: RenderingMemory | None = None
+
+    @property
+    def read_at_start(self) -> str:
+        """Digest of what roles read when they start. Where it is of what the user wrote, another release's presets and defaults
+        do not change it."""
+        return self.written or read_at_start(self.job.spec)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
+from rljob.api.status import RLJobStatus
 from rljob.api.timestamps import rfc3339
 
 from rljob_operator.core.decision import Decision
@@ -23,6 +24,7 @@ from rljob_operator.kube.pods import owner_of
 from rljob_operator.kube.render.config import service_account
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.pod import grace_seconds, pod
+from rljob_operator.kube.render.rendering import settings_for
 from rljob_operator.kube.render.revision import revision
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.resources import PODS, RLJOBS, SERVICE_ACCOUNTS, Object
@@ -60,7 +62,9 @@ class PodWriter:
         await self._each(drained, lambda each: self._ask_to_leave(owned, each))
         await self._each(hung, lambda each: self._end(owned, each))
         await self._each([*removed, *former(pods)], lambda each: self.let_go(owned, each))
-        await self._each(decision.start, lambda name: self._start(stored, owned, name, by_member.get(name)))
+        await self._each(
+            decision.start, lambda name: self._start(stored, owned, name, by_member.get(name), decision.status)
+        )
         if decision.delete_job:
             namespace, name = stored.key
             with contextlib.suppress(NotFound):
@@ -81,17 +85,22 @@ class PodWriter:
         with contextlib.suppress(AlreadyExists):
             await self._client.create(SERVICE_ACCOUNTS, service_account(owned))
         for member in members:
-            await self._client.create(PODS, self._pod(stored, owned, member, "none that is made"), dry_run=True)
+            document = self._pod(stored, owned, member, "none that is made", stored.status)
+            await self._client.create(PODS, document, dry_run=True)
 
-    def _pod(self, stored: StoredJob, owned: Owned, member: str, follows: str) -> Object:
-        """The member's next pod; ``follows``, the uid of the one before it, is what tells its name from that one's."""
+    def _pod(self, stored: StoredJob, owned: Owned, member: str, follows: str, status: RLJobStatus) -> Object:
+        """The member's next pod; ``follows``, the uid of the one before it, is what tells its name from that one's. It is made
+        with the images that ``status`` has of the job."""
         suffix = _suffix(owned.uid, member, follows)
         made_from = revision(stored.document, Role.of(member))
-        return pod(owned, member, suffix, made_from, self._settings)
+        return pod(owned, member, suffix, made_from, settings_for(status, self._settings))
 
-    async def _start(self, stored: StoredJob, owned: Owned, member: str, before: Pod | None) -> None:
+    async def _start(
+        self, stored: StoredJob, owned: Owned, member: str, before: Pod | None, status: RLJobStatus
+    ) -> None:
         """Create the pod that follows on ``before``. Tried again it asks for the same name, so it never makes two."""
-        document = self._pod(stored, owned, member, before["metadata"]["uid"] if before is not None else "")
+        follows = before["metadata"]["uid"] if before is not None else ""
+        document = self._pod(stored, owned, member, follows, status)
         name = document["metadata"]["name"]
         self._expectations.create(owned.uid, name)
         try:

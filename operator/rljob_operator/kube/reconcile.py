@@ -26,6 +26,7 @@ from rljob_operator.kube.members import Pod, current, members
 from rljob_operator.kube.pods import JobKey, PodCache, owner_of
 from rljob_operator.kube.preflight import Preflight
 from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.rendering import offered, unknown_rendering
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.stored import StoredJob, is_ours, read
@@ -115,9 +116,9 @@ class Reconciler:
 
     async def _turn(self, key: JobKey, stored: StoredJob, known: _Job, pods: Sequence[Pod]) -> float | None:
         await known.preflight.check(stored, self._writer, self._monotonic())
-        desired = stored.desired
-        if desired.refusal is None and known.preflight.refusal is not None:
-            desired = replace(desired, refusal=known.preflight.refusal)
+        refusal = unknown_rendering(stored.status, suspend=stored.desired.job.spec.suspend)
+        refusal = refusal or stored.desired.refusal or known.preflight.refusal
+        desired = replace(stored.desired, refusal=refusal, rendering=offered(self._settings))
         clock = known.clock.read()
         observed = self._observe(key, stored, known, pods)
         found = turn(desired, stored.status, observed, clock)

@@ -9,11 +9,13 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 from rljob.api import ManifestError, RLJob, parse_job
-from rljob.api.conditions import Reason
+from rljob.api.conditions import ConditionType, Reason
 from rljob.api.job import API_VERSION, KIND
 from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, DesiredState, Refusal
+from rljob_operator.kube.in_force import started_with, stored_spec, with_changes
+from rljob_operator.kube.render.revision import revision_of_job
 
 MANAGED_BY: Final = "rljob.dev/operator"
 """``spec.managedBy`` of the jobs that are this operator's; others are left alone."""
@@ -67,18 +69,35 @@ def read(document: Mapping[str, Any], status: RLJobStatus | None = None) -> Stor
     annotations = metadata.get("annotations") or {}
     generation = int(metadata.get("generation", 1))
     asked = str(annotations.get(CHECKPOINT_ANNOTATION, ""))
+    written = revision_of_job(document)
+    job, refusal = _in_force(document, known, generation, written)
+    if refusal is not None:
+        written = known.controller.started_with  # what was written last is not what is wanted
+    desired = DesiredState(job, generation, asked, refusal, written)
+    return StoredJob(document, desired, known, bool(metadata.get("deletionTimestamp")))
+
+
+def _in_force(
+    document: Mapping[str, Any], status: RLJobStatus, generation: int, written: str
+) -> tuple[RLJob, Refusal | None]:
+    """(the job to work with, why it is not the newest one)."""
+    runs = started_with(document, status, written)
+    if runs is not None and status.observed_generation == generation and not _is_refused(status):
+        return runs, None
     job, problems = _job(document)
     if job is not None:
-        desired = DesiredState(job, generation, asked)
-    else:
-        words, in_force = "; ".join(problems), _in_force(document, known)
-        if in_force is not None:
-            refusal = Refusal(Reason.INVALID_SPEC, f"{words}; the last good spec stays in force", blocking=False)
-            desired = DesiredState(in_force, generation, asked, refusal)
-        else:
-            nothing = _parsed(document, _NOTHING)
-            desired = DesiredState(nothing, generation, asked, Refusal(Reason.INVALID_SPEC, words))
-    return StoredJob(document, desired, known, bool(metadata.get("deletionTimestamp")))
+        return (job if runs is None else with_changes(runs, job)), None
+    words, last_good = "; ".join(problems), runs or stored_spec(document, status)
+    if last_good is not None:
+        words = f"{words}; the last good spec stays in force"
+        return last_good, Refusal(Reason.INVALID_SPEC, words, blocking=False)
+    return _parsed(document, _NOTHING), Refusal(Reason.INVALID_SPEC, words)
+
+
+def _is_refused(status: RLJobStatus) -> bool:
+    """Whether the spec of the generation that was seen last is not the one in force."""
+    accepted = status.condition(ConditionType.ACCEPTED)
+    return accepted is not None and accepted.reason == Reason.INVALID_SPEC
 
 
 def _job(document: Mapping[str, Any]) -> tuple[RLJob | None, list[str]]:
@@ -86,16 +105,6 @@ def _job(document: Mapping[str, Any]) -> tuple[RLJob | None, list[str]]:
         return parse_job(document), []
     except ManifestError as error:
         return None, [str(problem) for problem in error.problems]
-
-
-def _in_force(document: Mapping[str, Any], status: RLJobStatus) -> RLJob | None:
-    """The spec that the status says is in force; None where none has been accepted, or an older release wrote another form."""
-    if not status.effective_spec:
-        return None
-    try:
-        return _parsed(document, status.effective_spec)
-    except ManifestError:
-        return None
 
 
 def _parsed(document: Mapping[str, Any], spec: Mapping[str, Any]) -> RLJob:

@@ -74,6 +74,7 @@ class Reason(StrEnum):
     QUOTA_EXCEEDED = "QuotaExceeded"
     QUOTA_LIMITED = "QuotaLimited"
     QUOTA_RESERVED = "QuotaReserved"
+    RENDERING_UNKNOWN = "RenderingUnknown"
     RESTARTING = "Restarting"
     RESTORING = "Restoring"
     RESUMED = "Resumed"
@@ -171,6 +172,11 @@ def _entries() -> tuple[Entry, ...]:
             ("False", r.POD_SECURITY_FORBIDDEN, "the namespace's pod security level forbids a pod of the job"),
             ("False", r.NAME_CONFLICT, "an object with a name that the job needs belongs to somebody else"),
             ("False", r.IMAGE_SCHEMA_MISMATCH, "the image does not know a parameter of the spec"),
+            (
+                "False",
+                r.RENDERING_UNKNOWN,
+                "the job runs with pods that this release of the operator does not make: what runs goes on; suspend and resume",
+            ),
         ),
         t.ADMITTED: (
             ("True", r.QUOTA_RESERVED, "the queue has reserved quota"),

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from rljob.api.status_model import Count, Message, ShortText, StatusModel, Word
 from rljob.api.timestamps import Timestamp
-from rljob.api.types import DecimalText
+from rljob.api.types import DecimalText, Text
 
 MAX_REMEMBERED_MEMBERS = 2000
 """Room for every replay shard, the learner, every inference server and the evaluator at once (1,258), and for hundreds of
@@ -100,6 +100,17 @@ class CheckpointRequestMemory(StatusModel):
     """Whether a verified checkpoint from after the request was seen."""
 
 
+class RenderingMemory(StatusModel):
+    """What the pods of a job are made with where its manifest does not say."""
+
+    version: Count = 0
+    """Of the way in which pods are rendered."""
+    image: Annotated[str, Text(512, "a container image", shortest=0)] = ""
+    """Of roles that name none."""
+    gpu_image: Annotated[str, Text(512, "a container image", shortest=0)] = ""
+    """Of a learner with a device that names none; empty takes ``image``."""
+
+
 class CurvePoint(StatusModel):
     """One moment of the run, for the estimate of the time to go. Time is active time."""
 
@@ -136,7 +147,10 @@ class ControllerMemory(StatusModel):
     suspension: SuspensionMemory | None = None
     """A suspension under way or in force."""
     started_with: ShortText = ""
-    """Digest of what roles read when they start, as it was when those that run were started (`rljob.api.rules.read_at_start`)."""
+    """Digest of what roles read when they start, as it was when those that run were started: on one machine of the spec in force
+    (`rljob.api.rules.read_at_start`), on a cluster of what the job's user wrote."""
+    rendering: RenderingMemory | None = None
+    """What pods are made with since the job was last started; unset on one machine."""
     checkpoint_request: CheckpointRequestMemory | None = None
     """The user's last request for a checkpoint."""
     plateau: PlateauMemory | None = None

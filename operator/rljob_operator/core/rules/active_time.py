@@ -23,6 +23,7 @@ def start(context: ReconcileContext) -> ReconcileContext:
         context = context.with_memory(
             active_since=context.now, starting_since=context.now, started=None, advance=_resumes_at(context)
         )
+        context = context.with_status(effective_spec={})  # written anew: it may come of another release's presets
     return context.with_memory(suspension=None) if context.memory.suspension is not None else context
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rljob.api.controller_memory import SuspensionMemory
-from rljob.api.rules.read_at_start import read_at_start
 
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.member import Role
@@ -23,7 +22,7 @@ def note_start(context: ReconcileContext) -> ReconcileContext:
     So a suspension in the middle of which such a change was made can't be called off: it goes on to its end, and the job then
     comes up with what was changed.
     """
-    digest = read_at_start(context.spec)
+    digest = context.desired.read_at_start
     return context if context.memory.started_with == digest else context.with_memory(started_with=digest)
 
 

@@ -1,4 +1,4 @@
-"""A revision: tells whether a pod was made from what the manifest says now.
+"""A revision: tells whether a pod, or a whole job, was made from what the manifest says now.
 
 It is a digest of what the user wrote, never of a rendered pod or of defaults: those differ from one release of the operator to
 the next, and an upgrade must restart nothing.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rljob.api.job import RLJobSpec
@@ -41,13 +41,25 @@ def revision(manifest: Mapping[str, Any], role: Role) -> str:
     ``manifest`` is the object as its user wrote it, without what presets and defaults add. Fields that may change at any time
     are not in it, nor what only other roles' pods are made from. The order of entries that have names does not matter.
     """
+    return _digest(_written(manifest, [place for place in _PLACES if _concerns(place, role)]))
+
+
+def revision_of_job(manifest: Mapping[str, Any]) -> str:
+    """``<which fields>-<their values>``: the same of the pods of all roles. Revisions whose first parts differ were made by
+    releases with other fields, and say nothing of each other."""
+    return f"{_FIELDS}-{_digest(_written(manifest, _PLACES))}"
+
+
+def _written(manifest: Mapping[str, Any], places: Iterable[Place]) -> dict[str, Any]:
     spec = without_nulls(dict(manifest)).get("spec")
-    found = {
-        place.path: _value(place, value)
-        for place in _PLACES
-        if _concerns(place, role) and (value := _at(spec, place)) is not None
-    }
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:_DIGITS]
+    return {place.path: _value(place, value) for place in places if (value := _at(spec, place)) is not None}
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:_DIGITS]
+
+
+_FIELDS: Final = _digest([place.path for place in _PLACES])[:8]
 
 
 def _concerns(place: Place, role: Role) -> bool:

@@ -49,9 +49,9 @@ def _read_at_start(same: _Same) -> str:
     return f"{_fields()}-{_digest(values)[:16]}"
 
 
-def comparable(digest: str) -> bool:
-    """Whether a digest was made by this version of the types."""
-    return digest.partition("-")[0] == _fields()
+def comparable(one: str, other: str) -> bool:
+    """Whether two digests were made by the same version of the types, and of the same thing."""
+    return one.partition("-")[0] == other.partition("-")[0]
 
 
 def _field(owner: BaseModel, name: str) -> Any:

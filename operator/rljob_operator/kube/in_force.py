@@ -1,0 +1,64 @@
+"""The spec that a stored job runs by. Pure.
+
+While members of a job run, it goes by the presets and defaults that it was started with, whatever release of the operator looks
+after it: a learner that comes back must not learn with other parameters than before. What its user may change at any time is
+taken from what is stored now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel
+from rljob.api import ManifestError, RLJob, parse_job
+from rljob.api.job import API_VERSION, KIND, RLJobSpec
+from rljob.api.mutability import Step, When, places
+from rljob.api.status import RLJobStatus
+
+M = TypeVar("M", bound=BaseModel)
+
+_AT_ANY_TIME: Final = tuple(place for place in places(RLJobSpec) if place.mutability.when is When.ANY_TIME)
+
+
+def started_with(document: Mapping[str, Any], status: RLJobStatus, written: str) -> RLJob | None:
+    """The job that runs, as the status has it; None where nothing of it runs, or its user has changed what roles read when they
+    start. ``written`` is the digest of that (`render.revision.revision_of_job`)."""
+    if status.controller.active_since is None or status.controller.started_with != written:
+        return None
+    return stored_spec(document, status)
+
+
+def stored_spec(document: Mapping[str, Any], status: RLJobStatus) -> RLJob | None:
+    """The job with the spec that the status says is in force; None where there is none, or this release does not take it.
+
+    The preset's values are in it already. They are not laid under it again: this release's preset may say something else.
+    """
+    if not status.effective_spec:
+        return None
+    spec = {name: value for name, value in status.effective_spec.items() if name != "preset"}
+    try:
+        job = parse_job({"apiVersion": API_VERSION, "kind": KIND, "metadata": document["metadata"], "spec": spec})
+    except ManifestError:
+        return None
+    preset = status.effective_spec.get("preset")
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"preset": preset})})
+
+
+def with_changes(runs: RLJob, newest: RLJob) -> RLJob:
+    """``runs`` with those values of ``newest`` that may change at any time, and its metadata."""
+    spec = runs.spec
+    for place in _AT_ANY_TIME:
+        parent = place.parent_in(newest.spec)
+        if parent is not None:
+            spec = _with(spec, place.steps, getattr(parent, place.name))
+    return newest.model_copy(update={"spec": spec})
+
+
+def _with(model: M, steps: tuple[Step, ...], value: Any) -> M:
+    """A copy of ``model`` with ``value`` at the end of ``steps``; itself where a section on the way is not there."""
+    name = steps[0].name
+    if len(steps) == 1:
+        return model.model_copy(update={name: value})
+    section = getattr(model, name)
+    return model if section is None else model.model_copy(update={name: _with(section, steps[1:], value)})

@@ -1,0 +1,111 @@
+"""Another operator on a running job: it restarts nothing, and what it starts is made as the job was started."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import pytest
+from rljob_operator.kube.client import Client
+from rljob_operator.kube.render import rendering
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.resources import RLJOBS, Object
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.reconciling import Kubelet, Run, bring_up, written
+from tests.cluster.test_kube_reconcile import TWO_ACTORS, at_work, condition, status_of
+
+OLD, NEW = Settings(image="rl:1"), Settings(image="rl:2")
+ALL = ("replay-0", "learner", "actor-0", "actor-1")
+SKIP = {"checkpoint": {"onSuspend": "Skip"}}
+
+
+def images(pods: Mapping[str, Sequence[Object]]) -> dict[str, set[str]]:
+    """Member -> images of its pod's containers."""
+    found = {}
+    for member, (pod,) in pods.items():
+        spec = pod["spec"]
+        found[member] = {each["image"] for each in (*spec["containers"], *spec.get("initContainers", ()))}
+    return found
+
+
+async def patch(viewer: Client, namespace: str, **spec: object) -> None:
+    await viewer.patch(RLJOBS, namespace, "pong", {"spec": spec})
+
+
+async def suspend(run: Run, viewer: Client, kubelet: Kubelet, namespace: str) -> None:
+    await patch(viewer, namespace, suspend=True)
+    for _ in range(4):
+        await run.settle(viewer, "pong")
+        await kubelet.finish_deleted("pong")
+    await run.settle(viewer, "pong")
+    assert not await kubelet.pods("pong")
+
+
+def test_a_running_job_keeps_its_image_until_it_is_suspended(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, written(namespace, "pong", backoffLimit=9, **TWO_ACTORS, **SKIP))
+            await bring_up(Run(client, namespace, OLD), viewer, kubelet, "pong")
+            before = await kubelet.pods("pong")
+            assert images(before) == {member: {"rl:1"} for member in ALL}
+
+            run = Run(client, namespace, NEW)
+            await run.settle(viewer, "pong")
+            assert {member: pod["metadata"]["uid"] for member, (pod,) in (await kubelet.pods("pong")).items()} == {
+                member: pod["metadata"]["uid"] for member, (pod,) in before.items()
+            }
+            await kubelet.end(before["actor-1"][0], 1)
+            await kubelet.end(before["replay-0"][0], 1)
+            await patch(viewer, namespace, actors={"replicas": 3})
+            for _ in range(4):  # an end is followed by a start half a second later
+                await run.settle(viewer, "pong")
+                await asyncio.sleep(0.3)
+            after = await kubelet.pods("pong")
+            assert images(after) == {member: {"rl:1"} for member in (*ALL, "actor-2")}
+            assert after["actor-1"][0]["metadata"]["uid"] != before["actor-1"][0]["metadata"]["uid"]
+            status = await status_of(viewer, namespace, "pong")
+            assert status["controller"]["rendering"] == {"version": rendering.VERSION, "image": "rl:1", "gpuImage": ""}
+
+            await kubelet.start("pong")
+            await suspend(run, viewer, kubelet, namespace)
+            await patch(viewer, namespace, suspend=False)
+            await bring_up(run, viewer, kubelet, "pong")
+            assert images(await kubelet.pods("pong")) == {member: {"rl:2"} for member in (*ALL, "actor-2")}
+
+    asyncio.run(story())
+
+
+def test_a_release_that_makes_other_pods_adds_none_to_those_that_run(
+    cluster: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, written(namespace, "pong", backoffLimit=9, **TWO_ACTORS, **SKIP))
+            await bring_up(Run(client, namespace), viewer, kubelet, "pong")
+            monkeypatch.setattr(rendering, "VERSION", 2)
+            monkeypatch.setattr(rendering, "KNOWN", frozenset({2}))
+            run = Run(client, namespace)
+            (actor,) = (await kubelet.pods("pong"))["actor-1"]
+            await kubelet.end(actor, 1)
+            for _ in range(4):
+                await run.settle(viewer, "pong")
+                await asyncio.sleep(0.3)
+            pods = await kubelet.pods("pong")
+            assert [member for member, each in pods.items() if each[0]["status"]["phase"] == "Running"] == [
+                "actor-0",
+                "learner",
+                "replay-0",
+            ]
+            status = await status_of(viewer, namespace, "pong")
+            assert condition(status, "Accepted") == ("False", "RenderingUnknown")
+            assert status["actors"]["ready"] == 1
+
+            await suspend(run, viewer, kubelet, namespace)
+            await patch(viewer, namespace, suspend=False)
+            await bring_up(run, viewer, kubelet, "pong")
+            status = await status_of(viewer, namespace, "pong")
+            assert condition(status, "Accepted") == ("True", "Valid")
+            assert (status["actors"]["ready"], status["controller"]["rendering"]["version"]) == (2, 2)
+
+    asyncio.run(story())

@@ -1,0 +1,138 @@
+"""A job that runs goes by what it was started with, whatever presets and defaults the operator's release has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rljob.api import RLJob, dump_manifest, parse_job, read_manifest
+from rljob.api.conditions import ConditionType, Reason
+from rljob.api.controller_memory import ControllerMemory, RenderingMemory
+from rljob.api.presets import PRESETS
+from rljob.api.status import Condition, RLJobStatus
+from rljob_operator.core.desired import DesiredState
+from rljob_operator.kube.render import rendering
+from rljob_operator.kube.render.revision import revision_of_job
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.stored import read
+
+from tests.unit.api.written import EXAMPLES
+
+GAMMA = {"algorithm": {"type": "IMPALA", "impala": {"gamma": 0.5}}}
+
+
+def manifest(generation: int = 1, **spec: Any) -> dict[str, Any]:
+    about = {"name": "job", "namespace": "team", "uid": "u", "resourceVersion": "1", "generation": generation}
+    full = {"preset": "CartPoleIMPALA", "checkpoint": {"onSuspend": "Skip"}, **spec}
+    return {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": about, "spec": full}
+
+
+def running(document: Mapping[str, Any], generation: int = 1) -> RLJobStatus:
+    """The status of a job that was started from ``document``."""
+    spec = parse_job(document).spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    memory = ControllerMemory(active_since=1.0, started_with=revision_of_job(document))
+    return RLJobStatus(observed_generation=generation, effective_spec=spec, controller=memory)
+
+
+@pytest.fixture
+def other_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release whose presets say something else."""
+    changed = {
+        name: replace(preset, spec={**preset.spec, **GAMMA}) if name == "CartPoleIMPALA" else preset
+        for name, preset in PRESETS.items()
+    }
+    monkeypatch.setattr("rljob.api.presets.merging.PRESETS", changed)
+
+
+def gamma(desired: DesiredState) -> float:
+    impala = desired.job.spec.algorithm.impala
+    assert impala is not None
+    return impala.gamma
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_what_runs_is_read_back_as_it_was(file: Path) -> None:
+    written = read_manifest(file)
+    document = {**written, "metadata": {**written["metadata"], "namespace": "team", "uid": "u", "generation": 1}}
+    found = read(document, running(document)).desired
+    assert dump_manifest(found.job) == dump_manifest(parse_job(document))
+    assert found.refusal is None
+
+
+def test_another_preset_reaches_a_job_at_its_next_start(request: pytest.FixtureRequest) -> None:
+    status, before = running(manifest()), gamma(read(manifest()).desired)
+    request.getfixturevalue("other_release")
+    assert gamma(read(manifest(), status).desired) == before
+    more = read(manifest(2, actors={"replicas": 7}, backoffLimit=9, autoscaling={"mode": "Internal"}), status).desired
+    assert (gamma(more), more.job.spec.actors.replicas, more.job.spec.backoff_limit) == (before, 7, 9)
+    assert (more.job.spec.autoscaling.mode, more.job.spec.preset) == ("Internal", "CartPoleIMPALA")
+    assert more.written == status.controller.started_with
+    changed = read(manifest(2, image="rl:2"), status).desired
+    assert (gamma(changed), changed.job.spec.image) == (0.5, "rl:2"), "its user has changed what roles start with"
+    assert changed.written != status.controller.started_with
+    suspended = status.model_copy(update={"controller": status.controller.model_copy(update={"active_since": None})})
+    assert gamma(read(manifest(), suspended).desired) == 0.5
+
+
+def test_a_release_that_refuses_the_preset_leaves_what_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = running(manifest())
+    monkeypatch.setattr("rljob.api.presets.merging.PRESETS", {})
+    assert read(manifest()).desired.refusal is not None
+    assert read(manifest(), status).desired.refusal is None
+    scaled = read(manifest(2, actors={"replicas": 7}), status).desired
+    assert scaled.refusal is not None
+    assert not scaled.refusal.blocking
+    assert scaled.read_at_start == status.controller.started_with, "nothing is restarted for what is refused"
+
+
+def test_a_refused_spec_stays_refused_at_the_next_look() -> None:
+    status = running(manifest(), generation=2)
+    refused = Condition(
+        type=ConditionType.ACCEPTED, status="False", reason=Reason.INVALID_SPEC, last_transition_time=1.0
+    )
+    seen = status.model_copy(update={"conditions": [refused]})
+    bad = manifest(2, actors={"replicas": "many"})
+    for known in (status.model_copy(update={"observed_generation": 1}), seen):
+        refusal = read(bad, known).desired.refusal
+        assert refusal is not None
+        assert "spec.actors.replicas" in refusal.message
+
+
+def fixed(status: RLJobStatus, **fields: Any) -> RLJobStatus:
+    memory = status.controller.model_copy(update={"rendering": RenderingMemory(**fields)})
+    return status.model_copy(update={"controller": memory})
+
+
+def test_images_are_those_of_the_start_while_anything_is_to_run() -> None:
+    settings = Settings(image="rl:2", gpu_image="rl-gpu:2", cluster_domain="a")
+    status = fixed(running(manifest()), version=1, image="rl:1", gpu_image="")
+    found = rendering.settings_for(status, settings)
+    assert (found.image, found.gpu_image, found.cluster_domain) == ("rl:1", "", "a")
+    assert rendering.settings_for(RLJobStatus(), settings) == settings
+    stopped = status.model_copy(update={"controller": status.controller.model_copy(update={"active_since": None})})
+    assert rendering.settings_for(stopped, settings) == settings
+    assert rendering.offered(settings).image == "rl:2"
+
+
+def test_pods_of_an_unknown_rendering_are_not_made_until_a_suspension() -> None:
+    known, unknown = (fixed(running(manifest()), version=v, image="rl:1") for v in (rendering.VERSION, 99))
+    assert rendering.unknown_rendering(known, suspend=False) is None
+    refusal = rendering.unknown_rendering(unknown, suspend=False)
+    assert refusal is not None
+    assert (refusal.reason, refusal.blocking) == (Reason.RENDERING_UNKNOWN, True)
+    assert "rendering 99" in refusal.message
+    assert rendering.unknown_rendering(unknown, suspend=True) is None
+
+
+def test_the_revision_of_a_job_changes_with_any_role_and_with_no_number_of_actors() -> None:
+    def of(**spec: Any) -> str:
+        return revision_of_job(manifest(**spec))
+
+    assert of() == of(actors={"replicas": 9}) == of(suspend=True)
+    changes = ({"image": "rl:2"}, {"actors": {"spot": True}}, {"learner": {"image": "rl:3"}})
+    assert len({of(), *(of(**change) for change in changes)}) == 4
+    parsed: RLJob = parse_job(manifest())
+    assert parsed.spec.preset == "CartPoleIMPALA"

@@ -1,0 +1,86 @@
+"""What pods are made with is fixed when a job comes up from nothing, and by nothing else."""
+
+from __future__ import annotations
+
+from rljob.api.conditions import Reason
+from rljob.api.controller_memory import RenderingMemory
+from rljob_operator.core.observed import Admission, CheckpointFacts
+from rljob_operator.core.rules.suspension import BEST_EFFORT_SECONDS
+
+from tests.support.controller import Controller, make_job, members, running, verified
+
+OLD, NEW = (RenderingMemory(version=number, image=f"rl:{number}") for number in (1, 2))
+CORE = members(0)[:2]
+
+
+def fixed(controller: Controller) -> RenderingMemory | None:
+    return controller.status.controller.rendering
+
+
+def upgraded() -> Controller:
+    """A job that trains, with an operator that would make pods in another way."""
+    controller = running(rendering=OLD, written="a-1")
+    controller.world["rendering"] = NEW
+    return controller
+
+
+def test_it_stands_from_the_first_start_and_no_other_operator_changes_it() -> None:
+    controller = upgraded()
+    assert fixed(controller) == OLD
+    controller.look(100.0)
+    controller.job = make_job("spec.actors.replicas=3")
+    assert controller.look(1.0).start == ("actor-2",)
+    assert fixed(controller) == OLD
+    controller.look(1.0, members=CORE)
+    controller.look(1.0, members=())
+    assert fixed(controller) == OLD, "that all members are gone is no suspension"
+
+
+def test_a_suspension_changes_it_once_nothing_runs_and_not_when_it_is_called_off() -> None:
+    controller = upgraded()
+    controller.job = make_job("spec.suspend=true")
+    controller.look(1.0)
+    controller.job = make_job()
+    controller.look(1.0)
+    assert fixed(controller) == OLD
+    controller.job = make_job("spec.suspend=true")
+    controller.look(1.0)
+    controller.look(1.0, members=CORE)
+    controller.look(1.0, checkpoint=verified(controller.now + 1, 2000))
+    controller.look(1.0, members=())
+    assert controller.reason("Suspended") == ("True", "UserRequested")
+    assert fixed(controller) == OLD
+    controller.job = make_job()
+    assert controller.look(1.0).start == ("replay-0",)
+    assert fixed(controller) == NEW
+
+
+def test_a_queue_that_takes_the_quota_back_changes_it_too() -> None:
+    controller = upgraded()
+    controller.look(1.0, admission=Admission(False, Reason.EVICTED), checkpoint=CheckpointFacts())
+    controller.look(BEST_EFFORT_SECONDS, members=())
+    controller.look(1.0, admission=None)
+    assert fixed(controller) == NEW
+
+
+def test_a_change_that_restarts_everything_changes_it() -> None:
+    controller = upgraded()
+    assert controller.look(1.0, written="a-2").drain, "the user has written something else"
+    assert fixed(controller) == OLD
+    controller.look(1.0, members=())
+    assert fixed(controller) == NEW
+
+
+def test_presets_and_defaults_of_another_release_restart_nothing() -> None:
+    controller = upgraded()
+    controller.job = make_job("spec.algorithm.apeXDQN.gamma=0.9")  # as that release fills it in
+    assert controller.look(1.0, written="a-1").drain == ()
+    assert controller.look(1.0, written="b-2").drain == (), "of other fields: the two say nothing of each other"
+
+
+def test_a_job_that_ran_before_it_was_remembered_keeps_what_it_is_given_first() -> None:
+    controller = running(written="a-1")
+    assert fixed(controller) is None
+    controller.look(1.0, rendering=OLD)
+    controller.look(1.0, rendering=NEW)
+    assert fixed(controller) == OLD
