@@ -33,8 +33,8 @@ class Mode(StrEnum):
     ACCEPTING = "Accepting"
     """The spec can't be run and nothing runs."""
     SUSPENDING = "Suspending"
-    """The user or the queue wants nothing to run, or the spec was changed while the job was being suspended, so that all has to
-    start anew; members leave, or none is left."""
+    """The user or the queue wants nothing to run, or the operator leaves, or the spec was changed while the job was being
+    suspended, so that all has to start anew; members leave, or none is left."""
     RUNNING = "Running"
     """Members are started and kept, and the rules that may end the job are asked."""
 
@@ -183,7 +183,7 @@ def mode(context: ReconcileContext) -> Mode:
         return Mode.SESSION_ENDING
     if refusal is not None and refusal.blocking and not context.alive():
         return Mode.ACCEPTING
-    if context.spec.suspend or (admission is not None and not admission.admitted) or context.outdated():
+    if context.desired.suspends or (admission is not None and not admission.admitted) or context.outdated():
         return Mode.SUSPENDING
     return Mode.RUNNING
 

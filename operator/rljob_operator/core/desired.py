@@ -37,6 +37,7 @@ class DesiredState:
         written: digest of what the user wrote of the fields that roles read when they start; empty where only the spec in force
             is known.
         rendering: what pods of a job that starts now are made with; None where nothing is rendered.
+        released: the operator leaves: nothing of the job shall run until another one looks after it.
     """
 
     job: RLJob
@@ -45,6 +46,12 @@ class DesiredState:
     refusal: Refusal | None = None
     written: str = ""
     rendering: RenderingMemory | None = None
+    released: bool = False
+
+    @property
+    def suspends(self) -> bool:
+        """Whether nothing of the job shall run, though it is not over."""
+        return self.job.spec.suspend or self.released
 
     @property
     def read_at_start(self) -> str:

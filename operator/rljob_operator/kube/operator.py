@@ -8,12 +8,13 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from rljob_operator.kube import names
 from rljob_operator.kube.access import SERVICE_ACCOUNT, Access, load_access
 from rljob_operator.kube.client import Client
 from rljob_operator.kube.errors import ApiError, Conflict, Unavailable
@@ -49,6 +50,7 @@ class OperatorConfig:
         kubeconfig, context: how to log in; None takes what a pod has, or ``KUBECONFIG`` or the user's own.
         port: of /metrics, /healthz and /readyz; 0 serves none.
         workers: turns on different jobs at the same time.
+        releasing: it drains all jobs and takes its finalizers off their pods, instead of running them.
     """
 
     settings: Settings
@@ -58,6 +60,7 @@ class OperatorConfig:
     context: str | None = None
     port: int = 0
     workers: int = WORKERS
+    releasing: bool = False
 
 
 class Operator:
@@ -74,10 +77,19 @@ class Operator:
         self._events = EventRecorder(client, identity, counted=metrics.event)
         self._poll: LearnerPoll[JobKey] = LearnerPoll(self._queue.add)
         self._reconciler = Reconciler(
-            client, self._intake.get, self._pods, self._poll, self._events, self._expectations, config.settings
+            client,
+            self._intake.get,
+            self._pods,
+            self._poll,
+            self._events,
+            self._expectations,
+            config.settings,
+            releasing=config.releasing,
         )
         self._stopping = asyncio.Event()
         self.leading = False
+        self.started = asyncio.Event()
+        """Set once all jobs and pods are known, and work on them begins."""
 
     def stop(self) -> None:
         """End in good order: turns under way are finished, and the Lease is released."""
@@ -112,6 +124,16 @@ class Operator:
         log.info("looks after %d jobs with %d pods", len(self._intake), len(self._pods))
         for _ in range(self._config.workers):
             group.create_task(self._work())
+        self.started.set()
+
+    def jobs_with_finalizers(self) -> set[JobKey]:
+        """The jobs that have, or had, pods which only go when their end has been counted."""
+        found = set()
+        for pod in (pod for key in self._pods.jobs() for pod in self._pods.of(*key)):
+            owner = owner_of(pod)
+            if owner is not None and names.FINALIZER in (pod["metadata"].get("finalizers") or ()):
+                found.add((pod["metadata"]["namespace"], owner["name"]))
+        return found
 
     async def _work(self) -> None:
         with suppress(QueueClosed):
@@ -167,22 +189,44 @@ class Operator:
         metrics.cached_pods.set(len(self._pods))
 
 
-async def run_operator(config: OperatorConfig) -> None:
-    """Run until SIGTERM or SIGINT. Raises `NoAccess`, `LeadershipLost`, and OSError where the port is taken."""
+class Candidate(NamedTuple):
+    """An operator that does not work yet, and the election that it stands for."""
+
+    operator: Operator
+    elector: Elector
+    metrics: OperatorMetrics
+
+
+@asynccontextmanager
+async def candidate(config: OperatorConfig) -> AsyncIterator[Candidate]:
+    """One that can be elected while this is entered; work it has begun must have ended before. Raises `NoAccess`."""
     access = await load_access(config.kubeconfig, config.context)
     metrics = OperatorMetrics()
     of_the_lease = Client(access, observe=metrics.called)
     namespace = config.lease_namespace or _own_namespace() or access.namespace
     elector = Elector(of_the_lease, namespace, LEASE_NAME, new_identity())
     client = Client(access, observe=metrics.called, guard=elector.check)
-    operator = Operator(config, access, metrics, client)
-    health = Health(
-        metrics,
-        synced=lambda: operator.synced,
-        watch_age_seconds=lambda: operator.watch_age_seconds,
-        look=operator.show,
-        port=config.port,
-    )
+    try:
+        yield Candidate(Operator(config, access, metrics, client), elector, metrics)
+    finally:
+        await client.close()
+        await of_the_lease.close()
+
+
+async def run_operator(config: OperatorConfig) -> None:
+    """Run until SIGTERM or SIGINT. Raises `NoAccess`, `LeadershipLost`, and OSError where the port is taken."""
+    async with candidate(config) as (operator, elector, metrics):
+        health = Health(
+            metrics,
+            synced=lambda: operator.synced,
+            watch_age_seconds=lambda: operator.watch_age_seconds,
+            look=operator.show,
+            port=config.port,
+        )
+        await _until_stopped(operator, elector, health)
+
+
+async def _until_stopped(operator: Operator, elector: Elector, health: Health) -> None:
     loop = asyncio.get_running_loop()
     leading = asyncio.ensure_future(elector.lead(operator.lead))
 
@@ -203,8 +247,6 @@ async def run_operator(config: OperatorConfig) -> None:
         for task in (leading, looking):
             task.cancel()
         await asyncio.gather(leading, looking, return_exceptions=True)
-        await client.close()
-        await of_the_lease.close()
 
 
 def _own_namespace() -> str:

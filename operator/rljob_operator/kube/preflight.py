@@ -43,8 +43,8 @@ class Preflight:
 
     async def check(self, stored: StoredJob, writer: Tries, now: float) -> None:
         """Have one pod of every role checked, where the job has changed since, or what was refused is due. ``now``: monotonic."""
-        generation, spec = stored.desired.generation, stored.desired.job.spec
-        if stored.desired.refusal is not None or spec.suspend or stored.status.finished:
+        generation = stored.desired.generation
+        if stored.desired.refusal is not None or stored.desired.suspends or stored.status.finished:
             self.refusal = self.admission = None  # said of pods that nobody wants now
             self.checked_generation, self.again_at = 0, float("inf")  # when somebody does, it starts with a check
             return

@@ -29,7 +29,7 @@ from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.rendering import offered, unknown_rendering
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.resources import PODS, RLJOBS, Object
-from rljob_operator.kube.stored import StoredJob, is_ours, read
+from rljob_operator.kube.stored import StoredJob, is_ours, read, released
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +64,7 @@ class Reconciler:
     Args:
         job_of: the stored object of a key as it is known; None where it is gone.
         pods: the cache of pods.
+        releasing: nothing of any job shall run any more, and no pod keep our finalizer.
         now: Unix seconds; ``monotonic``: seconds that only go forward.
     """
 
@@ -77,9 +78,11 @@ class Reconciler:
         expectations: Expectations,
         settings: Settings,
         *,
+        releasing: bool = False,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._releasing = releasing
         self._client, self._job_of, self._pods, self._poll = client, job_of, pods, poll
         self._events, self._expectations, self._settings = events, expectations, settings
         self._writer = PodWriter(client, expectations, settings, now=now)
@@ -106,6 +109,8 @@ class Reconciler:
             known = self._known[key] = _Job(uid, WallClock(self._now, self._monotonic))
         known.note_version(document["metadata"]["resourceVersion"])
         stored = read(document, known.status)
+        if self._releasing:
+            stored = released(stored, self._settings)
         pods = await self._pods_of(stored)
         if pods is None:
             return self._expectations.lapses_in_seconds(uid)
@@ -116,7 +121,7 @@ class Reconciler:
 
     async def _turn(self, key: JobKey, stored: StoredJob, known: _Job, pods: Sequence[Pod]) -> float | None:
         await known.preflight.check(stored, self._writer, self._monotonic())
-        refusal = unknown_rendering(stored.status, suspend=stored.desired.job.spec.suspend)
+        refusal = unknown_rendering(stored.status, suspend=stored.desired.suspends)
         refusal = refusal or stored.desired.refusal or known.preflight.refusal
         desired = replace(stored.desired, refusal=refusal, rendering=offered(self._settings))
         clock = known.clock.read()
@@ -139,6 +144,9 @@ class Reconciler:
         except children.NameConflict as problem:
             known.preflight.name_conflict(str(problem), stored.desired.generation, self._monotonic())
             return 0.0
+        if stored.desired.released and not any(member.alive for member in observed.members):
+            for pod in pods:
+                await self._writer.release(pod)
         await self._follow_learner(key, stored, known, observed, pods, decision.checkpoint_seconds)
         again, now = known.preflight.sooner(decision.requeue_seconds, self._monotonic()), self._monotonic()
         if not known.unwritten:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -16,6 +16,8 @@ from rljob.api.status import RLJobStatus
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, DesiredState, Refusal
 from rljob_operator.kube.in_force import started_with, stored_spec, with_changes
 from rljob_operator.kube.render.revision import revision_of_job
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.render.volumes import keeps_checkpoints
 
 MANAGED_BY: Final = "rljob.dev/operator"
 """``spec.managedBy`` of the jobs that are this operator's; others are left alone."""
@@ -75,6 +77,16 @@ def read(document: Mapping[str, Any], status: RLJobStatus | None = None) -> Stor
         written = known.controller.started_with  # what was written last is not what is wanted
     desired = DesiredState(job, generation, asked, refusal, written)
     return StoredJob(document, desired, known, bool(metadata.get("deletionTimestamp")))
+
+
+def released(stored: StoredJob, settings: Settings) -> StoredJob:
+    """The job as an operator takes it that leaves: all of it is drained. A checkpoint is waited for as its user wants it on
+    suspension, where it outlives the learner's pod."""
+    job = stored.desired.job
+    if not keeps_checkpoints(job, settings):
+        checkpoint = job.spec.checkpoint.model_copy(update={"on_suspend": "Skip"})
+        job = job.model_copy(update={"spec": job.spec.model_copy(update={"checkpoint": checkpoint})})
+    return replace(stored, desired=replace(stored.desired, job=job, released=True))
 
 
 def _in_force(

@@ -7,12 +7,18 @@ import json
 import logging
 import sys
 import time
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from rljob.api.exit_codes import EXIT_FAILURE
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 
+if TYPE_CHECKING:
+    from rljob_operator.kube.operator import OperatorConfig
+
+EXIT_JOBS_RUN: Final = 3
+"""Of ``--release --dry-run``: there are jobs of which something runs."""
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 
 
@@ -59,15 +65,31 @@ def operator(
         int, typer.Option(min=0, max=65535, help="Port of /metrics, /healthz and /readyz; 0 serves none.")
     ] = 8080,
     workers: Annotated[int, typer.Option(min=1, max=1000, help="Jobs that are looked at at the same time.")] = 16,
+    release: Annotated[
+        bool,
+        typer.Option(
+            "--release",
+            help="Instead, drain the jobs and take the operator's finalizers off their pods, so that it can be uninstalled.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --release: tell which jobs there are, and change nothing.")
+    ] = False,
+    release_seconds: Annotated[
+        float, typer.Option(min=1, help="With --release: how long all jobs together may take to drain.")
+    ] = 600.0,
     json_logs: Annotated[bool, typer.Option("--json-logs/--plain-logs", help="Logs as lines of JSON.")] = True,
 ) -> None:
     """Look after the RLJobs of a cluster until SIGTERM. Several may run at once: one leads, the others wait.
 
-    Exit codes: 0 stopped as asked, 1 the lead was lost or something failed, 2 no cluster can be reached as told.
+    Exit codes: 0 stopped as asked, 1 the lead was lost or something failed, 2 no cluster can be reached as told; with --release 0
+    all was released, 1 something was not, or another operator leads; with --dry-run 0 nothing runs, 3 jobs run.
 
     Example, from a laptop:
 
       rljob operator --namespace team-a --image registry.example.com/rljob-worker:0.1.0 --plain-logs
+
+      rljob operator --release --dry-run
     """
     with one_line_errors():
         try:
@@ -88,10 +110,31 @@ def operator(
             port=port,
             workers=workers,
         )
+        if dry_run and not release:
+            raise UsageError("--dry-run belongs to --release; rljob render prints what would be made of a manifest")
         try:
-            asyncio.run(run_operator(config))
+            if release:
+                code = _release(config, release_seconds, dry_run)
+            else:
+                asyncio.run(run_operator(config))
+                code = 0
         except NoAccess as problem:
             raise UsageError(str(problem)) from None
+    raise typer.Exit(code)
+
+
+def _release(config: OperatorConfig, seconds: float, dry_run: bool) -> int:
+    """Print the table of jobs; the exit code."""
+    from rljob_operator.kube import release
+
+    if dry_run:
+        rows = asyncio.run(release.jobs(config))
+        code = EXIT_JOBS_RUN if any(row.running for row in rows) else 0
+    else:
+        rows = asyncio.run(release.release(config, seconds))
+        code = EXIT_FAILURE if any(row.kept for row in rows) else 0
+    typer.echo("\n".join(release.table(rows)) if rows else "there are no jobs")
+    return code
 
 
 def _log(as_json: bool) -> None:

@@ -18,6 +18,7 @@ STALE_INTERVALS = 3
 """A checkpoint older than so many intervals is stale."""
 
 
+_RELEASED = "its operator was released; the next one goes on with it"
 _RESTARTS = "the spec was changed while the job was being suspended: everything leaves, and starts anew with it"
 
 
@@ -59,15 +60,15 @@ def _ready_while_suspending(context: ReconcileContext) -> ConditionUpdate:
         return false(
             ConditionType.READY, Reason.SUSPENDING, _RESTARTS if _restarts(context) else "see condition Suspended"
         )
-    if not context.spec.suspend:
+    if not context.desired.suspends:
         return false(ConditionType.READY, Reason.WAITING_FOR_QUOTA, "see condition Admitted")
-    return false(ConditionType.READY, Reason.SUSPENDED, "spec.suspend is true")
+    return false(ConditionType.READY, Reason.SUSPENDED, "spec.suspend is true" if context.spec.suspend else _RELEASED)
 
 
 def _restarts(context: ReconcileContext) -> bool:
     """Whether nobody wants the job suspended any more, and it is only to start anew with what was changed."""
     admission = context.observed.admission
-    return not context.spec.suspend and (admission is None or admission.admitted)
+    return not context.desired.suspends and (admission is None or admission.admitted)
 
 
 def _ready_while_running(context: ReconcileContext) -> ConditionUpdate:
@@ -187,8 +188,9 @@ def suspended(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
         return false(type, Reason.DRAINING, _RESTARTS if _restarts(context) else "actors and evaluator are leaving")
     if context.alive():
         return false(type, Reason.CHECKPOINTING, _checkpointing(context))
-    if context.spec.suspend:
-        return true(type, Reason.USER_REQUESTED, "")
+    if context.desired.suspends:
+        why = Reason.USER_REQUESTED if context.spec.suspend else Reason.OPERATOR_RELEASED
+        return true(type, why, "" if context.spec.suspend else _RELEASED)
     return true(type, Reason.QUOTA_EVICTED, "") if context.status.start_time is not None else None
 
 

@@ -91,6 +91,11 @@ def makes_checkpoint_claim(job: RLJob, settings: Settings) -> bool:
     return job.spec.checkpoint.storage is None and settings.checkpoint_size != ""
 
 
+def keeps_checkpoints(job: RLJob, settings: Settings) -> bool:
+    """Whether the job's checkpoints outlive the learner's pod."""
+    return job.spec.checkpoint.storage is not None or makes_checkpoint_claim(job, settings)
+
+
 def _run_folder(job: RLJob, role: Role, settings: Settings) -> Mounted:
     storage = job.spec.checkpoint.storage
     if role is Role.LEARNER and storage is not None and storage.persistent_volume_claim is not None:
