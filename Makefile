@@ -38,8 +38,9 @@ lint: $(READY_DEV) ## Check style and types.
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-generate: $(READY) ## Write the CRD and the API reference from the types in workers/rljob/api.
+generate: $(READY) ## Write what is made from the code: CRD, references, the chart's rules and schema, and of the chart install.yaml.
 	$(VENV)/bin/python -m rljob.api.generate
+	$(VENV)/bin/python -m rljob_operator.generate
 
 clean: ## Remove the virtual environment.
 	rm -rf $(VENV)

@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -52,6 +53,12 @@ def operator(
         str | None,
         typer.Option(envvar="RLJOB_IMAGE", help="Image of jobs that name none.", show_default="that of this release"),
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="YAML with what is decided where a job says nothing; its fields: docs/operator-configuration.md."
+        ),
+    ] = None,
     kubeconfig: Annotated[str | None, typer.Option(help="How to log in; in a pod its own account.")] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
     lease_namespace: Annotated[
@@ -82,6 +89,8 @@ def operator(
 ) -> None:
     """Look after the RLJobs of a cluster until SIGTERM. Several may run at once: one leads, the others wait.
 
+    An option wins over what --config says.
+
     Exit codes: 0 stopped as asked, 1 the lead was lost or something failed, 2 no cluster can be reached as told; with --release 0
     all was released, 1 something was not, or another operator leads; with --dry-run 0 nothing runs, 3 jobs run.
 
@@ -97,12 +106,12 @@ def operator(
             from rljob_operator.kube.operator import OperatorConfig, run_operator
         except ImportError as error:
             raise UsageError(f"rljob operator needs the Kubernetes client, which can't be imported: {error}") from None
-        from rljob_operator.kube.render.settings import NAMESPACE_LABEL, Settings, default_image
+        from rljob_operator.kube.configuration import OperatorConfiguration, read_configuration, settings_of
 
         _log(json_logs)
-        settings = Settings(image=image or default_image(), operator_namespaces={NAMESPACE_LABEL: operator_namespace})
-        config = OperatorConfig(
-            settings,
+        given = read_configuration(config) if config is not None else OperatorConfiguration()
+        runs = OperatorConfig(
+            settings_of(given, operator_namespace, image),
             namespaces=tuple(namespace) if namespace else None,
             lease_namespace=lease_namespace,
             kubeconfig=kubeconfig,
@@ -114,9 +123,9 @@ def operator(
             raise UsageError("--dry-run belongs to --release; rljob render prints what would be made of a manifest")
         try:
             if release:
-                code = _release(config, release_seconds, dry_run)
+                code = _release(runs, release_seconds, dry_run)
             else:
-                asyncio.run(run_operator(config))
+                asyncio.run(run_operator(runs))
                 code = 0
         except NoAccess as problem:
             raise UsageError(str(problem)) from None

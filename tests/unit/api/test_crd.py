@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel
 from rljob.api.fields import unwrapped
 from rljob.api.generate.crd import definition
-from rljob.api.generate.files import CRD_FILE, REFERENCE_FILE, generated
+from rljob.api.generate.files import CHART_CRD_FILE, CRD_FILE, REFERENCE_FILE, generated
 from rljob.api.status import RLJobStatus
 from rljob.api.timestamps import TimestampText
 from rljob.api.types import DecimalText
@@ -43,7 +43,7 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize("path", [CRD_FILE, REFERENCE_FILE], ids=str)
+@pytest.mark.parametrize("path", [CRD_FILE, CHART_CRD_FILE, REFERENCE_FILE], ids=str)
 def test_generated_files_are_current(path: Path) -> None:
     assert (ROOT / path).read_text() == generated()[path], "run: make generate"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from rljob.api.fields import first_sentence, literal_values
 from rljob.api.job import API_VERSION, KIND, RLJob
@@ -29,8 +29,8 @@ _OF_A_PRESET: frozenset[Location] = frozenset(
 not asked for it."""
 
 
-def structural_problems(error: ValidationError) -> tuple[list[Problem], list[Location]]:
-    """Pydantic's errors as problems, and where in the document the wrong values lie."""
+def structural_problems(error: ValidationError, model: type[BaseModel] = RLJob) -> tuple[list[Problem], list[Location]]:
+    """Pydantic's errors of a document that is a ``model`` as problems, and where in it the wrong values lie."""
     problems: list[Problem] = []
     places: list[Location] = []
     items = error.errors(include_url=False)
@@ -51,9 +51,9 @@ def structural_problems(error: ValidationError) -> tuple[list[Problem], list[Loc
         if kind == ALLOWED:
             message = str(context["allowed"])
         elif kind == "missing":
-            value, message = ABSENT, f"required: {_purpose(location)}"
+            value, message = ABSENT, f"required: {_purpose(model, location)}"
         elif kind == "extra_forbidden":
-            place = typed_place(RLJob, location[:-1])
+            place = typed_place(model, location[:-1])
             message = unknown_name(str(location[-1]), place.field_names if place is not None else (), "field")
         elif kind == "literal_error":
             expected = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
@@ -85,13 +85,13 @@ def path_of(location: Location) -> str:
     return text
 
 
-def _purpose(location: Location) -> str:
+def _purpose(model: type[BaseModel], location: Location) -> str:
     """What is missing at ``location``, and what is allowed there."""
     if location == ("apiVersion",):
         return API_VERSION
     if location == ("kind",):
         return KIND
-    place = typed_place(RLJob, location)
+    place = typed_place(model, location)
     if place is None or place.field is None:
         return "a value"
     words = literal_values(place.field)

@@ -65,7 +65,7 @@ def _off_gpu_nodes(spec: dict[str, Any], settings: Settings) -> dict[str, Any]:
     """With a node affinity, preferred or required, to nodes without any of the labels that GPU nodes have."""
     labels = settings.gpu_node_labels
     sent_there = any(label in (spec.get("nodeSelector") or {}) for label in labels)
-    if settings.keep_off_gpu_nodes == "No" or sent_there or not labels:
+    if settings.keep_off_gpu_nodes == "None" or sent_there or not labels:
         return spec
     expressions = [{"key": label, "operator": "DoesNotExist"} for label in labels]
     changed = copy.deepcopy(spec)

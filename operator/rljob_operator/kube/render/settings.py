@@ -67,7 +67,7 @@ class Settings:
     gpu_image: str = ""
     spot: SpotMarks = CLOUDS
     gpu_node_labels: tuple[str, ...] = GPU_NODE_LABELS
-    keep_off_gpu_nodes: Literal["Preferred", "Required", "No"] = "Preferred"
+    keep_off_gpu_nodes: Literal["Preferred", "Required", "None"] = "Preferred"
     operator_namespaces: Mapping[str, str] = field(default_factory=lambda: {NAMESPACE_LABEL: "rljob-system"})
     prometheus_namespaces: Mapping[str, str] | None = field(default_factory=lambda: {NAMESPACE_LABEL: "monitoring"})
     cluster_domain: str = ""

@@ -73,7 +73,7 @@ def test_a_field_reaches_the_pod(field: str, role: Role) -> None:
     value, holds = ROWS[field]
     member = MEMBERS[role]
     # Without the operator's own wishes, an empty part of the pod is one that the manifest has left empty.
-    settings = Settings(image="rl:1", keep_off_gpu_nodes="No")
+    settings = Settings(image="rl:1", keep_off_gpu_nodes="None")
     assert holds(pod_of(with_section(role, **{field: value}), member, settings))
     for other, name in MEMBERS.items():
         if other is not role:

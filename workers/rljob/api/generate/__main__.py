@@ -1,4 +1,4 @@
-"""Write manifests/crds/rljobs.rljob.dev.yaml and docs/api-reference.md below the present folder."""
+"""Write the CRD, the chart's copy of it and docs/api-reference.md below the present folder."""
 
 from __future__ import annotations
 

@@ -58,6 +58,11 @@ def reference() -> str:
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
+def field_table(section: TypedPlace) -> str:
+    """Every field of a section as a table of Markdown: name, type, default, meaning."""
+    return _table(_FIELD_HEAD, _rows(section))
+
+
 def _table(head: Row, rows: Any) -> str:
     lines = [head, tuple("---" for _ in head), *rows]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)

@@ -1,0 +1,23 @@
+"""docs/operator-configuration.md: every field of the operator's configuration, from its types."""
+
+from __future__ import annotations
+
+from rljob.api.generate.reference import field_table
+from rljob.api.paths import TypedPlace
+
+from rljob_operator.kube.configuration import OperatorConfiguration
+
+_INTRODUCTION = """\
+# The operator's configuration
+
+Made from `operator/rljob_operator/kube/configuration.py` by `make generate`. It is the YAML that `rljob operator --config FILE`
+reads, and the value `config` of the chart: what an administrator decides for jobs that say nothing. Every field may be left out;
+unknown fields and wrong values are refused, all at once and with their places. An option on the command line wins over the file.
+No pod of a running job is started anew because of a change here.
+
+"""
+
+
+def configuration_page() -> str:
+    """The page as Markdown."""
+    return _INTRODUCTION + field_table(TypedPlace(OperatorConfiguration))

@@ -1,0 +1,29 @@
+"""The rules of the chart's Roles, as templates: the rows of `rljob_operator.kube.rbac`, each with its reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from rljob_operator.kube.rbac import TABLE, Where
+
+HEAD = "{{/* Made from operator/rljob_operator/kube/rbac.py by `make generate`. Change the table there, not this file. */}}\n"
+BLOCKS: dict[str, Where] = {"rljob-operator.rulesOfJobs": "Jobs", "rljob-operator.rulesOfOperator": "Operator"}
+"""Names of the templates; what stands for `Outside` is granted to nobody who runs in a pod."""
+
+
+def rules_template() -> str:
+    """The file's text."""
+    return HEAD + "".join(
+        f'\n{{{{- define "{name}" -}}}}\n{_rules(where)}{{{{- end -}}}}\n' for name, where in BLOCKS.items()
+    )
+
+
+def _rules(where: Where) -> str:
+    return "".join("".join(_lines(grant.rule, grant.why)) for grant in TABLE if grant.where == where)
+
+
+def _lines(rule: dict[str, list[str]], why: str) -> Iterator[str]:
+    yield f"# {why}\n"
+    for index, (name, values) in enumerate(rule.items()):
+        yield f"{'  ' if index else '- '}{name}: {json.dumps(values)}\n"

@@ -1,0 +1,150 @@
+"""The file of ``rljob operator --config``: what an administrator decides for jobs that say nothing, as typed YAML.
+
+It is the written form of `rljob_operator.kube.render.settings.Settings`. A chart mounts it from a ConfigMap.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+from rljob.api.document import parse_document
+from rljob.api.pods import ContainerImage, Labels, ResourceName
+from rljob.api.problems import ABSENT, ManifestError, Problem
+from rljob.api.structure import structural_problems
+from rljob.api.types import APIModel, Flag, Integer, Quantity, Text
+
+from rljob_operator.core.member import Role
+from rljob_operator.kube.render.settings import (
+    GPU_NODE_LABELS,
+    NAMESPACE_LABEL,
+    REDIS_REQUESTS,
+    REQUESTS,
+    USER_ID,
+    Settings,
+    default_image,
+)
+from rljob_operator.kube.render.spot import CLOUDS, SpotMarks
+
+Key = Annotated[str, Text(253, "the key of a label or a taint")]
+Requests = Annotated[dict[ResourceName, Quantity], Field(max_length=16)]
+
+
+class Mark(APIModel):
+    """A label of nodes, or a taint of theirs with effect NoSchedule."""
+
+    key: Key
+    """Its key."""
+    value: Annotated[str, Text(63, "the value of a label or a taint", shortest=0)]
+    """Its value."""
+
+
+def _marks(pairs: tuple[tuple[str, str], ...]) -> list[Mark]:
+    return [Mark(key=key, value=value) for key, value in pairs]
+
+
+class SpotNodes(APIModel):
+    """How spot nodes are marked. A list that is given stands in the place of the built-in one, that of the big clouds."""
+
+    taints: Annotated[list[Mark], Field(max_length=32)] = Field(default_factory=lambda: _marks(CLOUDS.taints))
+    """Taints with effect NoSchedule; actors with ``spot: true`` tolerate them."""
+    labels: Annotated[list[Mark], Field(max_length=32)] = Field(default_factory=lambda: _marks(CLOUDS.labels))
+    """Labels of such nodes; actors with ``spot: true`` prefer them."""
+
+
+class GPUNodes(APIModel):
+    """How nodes with a GPU are told, and who keeps off them."""
+
+    labels: Annotated[list[Key], Field(max_length=32)] = Field(default_factory=lambda: list(GPU_NODE_LABELS))
+    """Keys of labels that nodes with a GPU have, any of them."""
+    keep_off: Literal["Preferred", "Required", "None"] = "Preferred"
+    """Whether pods that ask for no device keep off such nodes. Required leaves them pending where every node has a GPU."""
+
+
+class CheckpointClaim(APIModel):
+    """A volume claim for the checkpoints of a job without ``checkpoint.storage``; it goes with the job."""
+
+    size: Quantity
+    """Its size."""
+    storage_class: Annotated[str, Text(253, "a StorageClass", shortest=0)] = ""
+    """Its StorageClass; the cluster's default where it is empty."""
+
+
+class RoleRequests(APIModel):
+    """What containers ask for where the manifest does not say. A resource that is not named keeps what it has built in."""
+
+    replay: Requests = Field(default_factory=lambda: dict(REQUESTS[Role.REPLAY]))
+    """Of a replay shard's service."""
+    learner: Requests = Field(default_factory=lambda: dict(REQUESTS[Role.LEARNER]))
+    """Of the learner."""
+    inference: Requests = Field(default_factory=lambda: dict(REQUESTS[Role.INFERENCE]))
+    """Of an inference server."""
+    actor: Requests = Field(default_factory=lambda: dict(REQUESTS[Role.ACTOR]))
+    """Of an actor."""
+    evaluator: Requests = Field(default_factory=lambda: dict(REQUESTS[Role.EVALUATOR]))
+    """Of the evaluator."""
+    redis: Requests = Field(default_factory=lambda: dict(REDIS_REQUESTS))
+    """Of the Redis server beside a replay shard."""
+
+
+class OperatorConfiguration(APIModel):
+    """The whole file; every field may be left out."""
+
+    image: ContainerImage | None = None
+    """Image of every role of a job that names none; that of the operator's release unless given."""
+    gpu_image: ContainerImage | None = None
+    """The same for a learner that asks for a device; ``image`` unless given."""
+    spot: SpotNodes = Field(default_factory=SpotNodes)
+    """How spot nodes are marked."""
+    gpu_nodes: GPUNodes = Field(default_factory=GPUNodes)
+    """How nodes with a GPU are told."""
+    prometheus_namespaces: Labels = Field(default_factory=lambda: {NAMESPACE_LABEL: "monitoring"})
+    """Labels of the namespaces from which the metrics of jobs may be read; with none, nobody but the operator reads them."""
+    cluster_domain: Annotated[str, Text(253, "a DNS domain", r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$", shortest=0)] = ""
+    """Put behind the names of peers, such as ``cluster.local``; empty leaves it to the pods' resolver."""
+    run_as_user: Annotated[int, Integer(1, 2**31 - 1)] = USER_ID
+    """User and group of the containers."""
+    user_from_namespace: Flag = False
+    """Name no user in pods: the namespace gives them one, as OpenShift does."""
+    checkpoint_claim: CheckpointClaim | None = None
+    """A claim for checkpoints that no ``checkpoint.storage`` has a place for; without it they end with the learner's pod."""
+    requests: RoleRequests = Field(default_factory=RoleRequests)
+    """What containers ask for where the manifest does not say."""
+
+
+def read_configuration(path: Path) -> OperatorConfiguration:
+    """The configuration in a file. Raises ManifestError with every problem that was found, each with its place."""
+    try:
+        document = parse_document(path.read_bytes(), str(path))
+    except OSError as error:
+        raise ManifestError([Problem(str(path), ABSENT, f"cannot be read: {error.strerror or error}")]) from None
+    try:
+        return OperatorConfiguration.model_validate(document, by_alias=True, by_name=False)
+    except ValidationError as error:
+        problems, _ = structural_problems(error, OperatorConfiguration)
+        raise ManifestError(Problem(f"{path}: {each.path}", each.value, each.message) for each in problems) from None
+
+
+def settings_of(given: OperatorConfiguration, operator_namespace: str, image: str | None = None) -> Settings:
+    """The settings that a configuration means. ``image`` wins over the one in it."""
+
+    def pairs(marks: list[Mark]) -> tuple[tuple[str, str], ...]:
+        return tuple((mark.key, mark.value) for mark in marks)
+
+    claim = given.checkpoint_claim
+    return Settings(
+        image=image or given.image or default_image(),
+        gpu_image=given.gpu_image or "",
+        spot=SpotMarks(taints=pairs(given.spot.taints), labels=pairs(given.spot.labels)),
+        gpu_node_labels=tuple(given.gpu_nodes.labels),
+        keep_off_gpu_nodes=given.gpu_nodes.keep_off,
+        operator_namespaces={NAMESPACE_LABEL: operator_namespace},
+        prometheus_namespaces=given.prometheus_namespaces or None,
+        cluster_domain=given.cluster_domain,
+        run_as_user=None if given.user_from_namespace else given.run_as_user,
+        checkpoint_size=claim.size if claim is not None else "",
+        checkpoint_class=claim.storage_class if claim is not None else "",
+        requests={role: {**REQUESTS[role], **getattr(given.requests, role)} for role in Role},
+        redis_requests={**REDIS_REQUESTS, **given.requests.redis},
+    )

@@ -1,0 +1,124 @@
+"""The file of ``rljob operator --config``: what it changes, and what is said of a wrong one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from rljob.api import ManifestError
+from rljob_operator.core.member import Role
+from rljob_operator.generate.files import CONFIGURATION_PAGE, RULES_FILE, SCHEMA_FILE, generated
+from rljob_operator.kube.configuration import OperatorConfiguration, read_configuration, settings_of
+from rljob_operator.kube.render.settings import REQUESTS, Settings, default_image
+
+from tests.support.paths import ROOT
+
+FULL = """
+image: registry.example.com/rl:1
+gpuImage: registry.example.com/rl:1-gpu
+spot:
+  taints: [{key: spot, value: ""}]
+  labels: [{key: spot, value: "yes"}]
+gpuNodes: {labels: [gpu], keepOff: None}
+prometheusNamespaces: {team: watch}
+clusterDomain: cluster.local
+runAsUser: 2000
+checkpointClaim: {size: 10Gi, storageClass: fast}
+requests:
+  learner: {cpu: 4, example.com/fast: "1"}
+  redis: {memory: 1Gi}
+"""
+BAD = [
+    ("image: 1", "image", "allowed: a container image"),
+    ("image: a b", "image", "allowed: a container image"),
+    ("gpuimage: a", "gpuimage", "unknown field; did you mean 'gpuImage'?"),
+    ("spot: {taints: [{key: a}]}", "spot.taints[0].value", "required"),
+    ("spot: {labels: {a: b}}", "spot.labels", "allowed: a list"),
+    ("gpuNodes: {keepOff: Preferd}", "gpuNodes.keepOff", "did you mean 'Preferred'?"),
+    ("gpuNodes: {keepOff: no}", "gpuNodes.keepOff", "allowed: Preferred, Required, None"),
+    ("prometheusNamespaces: monitoring", "prometheusNamespaces", "allowed: a mapping"),
+    ("clusterDomain: Cluster.Local", "clusterDomain", "allowed: a DNS domain"),
+    ("runAsUser: 0", "runAsUser", "allowed: an integer from 1"),
+    ("runAsUser: '10001'", "runAsUser", "allowed: an integer from 1"),
+    ("userFromNamespace: 'true'", "userFromNamespace", "allowed: true or false"),
+    ("checkpointClaim: {}", "checkpointClaim.size", "required"),
+    ("requests: {actors: {cpu: 1}}", "requests.actors", "did you mean 'actor'?"),
+    ("requests: {actor: {cpu: lots}}", "requests.actor.cpu", "allowed: a Kubernetes quantity"),
+]
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "config.yaml"
+    file.write_text(text)
+    return file
+
+
+def settings(folder: Path, text: str, image: str | None = None) -> Settings:
+    return settings_of(read_configuration(written(folder, text)), "here", image)
+
+
+def test_nothing_written_is_what_is_built_in(tmp_path: Path) -> None:
+    assert settings(tmp_path, "{}") == settings_of(OperatorConfiguration(), "here")
+    built_in = Settings(image=default_image(), operator_namespaces={"kubernetes.io/metadata.name": "here"})
+    assert settings(tmp_path, "{}") == built_in
+
+
+def test_every_field_counts(tmp_path: Path) -> None:
+    found = settings(tmp_path, FULL)
+    assert (found.image, found.gpu_image) == ("registry.example.com/rl:1", "registry.example.com/rl:1-gpu")
+    assert (found.spot.taints, found.spot.labels) == ((("spot", ""),), (("spot", "yes"),))
+    assert (found.gpu_node_labels, found.keep_off_gpu_nodes) == (("gpu",), "None")
+    assert found.prometheus_namespaces == {"team": "watch"}
+    assert (found.cluster_domain, found.run_as_user) == ("cluster.local", 2000)
+    assert (found.checkpoint_size, found.checkpoint_class) == ("10Gi", "fast")
+    assert found.requests[Role.LEARNER] == {
+        "cpu": "4",
+        "memory": REQUESTS[Role.LEARNER]["memory"],
+        "example.com/fast": "1",
+    }
+    assert found.requests[Role.ACTOR] == REQUESTS[Role.ACTOR]
+    assert found.redis_requests == {"cpu": "100m", "memory": "1Gi"}
+    written_in = set(yaml.safe_load(FULL)) | {"userFromNamespace"}
+    assert written_in == {field.alias for field in OperatorConfiguration.model_fields.values()}
+
+
+def test_what_switches_something_off(tmp_path: Path) -> None:
+    found = settings(tmp_path, "{prometheusNamespaces: {}, userFromNamespace: true, gpuNodes: {labels: []}}")
+    assert (found.prometheus_namespaces, found.run_as_user, found.gpu_node_labels) == (None, None, ())
+
+
+def test_an_option_wins_over_the_file(tmp_path: Path) -> None:
+    assert settings(tmp_path, FULL, image="rl:2").image == "rl:2"
+
+
+@pytest.mark.parametrize(("text", "path", "words"), BAD, ids=[case[0] for case in BAD])
+def test_a_wrong_one_is_refused_with_its_place(tmp_path: Path, text: str, path: str, words: str) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(ManifestError) as refused:
+        read_configuration(file)
+    (problem,) = refused.value.problems
+    assert problem.path == f"{file}: {path}"
+    assert words in problem.message
+
+
+def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError) as refused:
+        read_configuration(written(tmp_path, "{image: 1, runAsUser: 0, more: 1}"))
+    assert len(refused.value.problems) == 3
+
+
+@pytest.mark.parametrize("text", ["", "- image", "image: a\nimage: b\n"], ids=["nothing", "a list", "a key twice"])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ManifestError):
+        read_configuration(written(tmp_path, text))
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match="cannot be read"):
+        read_configuration(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("path", [RULES_FILE, SCHEMA_FILE, CONFIGURATION_PAGE], ids=str)
+def test_generated_files_are_current(path: Path) -> None:
+    assert (ROOT / path).read_text() == generated(ROOT)[path], "run: make generate"
