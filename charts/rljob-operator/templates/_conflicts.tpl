@@ -1,0 +1,55 @@
+{{/*
+Fails where another release looks after the same namespaces, or after others from this one's, or has the CRD. Helm would refuse
+most of these too, in words about annotations. Without a cluster (helm template) nothing is found.
+*/}}
+{{- define "rljob-operator.refuseConflicts" -}}
+{{- if .Values.conflictCheck -}}
+{{- $api := "rbac.authorization.k8s.io/v1" -}}
+{{- $own := include "rljob-operator.namespace" . -}}
+{{- include "rljob-operator.refuseOther" (dict "root" . "found" (lookup $api "Role" $own "rljob-operator-leader") "what" (printf "runs in namespace %s" $own) "do" "Upgrade that release, or install this one into a namespace of its own.") -}}
+{{- include "rljob-operator.refuseOther" (dict "root" . "found" (lookup $api "ClusterRole" "" "rljob-operator") "what" "looks after all namespaces" "do" "Upgrade that release, or give it watchNamespaces that leave out this one's.") -}}
+{{- range .Values.watchNamespaces -}}
+{{- include "rljob-operator.refuseOther" (dict "root" $ "found" (lookup $api "Role" . "rljob-operator") "what" (printf "looks after namespace %s" .) "do" "Upgrade that release, or take the namespace out of watchNamespaces of one of the two.") -}}
+{{- else -}}
+{{- range (lookup $api "Role" "" "").items -}}
+{{- if eq .metadata.name "rljob-operator" -}}
+{{- include "rljob-operator.refuseOther" (dict "root" $ "found" . "what" (printf "looks after namespace %s" .metadata.namespace) "do" "Uninstall that release first, or give this one watchNamespaces.") -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.crds.enabled -}}
+{{- include "rljob-operator.refuseCRD" . -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Takes root, found (a role or nothing), what (it stands for) and do (what helps). */}}
+{{- define "rljob-operator.refuseOther" -}}
+{{- if and .found (ne (include "rljob-operator.releaseOf" .found) (include "rljob-operator.thisRelease" .root)) -}}
+{{- fail (printf "%s %s already, and two operators of one namespace work against each other. %s conflictCheck=false skips this check." (include "rljob-operator.releaseOf" .found) .what .do) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "rljob-operator.refuseCRD" -}}
+{{- $found := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "rljobs.rljob.dev" -}}
+{{- if and $found (ne (include "rljob-operator.releaseOf" $found) (include "rljob-operator.thisRelease" .)) -}}
+{{- fail (printf `the CRD rljobs.rljob.dev is there already, from %s. Leave it alone with crds.enabled=false, or hand it to this release first:
+  kubectl annotate crd rljobs.rljob.dev --overwrite meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s
+  kubectl label crd rljobs.rljob.dev --overwrite app.kubernetes.io/managed-by=Helm
+` (include "rljob-operator.releaseOf" $found) .Release.Name .Release.Namespace) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "rljob-operator.thisRelease" -}}
+release {{ .Release.Name }} of namespace {{ .Release.Namespace }}
+{{- end -}}
+
+{{/* Who installed an object. */}}
+{{- define "rljob-operator.releaseOf" -}}
+{{- $notes := default dict .metadata.annotations -}}
+{{- if hasKey $notes "meta.helm.sh/release-name" -}}
+release {{ get $notes "meta.helm.sh/release-name" }} of namespace {{ get $notes "meta.helm.sh/release-namespace" }}
+{{- else -}}
+somebody without Helm
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,190 @@
+"""Every value of the chart does what its description says, and without it the objects are as before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.chart import CHART, NAMESPACE, RELEASE, Chart, Object, at, only
+
+NAME = f"{RELEASE}-rljob-operator"
+POD = "spec.template.spec"
+CONTAINER = f"{POD}.containers.0"
+OF_OTHERS = ("monitoring",)
+"""Blocks with tests of their own."""
+
+Case = tuple[str, Any, str, str, Any]
+OPTIONS: list[Case] = [
+    # value, what is given, kind of the object that it changes, where, and what is there then
+    ("nameOverride", "op", "Deployment", "metadata.name", f"{RELEASE}-op"),
+    ("fullnameOverride", "op", "Deployment", "metadata.name", "op"),
+    ("namespaceOverride", "elsewhere", "Deployment", "metadata.namespace", "elsewhere"),
+    ("commonLabels", {"team": "rl"}, "ServiceAccount", "metadata.labels.team", "rl"),
+    ("image.registry", "r.example.com/a", "Deployment", f"{CONTAINER}.image", "r.example.com/a/rljob-operator:0.1.0"),
+    ("image.repository", "r.example.com:5000/op", "Deployment", f"{CONTAINER}.image", "r.example.com:5000/op:0.1.0"),
+    ("image.tag", "1.2", "Deployment", f"{CONTAINER}.image", "rljob-operator:1.2"),
+    ("image.digest", "sha256:" + "a" * 64, "Deployment", f"{CONTAINER}.image", "rljob-operator@sha256:" + "a" * 64),
+    ("image.pullPolicy", "Always", "Deployment", f"{CONTAINER}.imagePullPolicy", "Always"),
+    ("imagePullSecrets", [{"name": "pull"}], "Deployment", f"{POD}.imagePullSecrets.0.name", "pull"),
+    ("crds.keep", False, "CustomResourceDefinition", "metadata.annotations", None),
+    ("replicas", 3, "Deployment", "spec.replicas", 3),
+    ("workers", 4, "Deployment", f"{CONTAINER}.args.4", "--workers=4"),
+    ("logFormat", "Plain", "Deployment", f"{CONTAINER}.args.5", "--plain-logs"),
+    ("port", 9000, "Deployment", f"{CONTAINER}.ports.0.containerPort", 9000),
+    ("watchNamespaces", ["team-a"], "Deployment", f"{CONTAINER}.args.6", "--namespace=team-a"),
+    ("serviceAccount.name", "robot", "ServiceAccount", "metadata.name", "robot"),
+    ("serviceAccount.annotations", {"a": "b"}, "ServiceAccount", "metadata.annotations.a", "b"),
+    ("service.type", "NodePort", "Service", "spec.type", "NodePort"),
+    ("service.port", 80, "Service", "spec.ports.0.port", 80),
+    ("service.labels", {"a": "b"}, "Service", "metadata.labels.a", "b"),
+    ("service.annotations", {"a": "b"}, "Service", "metadata.annotations.a", "b"),
+    ("podDisruptionBudget.maxUnavailable", "50%", "PodDisruptionBudget", "spec.maxUnavailable", "50%"),
+    ("resources", {"limits": {"memory": "1Gi"}}, "Deployment", f"{CONTAINER}.resources.limits.memory", "1Gi"),
+    ("podSecurityContext", {"runAsUser": 7}, "Deployment", f"{POD}.securityContext.runAsUser", 7),
+    ("securityContext", {"privileged": False}, "Deployment", f"{CONTAINER}.securityContext.privileged", False),
+    ("livenessProbe", {"periodSeconds": 33}, "Deployment", f"{CONTAINER}.livenessProbe.periodSeconds", 33),
+    ("readinessProbe", {"periodSeconds": 33}, "Deployment", f"{CONTAINER}.readinessProbe.periodSeconds", 33),
+    ("terminationGracePeriodSeconds", 9, "Deployment", f"{POD}.terminationGracePeriodSeconds", 9),
+    ("strategy", {"type": "Recreate", "rollingUpdate": None}, "Deployment", "spec.strategy", {"type": "Recreate"}),
+    ("revisionHistoryLimit", 1, "Deployment", "spec.revisionHistoryLimit", 1),
+    ("priorityClassName", "high", "Deployment", f"{POD}.priorityClassName", "high"),
+    ("nodeSelector", {"a": "b"}, "Deployment", f"{POD}.nodeSelector.a", "b"),
+    ("tolerations", [{"operator": "Exists"}], "Deployment", f"{POD}.tolerations.0.operator", "Exists"),
+    ("affinity", {"nodeAffinity": {"a": 1}}, "Deployment", f"{POD}.affinity.nodeAffinity.a", 1),
+    ("topologySpreadConstraints", [{"maxSkew": 2}], "Deployment", f"{POD}.topologySpreadConstraints", [{"maxSkew": 2}]),
+    ("annotations", {"a": "b"}, "Deployment", "metadata.annotations.a", "b"),
+    ("podAnnotations", {"a": "b"}, "Deployment", "spec.template.metadata.annotations.a", "b"),
+    ("podLabels", {"a": "b"}, "Deployment", "spec.template.metadata.labels.a", "b"),
+    ("extraArgs", ["--lease-namespace=x"], "Deployment", f"{CONTAINER}.args.6", "--lease-namespace=x"),
+    ("extraEnv", [{"name": "A", "value": "b"}], "Deployment", f"{CONTAINER}.env.0.value", "b"),
+    ("extraEnvFrom", [{"secretRef": {"name": "s"}}], "Deployment", f"{CONTAINER}.envFrom.0.secretRef.name", "s"),
+    ("extraVolumes", [{"name": "v", "emptyDir": {}}], "Deployment", f"{POD}.volumes.2.name", "v"),
+    ("extraVolumeMounts", [{"name": "v", "mountPath": "/v"}], "Deployment", f"{CONTAINER}.volumeMounts.2.mountPath", "/v"),
+    ("extraObjects", [{"kind": "Secret", "metadata": {"name": "{{ .Release.Name }}"}}], "Secret", "metadata.name", RELEASE),
+]  # fmt: skip
+SWITCHES: list[tuple[str, bool, set[str]]] = [
+    # value, what it is unless given, the objects that are there only where it is true
+    ("crds.enabled", True, {"CustomResourceDefinition/rljobs.rljob.dev"}),
+    ("rbac.aggregate", True, {f"ClusterRole/rljobs-{role}" for role in ("view", "edit", "admin")}),
+    ("serviceAccount.create", True, {f"ServiceAccount/{NAME}"}),
+    ("podDisruptionBudget.enabled", True, {f"PodDisruptionBudget/{NAME}"}),
+    ("networkPolicy.enabled", False, {f"NetworkPolicy/{NAME}"}),
+    ("rbac.create", True, {
+        "Role/rljob-operator-leader", "RoleBinding/rljob-operator-leader", "ClusterRole/rljob-operator",
+        "ClusterRoleBinding/rljob-operator", *(f"ClusterRole/rljobs-{role}" for role in ("view", "edit", "admin")),
+    }),
+]  # fmt: skip
+WITHOUT_OBJECTS = {"enabled", "conflictCheck", "config"}
+"""Values whose effect is tried in tests below and on a real API server."""
+NETWORK: list[tuple[str, Any, str, Any]] = [
+    ("apiServerPorts", [6443], "spec.egress.1.ports", [{"protocol": "TCP", "port": 6443}]),
+    ("learnerPorts", [9191], "spec.egress.2.ports", [{"protocol": "TCP", "port": 9191}]),
+    ("metricsFrom", [{"podSelector": {}}], "spec.ingress.0.from", [{"podSelector": {}}]),
+    ("extraEgress", [{"to": []}], "spec.egress.3", {"to": []}),
+]
+
+
+def nested(path: str, value: Any) -> dict[str, Any]:
+    for step in reversed(path.split(".")):
+        value = {step: value}
+    return dict(value)
+
+
+def names(objects: list[Object]) -> set[str]:
+    return {f"{each['kind']}/{each['metadata']['name']}" for each in objects}
+
+
+def leaves(values: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Every value that has a description: those below blocks that have none themselves."""
+    blocks = {"image", "crds", "rbac", "serviceAccount", "service", "podDisruptionBudget", "networkPolicy", "uninstall"}
+    for name, value in values.items():
+        if name in blocks:
+            yield from leaves(value, f"{name}.")
+        elif name not in OF_OTHERS:
+            yield f"{path}{name}"
+
+
+@pytest.fixture(scope="module")
+def default(chart: Chart) -> list[Object]:
+    return chart.render()
+
+
+@pytest.mark.parametrize(("value", "given", "kind", "path", "expected"), OPTIONS, ids=[case[0] for case in OPTIONS])
+def test_an_option(
+    chart: Chart, default: list[Object], value: str, given: Any, kind: str, path: str, expected: Any
+) -> None:
+    assert at(only(chart.render(nested(value, given)), kind), path) == expected
+    before = [each for each in default if each["kind"] == kind]
+    assert not before or at(before[0], path) != expected
+
+
+@pytest.mark.parametrize(("value", "usual", "objects"), SWITCHES, ids=[case[0] for case in SWITCHES])
+def test_a_switch(chart: Chart, default: list[Object], value: str, usual: bool, objects: set[str]) -> None:
+    needed = {"serviceAccount": {"create": False, "name": "robot"}} if value == "serviceAccount.create" else {}
+    other = chart.render(needed or nested(value, not usual))
+    with_it, without_it = (names(default), names(other)) if usual else (names(other), names(default))
+    assert with_it - without_it == objects
+    assert not without_it - with_it
+
+
+@pytest.mark.parametrize(("value", "given", "path", "expected"), NETWORK, ids=[case[0] for case in NETWORK])
+def test_a_rule_of_the_network_policy(chart: Chart, value: str, given: Any, path: str, expected: Any) -> None:
+    def policy(**more: Any) -> Object:
+        return only(chart.render({"networkPolicy": {"enabled": True, **more}}), "NetworkPolicy")
+
+    assert at(policy(**{value: given}), path) == expected
+    assert at(policy(), path) != expected
+
+
+def test_every_value_has_its_test() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    tried = {case[0] for case in [*OPTIONS, *SWITCHES]} | {f"networkPolicy.{case[0]}" for case in NETWORK}
+    assert set(leaves(values)) == tried | WITHOUT_OBJECTS
+
+
+def test_the_workers_image_goes_where_the_operators_goes(chart: Chart) -> None:
+    def image(**values: Any) -> str:
+        config = only(chart.render(values), "ConfigMap", NAME)["data"]["config.yaml"]
+        return str(yaml.safe_load(config)["image"])
+
+    assert image() == "rljob-worker:0.1.0"
+    assert image(image={"registry": "r.example.com"}) == "r.example.com/rljob-worker:0.1.0"
+    assert image(image={"registry": "r.example.com"}, config={"image": "mine:2"}) == "mine:2"
+
+
+def test_a_changed_configuration_is_a_new_pod(chart: Chart, default: list[Object]) -> None:
+    path = "spec.template.metadata.annotations.rljob\\dev/config-checksum"
+    changed = chart.render({"config": {"clusterDomain": "cluster.local"}})
+    config = yaml.safe_load(only(changed, "ConfigMap", NAME)["data"]["config.yaml"])
+    assert config == {"image": "rljob-worker:0.1.0", "clusterDomain": "cluster.local"}
+    assert at(only(changed, "Deployment"), path) != at(only(default, "Deployment"), path) is not None
+
+
+def test_watched_namespaces_need_no_right_on_the_cluster(chart: Chart) -> None:
+    found = chart.render({"watchNamespaces": ["team-a", "team-b"], "crds": {"enabled": False}})
+    assert not {each["kind"] for each in found} & {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
+    roles = {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in found if each["kind"] == "Role"}
+    assert roles == {("team-a", "rljob-operator"), ("team-b", "rljob-operator"), (NAMESPACE, "rljob-operator-leader")}
+
+
+def test_every_object_is_labelled_and_in_its_place(chart: Chart) -> None:
+    values = {"networkPolicy": {"enabled": True}, "commonLabels": {"team": "rl"}}
+    for each in chart.render(values):
+        about = each["metadata"]
+        assert about["labels"]["app.kubernetes.io/instance"] == RELEASE
+        assert about["labels"]["team"] == "rl"
+        whole = each["kind"].startswith("Cluster") or each["kind"] == "CustomResourceDefinition"
+        assert about.get("namespace") == (None if whole else NAMESPACE), each
+
+
+def test_selectors_find_the_pods_and_never_change(chart: Chart, default: list[Object]) -> None:
+    constant = {"app.kubernetes.io/name": "rljob-operator", "app.kubernetes.io/instance": RELEASE}
+    labels = at(only(default, "Deployment"), "spec.template.metadata.labels")
+    assert constant.items() <= labels.items()
+    assert at(only(default, "Deployment"), "spec.selector.matchLabels") == constant
+    assert at(only(default, "Service"), "spec.selector") == constant
+    assert at(only(default, "PodDisruptionBudget"), "spec.selector.matchLabels") == constant
+    assert at(only(default, "Service"), "spec.ports.0.targetPort") == "metrics"

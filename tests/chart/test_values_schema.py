@@ -1,0 +1,97 @@
+"""Wrong values are refused with their place, by Helm itself; the chart is one of another chart as well as one by itself."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.chart import CHART, Chart, HelmRefused, only
+
+BAD: list[tuple[Any, tuple[str, ...]]] = [
+    # values, words of the refusal
+    ({"replica": 3}, ("replica",)),
+    ({"replicas": "3"}, ("/replicas",)),
+    ({"replicas": -1}, ("/replicas",)),
+    ({"image": "rljob-operator:1"}, ("/image",)),
+    ({"image": {"tag": 1.2}}, ("/image/tag",)),
+    ({"image": {"tag": "a b"}}, ("/image/tag",)),
+    ({"image": {"digest": "sha256:abc"}}, ("/image/digest",)),
+    ({"image": {"repository": "rljob-operator:1.2"}}, ("/image/repository",)),
+    ({"image": {"registry": "r.example.com/"}}, ("/image/registry",)),
+    ({"image": {"pullPolicy": "Sometimes"}}, ("/image/pullPolicy",)),
+    ({"imagePullSecrets": ["pull"]}, ("/imagePullSecrets/0",)),
+    ({"watchNamespaces": "team-a"}, ("/watchNamespaces",)),
+    ({"watchNamespaces": ["Team A"]}, ("/watchNamespaces/0",)),
+    ({"watchNamespaces": ["a", "a"]}, ("/watchNamespaces",)),
+    ({"conflictCheck": "false"}, ("/conflictCheck",)),
+    ({"crds": {"keep": "yes"}}, ("/crds/keep",)),
+    ({"crds": {"install": True}}, ("/crds", "install")),
+    ({"workers": 0}, ("/workers",)),
+    ({"logFormat": "json"}, ("/logFormat",)),
+    ({"port": 80}, ("/port",)),
+    ({"rbac": {"rules": []}}, ("/rbac", "rules")),
+    ({"serviceAccount": {"annotations": {"a": 1}}}, ("/serviceAccount/annotations/a",)),
+    ({"service": {"type": "None"}}, ("/service/type",)),
+    ({"service": {"port": 0}}, ("/service/port",)),
+    ({"podDisruptionBudget": {"maxUnavailable": "half"}}, ("/podDisruptionBudget/maxUnavailable",)),
+    ({"networkPolicy": {"apiServerPorts": ["https"]}}, ("/networkPolicy/apiServerPorts/0",)),
+    ({"resources": {"request": {}}}, ("/resources", "request")),
+    ({"livenessProbe": {"httpGet": {}}}, ("/livenessProbe", "httpGet")),
+    ({"terminationGracePeriodSeconds": 0}, ("/terminationGracePeriodSeconds",)),
+    ({"strategy": {"type": "Blue"}}, ("/strategy/type",)),
+    ({"nodeSelector": {"a": True}}, ("/nodeSelector/a",)),
+    ({"tolerations": {"key": "a"}}, ("/tolerations",)),
+    ({"extraArgs": ["port=1"]}, ("/extraArgs/0",)),
+    ({"extraEnv": {"A": "b"}}, ("/extraEnv",)),
+    ({"extraVolumeMounts": [{"name": "v"}]}, ("/extraVolumeMounts/0", "mountPath")),
+    ({"config": {"gpuNode": {}}}, ("/config", "gpuNode")),
+    ({"config": {"gpuNodes": {"keepOff": False}}}, ("/config/gpuNodes/keepOff",)),
+    ({"config": {"runAsUser": 0}}, ("/config/runAsUser",)),
+    ({"config": {"checkpointClaim": {"storageClass": "fast"}}}, ("/config/checkpointClaim", "size")),
+    ({"config": {"requests": {"actor": {"cpu": "lots"}}}}, ("/config/requests/actor/cpu",)),
+    ({"config": {"spot": {"taints": [{"key": "a"}]}}}, ("/config/spot/taints/0", "value")),
+    ({"serviceAccount": {"create": False}}, ("serviceAccount.name",)),
+]
+
+
+@pytest.mark.parametrize(("values", "words"), BAD, ids=[str(case[0])[:60] for case in BAD])
+def test_a_wrong_value_is_refused_with_its_place(chart: Chart, values: Any, words: tuple[str, ...]) -> None:
+    with pytest.raises(HelmRefused) as refused:
+        chart.render(values)
+    assert all(word in str(refused.value) for word in words), refused.value
+
+
+def test_a_cluster_that_is_too_old_is_refused(chart: Chart) -> None:
+    with pytest.raises(HelmRefused, match=r">=1\.29\.0-0.* incompatible with Kubernetes v1\.28\.3"):
+        chart.render({}, "--kube-version=1.28.3")
+    assert chart.render({}, "--kube-version=1.29.0-gke.100")
+
+
+def test_lint_finds_nothing(chart: Chart) -> None:
+    said = chart.run("lint", str(chart.folder), "--strict")
+    assert "[ERROR]" not in said
+    assert "[WARNING]" not in said
+
+
+@pytest.fixture
+def parent(chart: Chart, tmp_path: Path) -> Chart:
+    """A chart of somebody else that has this one as a dependency."""
+    folder = tmp_path / "parent"
+    shutil.copytree(CHART, folder / "charts" / CHART.name)
+    dependency = {"name": CHART.name, "version": "0.1.0", "condition": f"{CHART.name}.enabled"}
+    about = {"apiVersion": "v2", "name": "parent", "version": "1.0.0", "dependencies": [dependency]}
+    (folder / "Chart.yaml").write_text(yaml.safe_dump(about))
+    (folder / "values.yaml").write_text("global: {imageRegistry: r.example.com, anything: [1]}\n")
+    return chart.of(folder)
+
+
+def test_as_a_chart_of_another(parent: Chart) -> None:
+    found = parent.render({CHART.name: {"enabled": True, "replicas": 3}})
+    assert only(found, "Deployment")["spec"]["replicas"] == 3
+    assert parent.render({CHART.name: {"enabled": False}}) == []
+    with pytest.raises(HelmRefused, match="/replicas"):
+        parent.render({CHART.name: {"replicas": "3"}})

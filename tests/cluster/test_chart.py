@@ -1,0 +1,195 @@
+"""The chart on a real API server: what Helm installs there, what is refused with which words, and what is left in the end."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rljob_operator.generate.files import INSTALL_FILE
+from rljob_operator.kube import rbac
+
+from tests.cluster.control_plane import ControlPlane
+from tests.support.chart import CHART, Chart, HelmRefused, find_program
+from tests.support.paths import ROOT
+
+ROLES = "/apis/rbac.authorization.k8s.io/v1"
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rljobs.rljob.dev"
+
+
+class Installed:
+    """Helm against the server; hooks need somebody who runs pods, so they are left out."""
+
+    def __init__(self, chart: Chart, cluster: ControlPlane, kubeconfig: Path) -> None:
+        self._chart, self._cluster, self._kubeconfig = chart, cluster, kubeconfig
+        self.releases: dict[str, str] = {}
+
+    def install(self, release: str, namespace: str, **values: Any) -> str:
+        """Raises `HelmRefused`."""
+        said = self._run("install", release, namespace, str(CHART), "--create-namespace", values=values)
+        self.releases[release] = namespace
+        return said
+
+    def upgrade(self, release: str, namespace: str, **values: Any) -> str:
+        return self._run("upgrade", release, namespace, str(CHART), values=values)
+
+    def uninstall(self, release: str) -> str:
+        return self._run("uninstall", release, self.releases.pop(release), "--no-hooks")
+
+    def _run(
+        self, verb: str, release: str, namespace: str, *words: str, values: Mapping[str, Any] | None = None
+    ) -> str:
+        place = (f"--kubeconfig={self._kubeconfig}", f"--namespace={namespace}")
+        return self._chart.run(verb, release, *words, *place, values=values)
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        """The object at a path of the API; None where there is none."""
+        code, answer = self._cluster.request("GET", path)
+        return answer if code == 200 else None
+
+
+@pytest.fixture(scope="module")
+def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
+    program = find_program("helm")
+    if program is None:
+        pytest.skip("helm is neither on the PATH nor in KUBEBUILDER_ASSETS")
+    return Chart(program, tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture
+def helm(chart: Chart, cluster: ControlPlane) -> Iterator[Installed]:
+    """No release outlives its test."""
+    installed = Installed(chart, cluster, cluster.kubeconfig)
+    yield installed
+    for release in list(installed.releases):
+        installed.uninstall(release)
+
+
+WITHOUT_CRD = {"crds": {"enabled": False}}
+
+
+def test_a_crd_that_kubectl_applied_is_handed_over_with_the_commands_that_are_said(
+    helm: Installed, cluster: ControlPlane
+) -> None:
+    for note in ("meta.helm.sh/release-name", "meta.helm.sh/release-namespace"):
+        cluster.kubectl("annotate", "crd", "rljobs.rljob.dev", f"{note}-")
+    with pytest.raises(
+        HelmRefused, match=r"the CRD rljobs\.rljob\.dev is there already, from somebody without Helm"
+    ) as said:
+        helm.install("rl", "handed-over")
+
+    commands = re.findall(r"^ +kubectl (.*)$", str(said.value), re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        done = cluster.kubectl(*shlex.split(command))
+        assert done.returncode == 0, done.stderr
+    helm.install("rl", "handed-over")
+    with pytest.raises(HelmRefused, match="is there already, from release rl of namespace handed-over"):
+        helm.install("other", "other", watchNamespaces=["default"], conflictCheck=True, rbac={"create": False})
+
+
+def test_what_is_installed_changed_and_left(helm: Installed, cluster: ControlPlane) -> None:
+    said = helm.install("rl", "changed", **WITHOUT_CRD)
+    assert "kubectl --namespace changed rollout status deployment/rl-rljob-operator" in said
+    role = helm.get(f"{ROLES}/clusterroles/rljob-operator")
+    leader = helm.get(f"{ROLES}/namespaces/changed/roles/rljob-operator-leader")
+    assert role is not None
+    assert leader is not None
+    assert (role["rules"], leader["rules"]) == (rbac.rules("Jobs"), rbac.rules("Operator"))
+    subject = {"kind": "ServiceAccount", "name": "rl-rljob-operator", "namespace": "changed"}
+    binding = helm.get(f"{ROLES}/clusterrolebindings/rljob-operator")
+    assert binding is not None
+    assert binding["subjects"] == [subject]
+
+    deployment = "/apis/apps/v1/namespaces/changed/deployments/rl-rljob-operator"
+    before = helm.get(deployment)
+    helm.upgrade("rl", "changed", **WITHOUT_CRD, replicas=1, config={"clusterDomain": "cluster.local"})
+    after = helm.get(deployment)
+    assert before is not None
+    assert after is not None
+    assert (before["spec"]["replicas"], after["spec"]["replicas"]) == (2, 1)
+    assert before["spec"]["template"]["metadata"] != after["spec"]["template"]["metadata"]
+
+    helm.uninstall("rl")
+    gone = (deployment, f"{ROLES}/clusterroles/rljob-operator", "/api/v1/namespaces/changed/services/rl-rljob-operator")
+    assert not any(map(helm.get, gone))
+    assert helm.get(CRD)
+
+
+def test_a_second_operator_of_all_namespaces(helm: Installed) -> None:
+    helm.install("one", "first", **WITHOUT_CRD)
+    with pytest.raises(HelmRefused, match="release one of namespace first looks after all namespaces already") as said:
+        helm.install("two", "second", **WITHOUT_CRD)
+    assert "Upgrade that release" in str(said.value)
+    with pytest.raises(HelmRefused, match="release one of namespace first looks after all namespaces already"):
+        helm.install("two", "second", **WITHOUT_CRD, watchNamespaces=["default"])
+    with pytest.raises(HelmRefused, match="release one of namespace first runs in namespace first already"):
+        helm.install("two", "first", **WITHOUT_CRD, watchNamespaces=["default"])
+    with pytest.raises(HelmRefused, match=r'"rljob.*" .*in.* exists and cannot be imported'):  # in Helm's own words
+        helm.install("two", "second", **WITHOUT_CRD, conflictCheck=False)
+
+
+def test_operators_of_some_namespaces(helm: Installed, namespace: str, other_namespace: str) -> None:
+    helm.install("one", "first", **WITHOUT_CRD, watchNamespaces=[namespace])
+    assert not helm.get(f"{ROLES}/clusterroles/rljob-operator")
+    role = helm.get(f"{ROLES}/namespaces/{namespace}/roles/rljob-operator")
+    assert role is not None
+    assert role["rules"] == rbac.rules("Jobs")
+    with pytest.raises(HelmRefused, match=f"release one of namespace first looks after namespace {namespace} already"):
+        helm.install("two", "second", **WITHOUT_CRD, watchNamespaces=[other_namespace, namespace])
+    with pytest.raises(HelmRefused, match=f"release one of namespace first looks after namespace {namespace} already"):
+        helm.install("two", "second", **WITHOUT_CRD)
+    helm.install("two", "second", **WITHOUT_CRD, watchNamespaces=[other_namespace])
+
+
+def test_whoever_may_only_write_to_one_namespace(
+    chart: Chart, cluster: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """With three values told; and what is said without them."""
+    group = "rbac.authorization.k8s.io"
+    role = {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}], "metadata": {"name": "all"}}
+    subject = {"kind": "ServiceAccount", "name": "installer", "namespace": namespace}
+    ref = {"roleRef": {"apiGroup": group, "kind": "Role", "name": "all"}, "subjects": [subject]}
+    token = cluster.token(namespace, "installer")
+    assert cluster.request("POST", f"{ROLES}/namespaces/{namespace}/roles", role)[0] == 201
+    assert (
+        cluster.request("POST", f"{ROLES}/namespaces/{namespace}/rolebindings", {"metadata": role["metadata"], **ref})[
+            0
+        ]
+        == 201
+    )
+    limited = Installed(chart, cluster, cluster.kubeconfig_for(tmp_path, {"token": token}))
+
+    with pytest.raises(HelmRefused, match=r"clusterroles.* is forbidden"):
+        limited.install("mine", namespace, **WITHOUT_CRD, watchNamespaces=[namespace])
+    limited.install("mine", namespace, **WITHOUT_CRD, watchNamespaces=[namespace], conflictCheck=False)
+    limited.uninstall("mine")
+
+
+def test_every_option_at_once_is_taken_by_the_server(chart: Chart, cluster: ControlPlane, namespace: str) -> None:
+    values = {
+        "namespaceOverride": namespace, "networkPolicy": {"enabled": True, "metricsFrom": [{"podSelector": {}}]},
+        "imagePullSecrets": [{"name": "pull"}], "priorityClassName": "system-cluster-critical", "nodeSelector": {"a": "b"},
+        "tolerations": [{"operator": "Exists"}], "podLabels": {"a": "b"}, "podAnnotations": {"a": "b"},
+        "extraEnv": [{"name": "A", "value": "b"}], "extraEnvFrom": [{"secretRef": {"name": "s", "optional": True}}],
+        "extraVolumes": [{"name": "v", "emptyDir": {}}], "extraVolumeMounts": [{"name": "v", "mountPath": "/v"}],
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}}},
+        "service": {"annotations": {"a": "b"}}, "podDisruptionBudget": {"maxUnavailable": "50%"},
+        "config": {"checkpointClaim": {"size": "1Gi"}}, "commonLabels": {"team": "rl"},
+    }  # fmt: skip
+    rendered = chart.run("template", "rl", str(CHART), f"--namespace={namespace}", values=values)
+    done = cluster.kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", stdin=rendered)
+    assert done.returncode == 0, done.stderr
+    assert "networkpolicy.networking.k8s.io/rl-rljob-operator" in done.stdout
+
+
+def test_the_install_manifest_is_applied_by_plain_kubectl(cluster: ControlPlane) -> None:
+    done = cluster.kubectl("apply", "--dry-run=server", "-f", str(ROOT / INSTALL_FILE))
+    # Objects of a namespace that a dry run does not make are looked for in vain; nothing else may be said.
+    complaints = [line for line in done.stderr.splitlines() if 'namespaces "rljob-system" not found' not in line]
+    assert [line for line in complaints if not line.startswith("Warning: resource customresourcedefinitions")] == []
+    assert "clusterrole.rbac.authorization.k8s.io/rljob-operator created" in done.stdout
