@@ -47,6 +47,10 @@ class Intake:
         """(namespace, name) of every job."""
         return tuple(self._jobs)
 
+    def documents(self) -> tuple[Object, ...]:
+        """Every job as it is known; none of them may be changed. From any thread."""
+        return tuple(self._jobs.values())
+
     def __len__(self) -> int:
         return len(self._jobs)
 

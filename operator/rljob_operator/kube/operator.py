@@ -22,6 +22,7 @@ from rljob_operator.kube.events import EventRecorder
 from rljob_operator.kube.expectations import Expectations
 from rljob_operator.kube.health import Health
 from rljob_operator.kube.intake import Intake
+from rljob_operator.kube.job_figures import JobFigures
 from rljob_operator.kube.learner_poll import LearnerPoll
 from rljob_operator.kube.lease import Elector, new_identity
 from rljob_operator.kube.metrics import OperatorMetrics
@@ -74,6 +75,7 @@ class Operator:
         self._expectations = Expectations()
         self._pods = Pods(client, namespaces, self._pod_seen)
         self._intake = Intake(access, client, namespaces, lambda namespace, name: self._queue.add((namespace, name)))
+        metrics.registry.register(JobFigures(self._intake.documents))
         self._events = EventRecorder(client, identity, counted=metrics.event)
         self._poll: LearnerPoll[JobKey] = LearnerPoll(self._queue.add)
         self._reconciler = Reconciler(

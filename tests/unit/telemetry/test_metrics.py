@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -28,20 +29,23 @@ REGISTRIES: dict[str, Callable[[Callable[[], dict[str, Any]]], CollectorRegistry
     "evaluator": evaluator_registry,
     "inference": inference_registry,
 }
+TEXTS = ("state", "limiter/blocked", "checkpoint/state", "durability")
+"""Paths at which a word stands."""
+PROCESS_NAMES = {"rljob_rss_bytes", "rljob_shm_bytes", "rljob_start_time_seconds"}
 PAGE = ROOT / "docs" / "metrics.md"
 
 
 def full_status(role: str) -> dict[str, Any]:
     """A status document in which every declared path has a value."""
     status: dict[str, Any] = {"role": role, "name": f"{role}-0", "state": "Training"}
-    for number, metric in enumerate((*ROLES[role], *PROCESS[2:]), start=1):
+    for number, metric in enumerate((*ROLES[role], PROCESS[-1]), start=1):
         *parents, last = metric.path.split("/")
         node = status
         for key in parents:
             node = node.setdefault(key, {})
         if metric.kind == "histogram":
             node[last] = {"bounds": [1, 10], "counts": [3, 2, 1], "sum": 42.0}
-        elif metric.label and metric.path not in ("state", "limiter/blocked", "checkpoint/state"):
+        elif metric.label and metric.path not in TEXTS:
             node.setdefault(last, {})["some"] = float(number)
         elif metric.label:
             node[last] = "samples"
@@ -74,7 +78,7 @@ def test_every_declared_metric_is_exported_and_no_other(role: str) -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_an_empty_or_odd_status_exports_only_the_process(role: str) -> None:
-    assert set(scrape(role, {})) == {"rljob_rss_bytes", "rljob_shm_bytes"}
+    assert set(scrape(role, {})) == PROCESS_NAMES
     odd = {
         "stages": 3,
         "limiter": None,
@@ -84,7 +88,7 @@ def test_an_empty_or_odd_status_exports_only_the_process(role: str) -> None:
         "loss": float("nan"),
         "refused": None,
     }
-    assert set(scrape(role, odd)) == {"rljob_rss_bytes", "rljob_shm_bytes"}
+    assert set(scrape(role, odd)) == PROCESS_NAMES
 
 
 def test_values_labels_and_buckets() -> None:
@@ -105,6 +109,19 @@ def test_values_labels_and_buckets() -> None:
     lag = scrape("learner", {"policy_lag_histogram": {"bounds": [1, 10], "counts": [3, 2, 1], "sum": 42}})
     buckets = {s.labels.get("le"): s.value for s in lag["rljob_policy_lag_bucket_updates"].samples if "le" in s.labels}
     assert buckets == {"1": 3.0, "10": 5.0, "+Inf": 6.0}
+
+
+def test_a_start_is_told_and_a_checkpoint_only_once_there_is_one() -> None:
+    before = time.time()
+    registry = learner_registry(lambda: {"checkpoint": {"written_unix": None, "interval_seconds": 300}})
+    families = {family.name: family for family in text_string_to_metric_families(generate_latest(registry).decode())}
+    assert before <= families["rljob_start_time_seconds"].samples[0].value <= time.time()
+    assert families["rljob_checkpoint_interval_seconds"].samples[0].value == 300.0
+    assert "rljob_checkpoint_written_timestamp_seconds" not in families
+    written = scrape("learner", {"checkpoint": {"written_unix": 1790000000.5}})
+    assert written["rljob_checkpoint_written_timestamp_seconds"].samples[0].value == 1790000000.5
+    off = scrape("replay", {"durability": "Off"})["rljob_replay_durability"].samples[0]
+    assert (off.labels["durability"], off.value) == ("Off", 1.0)
 
 
 def test_declarations_are_sound() -> None:

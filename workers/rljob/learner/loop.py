@@ -318,7 +318,10 @@ class Learner:
             "weights": self._server.status(),
             "evaluations": self.verdicts.documents(),
             "evaluating": None if evaluating is None else evaluating.document(),
-            "checkpoint": self._saver.status,
+            "checkpoint": {
+                **self._saver.status,
+                "interval_seconds": self._config.checkpoint_interval_seconds,
+            },
             "compiled": self._updater.compiled,
             "refused_handshakes_total": refused_handshakes_total(),
             "gpu": gpu_figures(self._updater.device),

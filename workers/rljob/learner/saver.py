@@ -34,7 +34,7 @@ class Saver:
             "digest": "",
             "state": "Missing",
             "message": "",
-            "written_unix": 0.0,
+            "written_unix": None,
             "requested_unix": 0.0,
         }
 
@@ -52,7 +52,7 @@ class Saver:
         """``{"step", "path", "digest", "state": Valid | Missing | Failed, "message", "written_unix", "requested_unix"}``.
 
         Valid: it was read again after it was written, and has the digest that its manifest states; it answers the request of
-        ``requested_unix``, and those before. After a failure, all but
+        ``requested_unix``, and those before. ``written_unix`` is None where there is none. After a failure, all but
         ``state`` and ``message`` are those of the newest one that is valid."""
         return dict(self._status)
 
@@ -117,6 +117,6 @@ def _valid(updates: int, path: Path, digest: str, manifest: Mapping[str, Any]) -
         "digest": digest,
         "state": "Valid",
         "message": "",
-        "written_unix": float(manifest.get("written_unix") or 0.0),
+        "written_unix": float(manifest.get("written_unix") or 0.0) or None,
         "requested_unix": float(manifest.get("requested_unix") or 0.0),
     }

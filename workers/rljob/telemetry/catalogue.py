@@ -39,10 +39,11 @@ class Metric:
         return PREFIX + self.name
 
 
-# Shared by all roles; the value of the first two is read from the kernel at each scrape, not from the status document.
+# Shared by all roles; the values of the first three are the process's own, not from the status document.
 PROCESS: Final = (
     Metric("rss_bytes", "gauge", "Resident memory of the role's process.", "(process)"),
     Metric("shm_bytes", "gauge", "The part of the resident memory that is shared memory.", "(process)"),
+    Metric("start_time_seconds", "gauge", "When the role began to serve its figures, Unix time.", "(process)"),
     Metric("state", "gauge", "1 for the state that the role is in now.", "state", "state"),
 )
 
@@ -104,6 +105,9 @@ REPLAY: Final = (
     Metric("replay_bytes", "gauge", "Bytes that the stored experience takes.", "bytes"),
     Metric("replay_fill_ratio", "gauge", "Items / capacity, 0..1.", "fill"),
     Metric("replay_durable", "gauge", "1 while everything acknowledged is in the log, else 0.", "durable"),
+    Metric(
+        "replay_durability", "gauge", "1 for whether the job wants such a log: On or Off.", "durability", "durability"
+    ),
     Metric("replay_inserted_total", "counter", "Transitions inserted.", "inserted_total"),
     Metric("replay_sampled_total", "counter", "Transitions sampled, repeats included.", "sampled_total"),
     Metric("replay_chunks_total", "counter", "Chunks accepted.", "chunks_total"),
@@ -214,6 +218,18 @@ LEARNER: Final = (
     Metric("learner_epoch", "gauge", "Times the learner was started in this run.", "epoch"),
     Metric("checkpoint_step", "gauge", "Update number of the newest checkpoint.", "checkpoint/step"),
     Metric("checkpoint_state", "gauge", "1 for the state of the newest checkpoint.", "checkpoint/state", "state"),
+    Metric(
+        "checkpoint_written_timestamp_seconds",
+        "gauge",
+        "When the newest valid checkpoint was written, Unix time; missing where there is none.",
+        "checkpoint/written_unix",
+    ),
+    Metric(
+        "checkpoint_interval_seconds",
+        "gauge",
+        "Time between two checkpoints, as the job wants it.",
+        "checkpoint/interval_seconds",
+    ),
     Metric("recompiles_total", "counter", "Compilations of the update step after the first.", "recompiles"),
     Metric(
         "amp_skipped_steps_total", "counter", "Updates skipped because a gradient was not finite.", "skipped_updates"

@@ -6,6 +6,7 @@ the answer rather than sent as a made-up zero.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -68,6 +69,7 @@ class RoleCollector(Collector):
         self.role = role
         self.declared = ROLES[role]
         self._snapshot = snapshot
+        self._start_unix = time.time()
 
     def collect(self) -> Iterable[Metric]:
         """One family a declared metric for which the status holds a value."""
@@ -81,7 +83,12 @@ class RoleCollector(Collector):
             if samples:
                 yield _family(metric, identity, samples)
         state = status.get("state")
-        process = {"rss_bytes": float(rss_bytes()), "shm_bytes": float(shm_bytes()), "state": state}
+        process = {
+            "rss_bytes": float(rss_bytes()),
+            "shm_bytes": float(shm_bytes()),
+            "start_time_seconds": self._start_unix,
+            "state": state,
+        }
         for metric in PROCESS:
             samples = list(_samples(metric, process[metric.name]))
             if samples:
