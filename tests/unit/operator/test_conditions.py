@@ -171,6 +171,15 @@ def quota_taken_back() -> Watched:
     return controller
 
 
+def released() -> Watched:
+    """The operator leaves a job that trains."""
+    controller = up()
+    controller.world["released"] = True
+    suspended(controller, controller.job)
+    controller.look(1.0, members=())
+    return controller
+
+
 def session_over() -> Watched:
     controller = up(session=Session())
     controller.look(1.0, session=Session(interrupted=True))
@@ -256,6 +265,7 @@ REFUSALS = (
     Reason.POD_SECURITY_FORBIDDEN,
     Reason.NAME_CONFLICT,
     Reason.IMAGE_SCHEMA_MISMATCH,
+    Reason.RENDERING_UNKNOWN,
 )
 FOUR_PODS = "policies: [{type: Pods, value: 4, periodSeconds: 15}]"
 SLOW_UP = f"spec.autoscaling.behavior.scaleUp={{stabilizationWindowSeconds: 300, {FOUR_PODS}}}"
@@ -273,6 +283,7 @@ SCENES: tuple[Callable[[], Watched], ...] = (
     lambda: finish(up("spec.backoffLimit=100"), members=tuple(replace(m, phase=Phase.EXITED, exit_code=1) for m in members())),
     resumed,
     quota_taken_back,
+    released,
     session_over,
     tell({"evaluations": [evaluation(21.0)]}),
     lambda: finish(up("spec.successPolicy.rawFrames=100"), learner=sample(START + 2, 1001, raw_frames_total=100)),
