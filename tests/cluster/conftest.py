@@ -42,8 +42,13 @@ def cluster(control_plane: ControlPlane) -> ControlPlane:
     """Servers that serve RLJobs."""
     applied = control_plane.kubectl("apply", "-f", str(CRD_FILE))
     assert applied.returncode == 0, applied.stderr
-    waited = control_plane.kubectl("wait", "--for=condition=Established", "crd/rljobs.rljob.dev", "--timeout=30s")
-    assert waited.returncode == 0, waited.stderr
+    wait = (
+        "wait",
+        "--for=condition=Established",
+        "crd/rljobs.rljob.dev",
+        "--timeout=30s",
+    )  # an error before it has a status
+    control_plane.wait_until("ready for RLJobs", lambda: control_plane.kubectl(*wait).returncode == 0)
     control_plane.wait_until("serving RLJobs", lambda: create(control_plane, document(BASE)).code != 404)
     return control_plane
 

@@ -41,6 +41,7 @@ class BreakingClient(Client):
         breaks_at: the number of the call that breaks; 0 for none.
         how: ``lost`` sends nothing and says so, ``unanswered`` loses the answer, ``killed`` is the end of the process after the
             call was sent, ``cancelled`` the same by cancelling the turn before it is.
+        loses: (verb, resource) of calls none of which is sent.
     """
 
     def __init__(self, access: Access, **options: Any) -> None:
@@ -48,6 +49,7 @@ class BreakingClient(Client):
         self.calls: Counter[tuple[str, str]] = Counter()
         self.order: list[tuple[str, str]] = []
         self.made, self.breaks_at, self.how = 0, 0, "lost"
+        self.loses: tuple[str, str] | None = None
 
     def reset(self, breaks_at: int = 0, how: str = "lost") -> None:
         self.calls.clear()
@@ -63,7 +65,7 @@ class BreakingClient(Client):
         self.calls[call.verb, call.counted_as] += 1
         self.order.append((call.verb, call.counted_as))
         breaks = self.made == self.breaks_at
-        if breaks and self.how == "lost":
+        if (breaks and self.how == "lost") or (call.verb, call.counted_as) == self.loses:
             raise Unavailable("the connection was refused")
         if breaks and self.how == "cancelled":
             raise Crash
@@ -177,7 +179,8 @@ class Kubelet:
                 if fresh and (not members or member in members):
                     await self._run(pod)
 
-    async def _run(self, pod: Object) -> None:
+    async def bind(self, pod: Object) -> None:
+        """Give the pod a node, on which nothing happens."""
         about = pod["metadata"]
         binding = {
             "apiVersion": "v1",
@@ -187,6 +190,9 @@ class Kubelet:
         }
         path = f"/api/v1/namespaces/{self._namespace}/pods/{about['name']}/binding"
         await self._client._transport.ask(Call("create", "POST", path, "bindings", {}, binding), None)
+
+    async def _run(self, pod: Object) -> None:
+        await self.bind(pod)
         state = {"running": {"startedAt": stamped(datetime.now(UTC).timestamp() - 60)}}
         await self._say(
             pod,

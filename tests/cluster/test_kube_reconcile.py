@@ -279,8 +279,8 @@ def test_a_name_that_somebody_else_has_refuses_the_job_and_is_left_alone(cluster
             }
             kept = await viewer.create(SECRETS, theirs)
             await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
-            now = [0.0]
-            run = Run(client, namespace, monotonic=lambda: now[0])
+            clock = Clock()
+            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
             await run.settle(viewer, "pong")
             status = await status_of(viewer, namespace, "pong")
             assert condition(status, "Accepted") == ("False", "NameConflict"), status
@@ -288,11 +288,16 @@ def test_a_name_that_somebody_else_has_refuses_the_job_and_is_left_alone(cluster
             again = await run.turn(viewer, "pong")
             assert again is not None
             assert 0 < again <= 30
-            now[0] += 31.0
-            await run.settle(viewer, "pong")
+            clock.seconds += 31.0
+            client.reset()
+            again = await run.turn(viewer, "pong")
+            assert client.calls["get", "secrets"], "it was tried"
+            assert not client.calls["apply_status", "rljobs/status"], "what is said stays, without a moment between"
+            assert again is not None
+            assert 0 < again <= 30
             assert condition(await status_of(viewer, namespace, "pong"), "Accepted") == ("False", "NameConflict")
             await viewer.delete(SECRETS, namespace, "pong-learner-keys")
-            now[0] += 31.0
+            clock.seconds += 31.0
             await run.settle(viewer, "pong")
             assert condition(await status_of(viewer, namespace, "pong"), "Accepted")[0] == "True"
             assert (await viewer.list(PODS, namespace)).items

@@ -15,11 +15,11 @@ from rljob.api.timestamps import rfc3339
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Role
 from rljob_operator.kube import names
-from rljob_operator.kube.children import NameConflict
 from rljob_operator.kube.client import Client
 from rljob_operator.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from rljob_operator.kube.expectations import Expectations
 from rljob_operator.kube.members import Pod, current, former, member_of
+from rljob_operator.kube.owned import NameConflict
 from rljob_operator.kube.pods import owner_of
 from rljob_operator.kube.render.config import service_account
 from rljob_operator.kube.render.metadata import Owned
@@ -59,6 +59,8 @@ class PodWriter:
         hung = [by_member[name] for name in decision.replace if name in by_member]
         replaced = {name for name in decision.start if name in by_member}
         removed = [by_member[name] for name in (*decision.remove, *replaced) if name in by_member]
+        staying = [each for name, each in by_member.items() if name not in decision.drain and _was_asked_in_vain(each)]
+        await self._each(staying, lambda each: self._annotate(each, names.ASKED_ANNOTATION, None))
         await self._each(drained, lambda each: self._ask_to_leave(owned, each))
         await self._each(hung, lambda each: self._end(owned, each))
         await self._each([*removed, *former(pods)], lambda each: self.let_go(owned, each))
@@ -125,7 +127,7 @@ class PodWriter:
         if about.get("deletionTimestamp"):
             return
         if names.ASKED_ANNOTATION not in (about.get("annotations") or {}):
-            await self._annotate(found, names.ASKED_ANNOTATION)
+            await self._annotate(found, names.ASKED_ANNOTATION, rfc3339(self._now()))
         member = member_of(found)
         assert member is not None, "only members are drained"
         await self._delete(owned, found, grace_seconds(owned.job, Role.of(member)))
@@ -133,12 +135,12 @@ class PodWriter:
     async def _end(self, owned: Owned, found: Pod) -> None:
         """End a pod that does not answer, almost at once."""
         if names.HUNG_ANNOTATION not in (found["metadata"].get("annotations") or {}):
-            await self._annotate(found, names.HUNG_ANNOTATION)
+            await self._annotate(found, names.HUNG_ANNOTATION, rfc3339(self._now()))
         await self._delete(owned, found, HUNG_GRACE_SECONDS)
 
-    async def _annotate(self, found: Pod, annotation: str) -> None:
+    async def _annotate(self, found: Pod, annotation: str, value: str | None) -> None:
         about = found["metadata"]
-        change = {"metadata": {"uid": about["uid"], "annotations": {annotation: rfc3339(self._now())}}}
+        change = {"metadata": {"uid": about["uid"], "annotations": {annotation: value}}}
         with contextlib.suppress(NotFound, Conflict):
             await self._client.patch(PODS, about["namespace"], about["name"], change)
 
@@ -176,6 +178,14 @@ class PodWriter:
             problems = [result for result in results if isinstance(result, BaseException)]
             if problems:
                 raise problems[0]
+
+
+def _was_asked_in_vain(found: Pod) -> bool:
+    """Whether a pod that works was noted to be asked to leave, and the request itself was lost. Where nobody wants it to leave
+    any more, its end would else be taken for one that was asked for."""
+    about, phase = found["metadata"], (found.get("status") or {}).get("phase")
+    asked = names.ASKED_ANNOTATION in (about.get("annotations") or {})
+    return asked and not about.get("deletionTimestamp") and phase not in ("Failed", "Succeeded")
 
 
 def _suffix(*parts: str) -> str:

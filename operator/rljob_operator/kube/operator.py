@@ -37,7 +37,10 @@ log = logging.getLogger(__name__)
 LEASE_NAME: Final = "rljob-operator"
 WORKERS: Final = 16
 SOON_SECONDS: Final = 0.5
-"""After an answer that was lost, or a change by somebody else, a job is looked at again so soon."""
+"""After a change by somebody else a job is looked at again so soon."""
+UNAVAILABLE_SECONDS: Final = 8.0
+"""While the API server does not answer, a job is tried later each time, up to this long. So a thousand jobs are no storm, and all
+is right soon after its return."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +150,14 @@ class Operator:
                     self._queue.forget(key)
                     if again is not None:
                         self._queue.add_after(key, again)
-                except (Conflict, Unavailable) as problem:
+                except Conflict as problem:
                     result = "again"
                     log.info("%s/%s: %s", *key, problem)
                     self._queue.add_after(key, max(SOON_SECONDS, problem.retry_after_seconds or 0.0))
+                except Unavailable as problem:
+                    result = "again"
+                    delay = self._queue.retry(key, problem.retry_after_seconds or 0.0, UNAVAILABLE_SECONDS)
+                    log.info("%s/%s: %s; again in %.1f s", *key, problem, delay)
                 except ApiError as problem:
                     result = "refused"
                     delay = self._queue.retry(key, problem.retry_after_seconds or 0.0)

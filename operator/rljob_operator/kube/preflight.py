@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -12,12 +12,17 @@ from rljob_operator.core.desired import Refusal
 from rljob_operator.core.member import Member, Role
 from rljob_operator.core.observed import Admission
 from rljob_operator.kube import names
-from rljob_operator.kube.errors import Forbidden, Invalid, PodSecurityViolated, QuotaExceeded
+from rljob_operator.kube.errors import Forbidden, Invalid, NamespaceTerminating, PodSecurityViolated, QuotaExceeded
+from rljob_operator.kube.keys import KeysLost
+from rljob_operator.kube.owned import NameConflict
 from rljob_operator.kube.render.problems import PodProblem
 from rljob_operator.kube.stored import StoredJob
 
 AGAIN_SECONDS: Final = 30.0
 """What was refused is tried again after so long, since its cause may be outside the job; and at once where the job changes."""
+
+
+_OF_CHILDREN: Final = (Reason.NAME_CONFLICT, Reason.KEYS_LOST)
 
 
 class Tries(Protocol):
@@ -41,8 +46,14 @@ class Preflight:
     checked_generation: int = 0
     again_at: float = float("inf")
 
-    async def check(self, stored: StoredJob, writer: Tries, now: float) -> None:
-        """Have one pod of every role checked, where the job has changed since, or what was refused is due. ``now``: monotonic."""
+    async def check(
+        self, stored: StoredJob, writer: Tries, now: float, make_children: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Have one pod of every role checked, where the job has changed since, or what was refused is due. ``now``: monotonic.
+
+        Where it was refused for what it has besides pods, that is tried to be made as well (``make_children``): until it can be,
+        the refusal stands.
+        """
         generation = stored.desired.generation
         if stored.desired.refusal is not None or stored.desired.suspends or stored.status.finished:
             self.refusal = self.admission = None  # said of pods that nobody wants now
@@ -52,13 +63,19 @@ class Preflight:
             return
         try:
             await writer.try_one_of_each(stored, one_of_each(stored))
+            if make_children is not None and self.refusal is not None and self.refusal.reason in _OF_CHILDREN:
+                await make_children()
+        except (NameConflict, KeysLost) as problem:
+            self.children_refused(problem, generation, now)
         except QuotaExceeded as problem:
             self.refusal = None
             self.quota_exceeded(str(problem), now)
+        except NamespaceTerminating as problem:
+            self._refuse(Reason.NAMESPACE_TERMINATING, str(problem), now)
         except PodSecurityViolated as problem:
-            self._refuse(Reason.POD_SECURITY_FORBIDDEN, str(problem), now)
+            self._refuse(Reason.POD_SECURITY_FORBIDDEN, f"{problem}; {_how_to_mend(stored)}", now)
         except (PodProblem, Invalid, Forbidden) as problem:
-            self._refuse(Reason.POD_TEMPLATE_REJECTED, str(problem), now)
+            self._refuse(Reason.POD_TEMPLATE_REJECTED, f"{problem}; {_how_to_mend(stored)}", now)
         else:
             self.refusal, self.admission, self.again_at = None, None, float("inf")
         self.checked_generation = generation
@@ -79,10 +96,11 @@ class Preflight:
             return self.admission
         return Admission(True, Reason.QUOTA_RESERVED, self.admission.message, max_actors=actors)
 
-    def name_conflict(self, words: str, generation: int, now: float) -> None:
-        """A name that the job needs belongs to somebody else."""
+    def children_refused(self, problem: NameConflict | KeysLost, generation: int, now: float) -> None:
+        """A name that the job needs belongs to somebody else, or its keys are lost."""
         self.checked_generation = generation
-        self._refuse(Reason.NAME_CONFLICT, words, now)
+        reason = Reason.NAME_CONFLICT if isinstance(problem, NameConflict) else Reason.KEYS_LOST
+        self._refuse(reason, str(problem), now)
 
     def sooner(self, seconds: float | None, now: float) -> float | None:
         """When to look again: after ``seconds``, or when what was refused is due."""
@@ -94,6 +112,13 @@ class Preflight:
     def _refuse(self, reason: Reason, words: str, now: float) -> None:
         self.refusal = Refusal(reason, words)
         self.again_at = now + AGAIN_SECONDS
+
+
+def _how_to_mend(stored: StoredJob) -> str:
+    """A refused job need not be made anew, though roles change only in suspension, and that may need a place for checkpoints."""
+    checkpoint = stored.desired.job.spec.checkpoint
+    skip = " and checkpoint.onSuspend: Skip" if checkpoint.storage is None and checkpoint.on_suspend != "Skip" else ""
+    return f"to change a role, set suspend: true{skip} with it, and resume"
 
 
 def one_of_each(stored: StoredJob) -> list[str]:

@@ -65,12 +65,13 @@ class WorkQueue(Generic[Key]):
         heapq.heappush(self._heap, (due, self._entries, key))
         self._set_timer()
 
-    def retry(self, key: Key, at_least_seconds: float = 0.0) -> float:
+    def retry(self, key: Key, at_least_seconds: float = 0.0, at_most_seconds: float = LONGEST_DELAY_SECONDS) -> float:
         """Have a key that failed looked at again, later each time it fails; in how many seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay = min(FIRST_DELAY_SECONDS * 2.0 ** min(failures, 30), LONGEST_DELAY_SECONDS)
-        delay = min(delay * (1.0 + JITTER * self._jitter()), LONGEST_DELAY_SECONDS)
+        delay = min(delay, at_most_seconds) * (1.0 + JITTER * self._jitter())
+        delay = min(delay, LONGEST_DELAY_SECONDS)
         delay = max(delay, at_least_seconds)
         self.add_after(key, delay)
         return delay

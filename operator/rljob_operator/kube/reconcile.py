@@ -10,7 +10,7 @@ from typing import Final
 
 from rljob.api.status import RLJobStatus
 
-from rljob_operator.core.member import Phase, Role
+from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState, Observation
 from rljob_operator.core.turn import StatusWrite, turn
 from rljob_operator.core.wall_clock import WallClock
@@ -20,9 +20,11 @@ from rljob_operator.kube.client import Client
 from rljob_operator.kube.errors import QuotaExceeded
 from rljob_operator.kube.events import EventRecorder, reference
 from rljob_operator.kube.expectations import Expectations, Seen
+from rljob_operator.kube.keys import KeysLost, token_of
 from rljob_operator.kube.last_words import checkpoint_facts, parsed
 from rljob_operator.kube.learner_poll import Answer, Learner, LearnerPoll
 from rljob_operator.kube.members import Pod, current, members
+from rljob_operator.kube.owned import NameConflict
 from rljob_operator.kube.pods import JobKey, PodCache, owner_of
 from rljob_operator.kube.preflight import Preflight
 from rljob_operator.kube.render.metadata import Owned
@@ -35,6 +37,10 @@ log = logging.getLogger(__name__)
 
 PROGRESS_SECONDS: Final = 30.0
 """A status that differs in progress alone is written at most so often."""
+
+
+HELD_UP_SECONDS: Final = 30.0
+"""A pod that has had a node for so long and does not come up may lack what it mounts."""
 
 
 @dataclass(slots=True)
@@ -120,7 +126,14 @@ class Reconciler:
         return await self._turn(key, stored, known, pods)
 
     async def _turn(self, key: JobKey, stored: StoredJob, known: _Job, pods: Sequence[Pod]) -> float | None:
-        await known.preflight.check(stored, self._writer, self._monotonic())
+        idle = not any(member.alive for member in members(pods, self._now()))
+
+        async def make_children() -> None:
+            owned, new = Owned(stored.desired.job, stored.uid), stored.status.start_time is None
+            now = self._monotonic()
+            await children.ensure(self._client, owned, self._settings, known.children, now, new=new, idle=idle)
+
+        await known.preflight.check(stored, self._writer, self._monotonic(), make_children)
         refusal = unknown_rendering(stored.status, suspend=stored.desired.suspends)
         refusal = refusal or stored.desired.refusal or known.preflight.refusal
         desired = replace(stored.desired, refusal=refusal, rendering=offered(self._settings))
@@ -133,16 +146,16 @@ class Reconciler:
         for note in decision.notes:
             self._events.record(about, "Normal", decision.state or "Pending", note, action="Reconciling")
         try:
-            if decision.start:
-                owned = Owned(stored.desired.job, stored.uid)
-                await children.ensure(self._client, owned, self._settings, known.children)
+            held_up = known.preflight.refusal is None and any(map(self._may_lack_children, observed.members))
+            if decision.start or held_up:
+                await make_children()
             await self._writer.carry_out(stored, decision, pods)
         except QuotaExceeded as problem:
             news = known.preflight.admission is None
             known.preflight.quota_exceeded(str(problem), self._monotonic())
             return 0.0 if news else known.preflight.sooner(decision.requeue_seconds, self._monotonic())
-        except children.NameConflict as problem:
-            known.preflight.name_conflict(str(problem), stored.desired.generation, self._monotonic())
+        except (NameConflict, KeysLost) as problem:
+            known.preflight.children_refused(problem, stored.desired.generation, self._monotonic())
             return 0.0
         if stored.desired.released and not any(member.alive for member in observed.members):
             for pod in pods:
@@ -153,6 +166,11 @@ class Reconciler:
             return again
         due = max(0.0, known.written + PROGRESS_SECONDS - now)
         return due if again is None else min(again, due)
+
+    def _may_lack_children(self, member: Member) -> bool:
+        """Whether a pod has a node and does not come up, as one whose Secret was deleted meanwhile."""
+        held_up = member.phase is Phase.STARTING and member.node_name and member.waiting is None
+        return bool(held_up) and self._now() - member.since_seconds >= HELD_UP_SECONDS
 
     def _observe(self, key: JobKey, stored: StoredJob, known: _Job, pods: Sequence[Pod]) -> Observation:
         now, answer = self._now(), self._poll.answer(key)
@@ -231,7 +249,7 @@ class Reconciler:
             return
         if not known.children.token:
             owned = Owned(stored.desired.job, stored.uid)
-            known.children.token = await children.token_of(self._client, owned)
+            known.children.token = await token_of(self._client, owned)
         host = f"[{address}]" if ":" in address else address
         url = f"http://{host}:{stored.desired.job.spec.monitoring.metrics_port}"
         self._poll.follow(key, Learner(found["metadata"]["uid"], url, known.children.token), checkpoint_seconds)

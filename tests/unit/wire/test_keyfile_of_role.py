@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from rljob.wire.keyfile import ROLES, keys_of_role, load_keys, new_keys
+from rljob.wire.keyfile import ROLES, joined_keys, keys_of_role, load_keys, new_keys
 from rljob.wire.security import SecurityProblem
 
 
@@ -42,3 +42,14 @@ def test_a_role_without_keys_is_refused_without_showing_any() -> None:
     with pytest.raises(SecurityProblem, match="no keys for 'redis'") as caught:
         keys_of_role(whole, "redis")
     assert not any(pair["secret"] in str(caught.value) for pair in json.loads(whole)["roles"].values())
+
+
+def test_the_files_of_all_roles_make_the_whole_one_again() -> None:
+    whole = new_keys()
+    parts = {role: keys_of_role(whole, role) for role in ROLES}
+    assert json.loads(joined_keys(parts)) == json.loads(whole)
+    with pytest.raises(SecurityProblem, match=r"keys of \['actor', 'replay'\] are missing"):
+        joined_keys({role: text for role, text in parts.items() if role not in ("actor", "replay")})
+    for wrong in (keys_of_role(new_keys(), "actor"), keys_of_role(whole, "learner")):
+        with pytest.raises(SecurityProblem, match="not of one making"):
+            joined_keys({**parts, "actor": wrong})

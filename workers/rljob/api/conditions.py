@@ -55,11 +55,13 @@ class Reason(StrEnum):
     IMAGE_PULL_FAILED = "ImagePullFailed"
     IMAGE_SCHEMA_MISMATCH = "ImageSchemaMismatch"
     INVALID_SPEC = "InvalidSpec"
+    KEYS_LOST = "KeysLost"
     LEARNER_ADVANCING = "LearnerAdvancing"
     LEARNER_STALLED = "LearnerStalled"
     LEARNER_SUCCEEDED = "LearnerSucceeded"
     MISSING = "Missing"
     NAME_CONFLICT = "NameConflict"
+    NAMESPACE_TERMINATING = "NamespaceTerminating"
     NON_FINITE_LOSS = "NonFiniteLoss"
     NOT_MANAGED = "NotManaged"
     OPERATOR_RELEASED = "OperatorReleased"
@@ -172,6 +174,8 @@ def _entries() -> tuple[Entry, ...]:
             ("False", r.POD_TEMPLATE_REJECTED, "the API server refuses a pod made from a role's `podTemplate`"),
             ("False", r.POD_SECURITY_FORBIDDEN, "the namespace's pod security level forbids a pod of the job"),
             ("False", r.NAME_CONFLICT, "an object with a name that the job needs belongs to somebody else"),
+            ("False", r.NAMESPACE_TERMINATING, "the namespace is being deleted, and nothing can be made in it"),
+            ("False", r.KEYS_LOST, "the Secrets with the job's keys were deleted; the message says what is to be done"),
             ("False", r.IMAGE_SCHEMA_MISMATCH, "the image does not know a parameter of the spec"),
             (
                 "False",

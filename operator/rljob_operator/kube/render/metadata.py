@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,10 @@ class Owned:
     def name(self) -> str:
         """The job's name."""
         return self.job.metadata.name
+
+    def has(self, found: Mapping[str, Any]) -> bool:
+        """Whether an object that was found is a child of this job."""
+        return any(owner.get("uid") == self.uid for owner in found["metadata"].get("ownerReferences") or ())
 
     def metadata(self, name: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
         """Of a child; ``labels`` in the place of those that every child has."""

@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 from rljob.api.conditions import Reason
 from rljob_operator.core.member import Member, Phase, Role
-from rljob_operator.kube.errors import ApiError, Forbidden, Invalid, PodSecurityViolated, QuotaExceeded, Unavailable
+from rljob_operator.kube.errors import (
+    ApiError,
+    Forbidden,
+    Invalid,
+    NamespaceTerminating,
+    PodSecurityViolated,
+    QuotaExceeded,
+    Unavailable,
+)
+from rljob_operator.kube.keys import KeysLost
+from rljob_operator.kube.owned import NameConflict
 from rljob_operator.kube.preflight import AGAIN_SECONDS, Preflight, one_of_each
 from rljob_operator.kube.stored import StoredJob, read
 
@@ -47,6 +57,7 @@ def test_a_job_is_checked_once_for_each_of_its_generations() -> None:
     ("problem", "reason"),
     [
         (PodSecurityViolated("no"), Reason.POD_SECURITY_FORBIDDEN),
+        (NamespaceTerminating("no"), Reason.NAMESPACE_TERMINATING),
         (Invalid("no"), Reason.POD_TEMPLATE_REJECTED),
         (Forbidden("no"), Reason.POD_TEMPLATE_REJECTED),
     ],
@@ -117,13 +128,41 @@ def test_a_full_quota_keeps_a_job_out_and_bounds_one_that_is_up() -> None:
     assert (inside.admitted, inside.max_actors, inside.message) == (True, 2, "full")
 
 
-def test_a_name_conflict_is_tried_again_when_it_is_due() -> None:
-    preflight, writer = Preflight(), Writer()
-    preflight.name_conflict("taken", 1, 0.0)
-    check(preflight, writer, 1.0)
-    assert preflight.refusal is not None
-    check(preflight, writer, AGAIN_SECONDS)
-    assert (writer.asked, preflight.refusal) == (1, None)
+@pytest.mark.parametrize("problem", [NameConflict("taken"), KeysLost("gone")])
+def test_what_was_refused_besides_pods_stands_until_it_can_be_made(problem: NameConflict | KeysLost) -> None:
+    preflight, writer, taken, made = Preflight(), Writer(), True, 0
+
+    async def make_children() -> None:
+        nonlocal made
+        made += 1
+        if taken:
+            raise problem
+
+    def look(now: float) -> Reason | None:
+        asyncio.run(preflight.check(job(), writer, now, make_children))
+        return preflight.refusal.reason if preflight.refusal is not None else None
+
+    assert look(-1.0) is None
+    assert made == 0, "as long as nothing is refused they are made when pods are"
+    preflight.children_refused(problem, 1, 0.0)
+    reason = look(1.0)
+    assert (made, look(AGAIN_SECONDS)) == (0, reason)
+    assert (made, preflight.sooner(None, AGAIN_SECONDS)) == (1, AGAIN_SECONDS)
+    taken = False
+    assert look(2 * AGAIN_SECONDS) is None
+
+
+def test_a_refused_template_comes_with_what_to_do() -> None:
+    stored = {"storage": {"persistentVolumeClaim": {"claimName": "mine"}}}
+    for checkpoint, words in (
+        ({}, "set suspend: true and checkpoint.onSuspend: Skip with it, and resume"),
+        ({"onSuspend": "Skip"}, "set suspend: true with it, and resume"),
+        (stored, "set suspend: true with it, and resume"),
+    ):
+        preflight = Preflight()
+        check(preflight, Writer(Invalid("spec.tolerations: no")), 0.0, job(checkpoint=checkpoint))
+        assert preflight.refusal is not None
+        assert preflight.refusal.message == f"spec.tolerations: no; to change a role, {words}"
 
 
 def test_a_member_of_each_role_is_checked() -> None:

@@ -1,0 +1,75 @@
+"""How the operator goes on after a turn that brought nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from kubernetes.aio.client.configuration import Configuration
+from rljob_operator.kube.access import Access
+from rljob_operator.kube.client import Client
+from rljob_operator.kube.errors import ApiError, Conflict, Unavailable
+from rljob_operator.kube.metrics import OperatorMetrics
+from rljob_operator.kube.operator import SOON_SECONDS, UNAVAILABLE_SECONDS, Operator, OperatorConfig
+from rljob_operator.kube.queue import LONGEST_DELAY_SECONDS, WorkQueue
+from rljob_operator.kube.render.settings import Settings
+
+KEY = ("team", "job")
+
+
+class Failing:
+    """Takes turns that end with ``problem``, at each of the times that the queue gives them."""
+
+    def __init__(self, problem: ApiError, queue: WorkQueue[Any], clock: list[float], turns: int) -> None:
+        self._problem, self._queue, self._clock, self._left = problem, queue, clock, turns
+        self.times: list[float] = []
+
+    async def reconcile(self, key: tuple[str, str]) -> float | None:
+        self.times.append(self._clock[0])
+        self._left -= 1
+        if not self._left:
+            self._queue.close()
+        raise self._problem
+
+
+def delays(problem: ApiError, turns: int) -> list[float]:
+    """Seconds between the looks at a job each of whose turns ends with ``problem``."""
+
+    async def story() -> list[float]:
+        access = Access(Configuration(host="http://127.0.0.1:1"), "team", None, None)
+        client = Client(access)
+        operator = Operator(OperatorConfig(Settings(image="rl:1")), access, OperatorMetrics(), client)
+        clock = [0.0]
+        queue: WorkQueue[Any] = WorkQueue(lambda: clock[0], lambda: 0.0)
+        operator._queue = queue
+        failing = Failing(problem, queue, clock, turns)
+        operator._reconciler = failing  # type: ignore[assignment]
+        queue.add(KEY)
+        working = asyncio.ensure_future(operator._work())
+        while not working.done():
+            await asyncio.sleep(0)
+            if queue.delayed and not queue.processing:
+                clock[0] = min(queue._later.values())
+                queue._due()
+        await client.close()
+        return [after - before for before, after in zip(failing.times, failing.times[1:], strict=False)]
+
+    return asyncio.run(asyncio.wait_for(story(), 30.0))
+
+
+def test_a_server_that_is_away_is_asked_later_each_time_but_not_much_later() -> None:
+    assert delays(Unavailable("refused"), 8) == [0.5, 1.0, 2.0, 4.0, *[UNAVAILABLE_SECONDS] * 3]
+
+
+def test_a_refusal_is_tried_much_later_in_the_end() -> None:
+    assert delays(ApiError("no"), 10)[-1] == LONGEST_DELAY_SECONDS
+
+
+@pytest.mark.parametrize("turns", [2, 5])
+def test_a_change_by_somebody_else_is_looked_at_soon(turns: int) -> None:
+    assert delays(Conflict("changed"), turns) == [SOON_SECONDS] * (turns - 1)
+
+
+def test_the_server_says_how_long_to_wait() -> None:
+    assert delays(Unavailable("busy", retry_after_seconds=20.0), 3) == [20.0, 20.0]
