@@ -53,7 +53,7 @@ class PodWriter:
 
     async def carry_out(self, stored: StoredJob, decision: Decision, pods: Sequence[Pod]) -> None:
         """What the decision says of pods. An `ApiError` ends it after the pods that were asked for with the same breath."""
-        owned = Owned(stored.desired.job, stored.uid)
+        owned = stored.owned(decision.status)
         by_member = current(pods)
         drained = [by_member[name] for name in decision.drain if name in by_member]
         hung = [by_member[name] for name in decision.replace if name in by_member]
@@ -83,7 +83,7 @@ class PodWriter:
 
         Their ServiceAccount is made for it: a pod that names one which is not there is refused for that.
         """
-        owned = Owned(stored.desired.job, stored.uid)
+        owned = stored.owned()
         with contextlib.suppress(AlreadyExists):
             await self._client.create(SERVICE_ACCOUNTS, service_account(owned))
         for member in members:

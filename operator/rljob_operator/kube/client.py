@@ -61,7 +61,7 @@ class Client:
         await self._transport.close()
 
     async def get(
-        self, resource: Resource, namespace: str, name: str, *, timeout_seconds: float | None = None
+        self, resource: Resource, namespace: str | None, name: str, *, timeout_seconds: float | None = None
     ) -> Object:
         """One object as it is now."""
         call = Call("get", "GET", resource.path(namespace, name), resource.plural, {})

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-Where = Literal["Jobs", "Operator", "Outside"]
+Where = Literal["Jobs", "Operator", "Outside", "Cluster"]
 """Jobs: in every namespace that the operator looks after. Operator: in its own. Outside: as Jobs, and only where it runs outside
-the cluster."""
+the cluster. Cluster: what has no namespace; granted only to one that looks after all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,7 @@ TABLE: Final[tuple[Grant, ...]] = (
     ),
     Grant("events.k8s.io", ("events",), ("create", "patch"), "what happened, in series"),
     Grant("coordination.k8s.io", ("leases",), ("get", "create", "update", "patch"), "which replica leads", "Operator"),
+    Grant("", ("nodes",), ("get",), "whether the node of a shard's volume is gone", "Cluster"),
     Grant("", ("pods/proxy",), ("get", "create"), "the learners' /status and /checkpoint, through the API server", "Outside"),
 )  # fmt: skip
 
@@ -78,7 +79,7 @@ def role_objects(
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     found = _granted("Role", f"{name}-leader", namespace, rules("Operator"), subject)
     if not watched:
-        return [*found, *_granted("ClusterRole", name, None, of_jobs, subject)]
+        return [*found, *_granted("ClusterRole", name, None, [*of_jobs, *rules("Cluster")], subject)]
     for each in watched:
         found += _granted("Role", name, each, of_jobs, subject)
     return found

@@ -23,11 +23,11 @@ from rljob_operator.kube.expectations import Expectations, Seen
 from rljob_operator.kube.keys import KeysLost, token_of
 from rljob_operator.kube.last_words import checkpoint_facts, parsed
 from rljob_operator.kube.learner_poll import Answer, Learner, LearnerPoll
+from rljob_operator.kube.lost_volumes import lost_volumes
 from rljob_operator.kube.members import Pod, current, members
 from rljob_operator.kube.owned import NameConflict
 from rljob_operator.kube.pods import JobKey, PodCache, owner_of
 from rljob_operator.kube.preflight import Preflight
-from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.rendering import offered, unknown_rendering
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.resources import PODS, RLJOBS, Object
@@ -56,6 +56,7 @@ class _Job:
     children: children.Known = field(default_factory=children.Known)
     preflight: Preflight = field(default_factory=Preflight)
     were_up: set[str] = field(default_factory=set)
+    gone: dict[str, float] = field(default_factory=dict)
 
     def note_version(self, version: str) -> None:
         """The object as it is stored has this version. Where that is newer than our own last write somebody else has changed it,
@@ -128,9 +129,8 @@ class Reconciler:
     async def _turn(self, key: JobKey, stored: StoredJob, known: _Job, pods: Sequence[Pod]) -> float | None:
         idle = not any(member.alive for member in members(pods, self._now()))
 
-        async def make_children() -> None:
-            owned, new = Owned(stored.desired.job, stored.uid), stored.status.start_time is None
-            now = self._monotonic()
+        async def make_children(status: RLJobStatus = stored.status) -> None:
+            owned, new, now = stored.owned(status), stored.status.start_time is None, self._monotonic()
             await children.ensure(self._client, owned, self._settings, known.children, now, new=new, idle=idle)
 
         await known.preflight.check(stored, self._writer, self._monotonic(), make_children)
@@ -139,6 +139,10 @@ class Reconciler:
         desired = replace(stored.desired, refusal=refusal, rendering=offered(self._settings))
         clock = known.clock.read()
         observed = self._observe(key, stored, known, pods)
+        lost = await lost_volumes(
+            self._client, stored.owned(), observed.members, known.gone, self._settings, self._now()
+        )
+        observed = replace(observed, lost_volumes=lost) if lost else observed
         found = turn(desired, stored.status, observed, clock)
         decision = found.decision
         await self._store(stored, known, decision.status, found.write)
@@ -148,7 +152,7 @@ class Reconciler:
         try:
             held_up = known.preflight.refusal is None and any(map(self._may_lack_children, observed.members))
             if decision.start or held_up:
-                await make_children()
+                await make_children(decision.status)
             await self._writer.carry_out(stored, decision, pods)
         except QuotaExceeded as problem:
             news = known.preflight.admission is None
@@ -248,7 +252,7 @@ class Reconciler:
             self._poll.follow(key, None)
             return
         if not known.children.token:
-            owned = Owned(stored.desired.job, stored.uid)
+            owned = stored.owned()
             known.children.token = await token_of(self._client, owned)
         host = f"[{address}]" if ":" in address else address
         url = f"http://{host}:{stored.desired.job.spec.monitoring.metrics_port}"
@@ -257,7 +261,7 @@ class Reconciler:
     async def _leave(self, key: JobKey, stored: StoredJob, pods: Sequence[Pod]) -> None:
         """The job is being deleted: nothing is made any more, and its pods may go."""
         self._poll.follow(key, None)
-        owned = Owned(stored.desired.job, stored.uid)
+        owned = stored.owned()
         for pod in pods:
             await self._writer.let_go(owned, pod)
 

@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One kind of namespaced objects, under one version of its API."""
+    """One kind of objects, under one version of its API. One that has no namespace is found in namespace None."""
 
     group: str
     version: str
@@ -43,6 +43,7 @@ SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
+NODES = Resource("", "v1", "nodes", "Node")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 

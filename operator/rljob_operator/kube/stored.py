@@ -15,6 +15,7 @@ from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, DesiredState, Refusal
 from rljob_operator.kube.in_force import started_with, stored_spec, with_changes
+from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.revision import revision_of_job
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import keeps_checkpoints
@@ -51,6 +52,11 @@ class StoredJob:
     def key(self) -> tuple[str, str]:
         """(namespace, name)."""
         return self.document["metadata"]["namespace"], self.document["metadata"]["name"]
+
+    def owned(self, status: RLJobStatus | None = None) -> Owned:
+        """What its children are made for; by ``status`` where that is newer than the stored one."""
+        memory = (status or self.status).controller
+        return Owned(self.desired.job, self.uid, {each.name: each.number for each in memory.cold_starts})
 
 
 def is_ours(document: Mapping[str, Any]) -> bool:

@@ -26,6 +26,6 @@ def _claim(owned: Owned, member: str, size: str, storage_class: str) -> dict[str
     spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
     if storage_class:
         spec["storageClassName"] = storage_class
-    metadata = owned.metadata(names.claim(owned.name, member))
+    metadata = owned.metadata(owned.claim(member))
     metadata["labels"] = {**metadata["labels"], names.MEMBER_LABEL: member}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}

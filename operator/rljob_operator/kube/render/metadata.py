@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rljob.api import RLJob
@@ -14,15 +14,23 @@ from rljob_operator.kube import names
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """A stored job: the job in force, and the uid of its object, which every child names as its owner's."""
+    """A stored job: the job in force, and the uid of its object, which every child names as its owner's.
+
+    ``lost_volumes``: member -> how many volumes it has lost.
+    """
 
     job: RLJob
     uid: str
+    lost_volumes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """The job's name."""
         return self.job.metadata.name
+
+    def claim(self, member: str) -> str:
+        """The name of the member's present volume claim."""
+        return names.claim(self.name, member, self.lost_volumes.get(member, 0))
 
     def has(self, found: Mapping[str, Any]) -> bool:
         """Whether an object that was found is a child of this job."""

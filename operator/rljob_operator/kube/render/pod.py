@@ -38,7 +38,7 @@ def pod(owned: Owned, member: str, suffix: str, revision: str, settings: Setting
             "annotations": {names.REVISION_ANNOTATION: revision, **_about_eviction(job, role)},
             "finalizers": [names.FINALIZER],
         },
-        "spec": placed(_spec(job, member, settings), job, role, settings),
+        "spec": placed(_spec(owned, member, settings), job, role, settings),
     }
     path = f"spec.{section_name(role)}.podTemplate"
     return {"apiVersion": "v1", "kind": "Pod", **patched(generated, section(job, role).pod_template, path)}
@@ -50,8 +50,8 @@ def grace_seconds(job: RLJob, role: Role) -> int:
     return math.ceil(drain_seconds(job, role)) + saving + _KUBELET_SECONDS
 
 
-def _spec(job: RLJob, member: str, settings: Settings) -> dict[str, Any]:
-    role = Role.of(member)
+def _spec(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:
+    job, role = owned.job, Role.of(member)
     spec = {
         "hostname": member,
         "subdomain": names.service(job.metadata.name),
@@ -62,7 +62,7 @@ def _spec(job: RLJob, member: str, settings: Settings) -> dict[str, Any]:
         "enableServiceLinks": False,  # they would come as variables, one for each Service of the namespace
         "securityContext": _security(settings),
         "containers": [worker(job, member, settings)],
-        "volumes": pod_volumes(job, member, settings),
+        "volumes": pod_volumes(owned, member, settings),
     }
     if role is Role.REPLAY and keeps_experience(job):
         spec["initContainers"] = [sidecar(job, settings)]

@@ -9,6 +9,7 @@ from rljob.api import RLJob
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube import names
+from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.roles import keeps_experience, section
 from rljob_operator.kube.render.settings import Settings
 
@@ -62,12 +63,12 @@ def mounted(job: RLJob, member: str, settings: Settings) -> tuple[Mounted, ...]:
     return tuple(found)
 
 
-def pod_volumes(job: RLJob, member: str, settings: Settings) -> list[dict[str, Any]]:
+def pod_volumes(owned: Owned, member: str, settings: Settings) -> list[dict[str, Any]]:
     """All volumes of a member's pod: the operator's, the one that its Redis alone sees, and those of the manifest."""
-    role = Role.of(member)
+    job, role = owned.job, Role.of(member)
     found = [each.volume for each in mounted(job, member, settings)]
     if role is Role.REPLAY and keeps_experience(job):
-        found.append(_claim(REDIS_DATA, names.claim(job.metadata.name, member)))
+        found.append(_claim(REDIS_DATA, owned.claim(member)))
     given = section(job, role).volumes or ()
     return [*found, *(each.model_dump(mode="json", by_alias=True) for each in given)]
 

@@ -44,6 +44,14 @@ def test_scopes(watched: tuple[str, ...]) -> None:
         ]
 
 
+def test_nodes_are_read_only_where_all_namespaces_are_looked_after() -> None:
+    def reads_nodes(*watched: str) -> bool:
+        roles = rbac.role_objects("a", "b", watched)
+        return any("nodes" in rule["resources"] for each in roles for rule in each.get("rules", ()))
+
+    assert (reads_nodes(), reads_nodes("team-a")) == (True, False)
+
+
 def test_pods_are_reached_through_the_server_only_from_outside() -> None:
     def proxied(outside: bool) -> bool:
         roles = rbac.role_objects("a", "b", outside=outside)
