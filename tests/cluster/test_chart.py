@@ -87,8 +87,9 @@ def test_a_crd_that_kubectl_applied_is_handed_over_with_the_commands_that_are_sa
         done = cluster.kubectl(*shlex.split(command))
         assert done.returncode == 0, done.stderr
     helm.install("rl", "handed-over")
+    helm.uninstall("rl")  # which leaves it, as the release's
     with pytest.raises(HelmRefused, match="is there already, from release rl of namespace handed-over"):
-        helm.install("other", "other", watchNamespaces=["default"], conflictCheck=True, rbac={"create": False})
+        helm.install("other", "other")
 
 
 def test_what_is_installed_changed_and_left(helm: Installed, cluster: ControlPlane) -> None:
