@@ -85,6 +85,13 @@ def operator(
     release_seconds: Annotated[
         float, typer.Option(min=1, help="With --release: how long all jobs together may take to drain.")
     ] = 600.0,
+    stop_deployment: Annotated[
+        str | None,
+        typer.Option(
+            help="With --release: the Deployment in --operator-namespace that runs the operator; it is scaled to 0 first, and "
+            "back where a job was not released."
+        ),
+    ] = None,
     json_logs: Annotated[bool, typer.Option("--json-logs/--plain-logs", help="Logs as lines of JSON.")] = True,
 ) -> None:
     """Look after the RLJobs of a cluster until SIGTERM. Several may run at once: one leads, the others wait.
@@ -121,9 +128,12 @@ def operator(
         )
         if dry_run and not release:
             raise UsageError("--dry-run belongs to --release; rljob render prints what would be made of a manifest")
+        if stop_deployment is not None and (dry_run or not release):
+            raise UsageError("--stop-deployment belongs to --release without --dry-run")
         try:
             if release:
-                code = _release(runs, release_seconds, dry_run)
+                deployment = None if stop_deployment is None else (operator_namespace, stop_deployment)
+                code = _release(runs, release_seconds, dry_run, deployment)
             else:
                 asyncio.run(run_operator(runs))
                 code = 0
@@ -132,15 +142,21 @@ def operator(
     raise typer.Exit(code)
 
 
-def _release(config: OperatorConfig, seconds: float, dry_run: bool) -> int:
-    """Print the table of jobs; the exit code."""
+def _release(config: OperatorConfig, seconds: float, dry_run: bool, deployment: tuple[str, str] | None) -> int:
+    """Print the table of jobs; the exit code. ``deployment``: namespace and name of what runs the operator."""
     from rljob_operator.kube import release
+    from rljob_operator.kube.deployment import release_of_deployment
 
     if dry_run:
         rows = asyncio.run(release.jobs(config))
         code = EXIT_JOBS_RUN if any(row.running for row in rows) else 0
     else:
-        rows = asyncio.run(release.release(config, seconds))
+        releasing = (
+            release.release(config, seconds)
+            if deployment is None
+            else release_of_deployment(config, seconds, *deployment)
+        )
+        rows = asyncio.run(releasing)
         code = EXIT_FAILURE if any(row.kept for row in rows) else 0
     typer.echo("\n".join(release.table(rows)) if rows else "there are no jobs")
     return code

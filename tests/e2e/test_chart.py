@@ -1,0 +1,185 @@
+"""What a user does with the chart, in its order: install, train, upgrade beside a running job, uninstall.
+
+The tests follow each other on one release, which looks after all namespaces.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import LONG_SECONDS, KubectlFailed, Namespace, made_namespace, pause
+from tests.e2e.jobs import CHECKPOINTS, cartpole, checkpoint_claim, endless
+from tests.support.chart import CHART, Chart, HelmRefused, find_program
+from tests.support.waiting import eventually
+
+VARIABLE = "RLJOB_E2E_OPERATOR_IMAGE"
+RELEASE = "e2e"
+NAME = f"{RELEASE}-rljob-operator"
+PODS = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/name=rljob-operator"
+OF_THE_CLUSTER = "clusterroles,clusterrolebindings"
+OWNED = f"app.kubernetes.io/instance={RELEASE}"
+
+
+class Release:
+    """The release in a namespace of its own."""
+
+    def __init__(self, chart: Chart, namespace: Namespace) -> None:
+        self._chart, self.namespace = chart, namespace
+        image, _, tag = os.environ[VARIABLE].rpartition(":")
+        self._values: dict[str, Any] = {
+            "image": {"repository": image, "tag": tag},
+            "config": {"image": os.environ["RLJOB_E2E_IMAGE"]},
+            "resources": {"requests": {"cpu": "20m", "memory": "128Mi"}},
+            "logFormat": "Plain",
+        }
+
+    def helm(self, verb: str, *words: str, values: dict[str, Any] | None = None) -> str:
+        place = (f"--kubeconfig={self.namespace.kubeconfig}", f"--namespace={self.namespace.name}")
+        return self._chart.run(verb, RELEASE, *words, *place, values=values)
+
+    def install(self) -> None:
+        self.helm("install", str(CHART), values=self._values)
+
+    def upgrade(self, **values: Any) -> None:
+        self._values |= values
+        self.helm("upgrade", str(CHART), values=self._values)
+
+    def wait_rolled_out(self) -> None:
+        self.namespace.kubectl("rollout", "status", f"deployment/{NAME}", f"--timeout={LONG_SECONDS:.0f}s")
+
+    def pods(self) -> dict[str, dict[str, Any]]:
+        return {pod["metadata"]["uid"]: pod for pod in self.namespace.list("pods", PODS)}
+
+    def left(self) -> list[str]:
+        """Everything of the release that is still there."""
+        own = self.namespace.list(
+            "deployments,pods,services,configmaps,serviceaccounts,roles,rolebindings,poddisruptionbudgets,jobs", OWNED
+        )
+        return [
+            f"{each['kind']}/{each['metadata']['name']}" for each in [*own, *self.namespace.list(OF_THE_CLUSTER, OWNED)]
+        ]
+
+
+@pytest.fixture(scope="module")
+def release(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
+    """Not installed yet; gone in the end, whatever a test has left."""
+    program = find_program("helm")
+    if program is None or not os.environ.get(VARIABLE):
+        pytest.skip(f"needs helm on the PATH, and in {VARIABLE} an operator image that the cluster can pull")
+    with made_namespace(kubeconfig) as namespace:
+        found = Release(Chart(program, tmp_path_factory.mktemp("helm")), namespace)
+        yield found
+        found.helm("uninstall", "--no-hooks", "--ignore-not-found")
+
+
+@pytest.fixture(scope="module")
+def jobs(kubeconfig: Path) -> Iterator[Namespace]:
+    with made_namespace(kubeconfig) as namespace:
+        yield namespace
+
+
+def test_install(release: Release) -> None:
+    """The CRD was applied by somebody else; the release takes it with the commands that the refusal tells."""
+    began = time.monotonic()
+    try:
+        release.install()
+    except HelmRefused as refused:
+        for command in re.findall(r"^ +kubectl (.*)$", str(refused), re.MULTILINE):
+            release.namespace.kubectl(*shlex.split(command))
+        began = time.monotonic()
+        release.install()
+    installed = time.monotonic()
+    release.wait_rolled_out()
+    print(f"helm install {installed - began:.1f} s, ready {time.monotonic() - began:.1f} s after its start")
+
+    pods = release.pods()
+    assert len(pods) == 2
+    assert len({pod["spec"]["nodeName"] for pod in pods.values()}) == 2
+    leader = release.namespace.kubectl("get", "lease", "rljob-operator", "-o", "jsonpath={.spec.holderIdentity}")
+    assert leader
+    endpoints = release.namespace.kubectl("get", "endpointslices", f"--selector={OWNED}", "-o", "json")
+    assert endpoints.count('"ready": true') == 2
+
+
+def test_a_job_trains_to_its_end(release: Release, jobs: Namespace) -> None:
+    jobs.apply(cartpole())
+    jobs.wait_for("cartpole", "Complete", "True")
+    jobs.delete_jobs()
+
+
+def test_whoever_edits_a_namespace_edits_its_jobs(release: Release, jobs: Namespace) -> None:
+    for role in ("view", "edit"):
+        jobs.kubectl("create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}er")
+
+    def may(user: str, verb: str, what: str = "rljobs.rljob.dev") -> bool:
+        try:
+            return "yes" in jobs.kubectl("auth", "can-i", verb, what, f"--as={user}")
+        except KubectlFailed:
+            return False
+
+    eventually(
+        lambda: may("viewer", "get") and may("editer", "create"), "the roles are not aggregated", LONG_SECONDS, pause
+    )
+    assert may("editer", "patch", "rljobs.rljob.dev/myjob")
+    assert not may("viewer", "create")
+    assert not may("editer", "patch", "rljobs.rljob.dev/myjob --subresource=status")
+
+
+def test_an_upgrade_beside_a_running_job(release: Release, jobs: Namespace) -> None:
+    jobs.apply(checkpoint_claim())
+    stored = {"checkpoint": {"storage": {"persistentVolumeClaim": {"claimName": CHECKPOINTS}}}}
+    jobs.apply(endless("kept", **stored))
+    jobs.wait_for("kept", "Ready", "True")
+    jobs.wait_updates("kept")
+    before, operators = jobs.uids("kept"), set(release.pods())
+
+    release.upgrade(workers=8)
+    release.wait_rolled_out()
+    eventually(lambda: not operators & set(release.pods()), "the old operators stay", LONG_SECONDS, pause)
+    jobs.kubectl("scale", "rljob", "kept", "--replicas=2")  # the new one works
+    eventually(
+        lambda: jobs.job_status("kept")["actors"]["ready"] == 2,
+        lambda: f"actors are {jobs.job_status('kept')['actors']}",
+        LONG_SECONDS,
+        pause,
+    )
+    after = jobs.uids("kept")
+    assert {member: after[member] for member in before} == before
+    restarts = [
+        each["restartCount"] for pod in jobs.pods("kept").values() for each in pod["status"]["containerStatuses"]
+    ]
+    assert restarts == [0] * len(restarts)
+
+
+def test_an_uninstall_stops_at_a_running_job_and_names_it(release: Release, jobs: Namespace) -> None:
+    with pytest.raises(HelmRefused) as refused:
+        release.helm("uninstall")
+    said = release.namespace.kubectl("logs", f"job/{NAME}-uninstall")
+    assert re.search(rf"^{jobs.name} +kept +\w+ +3 ", said, re.MULTILINE), said
+    assert "uninstall.drainJobs=true" in said
+    assert "kept" in str(refused.value) or "uninstall" in str(refused.value)
+    assert len(release.pods()) == 2
+    assert set(jobs.uids("kept")) == {"learner", "actor-0", "actor-1"}
+
+
+def test_an_uninstall_that_drains(release: Release, jobs: Namespace) -> None:
+    """Afterwards nothing is left but the CRD and what belongs to users, and nothing hangs."""
+    release.upgrade(uninstall={"drainJobs": True})
+    release.wait_rolled_out()
+    release.helm("uninstall")
+
+    eventually(lambda: not release.left(), lambda: f"left: {release.left()}", LONG_SECONDS, pause)
+    assert not jobs.all_pods("kept")
+    assert jobs.condition("kept", "Suspended")["reason"] == "OperatorReleased"
+    assert jobs.job_status("kept")["checkpoint"]["step"] > 0
+    assert jobs.kubectl("get", "crd", "rljobs.rljob.dev", "-o", "name")
+    jobs.kubectl("delete", "rljob", "kept")
+    jobs.kubectl("delete", "namespace", jobs.name, "--wait=true", f"--timeout={LONG_SECONDS:.0f}s")
