@@ -1,0 +1,139 @@
+"""A real run on this machine, scraped by a real Prometheus that was told by the chart's PodMonitor alone where to look.
+
+Its processes stand where pods would: Prometheus finds them in a file with the labels and ports of the pods that the operator
+would make of the same job. On a cluster, tests/e2e/test_monitoring.py has it find the pods themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rljob.api import read_manifest
+from rljob_operator.kube import names
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.verbs.render import objects
+
+from tests.support.chart import Chart, only
+from tests.support.dashboards import FILES, filled, panels
+from tests.support.local_run import LocalRun
+from tests.support.paths import EXAMPLES
+from tests.support.ports import free_ports
+from tests.support.prometheus import ON_THE_PATH, SKIPPED, Prometheus
+from tests.support.scrape_config import scrape_configs
+from tests.support.waiting import eventually
+
+MANIFEST = EXAMPLES / "cartpole-apex.yaml"
+NAMESPACE, JOB = "team-a", "cartpole-apex"
+SETS = (
+    "spec.successPolicy.targetReturn=",
+    "spec.evaluator.triggerReturn=",
+    "spec.evaluator.intervalSeconds=3",
+    "spec.evaluator.episodes=2",
+    "spec.checkpoint.intervalSeconds=3",
+)
+MEMBERS = {"replay-0", "learner", "actor-0", "evaluator"}
+VARIABLES = {"namespace": NAMESPACE, "rljob": JOB, "__rate_interval": "15s"}
+ELSEWHERE = {"GPU"}
+"""Panels that this run can't fill: it has no GPU. Those that ask the operator are left out by what they ask."""
+pytestmark = pytest.mark.timeout(600)
+
+
+def pods() -> list[dict[str, Any]]:
+    """Those that the operator would make, and one of somebody else that has a port of the same name."""
+    written = read_manifest(MANIFEST, SETS)
+    written["metadata"]["namespace"] = NAMESPACE
+    ours = [each for each in objects(written, Settings(image="rl:1")) if each["kind"] == "Pod"]
+    web = {"name": "web", "ports": [{"name": "metrics", "containerPort": 9090}]}
+    metadata = {"name": "web-0", "namespace": NAMESPACE, "labels": {"app.kubernetes.io/managed-by": "Helm"}}
+    return [*ours, {"kind": "Pod", "metadata": metadata, "spec": {"containers": [web]}}]
+
+
+def targets_of(pod: dict[str, Any], address: str) -> Iterator[dict[str, Any]]:
+    """One for each port, with the words in which Prometheus tells of a pod."""
+    metadata = pod["metadata"]
+    labels = {
+        "__meta_kubernetes_namespace": metadata["namespace"],
+        "__meta_kubernetes_pod_name": metadata["name"],
+        "__meta_kubernetes_pod_phase": "Running",
+    }
+    for label, value in metadata["labels"].items():
+        clean = re.sub(r"\W", "_", label)
+        labels |= {f"__meta_kubernetes_pod_label_{clean}": value, f"__meta_kubernetes_pod_labelpresent_{clean}": "true"}
+    for container in pod["spec"]["containers"]:
+        for port in container["ports"]:
+            is_metrics = port["name"] == names.METRICS
+            yield {
+                "targets": [address if is_metrics else f"127.0.0.1:{port['containerPort']}"],
+                "labels": {
+                    **labels,
+                    "__meta_kubernetes_pod_container_name": container["name"],
+                    "__meta_kubernetes_pod_container_port_name": port["name"],
+                },
+            }
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRun]:
+    sets = [word for each in SETS for word in ("--set", each)]
+    started = LocalRun(MANIFEST, tmp_path_factory.mktemp("run") / "run", *sets)
+    try:
+        started.until_learning()
+        started.until(lambda: all(map(started.announced, MEMBERS)), 60, "every member")
+        yield started
+    finally:
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def prometheus(run: LocalRun, chart: Chart, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    if ON_THE_PATH is None:
+        pytest.skip(SKIPPED)
+    folder = tmp_path_factory.mktemp("prometheus")
+    monitor = only(chart.render({"monitoring": {"podMonitor": {"enabled": True, "interval": "1s"}}}), "PodMonitor")
+    found = []
+    for pod in pods():
+        member = pod["metadata"]["labels"].get(names.MEMBER_LABEL, "")
+        url = run.announced(member)["metrics_url"] if member else "http://127.0.0.1:1"
+        found += targets_of(pod, url.removeprefix("http://"))
+    (folder / "pods.json").write_text(json.dumps(found))
+    configs = scrape_configs(monitor, {})
+    for config in configs:
+        del config["kubernetes_sd_configs"]
+        config["file_sd_configs"] = [{"files": [str(folder / "pods.json")]}]
+    (port,) = free_ports(1)
+    with Prometheus(folder, {"scrape_configs": configs}, port) as started:
+        yield started
+
+
+def test_every_member_is_scraped_and_nobody_else(prometheus: Prometheus) -> None:
+    eventually(lambda: len(prometheus.query("up == 1")) == len(MEMBERS), lambda: prometheus.query("up"), 60)
+    found = {each["metric"]["member"]: each["metric"] for each in prometheus.query("up")}
+    assert set(found) == MEMBERS
+    for labels in found.values():
+        assert labels["rljob"] == JOB
+        assert (labels["namespace"], labels["container"], labels["endpoint"]) == (NAMESPACE, "worker", "metrics")
+        assert labels["pod"].startswith(f"{JOB}-{labels['member']}-")
+    dropped = {
+        each["discoveredLabels"]["__meta_kubernetes_pod_name"] for each in prometheus.targets()["droppedTargets"]
+    }
+    assert "web-0" in dropped
+
+
+@pytest.mark.parametrize(
+    ("title", "expression"),
+    [
+        (panel.title, expression)
+        for file in FILES
+        if file.stem == "job"
+        for panel in panels(file)
+        for expression, _ in panel.asks
+        if panel.title not in ELSEWHERE and "rljob_operator_" not in expression
+    ],
+)
+def test_a_panel_shows_something_of_the_run(prometheus: Prometheus, run: LocalRun, title: str, expression: str) -> None:
+    asked = filled(expression, VARIABLES)
+    eventually(lambda: prometheus.query(asked), lambda: f"{asked}\n{run.output}{run.logs()}", 180)

@@ -1,0 +1,177 @@
+"""Monitoring on a cluster: the chart's monitors are applied, Prometheus does what they say, and every panel and alert works.
+
+``RLJOB_E2E_PROMETHEUS`` names a folder in which Prometheus's data stay, for `benchmarks/dashboard_pictures.py`, and
+``RLJOB_E2E_MONITORED_SECONDS`` how long the jobs are watched before the panels are asked.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
+from tests.e2e.jobs import apex, checkpoint_claim, endless
+from tests.e2e.operator_process import PREFIX
+from tests.support.alert_rules import alerts
+from tests.support.chart import Chart, find_program
+from tests.support.dashboards import FILES, filled, panels
+from tests.support.monitoring_crds import monitoring_crds
+from tests.support.ports import free_ports
+from tests.support.prometheus import ON_THE_PATH, SKIPPED, Prometheus
+from tests.support.scrape_config import scrape_configs
+from tests.support.waiting import eventually
+
+RELEASE = "watched"
+NAME = f"{RELEASE}-rljob-operator"
+IMAGE = "RLJOB_E2E_OPERATOR_IMAGE"
+SECONDS = float(os.environ.get("RLJOB_E2E_MONITORED_SECONDS", "45"))
+MEMBERS = {
+    "apex": {"replay-0", "replay-1", "learner", "actor-0", "actor-1", "evaluator"},
+    "impala": {"learner", "actor-0"},
+}
+WITHOUT = {"apex": {"GPU"}, "impala": {"GPU", "Replay fill", "Not yet in Redis", "Samples per insert", "Return"}}
+"""Panels that a job can't fill: there is no GPU, and IMPALA has no replay; its job here has no evaluator."""
+
+
+@pytest.fixture(scope="module")
+def watched(bare_namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
+    """The chart with all of its monitoring, two replicas of the operator, and a job of each algorithm that trains."""
+    helm, image = find_program("helm"), os.environ.get(IMAGE, "")
+    if ON_THE_PATH is None:
+        pytest.skip(SKIPPED)
+    if helm is None or not image:
+        pytest.skip(f"helm is not on the PATH, or {IMAGE} does not name an image of the operator")
+    for file in monitoring_crds():
+        bare_namespace.kubectl("apply", "--server-side", "-f", str(file))
+    chart = Chart(Path(helm), tmp_path_factory.mktemp("helm"))
+    where = (f"--namespace={bare_namespace.name}", f"--kubeconfig={bare_namespace.kubeconfig}")
+    chart.run(
+        "install", RELEASE, str(chart.folder), *where, "--wait", "--timeout=4m", values=values(bare_namespace, image)
+    )
+    try:
+        training = {"targetReturn": None, "rawFrames": 1_000_000_000}
+        evaluator = {"enabled": True, "intervalSeconds": 10, "episodes": 2, "triggerReturn": None}
+        bare_namespace.apply(
+            checkpoint_claim(), apex("apex", evaluator=evaluator, successPolicy=training), endless("impala")
+        )
+        for job in MEMBERS:
+            bare_namespace.wait_for(job, "Ready", "True")
+            bare_namespace.wait_updates(job)
+        yield bare_namespace
+        bare_namespace.kubectl("scale", "deployment", NAME, "--replicas=2")
+        bare_namespace.delete_jobs()
+    finally:
+        chart.run("uninstall", RELEASE, *where)
+
+
+def values(namespace: Namespace, image: str) -> dict[str, Any]:
+    repository, _, tag = image.rpartition(":")
+    scraped = {"enabled": True, "interval": "2s"}
+    return {
+        "crds": {"enabled": False},
+        "image": {"repository": repository, "tag": tag},
+        "config": {"image": os.environ["RLJOB_E2E_IMAGE"]},
+        "watchNamespaces": [namespace.name],
+        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}},
+        "monitoring": {
+            "serviceMonitor": scraped,
+            "podMonitor": scraped,
+            "prometheusRule": {"enabled": True},
+            "dashboards": {"enabled": True},
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def prometheus(watched: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """Started with what the cluster's monitors and rules say, on the pods' network."""
+    prefix = shlex.split(os.environ.get(PREFIX, ""))
+    folder = tmp_path_factory.mktemp("prometheus")
+    found = watched.list("servicemonitors,podmonitors")
+    assert {each["kind"] for each in found} == {"ServiceMonitor", "PodMonitor"}
+    api_server = {"kubeconfig_file": kubeconfig(watched, prefix)}
+    configs = [config for monitor in found for config in scrape_configs(monitor, api_server)]
+    (rule,) = watched.list("prometheusrules")
+    (folder / "rules.yaml").write_text(yaml.safe_dump(rule["spec"]))
+    config = {
+        "global": {"evaluation_interval": "5s"},
+        "rule_files": [str(folder / "rules.yaml")],
+        "scrape_configs": configs,
+    }
+    data = os.environ.get("RLJOB_E2E_PROMETHEUS")
+    (port,) = free_ports(1)
+    with Prometheus(folder, config, port, prefix, Path(data).absolute() if data else None) as started:
+        yield started
+
+
+def kubeconfig(namespace: Namespace, prefix: list[str]) -> str:
+    """The one of a program that is started with the prefix."""
+    environment = {**os.environ, "KUBECONFIG": str(namespace.kubeconfig)}
+    told = subprocess.run([*prefix, "printenv", "KUBECONFIG"], env=environment, capture_output=True, text=True)
+    return told.stdout.strip()
+
+
+def up(prometheus: Prometheus) -> dict[tuple[str, str], dict[str, str]]:
+    """(job, member) -> the labels of each target that answers; the operator's replicas stand under their pods' names."""
+    return {
+        (each["metric"].get("rljob", "operator"), each["metric"].get("member", each["metric"]["pod"])): each["metric"]
+        for each in prometheus.query("up == 1")
+    }
+
+
+def test_every_pod_is_scraped_and_nothing_else(watched: Namespace, prometheus: Prometheus) -> None:
+    operators = {pod["metadata"]["name"] for pod in watched.list("pods", f"app.kubernetes.io/instance={RELEASE}")}
+    assert len(operators) == 2
+    wanted = {(job, member) for job, members in MEMBERS.items() for member in members}
+    wanted |= {("operator", name) for name in operators}
+    eventually(lambda: set(up(prometheus)) == wanted, lambda: sorted(up(prometheus)), LONG_SECONDS, pause)
+    for (job, _), labels in up(prometheus).items():
+        assert labels["namespace"] == watched.name
+        assert labels["endpoint"] == "metrics"
+        assert labels["container"] == ("operator" if job == "operator" else "worker")
+    assert prometheus.query("up == 0") == []
+
+
+def test_every_panel_shows_something(watched: Namespace, prometheus: Prometheus) -> None:
+    time.sleep(SECONDS)
+    for file in FILES:
+        for job in MEMBERS if file.stem == "job" else ("",):
+            variables = {"namespace": watched.name, "rljob": job, "__rate_interval": "20s"}
+            empty = set()
+            for panel in panels(file):
+                for expression, _ in panel.asks:
+                    asked, now = filled(expression, variables), time.time()
+                    if not prometheus.query_range(asked, now - SECONDS - 30, now, 5):
+                        empty.add(panel.title)
+            assert empty == WITHOUT.get(job, set()), (file.stem, job)
+
+
+def test_what_the_operator_says_of_a_job_has_the_jobs_labels(watched: Namespace, prometheus: Prometheus) -> None:
+    (found,) = prometheus.query('rljob_operator_job_condition{rljob="apex", condition="Ready"}')
+    assert found["metric"]["namespace"] == watched.name
+    assert found["metric"]["reason"] == "Running"
+    assert "exported_namespace" not in found["metric"]
+
+
+def test_every_alert_is_evaluated_and_none_is_wrong(prometheus: Prometheus) -> None:
+    rules = {rule["name"]: rule for rule in prometheus.rules()}
+    assert set(rules) == set(alerts())
+    assert {name: rule["health"] for name, rule in rules.items()} == dict.fromkeys(alerts(), "ok")
+    assert [name for name, rule in rules.items() if rule["state"] == "firing"] == []
+
+
+def test_without_an_operator_its_alert_begins_to_count(watched: Namespace, prometheus: Prometheus) -> None:
+    watched.kubectl("scale", "deployment", NAME, "--replicas=0")
+
+    def states() -> dict[str, str]:
+        return {rule["name"]: rule["state"] for rule in prometheus.rules()}
+
+    eventually(lambda: states()["RLJobOperatorWithoutLeader"] in ("pending", "firing"), states, LONG_SECONDS, pause)

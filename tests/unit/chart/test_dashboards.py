@@ -1,0 +1,103 @@
+"""The dashboards ask for metrics that are exported, under labels that are there, and each panel is explained on the page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from rljob.telemetry.metrics import declared_names
+from rljob_operator.kube.job_figures import JobFigures
+from rljob_operator.kube.metrics import OperatorMetrics
+
+from tests.support.alert_rules import alerts
+from tests.support.dashboards import FILES, filled, panels, read
+from tests.support.paths import ROOT
+from tests.unit.test_links import anchors
+
+PAGE = ROOT / "docs" / "monitoring.md"
+VARIABLES = {"namespace": "a", "rljob": "b", "__rate_interval": "1m"}
+NAME = re.compile(r"\b(rljob_\w+|process_\w+|up)\b")
+SUFFIXES = ("_bucket", "_sum", "_count")
+
+
+def names_of(registry: CollectorRegistry) -> set[str]:
+    """Of all series that a registry can have, as they are asked for."""
+    found = set()
+    for family in registry.collect():
+        if family.type == "histogram":
+            found |= {family.name + suffix for suffix in SUFFIXES}
+        else:
+            found.add(f"{family.name}_total" if family.type == "counter" else family.name)
+    return found
+
+
+def operator_metrics() -> OperatorMetrics:
+    metrics = OperatorMetrics()
+    metrics.registry.register(JobFigures(lambda: ()))
+    return metrics
+
+
+@pytest.fixture(scope="module")
+def exported() -> set[str]:
+    roles = {name for names in declared_names().values() for name in names}
+    return roles | names_of(operator_metrics().registry) | {"up"}
+
+
+def asked_by_dashboards() -> list[tuple[str, str]]:
+    return [(panel.title, expression) for file in FILES for panel in panels(file) for expression, _ in panel.asks]
+
+
+@pytest.mark.parametrize(("title", "expression"), asked_by_dashboards())
+def test_a_panel_asks_for_what_is_exported(exported: set[str], title: str, expression: str) -> None:
+    names = set(NAME.findall(filled(expression, VARIABLES)))
+    assert names, "it asks for nothing"
+    assert names <= exported
+
+
+@pytest.mark.parametrize("name", alerts())
+def test_an_alert_asks_for_what_is_exported(exported: set[str], name: str) -> None:
+    names = set(NAME.findall(alerts()[name]["expr"]))
+    assert names, "it asks for nothing"
+    assert names <= exported
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_dashboard_can_be_loaded(file: Path) -> None:
+    document = read(file)
+    assert document["uid"]
+    assert document["title"]
+    numbers = [panel["id"] for panel in document["panels"]]
+    assert len(set(numbers)) == len(numbers)
+    assert {each["datasource"]["uid"] for each in document["panels"]} == {"${datasource}"}
+    known = {each["name"] for each in document["templating"]["list"]}
+    used = {
+        name for panel in panels(file) for expression, _ in panel.asks for name in re.findall(r"\$(\w+)", expression)
+    }
+    assert used - {"__rate_interval"} <= known
+    places = [panel["gridPos"] for panel in document["panels"]]
+    assert not any(_overlap(one, other) for i, one in enumerate(places) for other in places[:i])
+
+
+def _overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    across = one["x"] < other["x"] + other["w"] and other["x"] < one["x"] + one["w"]
+    return across and one["y"] < other["y"] + other["h"] and other["y"] < one["y"] + one["h"]
+
+
+def test_the_page_explains_every_panel() -> None:
+    rows = re.findall(r"^\| (.+?) \| (.+?) \|$", PAGE.read_text(), re.MULTILINE)
+    missing = [panel.title for file in FILES for panel in panels(file) if (panel.title, panel.description) not in rows]
+    assert missing == []
+
+
+def test_the_page_lists_every_metric_of_the_operator() -> None:
+    listed = set(re.findall(r"^\| `(rljob_operator_\w+)` \|", PAGE.read_text(), re.MULTILINE))
+    families = operator_metrics().registry.collect()
+    ours = {f"{each.name}_total" if each.type == "counter" else each.name for each in families}
+    assert listed == {name for name in ours if name.startswith("rljob_")}
+
+
+def test_the_page_says_what_to_do_about_every_alert() -> None:
+    assert {name.lower() for name in alerts()} <= anchors(PAGE)
