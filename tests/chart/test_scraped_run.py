@@ -42,14 +42,24 @@ ELSEWHERE = {"GPU"}
 pytestmark = pytest.mark.timeout(600)
 
 
+def pods_of(job: str, *more: str) -> list[dict[str, Any]]:
+    written = read_manifest(MANIFEST, (*SETS, *more))
+    written["metadata"] |= {"namespace": NAMESPACE, "name": job}
+    return [each for each in objects(written, Settings(image="rl:1")) if each["kind"] == "Pod"]
+
+
 def pods() -> list[dict[str, Any]]:
-    """Those that the operator would make, and one of somebody else that has a port of the same name."""
-    written = read_manifest(MANIFEST, SETS)
-    written["metadata"]["namespace"] = NAMESPACE
-    ours = [each for each in objects(written, Settings(image="rl:1")) if each["kind"] == "Pod"]
+    """Those that the operator would make, one of a job that wants not to be scraped, and one of somebody else; all have a port of
+    the same name."""
+    ours = pods_of(JOB)
+    (quiet,) = (
+        each
+        for each in pods_of("quiet", "spec.monitoring.podMonitor=Disabled")
+        if each["metadata"]["labels"][names.MEMBER_LABEL] == "learner"
+    )
     web = {"name": "web", "ports": [{"name": "metrics", "containerPort": 9090}]}
     metadata = {"name": "web-0", "namespace": NAMESPACE, "labels": {"app.kubernetes.io/managed-by": "Helm"}}
-    return [*ours, {"kind": "Pod", "metadata": metadata, "spec": {"containers": [web]}}]
+    return [*ours, quiet, {"kind": "Pod", "metadata": metadata, "spec": {"containers": [web]}}]
 
 
 def targets_of(pod: dict[str, Any], address: str) -> Iterator[dict[str, Any]]:
@@ -96,8 +106,9 @@ def prometheus(run: LocalRun, chart: Chart, tmp_path_factory: pytest.TempPathFac
     monitor = only(chart.render({"monitoring": {"podMonitor": {"enabled": True, "interval": "1s"}}}), "PodMonitor")
     found = []
     for pod in pods():
-        member = pod["metadata"]["labels"].get(names.MEMBER_LABEL, "")
-        url = run.announced(member)["metrics_url"] if member else "http://127.0.0.1:1"
+        labels = pod["metadata"]["labels"]
+        is_run = labels.get(names.JOB_LABEL) == JOB
+        url = run.announced(labels[names.MEMBER_LABEL])["metrics_url"] if is_run else "http://127.0.0.1:1"
         found += targets_of(pod, url.removeprefix("http://"))
     (folder / "pods.json").write_text(json.dumps(found))
     configs = scrape_configs(monitor, {})
@@ -120,7 +131,7 @@ def test_every_member_is_scraped_and_nobody_else(prometheus: Prometheus) -> None
     dropped = {
         each["discoveredLabels"]["__meta_kubernetes_pod_name"] for each in prometheus.targets()["droppedTargets"]
     }
-    assert "web-0" in dropped
+    assert {name for name in dropped if not name.startswith(JOB)} == {"web-0", "quiet-learner-xxxxx"}
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,9 @@ REACHABLE_LABEL: Final = "rljob.dev/reachable"
 """The Service selects pods that have it. It is taken from a pod whose node is lost before its member starts anew: such a pod
 stays Terminating for as long as its node is away, and its address would stand in the member's name beside the new one."""
 
+SCRAPE_LABEL: Final = "rljob.dev/scrape"
+"""``false`` on the pods of a job with ``monitoring.podMonitor: Disabled``, which the chart's PodMonitor passes over."""
+
 ASKED_ANNOTATION: Final = "rljob.dev/asked"
 """On a pod: when the controller asked it to end (RFC 3339)."""
 HUNG_ANNOTATION: Final = "rljob.dev/hung"

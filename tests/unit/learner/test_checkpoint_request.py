@@ -19,6 +19,8 @@ def test_a_request_is_answered_once_with_a_checkpoint_that_verifies(tmp_path: Pa
         one.request_checkpoint(time.time())
         one._housekeeping()
         assert stored(tmp_path) == [], "before the first update there is nothing to save"
+        assert one.status()["checkpoint"]["written_unix"] is None
+        assert one.status()["checkpoint"]["interval_seconds"] > 0
         one._learn(ready(1.0))
         one._housekeeping()
         one._saver.finish()

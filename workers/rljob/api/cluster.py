@@ -50,6 +50,6 @@ class MonitoringSpec(APIModel):
     """How figures are scraped."""
 
     pod_monitor: Literal["Auto", "Enabled", "Disabled"] = "Auto"
-    """A PodMonitor; Auto makes one where the cluster knows the kind."""
+    """Disabled: the chart's PodMonitor passes the pods over."""
     metrics_port: Annotated[int, Integer(1024, 65_535)] = 9090
     """Port of /metrics, /healthz, /readyz and /status in each pod."""

@@ -31,7 +31,10 @@ def pod(owned: Owned, member: str, suffix: str, revision: str, settings: Setting
     Raises `PodProblem` where the manifest's own fields of the role make no pod that the controller could work with.
     """
     job, role = owned.job, Role.of(member)
-    metadata = owned.metadata(names.pod(owned.name, member, suffix), names.member_labels(owned.name, member))
+    labels = names.member_labels(owned.name, member)
+    if job.spec.monitoring.pod_monitor == "Disabled":
+        labels[names.SCRAPE_LABEL] = "false"
+    metadata = owned.metadata(names.pod(owned.name, member, suffix), labels)
     generated = {
         "metadata": {
             **metadata,

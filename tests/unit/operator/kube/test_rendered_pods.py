@@ -234,3 +234,9 @@ def test_a_request_is_the_operators_only_where_the_manifest_says_nothing() -> No
     assert asked("{requests: {cpu: 2}}")["requests"] == {"cpu": "2", "memory": "640Mi"}
     limited = asked("{limits: {memory: 1Gi}}")
     assert limited == {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}}, "Kubernetes asks for the limit"
+
+
+@pytest.mark.parametrize(("said", "label"), [("Auto", None), ("Enabled", None), ("Disabled", "false")])
+def test_a_job_that_wants_not_to_be_scraped_says_so_on_its_pods(said: str, label: str | None) -> None:
+    labels = pod_of(owned(f"spec.monitoring.podMonitor={said}"), "actor-7")["metadata"]["labels"]
+    assert labels.get("rljob.dev/scrape") == label
