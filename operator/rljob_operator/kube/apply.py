@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import time
@@ -21,14 +20,14 @@ from rljob_operator.kube.expectations import Expectations
 from rljob_operator.kube.members import Pod, current, former, member_of
 from rljob_operator.kube.owned import NameConflict
 from rljob_operator.kube.pods import owner_of
-from rljob_operator.kube.render.config import service_account
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.pod import grace_seconds, pod
 from rljob_operator.kube.render.rendering import settings_for
 from rljob_operator.kube.render.revision import revision
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.resources import PODS, RLJOBS, SERVICE_ACCOUNTS, Object
+from rljob_operator.kube.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.stored import StoredJob
+from rljob_operator.kube.together import together
 
 CHUNK: Final = 25
 """Pods that are asked for at once; between two chunks other jobs have their turn."""
@@ -79,16 +78,10 @@ class PodWriter:
             await self._delete(owned, found)
 
     async def try_one_of_each(self, stored: StoredJob, members: Iterable[str]) -> None:
-        """Have the API server check the pods that the job would have, without creating one. Raises its refusal.
-
-        Their ServiceAccount is made for it: a pod that names one which is not there is refused for that.
-        """
+        """Have the API server check the pods that the job would have, without creating one. Raises its refusal."""
         owned = stored.owned()
-        with contextlib.suppress(AlreadyExists):
-            await self._client.create(SERVICE_ACCOUNTS, service_account(owned))
-        for member in members:
-            document = self._pod(stored, owned, member, "none that is made", stored.status)
-            await self._client.create(PODS, document, dry_run=True)
+        tried = [self._pod(stored, owned, member, "none that is made", stored.status) for member in members]
+        await together(*(self._client.create(PODS, each, dry_run=True) for each in tried))
 
     def _pod(self, stored: StoredJob, owned: Owned, member: str, follows: str, status: RLJobStatus) -> Object:
         """The member's next pod; ``follows``, the uid of the one before it, is what tells its name from that one's. It is made
@@ -173,11 +166,7 @@ class PodWriter:
     async def _each(items: Sequence[object], act: Callable[..., Awaitable[None]]) -> None:
         """Chunk by chunk; one that fails keeps no other of its chunk from being tried. Raises the first failure."""
         for start in range(0, len(items), CHUNK):
-            chunk = items[start : start + CHUNK]
-            results = await asyncio.gather(*(act(item) for item in chunk), return_exceptions=True)
-            problems = [result for result in results if isinstance(result, BaseException)]
-            if problems:
-                raise problems[0]
+            await together(*(act(item) for item in items[start : start + CHUNK]))
 
 
 def _was_asked_in_vain(found: Pod) -> bool:

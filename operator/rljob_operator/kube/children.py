@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Awaitable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from rljob_operator.kube.client import Client
 from rljob_operator.kube.errors import Conflict, NotFound
 from rljob_operator.kube.keys import ensure_secrets
-from rljob_operator.kube.owned import create
+from rljob_operator.kube.owned import NameConflict, create
 from rljob_operator.kube.render.children import changing_children, unwanted
 from rljob_operator.kube.render.config import service_account
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.resources import ALL, Object, resource_of
+from rljob_operator.kube.together import together
 
 _MADE_ONCE = ("PersistentVolumeClaim", "ServiceAccount")
 """Kinds that are left as they are once they are there: nothing of them may or need be changed."""
@@ -36,38 +39,56 @@ class Known:
         uids: (kind, name) -> uid.
         token: what requests to the learner carry; empty while the Secrets are not there.
         secrets_due: when it is looked again whether they are all there, by the clock that `ensure` is given.
+        made_for: what all the other children were made for; None while something may be missing.
     """
 
     digests: dict[tuple[str, str], str] = field(default_factory=dict)
     uids: dict[tuple[str, str], str] = field(default_factory=dict)
     token: str = ""
     secrets_due: float = float("-inf")
+    made_for: Owned | None = None
 
 
 async def ensure(
     client: Client, owned: Owned, settings: Settings, known: Known, now: float, *, new: bool = False, idle: bool = False
 ) -> None:
-    """Create what is missing, change what differs, delete what the job no longer wants.
+    """Create what is missing, change what differs, delete what the job no longer wants; as much as can be at the same time.
 
     ``now``: seconds that only go forward; ``new``, ``idle``: as `keys.ensure_secrets`. Raises `NameConflict`, `KeysLost`, and
     whatever `Client` raises; called again it goes on where it was.
     """
+    calls: list[Awaitable[None]] = []
     if not known.token or now >= known.secrets_due:
-        known.token = await ensure_secrets(client, owned, new=new and not known.token, idle=idle)
-        known.secrets_due = now + SECRETS_SECONDS
-    for document in (service_account(owned), *changing_children(owned, settings)):
-        await _ensure(client, owned, document, known)
-    for kind, name in unwanted(owned):
-        if known.digests.pop((kind, name), None) is not None or (kind, name) not in known.uids:
-            resource = next(each for each in ALL if each.kind == kind)
-            try:
-                found = await client.get(resource, owned.job.metadata.namespace, name)
-            except NotFound:
-                known.uids[kind, name] = ""
-                continue
-            if owned.has(found):
-                await client.delete(resource, owned.job.metadata.namespace, name, uid=found["metadata"]["uid"])
-            known.uids[kind, name] = ""
+        calls.append(_ensure_secrets(client, owned, known, now, new=new and not known.token, idle=idle))
+    made = known.made_for is not None and known.made_for.same_children(owned)
+    if not made:
+        wanted = (service_account(owned), *changing_children(owned, settings))
+        calls += [_ensure(client, owned, document, known) for document in wanted]
+        calls += [_ensure_none(client, owned, kind, name, known) for kind, name in unwanted(owned)]
+    await together(*calls)
+    known.made_for = owned
+
+
+async def ensure_account(client: Client, owned: Owned, known: Known) -> None:
+    """The ServiceAccount alone, before any other: a pod that names one which is not there is refused for that."""
+    with suppress(NameConflict):  # `ensure` tells of it
+        await _ensure(client, owned, service_account(owned), known)
+
+
+async def _ensure_secrets(client: Client, owned: Owned, known: Known, now: float, *, new: bool, idle: bool) -> None:
+    known.token = await ensure_secrets(client, owned, new=new, idle=idle)
+    known.secrets_due = now + SECRETS_SECONDS
+
+
+async def _ensure_none(client: Client, owned: Owned, kind: str, name: str, known: Known) -> None:
+    if known.digests.pop((kind, name), None) is None and (kind, name) in known.uids:
+        return
+    resource, namespace = next(each for each in ALL if each.kind == kind), owned.job.metadata.namespace
+    with suppress(NotFound):
+        found = await client.get(resource, namespace, name)
+        if owned.has(found):
+            await client.delete(resource, namespace, name, uid=found["metadata"]["uid"])
+    known.uids[kind, name] = ""
 
 
 async def _ensure(client: Client, owned: Owned, document: Object, known: Known) -> None:

@@ -23,6 +23,7 @@ from rljob_operator.kube.owned import create, get_own
 from rljob_operator.kube.render.children import Secrets, secret_objects
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.resources import SECRETS, Object
+from rljob_operator.kube.together import together
 
 _KEYS = "keys.json"
 _TOKEN = "token"
@@ -44,10 +45,13 @@ async def ensure_secrets(client: Client, owned: Owned, *, new: bool, idle: bool)
         stored, _ = await create(client, owned, _master(owned, keys, token))
     kept = _texts(stored)
     made = Secrets({role: keys_of_role(kept[_KEYS], str(role)) for role in Role}, kept[_TOKEN])
-    for each in secret_objects(owned, made):
-        if new or await get_own(client, owned, SECRETS, each["metadata"]["name"]) is None:
-            await create(client, owned, each)
+    await together(*(_ensure_one(client, owned, each, new=new) for each in secret_objects(owned, made)))
     return made.token
+
+
+async def _ensure_one(client: Client, owned: Owned, secret: Object, *, new: bool) -> None:
+    if new or await get_own(client, owned, SECRETS, secret["metadata"]["name"]) is None:
+        await create(client, owned, secret)
 
 
 async def token_of(client: Client, owned: Owned) -> str:

@@ -31,7 +31,7 @@ from rljob_operator.kube.preflight import Preflight
 from rljob_operator.kube.render.rendering import offered, unknown_rendering
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.resources import PODS, RLJOBS, Object
-from rljob_operator.kube.stored import StoredJob, is_ours, read, released
+from rljob_operator.kube.stored import ReadBefore, StoredJob, is_ours, read, released
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,7 @@ class _Job:
     resource_version: str = ""
     written: float = float("-inf")
     unwritten: bool = False
+    read: ReadBefore = field(default_factory=ReadBefore)
     children: children.Known = field(default_factory=children.Known)
     preflight: Preflight = field(default_factory=Preflight)
     were_up: set[str] = field(default_factory=set)
@@ -63,6 +64,19 @@ class _Job:
         perhaps its status, too: what is remembered gives way."""
         if not self.resource_version or int(version) > int(self.resource_version):
             self.status, self.unwritten, self.resource_version = None, False, version
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """Has the API server check pods of one job, once there is the ServiceAccount that they name; see `preflight.Tries`."""
+
+    client: Client
+    writer: PodWriter
+    known: children.Known
+
+    async def try_one_of_each(self, stored: StoredJob, members: list[str]) -> None:
+        await children.ensure_account(self.client, stored.owned(), self.known)
+        await self.writer.try_one_of_each(stored, members)
 
 
 class Reconciler:
@@ -115,7 +129,7 @@ class Reconciler:
         if known is None:
             known = self._known[key] = _Job(uid, WallClock(self._now, self._monotonic))
         known.note_version(document["metadata"]["resourceVersion"])
-        stored = read(document, known.status)
+        stored = read(document, known.status, known.read)
         if self._releasing:
             stored = released(stored, self._settings)
         pods = await self._pods_of(stored)
@@ -133,7 +147,8 @@ class Reconciler:
             owned, new, now = stored.owned(status), stored.status.start_time is None, self._monotonic()
             await children.ensure(self._client, owned, self._settings, known.children, now, new=new, idle=idle)
 
-        await known.preflight.check(stored, self._writer, self._monotonic(), make_children)
+        trial = _Trial(self._client, self._writer, known.children)
+        await known.preflight.check(stored, trial, self._monotonic(), make_children)
         refusal = unknown_rendering(stored.status, suspend=stored.desired.suspends)
         refusal = refusal or stored.desired.refusal or known.preflight.refusal
         desired = replace(stored.desired, refusal=refusal, rendering=offered(self._settings))

@@ -32,6 +32,10 @@ class Owned:
         """The name of the member's present volume claim."""
         return names.claim(self.name, member, self.lost_volumes.get(member, 0))
 
+    def same_children(self, other: Owned) -> bool:
+        """Whether ``other`` has the same children; told by the job's being the very same object, since that is cheap."""
+        return self.job is other.job and (self.uid, self.lost_volumes) == (other.uid, other.lost_volumes)
+
     def has(self, found: Mapping[str, Any]) -> bool:
         """Whether an object that was found is a child of this job."""
         return any(owner.get("uid") == self.uid for owner in found["metadata"].get("ownerReferences") or ())

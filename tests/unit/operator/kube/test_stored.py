@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rljob.api.conditions import Reason
 from rljob.api.status import RLJobStatus
-from rljob_operator.kube.stored import is_ours, read
+from rljob_operator.kube.stored import ReadBefore, is_ours, read
 
 from tests.unit.api.bad_manifests import BASE
 from tests.unit.api.written import document
@@ -81,3 +81,17 @@ def test_a_job_that_is_being_deleted_is_leaving() -> None:
 def test_jobs_of_another_controller_are_left_alone(spec: dict[str, Any], ours: bool) -> None:
     assert is_ours({"spec": spec}) is ours
     assert not is_ours({"spec": None})
+
+
+def test_a_spec_is_read_once_for_as_long_as_it_stays_the_same() -> None:
+    before = ReadBefore()
+    first = read(stored(), before=before).desired.job
+    later = stored(status={"state": "Running"}, metadata={"resourceVersion": "9"})
+    assert read(later, before=before).desired.job is first
+    for changed in (stored(backoffLimit=3), stored(metadata={"labels": {"team": "a"}}), stored()):
+        found = read(changed, before=before)
+        assert found.desired.job is not first
+        assert found == read(changed)
+    for broken in (stored(backoffLimit="many"), stored(backoffLimit="many")):
+        assert read(broken, before=before) == read(broken)
+    assert read(stored(), before=before).desired.refusal is None
