@@ -109,7 +109,7 @@ class Run:
             EventRecorder(client, "operator-1"),
             self.expectations,
             settings,
-            **options,
+            **{"seen_seconds": 0.0, **options},
         )
 
     def _seen(self, key: JobKey, kind: str, pod: Object) -> None:

@@ -377,3 +377,31 @@ def test_figures_alone_are_written_every_thirty_seconds_at_most(cluster: Control
             assert stored["progress"]["learnerUpdates"] == clock.updates, "the last figures are written, too"
 
     asyncio.run(story())
+
+
+def test_actors_that_come_one_by_one_are_told_of_together(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, written(namespace, "pong", actors={"replicas": 6}))
+            clock = Clock()
+            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=3.0)
+            for _ in range(2):
+                await run.settle(viewer, "pong")
+                await kubelet.start("pong")
+            await run.settle(viewer, "pong")
+            clock.seconds += 10.0
+            writes, again = 0, None
+            for actor in range(6):
+                await kubelet.start("pong", f"actor-{actor}")
+                client.reset()
+                again = await run.turn(viewer, "pong")
+                writes += client.calls["apply_status", "rljobs/status"]
+                clock.seconds += 0.1
+            assert writes == 1, "the first, with which ActorsReady is true"
+            assert again is not None
+            assert 2.0 < again <= 3.0, "the others are written then"
+            clock.seconds += again
+            await run.turn(viewer, "pong")
+            assert (await status_of(viewer, namespace, "pong"))["actors"]["ready"] == 6
+
+    asyncio.run(story())

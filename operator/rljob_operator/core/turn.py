@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from rljob.api.status import AutoscalingStatus, ProgressStatus, RLJobStatus
 
@@ -17,6 +17,9 @@ from rljob_operator.core.decision import Decision
 from rljob_operator.core.desired import ClockReading, DesiredState, Session
 from rljob_operator.core.observed import Observation
 
+_SEEN_OF_MEMBERS: Final = frozenset({"replay", "learner", "inference", "actors"})
+"""Fields of a status that are what the last look found, and nothing besides."""
+
 
 class StatusWrite(StrEnum):
     """When the new status has to be stored."""
@@ -24,6 +27,9 @@ class StatusWrite(StrEnum):
     BEFORE_ACTING = "BeforeActing"
     """At once, and nothing is done until it is: an act replaces the very evidence that the status was made from, and a
     controller that forgets what it has counted counts it again."""
+    SOON = "Soon"
+    """It differs in what is seen of members, such as how many actors are ready, which the next turn would find out again. Where
+    writing costs something, a moment of waiting gathers what five hundred actors bring one by one."""
     WHEN_DUE = "WhenDue"
     """It differs in progress alone, which the next turn would find out again."""
     NONE = "None"
@@ -63,7 +69,11 @@ def _write(before: RLJobStatus, decision: Decision) -> StatusWrite:
         return StatusWrite.BEFORE_ACTING
     if decision.status is before:
         return StatusWrite.NONE
-    return StatusWrite.BEFORE_ACTING if _durable(before) != _durable(decision.status) else StatusWrite.WHEN_DUE
+    was, becomes = _durable(before), _durable(decision.status)
+    if was == becomes:
+        return StatusWrite.WHEN_DUE
+    differs = {name for name in becomes if was[name] != becomes[name]}
+    return StatusWrite.SOON if differs <= _SEEN_OF_MEMBERS else StatusWrite.BEFORE_ACTING
 
 
 def _acts(decision: Decision) -> bool:

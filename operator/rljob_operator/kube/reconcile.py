@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 PROGRESS_SECONDS: Final = 30.0
 """A status that differs in progress alone is written at most so often."""
+SEEN_SECONDS: Final = 3.0
+"""And so often one that differs in what is seen of members: an API server takes 20 ms for each write of a status."""
 
 
 HELD_UP_SECONDS: Final = 30.0
@@ -52,7 +54,8 @@ class _Job:
     status: RLJobStatus | None = None
     resource_version: str = ""
     written: float = float("-inf")
-    unwritten: bool = False
+    due: float = float("inf")
+    """When ``status``, which is not stored yet, has to be; infinity where it is."""
     read: ReadBefore = field(default_factory=ReadBefore)
     children: children.Known = field(default_factory=children.Known)
     preflight: Preflight = field(default_factory=Preflight)
@@ -63,7 +66,7 @@ class _Job:
         """The object as it is stored has this version. Where that is newer than our own last write somebody else has changed it,
         perhaps its status, too: what is remembered gives way."""
         if not self.resource_version or int(version) > int(self.resource_version):
-            self.status, self.unwritten, self.resource_version = None, False, version
+            self.status, self.due, self.resource_version = None, float("inf"), version
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class Reconciler:
         pods: the cache of pods.
         releasing: nothing of any job shall run any more, and no pod keep our finalizer.
         now: Unix seconds; ``monotonic``: seconds that only go forward.
+        seen_seconds: see `SEEN_SECONDS`.
     """
 
     def __init__(
@@ -102,8 +106,10 @@ class Reconciler:
         releasing: bool = False,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        seen_seconds: float = SEEN_SECONDS,
     ) -> None:
         self._releasing = releasing
+        self._seen_seconds = seen_seconds
         self._client, self._job_of, self._pods, self._poll = client, job_of, pods, poll
         self._events, self._expectations, self._settings = events, expectations, settings
         self._writer = PodWriter(client, expectations, settings, now=now)
@@ -181,9 +187,9 @@ class Reconciler:
                 await self._writer.release(pod)
         await self._follow_learner(key, stored, known, observed, pods, decision.checkpoint_seconds)
         again, now = known.preflight.sooner(decision.requeue_seconds, self._monotonic()), self._monotonic()
-        if not known.unwritten:
+        if known.due == float("inf"):
             return again
-        due = max(0.0, known.written + PROGRESS_SECONDS - now)
+        due = max(0.0, known.due - now)
         return due if again is None else min(again, due)
 
     def _may_lack_children(self, member: Member) -> bool:
@@ -216,12 +222,13 @@ class Reconciler:
     async def _store(self, stored: StoredJob, known: _Job, status: RLJobStatus, write: StatusWrite) -> None:
         """Store the status, or remember it until it is due."""
         now = self._monotonic()
-        waits = now - known.written < PROGRESS_SECONDS
-        if not known.unwritten and (write is StatusWrite.NONE or status == stored.status):
+        if write is StatusWrite.WHEN_DUE:
+            known.due = min(known.due, known.written + PROGRESS_SECONDS)
+        elif write is StatusWrite.SOON:
+            known.due = min(known.due, known.written + self._seen_seconds)
+        is_stored = known.due == float("inf") and (write is StatusWrite.NONE or status == stored.status)
+        if is_stored or (write is not StatusWrite.BEFORE_ACTING and now < known.due):
             known.status = status
-            return
-        if write is not StatusWrite.BEFORE_ACTING and waits:
-            known.status, known.unwritten = status, True
             return
         namespace, name = stored.key
         document = {
@@ -232,7 +239,7 @@ class Reconciler:
         }
         # Remembered only once it is stored: a turn that started from a status which nobody has would not write it again.
         answer = await self._client.apply_status(RLJOBS, document, resource_version=known.resource_version)
-        known.status, known.unwritten = status, False
+        known.status, known.due = status, float("inf")
         known.resource_version, known.written = answer["metadata"]["resourceVersion"], now
 
     async def _pods_of(self, stored: StoredJob) -> Sequence[Pod] | None:

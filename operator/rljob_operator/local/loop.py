@@ -41,7 +41,8 @@ def run_job(
         now = turn(desired, status, observed, clock.read(), session)
         decision = now.decision
         # What is about to be done goes to the disk first: a start replaces the very evidence of the end that was counted.
-        stored.write_status(decision.status, at_once=now.write is StatusWrite.BEFORE_ACTING)
+        at_once = now.write in (StatusWrite.BEFORE_ACTING, StatusWrite.SOON)
+        stored.write_status(decision.status, at_once=at_once)
         substrate.apply(desired.job, decision)
         status = decision.status
         report(now)

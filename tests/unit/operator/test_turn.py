@@ -78,6 +78,15 @@ def test_a_changed_condition_is_written_at_once() -> None:
     assert not found.decision.status.is_true("LearnerReady")
 
 
+def test_what_is_merely_seen_of_members_can_wait_for_more_of_it() -> None:
+    controller = running("spec.actors.replicas=4")
+    for ready in (1, 2, 3):
+        phases = {f"actor_{k}": Phase.READY if k < ready else Phase.STARTING for k in range(4)}
+        found = turn_of(controller, 1.0, members=members(actors=4, **phases))
+        assert found.decision.status.actors.ready == ready
+    assert found.write is StatusWrite.SOON
+
+
 def test_a_turn_knows_how_long_its_session_lasts() -> None:
     controller = running()
     assert turn_of(controller, 1.0).elapsed_seconds == 0.0
