@@ -24,7 +24,7 @@ from rljob_operator.kube.health import Health
 from rljob_operator.kube.intake import Intake
 from rljob_operator.kube.job_figures import JobFigures
 from rljob_operator.kube.learner_poll import LearnerPoll
-from rljob_operator.kube.lease import Elector, new_identity
+from rljob_operator.kube.lease import Elector, NotLeader, new_identity
 from rljob_operator.kube.metrics import OperatorMetrics
 from rljob_operator.kube.pods import JobKey, Pods, owner_of
 from rljob_operator.kube.queue import QueueClosed, WorkQueue
@@ -41,6 +41,8 @@ SOON_SECONDS: Final = 0.5
 UNAVAILABLE_SECONDS: Final = 8.0
 """While the API server does not answer, a job is tried later each time, up to this long. So a thousand jobs are no storm, and all
 is right soon after its return."""
+BETWEEN_TURNS_SECONDS: Final = 0.1
+"""What pods bring within this time after a turn on their job is seen by one turn: 500 actors that start bring 1,500 events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class Operator:
             releasing=config.releasing,
         )
         self._stopping = asyncio.Event()
+        self._turned: dict[JobKey, float] = {}
         self.leading = False
         self.started = asyncio.Event()
         """Set once all jobs and pods are known, and work on them begins."""
@@ -150,6 +153,11 @@ class Operator:
                     self._queue.forget(key)
                     if again is not None:
                         self._queue.add_after(key, again)
+                except NotLeader as problem:
+                    result = "again"
+                    log.warning("%s/%s: %s", *key, problem)
+                    self._queue.retry(key)
+                    await asyncio.sleep(SOON_SECONDS)  # the elector, which judges whether it is lost, needs the time
                 except Conflict as problem:
                     result = "again"
                     log.info("%s/%s: %s", *key, problem)
@@ -168,13 +176,20 @@ class Operator:
                     log.exception("%s/%s: a turn failed; again in %.1f s", *key, delay)
                 finally:
                     self._queue.done(key)
+                    self._note_turn(key)
                     self._metrics.reconciled(result, time.monotonic() - began)
+
+    def _note_turn(self, key: JobKey) -> None:
+        if self._intake.get(*key) is None:
+            self._turned.pop(key, None)
+        else:
+            self._turned[key] = time.monotonic()
 
     def _pod_seen(self, key: JobKey, kind: str, pod: Object) -> None:
         owner = owner_of(pod)
         if owner is not None:
             self._expectations.observe(owner["uid"], kind, pod)
-        self._queue.add(key)
+        self._queue.add_after(key, self._turned.get(key, float("-inf")) + BETWEEN_TURNS_SECONDS - time.monotonic())
 
     @property
     def synced(self) -> bool:
