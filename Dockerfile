@@ -12,7 +12,8 @@ COPY pyproject.toml .
 RUN python3 -c "import pathlib, tomllib; \
 project = tomllib.loads(pathlib.Path('pyproject.toml').read_text())['project']; \
 pathlib.Path('operator.txt').write_text('\n'.join(project['dependencies']) + '\n'); \
-pathlib.Path('worker.txt').write_text('\n'.join(project['dependencies'] + project['optional-dependencies']['worker']) + '\n')" \
+extras = project['optional-dependencies']; \
+pathlib.Path('worker.txt').write_text('\n'.join(project['dependencies'] + extras['worker'] + extras['s3']) + '\n')" \
  && rm pyproject.toml
 
 # --- the virtual environments; SOURCE_DATE_EPOCH ties byte code to its source's hash instead of its time, so that it is the same in

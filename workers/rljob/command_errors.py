@@ -17,7 +17,7 @@ from rljob.errors import UsageError, first_line
 _INPUT_PROBLEMS = (
     ("rljob.envs.errors", "EnvironmentProblem"),
     ("rljob.api.networks", "NetworkProblem"),
-    ("rljob.checkpoints.files", "CheckpointProblem"),
+    ("rljob.checkpoints.names", "CheckpointProblem"),
     ("rljob.learner.device", "DeviceProblem"),
     ("rljob.wire.security", "SecurityProblem"),
 )
@@ -27,6 +27,10 @@ class Debug:
     """Whether failures show tracebacks; set once by the option before the command."""
 
     enabled = False
+
+
+_OUTSIDE_PROBLEMS = (("rljob.checkpoints.names", "StorageProblem"),)
+"""What is wrong with something else than the input, and said in full: trying again later may mend it."""
 
 
 @contextmanager
@@ -42,8 +46,10 @@ def one_line_errors(configuration_exit: int = EXIT_INVALID) -> Iterator[None]:
     except (ManifestError, UsageError) as error:
         _fail(str(error), configuration_exit)
     except Exception as error:  # noqa: BLE001 - the outermost frame of a command: nothing above it would show the error
-        if _is_about_input(error):
+        if _is_one_of(_INPUT_PROBLEMS, error):
             _fail(first_line(error), configuration_exit)
+        if _is_one_of(_OUTSIDE_PROBLEMS, error):
+            _fail(first_line(error), EXIT_FAILURE)
         _fail(f"{first_line(error)}  (--debug shows where)", EXIT_FAILURE)
 
 
@@ -56,14 +62,13 @@ def _fail(text: str, code: int) -> None:
     raise typer.Exit(code)
 
 
-def _is_about_input(error: Exception) -> bool:
-    """Whether another room's error says that its input is wrong: an environment that cannot be made, a bad checkpoint or key.
+def _is_one_of(problems: tuple[tuple[str, str], ...], error: Exception) -> bool:
+    """Whether it is another room's error that says all there is to say, such as an environment that cannot be made.
 
     Asked by looking at what is loaded already, because importing those rooms is slow and a command that failed without
-    them
-    cannot have raised their errors.
+    them cannot have raised their errors.
     """
-    for module, name in _INPUT_PROBLEMS:
+    for module, name in problems:
         problem = getattr(sys.modules.get(module), name, None)
         if isinstance(problem, type) and isinstance(error, problem):
             return True

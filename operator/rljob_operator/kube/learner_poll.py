@@ -16,9 +16,9 @@ from typing import Any, Final, Generic, TypeVar
 
 import aiohttp
 
+from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.learner_sample import BadSample, parse_sample
 from rljob_operator.core.observed import CheckpointFacts, LearnerSample
-from rljob_operator.kube.last_words import checkpoint_facts
 
 PERIOD_SECONDS: Final = 5.0
 TIMEOUT_SECONDS: Final = 2.0

@@ -10,6 +10,7 @@ from typing import Final
 
 from rljob.api.status import RLJobStatus
 
+from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState, Observation
 from rljob_operator.core.turn import StatusWrite, turn
@@ -21,7 +22,7 @@ from rljob_operator.kube.errors import QuotaExceeded
 from rljob_operator.kube.events import EventRecorder, reference
 from rljob_operator.kube.expectations import Expectations, Seen
 from rljob_operator.kube.keys import KeysLost, token_of
-from rljob_operator.kube.last_words import checkpoint_facts, parsed
+from rljob_operator.kube.last_words import parsed
 from rljob_operator.kube.learner_poll import Answer, Learner, LearnerPoll
 from rljob_operator.kube.lost_volumes import lost_volumes
 from rljob_operator.kube.members import Pod, current, members

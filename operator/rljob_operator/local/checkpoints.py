@@ -1,4 +1,4 @@
-"""What the checkpoints of a run folder are worth: the newest one, read again and compared with its digest."""
+"""What the newest checkpoint is worth: in a run folder it is read again here, in a bucket the learner has done so and tells."""
 
 from __future__ import annotations
 
@@ -6,11 +6,42 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rljob.checkpoints.files import MANIFEST, TENSORS, CheckpointProblem, VerifiedFiles, stored, verify
+from rljob.api import RLJob
+from rljob.checkpoints.files import VerifiedFiles, stored, verify
+from rljob.checkpoints.location import bucket_of
+from rljob.checkpoints.names import MANIFEST, TENSORS, CheckpointProblem, StorageProblem
 
+from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState
+from rljob_operator.local.run_folder import read_json
 
 Fingerprint = tuple[tuple[str, int, int], ...]
+
+
+def checkpoints(job: RLJob, run_dir: Path) -> CheckpointWatch | CheckpointWords:
+    """How the newest checkpoint of a job is known."""
+    if bucket_of(job) is not None:
+        return CheckpointWords(last_words_path(run_dir))
+    return CheckpointWatch(run_dir / "checkpoints")
+
+
+def last_words_path(run_dir: Path) -> Path:
+    """Where the learner leaves its last words. It is removed before a learner is started."""
+    return run_dir / "roles" / "learner.words.json"
+
+
+class CheckpointWords:
+    """What the learner says of its checkpoints: at its end in ``last_words``, before that in its status document.
+
+    No request goes to the bucket from here: it would be one a second, and wait for a server that is gone.
+    """
+
+    def __init__(self, last_words: Path) -> None:
+        self._last_words = last_words
+
+    def look(self, attempt: Mapping[str, Any] | None = None) -> CheckpointFacts:
+        """The newest checkpoint now. ``attempt`` is what the learner has said last while it was up."""
+        return checkpoint_facts(read_json(self._last_words) or {"checkpoint": attempt})
 
 
 class CheckpointWatch:
@@ -26,6 +57,8 @@ class CheckpointWatch:
             verdicts = self._verdicts()
         except OSError as error:
             return CheckpointFacts(CheckpointState.STORAGE_ERROR, message=f"{self._directory}: {error.strerror}")
+        except StorageProblem as problem:
+            return CheckpointFacts(CheckpointState.STORAGE_ERROR, message=str(problem))
         newest = next((verdict for verdict in verdicts if isinstance(verdict, VerifiedFiles)), None)
         state, message = CheckpointState.VERIFIED if newest else CheckpointState.MISSING, ""
         if verdicts and isinstance(verdicts[0], str):
@@ -48,7 +81,7 @@ class CheckpointWatch:
         """Of the newest checkpoint, and of those before it down to the first that verifies: what it is, or what is wrong."""
         verdicts: list[VerifiedFiles | str] = []
         known: dict[Path, tuple[Fingerprint, VerifiedFiles | str]] = {}
-        for path in stored(self._directory):
+        for path in (self._directory / each.name for each in stored(self._directory)):
             before = _fingerprint(path)
             cached = self._known.get(path)
             verdict = cached[1] if cached is not None and cached[0] == before else _verdict(path)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import psutil
 from rljob.api import RLJob, memory_estimate
 from rljob.api.networks import resolved_network
+from rljob.checkpoints.files import stored
+from rljob.checkpoints.location import bucket_of
 from rljob.checkpoints.restore_from import named_checkpoint
 from rljob.envs import describe_environment
 from rljob.errors import UsageError
@@ -16,13 +18,15 @@ class PreflightProblem(UsageError):
 
 def check(job: RLJob, *, new: bool = False) -> None:
     """Build the environment once, ask for a network that sees its frames, and compare the memory that the run needs with what
-    is free; for a ``new`` run, also read through the checkpoint that it shall start from.
+    is free; for a ``new`` run, also look into its bucket and read through the one that it shall start from.
 
-    Raises EnvironmentProblem (from the environment room), NetworkProblem, CheckpointProblem or PreflightProblem.
+    Raises EnvironmentProblem (from the environment room), NetworkProblem, CheckpointProblem, StorageProblem or PreflightProblem.
     """
     spec = describe_environment(job.spec.environment.id, job.spec.environment.parameters)
     resolved_network(job.spec.algorithm.type, job.spec.algorithm.parameters.network, spec.frame_shape)
     if new:
+        if (bucket := bucket_of(job)) is not None:
+            stored(bucket)
         named_checkpoint(job, spec)
     estimate = memory_estimate(job, frame_bytes=spec.frame_bytes)
     available = available_memory_bytes()

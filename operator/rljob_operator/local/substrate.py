@@ -15,7 +15,7 @@ from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import LearnerSample, Observation
 from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.local.addresses import Addresses
-from rljob_operator.local.checkpoints import CheckpointWatch
+from rljob_operator.local.checkpoints import checkpoints, last_words_path
 from rljob_operator.local.clock_file import record_offset
 from rljob_operator.local.launch import PROGRAM, Launcher
 from rljob_operator.local.learner_status_client import Answer, LearnerStatusClient
@@ -50,7 +50,7 @@ class LocalSubstrate:
         self._manifest = manifest
         self._max_actors, self._cores = max_actors, cores if max_actors is None else None
         self._arrange(job)
-        self._checkpoints = CheckpointWatch(run_dir / "checkpoints")
+        self._checkpoints = checkpoints(job, run_dir)
         self._latest: LearnerSample | None = None
         self._answer: Answer | None = None
         self._token_file = job_token_file(run_dir)
@@ -94,6 +94,8 @@ class LocalSubstrate:
             if name not in self._processes:
                 self._processes[name] = self._process(name)
             self._processes[name].command = self._command(name)
+            if self._processes[name].role is Role.LEARNER and self._processes[name].pid is None:
+                last_words_path(self._run_dir).unlink(missing_ok=True)
             self._processes[name].start()
         for name in decision.drain:
             process = self._processes[name]
@@ -193,7 +195,8 @@ class LocalSubstrate:
             # A learner that comes back after a crash must go on from its checkpoint, so it always may; only a fresh run
             # folder has none to go on from.
             token = ["--token-file", str(self._token_file)] if self._token_file is not None else []
-            return [*data, *weights, *(inference if self._learner_serves else ()), *token, "--resume", "latest"]
+            words = ["--last-words", str(last_words_path(self._run_dir)), "--resume", "latest"]
+            return [*data, *weights, *(inference if self._learner_serves else ()), *token, *words]
         if role is Role.INFERENCE:
             return ["--inference", meeting.inference[_number(name)], *weights]
         if role is Role.ACTOR:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from rljob.api import ManifestError
+from rljob.checkpoints.files import stored
 from rljob_operator.local.job_view import running_members
 from rljob_operator.local.spec_store import SpecStore
 
@@ -31,11 +32,11 @@ def test_what_is_changed_while_the_job_suspends_is_what_it_goes_on_with(local_ru
     run.until(lambda: run.job_status.state == "Running" and not set(before.values()) & pids(run), 120, "new processes")
     run.until_learning(run.status("learner")["updates"] + 50)
 
-    newest = max((run.run_dir / "checkpoints").glob("step-*"), key=lambda path: path.name)
+    newest = stored(run.run_dir / "checkpoints")[0]
     assert json.loads((newest / "manifest.json").read_text())["parameters"]["gamma"] == 0.99, "saved by the old learner"
     code, printed = run.verb("checkpoint", str(run.run_dir), "--wait")
     assert code == 0, printed
-    newest = max((run.run_dir / "checkpoints").glob("step-*"), key=lambda path: path.name)
+    newest = stored(run.run_dir / "checkpoints")[0]
     assert json.loads((newest / "manifest.json").read_text())["parameters"]["gamma"] == 0.9
     served = run.status("learner")["inference"]
     assert served["observations_total"] > 0, served

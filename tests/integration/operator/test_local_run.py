@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import psutil
 import pytest
+from rljob.checkpoints.files import stored
+from rljob.checkpoints.names import order
 
 from tests.support.local_run import ENDLESS, LocalRun, assert_nothing_was_lost
 from tests.support.paths import EXAMPLES
@@ -80,8 +82,9 @@ def test_ctrl_c_then_the_printed_command_goes_on_where_it_stopped(local_run: Cal
     assert last.startswith("resume: rljob run ")
     assert "Traceback" not in run.output
     assert not any(os.path.exists(f"/proc/{run.announced(name)['pid']}") for name in ("actor-0", "learner", "replay-0"))
-    newest = max((run.run_dir / "checkpoints").glob("step-*"), key=lambda p: int(p.name.removeprefix("step-")))
-    stopped_at = int(newest.name.removeprefix("step-"))
+    newest = order(stored(run.run_dir / "checkpoints")[0].name)
+    assert newest is not None
+    stopped_at = newest.updates
     assert stopped_at >= 100
     profiles = ("--profile", "actor", "--profile", "learner")
     again = local_run("--resume", "--max-seconds", "60", *profiles, run_dir=run.run_dir, job=run.run_dir / "job.yaml")

@@ -13,6 +13,8 @@ import pytest
 from rljob.api.document import parse_document
 from rljob.api.status import RLJobStatus
 from rljob.api.yaml_dialect import dump_document
+from rljob.checkpoints.files import stored
+from rljob.checkpoints.names import order
 from rljob_operator.local.job_view import running_members
 
 from tests.support.local_run import ENDLESS, LocalRun
@@ -51,8 +53,9 @@ def test_a_run_is_suspended_and_goes_on_where_it_was(local_run: Callable[..., Lo
     assert (run.job_status.state, run.reason("Suspended")) == ("Suspended", "UserRequested")
     checkpoint = run.job_status.checkpoint
     assert checkpoint is not None
-    newest = max(int(p.name.removeprefix("step-")) for p in (run.run_dir / "checkpoints").glob("step-*"))
-    assert checkpoint.step == newest >= 200
+    newest = stored(run.run_dir / "checkpoints")[0].name
+    assert order(newest) == (1, checkpoint.step)
+    assert checkpoint.step >= 200
     ledger = run.final("replay-0")
     active = run.job_status.active_seconds
     assert run.verb("checkpoint", folder)[0] == 2
@@ -68,10 +71,10 @@ def test_a_run_is_suspended_and_goes_on_where_it_was(local_run: Callable[..., Lo
         name: ledger[name] for name in ("items", "inserted_total", "sampled_total", "steps_total")
     }, "the same replay content"
     first = run.until(lambda: run.status("learner").get("updates"), 60, "the learner")
-    assert first >= newest
-    assert f"resumed from step-{newest:012d}" in (run.run_dir / "logs" / "learner.log").read_text()
+    assert first >= checkpoint.step
+    assert f"resumed from {newest}" in (run.run_dir / "logs" / "learner.log").read_text()
     run.until(lambda: run.job_status.is_true("Ready"), 60, "Ready")
-    run.until_learning(newest + 100)
+    run.until_learning(checkpoint.step + 100)
     since = run.job_status.active_seconds - active
     assert since <= time.monotonic() - resumed + 2, "time in suspension, five seconds and more, is not active"
     points = [json.loads(line) for line in (run.run_dir / "metrics.jsonl").read_text().splitlines()]

@@ -98,11 +98,13 @@ def test_what_one_machine_does_not_apply() -> None:
         "spec.actors.topologySpread",
         "spec.network",
         "spec.monitoring",
-        "spec.checkpoint.storage",
+        "spec.checkpoint.storage.persistentVolumeClaim",
     } <= set(named)
     assert not any(path.startswith(("spec.algorithm", "spec.environment", "spec.successPolicy")) for path in named)
     nothing = ["spec.suspend=false", "spec.learner.podTemplate={}"]
     assert not_applied_locally(load_manifest(cluster, nothing)) == not_applied_locally(load_manifest(cluster))
+    bucket = not_applied_locally(example("cartpole-s3"))
+    assert bucket == ["spec.checkpoint.storage.objectStore.secretRef"], "a bucket is one from here, too"
     for file in ("cartpole-apex", "pong-vtrace"):
         assert not_applied_locally(example(file)) == [], "what a preset says was not asked for"
     assert "spec.autoscaling" not in not_applied_locally(

@@ -63,8 +63,8 @@ def test_another_network_is_refused_and_nothing_changes(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, file: str, damage: str) -> None:
     tensors = {"policy.x": torch.arange(100.0)}
     for updates in (10, 20):
-        checkpoint.write(tmp_path, checkpoint.step_name(updates), tensors, {"counters": {"updates": updates}})
-    target = tmp_path / checkpoint.step_name(20) / file
+        checkpoint.write(tmp_path, checkpoint.checkpoint_name(1, updates), tensors, {"counters": {"updates": updates}})
+    target = tmp_path / checkpoint.checkpoint_name(1, 20) / file
     content = bytearray(target.read_bytes())
     if damage == "flip":
         content[len(content) // 2 if file == checkpoint.TENSORS else 0] ^= 0x41
@@ -80,11 +80,15 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, file: str, damage: 
 
 def test_retention_keeps_the_newest_and_clears_leftovers(tmp_path: Path) -> None:
     for updates in (5, 100, 20, 3):
-        checkpoint.write(tmp_path, checkpoint.step_name(updates), {}, {})
+        checkpoint.write(tmp_path, checkpoint.checkpoint_name(1, updates), {}, {})
     checkpoint.write(tmp_path, checkpoint.BEST, {}, {})
     (tmp_path / ".step-000000000200.1.partial").mkdir()
-    checkpoint.retain(tmp_path, 2)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["best", checkpoint.step_name(20), checkpoint.step_name(100)]
+    checkpoint.retain(tmp_path, 2, 1)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "best",
+        checkpoint.checkpoint_name(1, 20),
+        checkpoint.checkpoint_name(1, 100),
+    ]
 
 
 def test_best_is_replaced_whole(tmp_path: Path) -> None:
@@ -128,7 +132,7 @@ def test_policy_prefers_the_best_then_the_average_then_the_online_network(tmp_pa
     observation = batches(1, IMAGES)[0].observation
     manifest = identity(params, IMAGES).document()
     learner.update(batches(1, IMAGES)[0], 0)
-    step, _ = checkpoint.write(run / "checkpoints", checkpoint.step_name(1), state.capture(learner), manifest)
+    step, _ = checkpoint.write(run / "checkpoints", checkpoint.checkpoint_name(1, 1), state.capture(learner), manifest)
     policy = load_policy(run)
     assert learner.evaluation is not None
     assert torch.equal(policy.module(observation), learner.evaluation(observation))

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.files import MANIFEST, TENSORS, CheckpointProblem, VerifiedFiles
+from rljob.checkpoints.files import VerifiedFiles
+from rljob.checkpoints.names import MANIFEST, TENSORS, CheckpointProblem
 from rljob.checkpoints.restore_from import named_checkpoint
 
 from tests.support.jobs import job_of
@@ -55,7 +56,7 @@ def test_what_names_none_is_told_with_what_would_be_right(tmp_path: Path) -> Non
         for word in ("spec.checkpoint.restoreFrom", *words):
             assert word in str(problem.value)
 
-    refused("s3://bucket/run/4000", "can't be read here", "file:///path/to/run")
+    refused("gs://bucket/run/4000", "can't be read here", "file:///path/to/run", "s3://bucket/prefix")
     refused("file://elsewhere/runs/pong", "can't be read here")
     refused(f"file://{tmp_path}/nowhere", "is no folder here")
     refused(f"file://{tmp_path}", "holds no checkpoint that verifies")

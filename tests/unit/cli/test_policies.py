@@ -34,7 +34,7 @@ def untrained(folder: Path, manifest: str, *overrides: str) -> Path:
     network = algorithm(job.spec.algorithm.type).build(spec, params, env_params)
     tensors = {f"online.{name}": tensor for name, tensor in network.state_dict().items()}
     document = PolicyIdentity(job.spec.algorithm.type, spec, params, env_params).document()
-    checkpoint.write(folder / "checkpoints", checkpoint.step_name(100), tensors, document)
+    checkpoint.write(folder / "checkpoints", checkpoint.checkpoint_name(1, 100), tensors, document)
     return folder
 
 

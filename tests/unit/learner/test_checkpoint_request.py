@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.files import CheckpointProblem, stored, verify
+from rljob.checkpoints.files import stored, verify
+from rljob.checkpoints.names import CheckpointProblem
 from rljob.roles.learner import wanted_since
 from rljob.roles.slowdown import LEARNER_DELAY_FILE, slowed_down
 
@@ -35,13 +36,15 @@ def test_a_request_is_answered_once_with_a_checkpoint_that_verifies(tmp_path: Pa
         for _ in range(3):
             one._housekeeping()
             one._saver.finish()
-        assert [p.name for p in stored(tmp_path)] == [checkpoint.step_name(2), path.name], "once, even from the future"
+        assert [p.name for p in stored(tmp_path)] == [checkpoint.checkpoint_name(1, 2), path.name], (
+            "once, even from the future"
+        )
         one._learn(ready(1.0))
         one.request_checkpoint(asked := time.time() - 3600.0)
         one._housekeeping()
         one._saver.finish()
         newest = stored(tmp_path)[0]
-        assert newest.name == checkpoint.step_name(3), "nor does a clock that was set back matter"
+        assert newest.name == checkpoint.checkpoint_name(1, 3), "nor does a clock that was set back matter"
         assert verify(newest).manifest["requested_unix"] == asked
 
 

@@ -9,13 +9,13 @@ import sys
 import time
 from pathlib import Path
 
-from rljob.checkpoints.files import FORMAT, MANIFEST, TENSORS, step_name
+from rljob.checkpoints.names import FORMAT, MANIFEST, TENSORS, checkpoint_name
 from rljob_operator.core.observed import CheckpointState
 from rljob_operator.local.checkpoints import CheckpointWatch
 
 
 def write(directory: Path, updates: int, written_unix: float = 100.0) -> Path:
-    path = directory / step_name(updates)
+    path = directory / checkpoint_name(1, updates)
     path.mkdir(parents=True)
     content = bytes(range(256)) * updates
     (path / TENSORS).write_bytes(content)
@@ -54,7 +54,7 @@ def test_damage_is_told_and_the_one_before_stands(tmp_path: Path) -> None:
     assert "damaged" in seen.message
     (newest / MANIFEST).unlink()
     assert watch.look().state is CheckpointState.CORRUPT
-    (tmp_path / step_name(10) / TENSORS).unlink()
+    (tmp_path / checkpoint_name(1, 10) / TENSORS).unlink()
     seen = watch.look()
     assert (seen.state, seen.usable) == (CheckpointState.CORRUPT, False)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rljob.api import load_manifest
 from rljob.api.networks import NetworkProblem
-from rljob.checkpoints.files import CheckpointProblem
+from rljob.checkpoints.names import CheckpointProblem
 from rljob_operator.local import preflight
 
 from tests.support.controller import CARTPOLE

@@ -26,12 +26,12 @@ class VolumeClaim(APIModel):
 class ObjectStore(APIModel):
     """A bucket."""
 
-    url: Annotated[str, Text(2048, 'a bucket such as "s3://bucket/prefix"', r"^(s3|gs|az)://[^/]+(/.*)?$")]
+    url: Annotated[str, Text(2048, 'a bucket such as "s3://bucket/prefix"', r"^s3://[^/]+(/.*)?$")]
     """Bucket and prefix."""
     secret_ref: SecretRef | None = None
-    """Where the credentials are; unset uses the pod's identity."""
+    """Credentials, as the learner's variables (AWS_ACCESS_KEY_ID ...); unset uses the pod's identity."""
     endpoint: Annotated[str, Text(2048, "a URL", r"^(https?://.+)?$", shortest=0)] = ""
-    """Address of a store that is not the cloud's own."""
+    """Address of a store that is not AWS's own."""
 
 
 class CheckpointStorage(APIModel):
@@ -60,8 +60,7 @@ class CheckpointSpec(APIModel):
     storage: Annotated[
         CheckpointStorage | None, never("what was saved would stay behind; a new job can begin from it (restoreFrom)")
     ] = None
-    """Where. Unset: on one machine the run folder, on a cluster the learner's pod, with which they end: a learner that is started
-    again begins anew."""
+    """Where. Unset: on one machine the run folder, on a cluster the learner's pod, with which they end."""
     on_suspend: Annotated[Literal["Required", "BestEffort", "Skip"], ANY_TIME] = "Required"
     """Whether a suspended job must have saved itself before its pods go."""
     restore_from: Annotated[
@@ -72,8 +71,8 @@ class CheckpointSpec(APIModel):
         never("it is what the job began from; start a new job to begin from elsewhere"),
     ] = "Latest"
     """What a new job starts from, while it has no checkpoint of its own. Latest and None: nothing. A URI: another run's networks
-    and optimiser, with updates, steps and frames counted from 0 and the replay empty; file:///path names the folder of a
-    checkpoint, or of a run, whose newest one it is. Later starts go on from the job's own newest verified checkpoint."""
+    and optimiser, with updates, steps and frames counted from 0 and the replay empty; file:///path or s3://bucket/prefix names a
+    checkpoint, or a run, whose newest one it is. Later starts go on from the job's own newest verified checkpoint."""
 
 
 class TargetReturn(APIModel):

@@ -1,31 +1,27 @@
-"""Checkpoints as files: where they lie and whether they are whole. Needs no torch, so a controller can look, too."""
+"""What there is of checkpoints at a place, and whether it is whole. Needs no torch, so a controller can look, too."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FORMAT = 1
-TENSORS = "tensors.safetensors"
-MANIFEST = "manifest.json"
-BEST = "best"
-_PREFIX = "step-"
-_PIECE_BYTES = 1 << 20
+from rljob.api.load import load_manifest
+from rljob.checkpoints.location import Location, directory_of, place
+from rljob.checkpoints.names import FORMAT, MANIFEST, TENSORS, CheckpointProblem, order
 
-
-class CheckpointProblem(ValueError):
-    """A checkpoint that cannot be used or written; the message says which, why, and what would be right."""
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedFiles:
     """A checkpoint whose tensors have the digest that its manifest states. ``digest``: sha256 in hex."""
 
-    path: Path
+    path: Location
     manifest: dict[str, Any]
     digest: str
 
@@ -36,29 +32,63 @@ class VerifiedFiles:
         return int(counters.get("updates", 0)) if isinstance(counters, dict) else 0
 
 
-def verify(path: Path) -> VerifiedFiles:
-    """Read the checkpoint directory ``path`` again and compare digests. Raises CheckpointProblem when anything is not right."""
-    try:
-        manifest = json.loads((path / MANIFEST).read_bytes())
-        digest = hashlib.sha256()
-        with (path / TENSORS).open("rb") as tensors:
-            while piece := tensors.read(_PIECE_BYTES):
-                digest.update(piece)
-    except (OSError, ValueError) as error:
-        raise CheckpointProblem(f"{path} is not a readable checkpoint: {error}") from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise CheckpointProblem(f"{path} is not a checkpoint of format {FORMAT}")
-    if digest.hexdigest() != manifest.get("sha256"):
-        raise CheckpointProblem(f"{path} is damaged: its tensors do not have the digest that its manifest states")
+def verify(path: Location) -> VerifiedFiles:
+    """Read a checkpoint again and compare digests.
+
+    Raises CheckpointProblem when anything about it is not right, StorageProblem where its place cannot be asked.
+    """
+    manifest = read_manifest(path)
+    digest = hashlib.sha256()
+    for piece in place(path.parent).pieces(path.name, tensors_file(path, manifest)):
+        digest.update(piece)
+    check_digest(path, manifest, digest.hexdigest())
     return VerifiedFiles(path, manifest, digest.hexdigest())
 
 
-def step_name(updates: int) -> str:
-    """The directory name of the checkpoint after ``updates`` updates; names sort as numbers do."""
-    return f"{_PREFIX}{updates:012d}"
+def read_manifest(path: Location) -> dict[str, Any]:
+    """What a checkpoint says of itself. Raises as `verify`."""
+    content = b"".join(place(path.parent).pieces(path.name, MANIFEST))
+    try:
+        manifest = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointProblem(f"{path} is not a readable checkpoint: {error}") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise CheckpointProblem(f"{path} is not a checkpoint of format {FORMAT}")
+    return manifest
 
 
-def stored(directory: Path) -> list[Path]:
-    """The checkpoints in ``directory``, newest first, unverified; ``best`` is not among them."""
-    whole = (path for path in directory.glob(f"{_PREFIX}*") if re.fullmatch(rf"{_PREFIX}\d+", path.name))
-    return sorted((path for path in whole if path.is_dir()), reverse=True)
+def tensors_file(path: Location, manifest: Mapping[str, Any]) -> str:
+    """The name of the file that a checkpoint's tensors are in. Raises CheckpointProblem for what is none."""
+    name = manifest.get("tensors", TENSORS)
+    if not isinstance(name, str) or not _PLAIN_NAME.fullmatch(name):
+        raise CheckpointProblem(f"{path} is not a readable checkpoint: its manifest names no file of tensors")
+    return name
+
+
+def check_digest(path: Location, manifest: Mapping[str, Any], digest: str) -> None:
+    """Raises CheckpointProblem where the tensors are not those that the manifest was written for."""
+    if digest != manifest.get("sha256"):
+        raise CheckpointProblem(f"{path} is damaged: its tensors do not have the digest that its manifest states")
+
+
+def stored(directory: Location) -> list[Location]:
+    """The checkpoints in ``directory``, newest first, unverified; ``best`` is not among them. Raises StorageProblem."""
+    placed = [(found, name) for name in place(directory).names() if (found := order(name)) is not None]
+    return [directory / name for _, name in sorted(placed, reverse=True)]
+
+
+def is_checkpoint(path: Location) -> bool:
+    """Whether this is a checkpoint itself, and not a place that holds some. Raises StorageProblem."""
+    return place(path.parent).holds(path.name)
+
+
+def directory_in(source: Location) -> Location:
+    """Where the checkpoints of ``source`` lie: of a run folder those that its job names, else ``source`` itself.
+
+    Raises ManifestError for a run folder whose job can't be read.
+    """
+    if isinstance(source, Path) and (source / "job.yaml").is_file():
+        return directory_of(load_manifest(source / "job.yaml", on_cluster=False), source)
+    if isinstance(source, Path) and (source / "checkpoints").is_dir():
+        return source / "checkpoints"
+    return source

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rljob.algorithms import algorithm
 from rljob.api import EnvironmentParameters
 from rljob.api.parameters import ParameterSet
 from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.files import directory_in, is_checkpoint
+from rljob.checkpoints.location import Location
 from rljob.checkpoints.store import Checkpoint, CheckpointProblem
 from rljob.envs.spec import EnvironmentSpec
 from torch import Tensor, nn
@@ -60,12 +61,13 @@ class PolicyIdentity:
             raise CheckpointProblem(f"the checkpoint does not say what it is a policy of: {error}") from None
 
 
-def load_policy(path: Path) -> Policy:
-    """The policy of a checkpoint directory, or of a run directory: its best judged one, else its newest valid checkpoint.
+def load_policy(source: Location) -> Policy:
+    """The policy of a checkpoint, or of a run or a place of checkpoints: its best judged one, else its newest valid checkpoint.
 
-    Where the run kept evaluation weights (a moving average), those are the policy. Raises CheckpointProblem.
+    Where the run kept evaluation weights (a moving average), those are the policy. Raises CheckpointProblem, and StorageProblem
+    where the place cannot be asked.
     """
-    found = _find(Path(path))
+    found = _find(source)
     identity = PolicyIdentity.of(found.manifest)
     module: nn.Module = algorithm(identity.algorithm).build(identity.spec, identity.params, identity.env_params)
     state = policy_state(found)
@@ -86,12 +88,12 @@ def policy_state(found: Checkpoint) -> dict[str, Tensor]:
     raise CheckpointProblem(f"{found.path} holds no policy")
 
 
-def _find(path: Path) -> Checkpoint:
-    if (path / checkpoint.MANIFEST).exists():
-        return checkpoint.read(path)
-    directory = path / "checkpoints" if (path / "checkpoints").is_dir() else path
-    if (directory / checkpoint.BEST / checkpoint.MANIFEST).exists():
+def _find(source: Location) -> Checkpoint:
+    if is_checkpoint(source):
+        return checkpoint.read(source)
+    directory = directory_in(source)
+    if is_checkpoint(directory / checkpoint.BEST):
         return checkpoint.read(directory / checkpoint.BEST)
     if (newest := checkpoint.latest_valid(directory)) is not None:
         return newest
-    raise CheckpointProblem(f"there is no valid checkpoint in {path}; give a run folder or a checkpoint folder of one")
+    raise CheckpointProblem(f"there is no valid checkpoint in {source}; give a run or a checkpoint of one")

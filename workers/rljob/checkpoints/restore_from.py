@@ -5,55 +5,70 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from rljob.api import RLJob
-from rljob.checkpoints.files import MANIFEST, CheckpointProblem, VerifiedFiles, stored, verify
+from rljob.checkpoints.files import VerifiedFiles, directory_in, is_checkpoint, stored, verify
+from rljob.checkpoints.location import Location, bucket_of, location
+from rljob.checkpoints.names import CheckpointProblem
 from rljob.envs.spec import EnvironmentSpec
 
+STARTED_FROM = "started_from"
+"""In the manifest of a checkpoint: what the ``restoreFrom`` of its job named, empty for nothing."""
+
 _FIELD = "spec.checkpoint.restoreFrom"
+_NOTHING = ("Latest", "None")
+
+
+def started_from(job: RLJob) -> str:
+    """What the manifests of a job's checkpoints say under `STARTED_FROM`."""
+    uri = job.spec.checkpoint.restore_from
+    return "" if uri in _NOTHING else uri
+
+
+def begins_elsewhere(job: RLJob, newest: Mapping[str, Any] | None) -> bool:
+    """Whether the job has yet to begin from what its ``restoreFrom`` names. ``newest``: the manifest of the newest checkpoint at
+    the place where it keeps its own, None where there is none.
+
+    That one may be another job's, which had the place before: a job's own say what it began from.
+    """
+    uri = job.spec.checkpoint.restore_from
+    return uri not in _NOTHING and (newest is None or newest.get(STARTED_FROM, uri) != uri)
 
 
 def named_checkpoint(job: RLJob, environment: EnvironmentSpec) -> VerifiedFiles | None:
     """The checkpoint that ``restoreFrom`` names, read through once; None for Latest and None, which name no other run's.
 
-    ``file:///path`` is a checkpoint's folder, or a run's, of which the newest that verifies is meant. Raises CheckpointProblem
-    where there is none, it is damaged, or it is of another algorithm, other frames or another number of actions.
+    ``file:///path`` and ``s3://bucket/prefix`` are a checkpoint, or a run, of which the newest that verifies is meant. Raises
+    CheckpointProblem where there is none, it is damaged, or it is of another algorithm, other frames or another number of
+    actions, and StorageProblem where its place cannot be asked.
     """
     uri = job.spec.checkpoint.restore_from
-    if uri in ("Latest", "None"):
+    if uri in _NOTHING:
         return None
-    found = _found(_folder(uri))
+    own = bucket_of(job)
+    try:
+        source = location(uri, own.bucket.endpoint if own is not None else "")
+    except CheckpointProblem as problem:
+        raise CheckpointProblem(f"{_FIELD}: {problem}; Latest and None can, too") from None
+    found = _found(source)
     _check_fits(found, job.spec.algorithm.type, environment)
     return found
 
 
-def _folder(uri: str) -> Path:
-    parts = urlsplit(uri)
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+def _found(source: Location) -> VerifiedFiles:
+    if isinstance(source, Path) and not source.is_dir():
         raise CheckpointProblem(
-            f"{_FIELD}: {uri} can't be read here; file:///path/to/run (or to one of its checkpoints) can, Latest and None too"
+            f"{_FIELD}: {source} is no folder here; the folder of a run or of one of its checkpoints is expected"
         )
-    return Path(unquote(parts.path))
-
-
-def _found(folder: Path) -> VerifiedFiles:
-    if not folder.is_dir():
-        raise CheckpointProblem(
-            f"{_FIELD}: {folder} is no folder here; the folder of a run or of one of its checkpoints is expected"
-        )
-    whole = (folder / MANIFEST).exists()
-    checkpoints = folder / "checkpoints"
     problems = []
-    for path in [folder] if whole else stored(checkpoints if checkpoints.is_dir() else folder):
+    for path in [source] if is_checkpoint(source) else stored(directory_in(source)):
         try:
             return verify(path)
         except CheckpointProblem as problem:
             problems.append(str(problem))
     reason = f"; {problems[0]}" if problems else ""
     raise CheckpointProblem(
-        f"{_FIELD}: {folder} holds no checkpoint that verifies{reason}; "
-        "the folder of a run or of one of its checkpoints is expected"
+        f"{_FIELD}: {source} holds no checkpoint that verifies{reason}; a run or one of its checkpoints is expected"
     )
 
 

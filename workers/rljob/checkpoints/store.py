@@ -1,25 +1,35 @@
-"""Checkpoints: a safetensors file and a JSON manifest with its digest, in a directory that appears complete or not at all.
+"""Checkpoints: a safetensors file and a JSON manifest with its digest, at a place where they appear complete or not at all.
 
-``<run>/checkpoints/step-<updates>/{tensors.safetensors, manifest.json}``, and ``best/`` with the weights of the best verdict.
-A directory is written under a temporary name, flushed to the disk and renamed; so a crash, a full disk or a kill leaves the
-previous checkpoint as the newest valid one. Nothing in it is executable: no pickle.
+``epoch-<epoch>-step-<updates>/``, one life of a learner an epoch, and ``best/`` with the weights of the best verdict; in the run
+folder's ``checkpoints/`` or in a bucket. The newest is that of the latest epoch, whatever its number of updates, so a learner
+that was given up and still writes takes nobody's place. Nothing in a checkpoint is executable: no pickle.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import safetensors.torch
-from rljob.checkpoints.files import BEST, FORMAT, MANIFEST, TENSORS, CheckpointProblem, step_name, stored
+from rljob.checkpoints.files import check_digest, read_manifest, stored, tensors_file
+from rljob.checkpoints.location import Location, place
+from rljob.checkpoints.names import (
+    BEST,
+    FORMAT,
+    MANIFEST,
+    TENSORS,
+    CheckpointProblem,
+    StorageProblem,
+    checkpoint_name,
+    claim_name,
+    claimed,
+    newest_epoch,
+    order,
+)
 from torch import Tensor
 
 __all__ = [
@@ -29,22 +39,28 @@ __all__ = [
     "TENSORS",
     "Checkpoint",
     "CheckpointProblem",
+    "Location",
+    "StorageProblem",
+    "checkpoint_name",
+    "claim_epoch",
+    "latest_epoch",
     "latest_valid",
     "read",
     "retain",
-    "step_name",
     "stored",
     "write",
 ]
 
 log = logging.getLogger(__name__)
 
+_MOST_RIVALS: Final = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A verified checkpoint: where it is, what it says of itself, its tensors (on the CPU) by name."""
 
-    path: Path
+    path: Location
     manifest: dict[str, Any]
     tensors: dict[str, Tensor]
 
@@ -57,89 +73,80 @@ class Checkpoint:
         }
 
 
-def write(directory: Path, name: str, tensors: Mapping[str, Tensor], manifest: Mapping[str, Any]) -> tuple[Path, str]:
+def write(
+    directory: Location, name: str, tensors: Mapping[str, Tensor], manifest: Mapping[str, Any]
+) -> tuple[Location, str]:
     """Write ``directory/name`` and return (its path, the sha256 of its tensors in hex).
 
-    An existing checkpoint of that name is replaced only by the complete new one. Raises CheckpointProblem when the disk
-    does not take it; nothing is left behind then.
+    An existing checkpoint of that name is replaced only by the complete new one. Raises CheckpointProblem when the place does
+    not take it; the one before stays then.
     """
-    final, temporary = directory / name, directory / f".{name}.{os.getpid()}.partial"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir()
-        content = safetensors.torch.save({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()})
-        digest = hashlib.sha256(content).hexdigest()
-        _write(temporary / TENSORS, content)
-        document = {**manifest, "format": FORMAT, "tensors": TENSORS, "sha256": digest}
-        _write(temporary / MANIFEST, json.dumps(document, indent=1, sort_keys=True).encode())
-        _flush_directory(temporary)
-        _replace(temporary, final)
-        _flush_directory(directory)
-    except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        reason = error.strerror or str(error)
-        raise CheckpointProblem(
-            f"the checkpoint {final} could not be written: {reason}; the one before stays valid"
-        ) from error
-    return final, digest
+    content = safetensors.torch.save({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()})
+    digest, where = hashlib.sha256(content).hexdigest(), place(directory)
+    file = where.tensors_file(digest)
+    document = {**manifest, "format": FORMAT, "tensors": file, "sha256": digest}
+    where.write(name, file, content, json.dumps(document, indent=1, sort_keys=True).encode())
+    return directory / name, digest
 
 
-def read(path: Path) -> Checkpoint:
-    """Load and verify the checkpoint directory ``path``. Raises CheckpointProblem when anything about it is not right."""
-    try:
-        manifest = json.loads((path / MANIFEST).read_bytes())
-        content = (path / TENSORS).read_bytes()
-    except (OSError, ValueError) as error:
-        raise CheckpointProblem(f"{path} is not a readable checkpoint: {error}") from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise CheckpointProblem(f"{path} is not a checkpoint of format {FORMAT}")
-    if hashlib.sha256(content).hexdigest() != manifest.get("sha256"):
-        raise CheckpointProblem(f"{path} is damaged: its tensors do not have the digest that its manifest states")
+def read(path: Location) -> Checkpoint:
+    """Load and verify the checkpoint ``path``.
+
+    Raises CheckpointProblem when anything about it is not right, StorageProblem where its place cannot be asked.
+    """
+    manifest = read_manifest(path)
+    content = b"".join(place(path.parent).pieces(path.name, tensors_file(path, manifest)))
+    check_digest(path, manifest, hashlib.sha256(content).hexdigest())
     return Checkpoint(path, manifest, safetensors.torch.load(content))
 
 
-def latest_valid(directory: Path) -> Checkpoint | None:
-    """The newest checkpoint that verifies, or None. Damaged ones are named in the log and passed over."""
-    for path in stored(directory):
-        try:
-            return read(path)
-        except CheckpointProblem as problem:
-            log.warning("%s; trying the one before", problem)
+def latest_valid(directory: Location) -> Checkpoint | None:
+    """The newest checkpoint that verifies, or None. Damaged ones are named in the log and passed over.
+
+    Raises StorageProblem where the place cannot be asked: that is no reason to take an older one, or none.
+    """
+    tried: list[Location] = []
+    while (
+        found := stored(directory)
+    ) != tried:  # another learner may have removed what was listed, and written a newer
+        for path in found:
+            try:
+                return read(path)
+            except CheckpointProblem as problem:
+                log.warning("%s; trying the one before", problem)
+        tried = found
     return None
 
 
-def retain(directory: Path, count: int) -> None:
-    """Remove all but the newest ``count`` checkpoints, and what interrupted writes left behind."""
-    for path in stored(directory)[max(1, count) :]:
-        shutil.rmtree(path, ignore_errors=True)
-    for path in directory.glob(".*.partial"):
-        shutil.rmtree(path, ignore_errors=True)
+def claim_epoch(directory: Location, above: int = 0) -> int:
+    """Take the next epoch for a learner that begins: later than ``above`` and than any that is known there, and nobody else's.
+
+    Raises StorageProblem.
+    """
+    where = place(directory)
+    first = max(above, newest_epoch(where.names())) + 1
+    for epoch in range(first, first + _MOST_RIVALS):
+        if where.create(claim_name(epoch)):
+            return epoch
+    raise StorageProblem(f"no epoch could be taken in {directory}: {_MOST_RIVALS} others were just before")
 
 
-def _replace(temporary: Path, final: Path) -> None:
-    """Rename over ``final``. A directory cannot be replaced in one step, so an old one is moved aside first."""
-    if not final.exists():
-        temporary.rename(final)
+def latest_epoch(directory: Location) -> int:
+    """The latest epoch that a learner has taken there; 0 before the first. Raises StorageProblem."""
+    return newest_epoch(place(directory).names())
+
+
+def retain(directory: Location, count: int, epoch: int) -> None:
+    """Remove all but the newest ``count`` checkpoints, marks of past epochs, and what interrupted writes left behind.
+
+    Nothing is removed where a learner of a later epoch than ``epoch`` has begun. Raises StorageProblem.
+    """
+    where = place(directory)
+    names = where.names()
+    if newest_epoch(names) > epoch:
         return
-    aside = final.with_name(f".{final.name}.old.partial")
-    shutil.rmtree(aside, ignore_errors=True)
-    final.rename(aside)
-    temporary.rename(final)
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _flush_directory(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # some filesystems cannot; the rename is still ordered after the data
-            os.fsync(handle)
-    finally:
-        os.close(handle)
+    checkpoints = sorted((name for name in names if order(name) is not None), key=order, reverse=True)  # type: ignore[arg-type]
+    past = [name for name in names if (taken := claimed(name)) is not None and taken < epoch]
+    for name in [*checkpoints[max(1, count) :], *past]:
+        where.remove(name)
+    where.clear()

@@ -19,11 +19,14 @@ from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 
 if TYPE_CHECKING:
+    from rljob.checkpoints.location import Location
     from rljob.evaluation.score import Played
 
 _SHOWN_SECONDS = 5.0
 """Time between two lines about the games so far, where they are not drawn in place."""
-_CHECKPOINT_HELP = "A checkpoint folder, or a run folder, whose best (else newest) checkpoint is taken."
+_CHECKPOINT_HELP = (
+    "A checkpoint, or a run, whose best (else newest) checkpoint is taken: a folder, or s3://bucket/prefix."
+)
 
 _SEED_HELP = (
     "Seed of the first game; the others follow from it. With the seed of a run's verdict, the weights that it judged play "
@@ -36,7 +39,7 @@ _TemperatureOption = Annotated[
 
 
 def evaluate(
-    source: Annotated[Path, typer.Argument(metavar="RUN_OR_CHECKPOINT", help=_CHECKPOINT_HELP, show_default=False)],
+    source: Annotated[str, typer.Argument(metavar="RUN_OR_CHECKPOINT", help=_CHECKPOINT_HELP, show_default=False)],
     episodes: Annotated[int, typer.Option(min=1, help="Games to play.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help=_SEED_HELP)] = 1,
     epsilon: Annotated[
@@ -55,11 +58,11 @@ def evaluate(
 
         rljob eval runs/pong-apex-20260101-120000
 
-        rljob eval runs/pong-apex-20260101-120000/checkpoints/step-14000 --episodes 100 --seed 7 --json
+        rljob eval runs/pong-apex-20260101-120000/checkpoints/best --episodes 100 --seed 7 --json
     """
     with one_line_errors():
         require_data_plane("rljob eval")
-        _existing(source)
+        where = _location(source)
         import torch
 
         from rljob.algorithms import algorithm
@@ -69,7 +72,7 @@ def evaluate(
         from rljob.weights.flat import snapshot
 
         torch.set_num_threads(1)  # each core has a process of its own
-        policy = load_policy(source)
+        policy = load_policy(where)
         name, params = str(policy.manifest["algorithm"]), tempered(policy.params, temperature)
         share = algorithm(name).evaluation_epsilon(params) if epsilon is None else epsilon
         sampled_at = getattr(params, "evaluation_temperature", None)  # of a policy that has probabilities
@@ -102,7 +105,7 @@ def evaluate(
 
 
 def play(
-    source: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help=_CHECKPOINT_HELP, show_default=False)],
+    source: Annotated[str, typer.Argument(metavar="CHECKPOINT", help=_CHECKPOINT_HELP, show_default=False)],
     video: Annotated[Path, typer.Option(help="The MP4 file to write.", show_default=False)],
     seed: Annotated[int, typer.Option(min=0, help="Seed of the game.")] = 1,
     epsilon: Annotated[
@@ -119,7 +122,7 @@ def play(
     """
     with one_line_errors():
         require_data_plane("rljob play")
-        _existing(source)
+        where = _location(source)
         if video.suffix.lower() != ".mp4":
             raise UsageError(f"--video {video}: allowed: a file that ends in .mp4")
         if not video.parent.is_dir():
@@ -130,7 +133,7 @@ def play(
         from rljob.evaluation.policy import judged_policy
         from rljob.evaluation.video import record_game
 
-        policy = load_policy(source)
+        policy = load_policy(where)
         method, params = algorithm(str(policy.manifest["algorithm"])), tempered(policy.params, temperature)
         act = judged_policy(method, policy.module, params)
         share = method.evaluation_epsilon(params) if epsilon is None else epsilon
@@ -186,6 +189,15 @@ def _shown(games: Iterable[Played], episodes: int) -> Iterator[Played]:
                 next_line = time.monotonic() + _SHOWN_SECONDS
                 console.print(words, highlight=False, soft_wrap=True)
             yield game
+
+
+def _location(source: str) -> Location:
+    from rljob.checkpoints.location import location
+
+    where = location(source)
+    if isinstance(where, Path):
+        _existing(where)
+    return where
 
 
 def _existing(path: Path) -> None:

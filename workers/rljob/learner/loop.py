@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ import torch
 from rljob.api.exit_codes import EXIT_NON_FINITE_LOSS
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity
+from rljob.checkpoints.restore_from import STARTED_FROM
 from rljob.learner import state
 from rljob.learner.figures import Figures
 from rljob.learner.gpu import gpu_figures
@@ -51,14 +51,16 @@ class NonFiniteLoss(RuntimeError):
 @dataclass(frozen=True, slots=True)
 class LoopConfig:
     """``batch_size``: transitions that a batch is learned from, repeats included. ``publish_interval`` in updates.
-    ``on_non_finite``: Fail, RestoreAndContinue or Ignore (skip the update)."""
+    ``on_non_finite``: Fail, RestoreAndContinue or Ignore (skip the update). ``started_from``: the other run that the job began
+    from, for its checkpoints' manifests."""
 
     batch_size: int
     publish_interval: int
     checkpoint_interval_seconds: float
-    checkpoint_directory: Path
+    checkpoint_directory: checkpoint.Location
     centred: bool = False
     on_non_finite: str = "Fail"
+    started_from: str = ""
     record_seconds: float = 2.0
 
 
@@ -105,16 +107,20 @@ class Learner:
 
     # ------------------------------------------------------------------------------------------------ beginning and end
 
+    def begin(self) -> None:
+        """Begin a new run, in an epoch after those of whoever had the place of its checkpoints before."""
+        self.epoch = self._saver.claim(0)
+
     def resume(self, found: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint, as a new epoch, and give its weights to actors that are waiting for any."""
         counters = found.manifest["counters"]
         state.restore(self._updater, found, int(counters["updates"]))
-        self.epoch = max(self.epoch, int(counters["epoch"])) + 1
         self.version = max(self.version, int(counters["version"]))
         self.samples, self.steps = int(counters["samples"]), int(counters["steps"])
         self.raw_frames = int(counters["raw_frames"])
         self.verdicts.restore(found.manifest.get("evaluations") or [])
         self._saver.resumed(found, self._updater.updates)
+        self.epoch = self._saver.claim(max(self.epoch, int(counters["epoch"])))
         self._checkpoint_answered = float(found.manifest.get("requested_unix") or 0.0)
         self._checkpoint_wanted = self._checkpoint_wanted or self._checkpoint_answered
         self._readback.drain()
@@ -125,6 +131,7 @@ class Learner:
 
     def start_from(self, found: checkpoint.Checkpoint) -> None:
         """Begin a new run with what another one has learned: its networks and optimiser, no counters and no verdicts."""
+        self.begin()
         state.start_from(self._updater, found)
         log.info("starting from %s; updates, steps and frames are counted anew", found.path)
         self._publish()
@@ -347,6 +354,7 @@ class Learner:
             "torch": torch.__version__,
             "written_unix": time.time(),
             "requested_unix": self._checkpoint_wanted,  # the newest request that it answers, 0 before any
+            STARTED_FROM: self._config.started_from,
         }
 
     def _save(self, *, wait: bool) -> None:

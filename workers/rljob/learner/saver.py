@@ -1,21 +1,35 @@
-"""Writes a learner's checkpoints beside the training and remembers how the last one went."""
+"""Writes a learner's checkpoints beside the training and remembers how the last one went.
+
+Each life of a learner takes an epoch at the place of its checkpoints. Once a later one is taken there, this one has been given
+up: it writes and removes nothing more.
+"""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.files import CheckpointProblem, verify
+from rljob.checkpoints.files import verify
+from rljob.checkpoints.names import CheckpointProblem, StorageProblem, checkpoint_name
 from rljob.threads import SupervisedThread
 
 log = logging.getLogger(__name__)
+
+
+class _Wanted(NamedTuple):
+    """A checkpoint to write. ``updates`` is None for ``best``."""
+
+    name: str
+    updates: int | None
+    tensors: Mapping[str, Tensor]
+    manifest: Mapping[str, Any]
 
 
 class Saver:
@@ -25,8 +39,12 @@ class Saver:
     training goes on.
     """
 
-    def __init__(self, directory: Path, keep: int) -> None:
+    def __init__(self, directory: checkpoint.Location, keep: int) -> None:
         self._directory, self._keep = directory, keep
+        self._epoch = 1
+        self._lock = threading.Lock()
+        self._best: _Wanted | None = None
+        self._writing = False
         self._writer: SupervisedThread | None = None
         self._status: dict[str, Any] = {
             "step": 0,
@@ -41,6 +59,18 @@ class Saver:
     def resumed(self, found: checkpoint.Checkpoint, updates: int) -> None:
         """The run goes on from a checkpoint that verified."""
         self._status = _valid(updates, found.path, str(found.manifest["sha256"]), found.manifest)
+
+    def claim(self, above: int) -> int:
+        """Take an epoch later than ``above`` and than any at the place, and return it.
+
+        A place that takes nothing is reported as a checkpoint that could not be written; the epoch is then only counted.
+        """
+        try:
+            self._epoch = checkpoint.claim_epoch(self._directory, above)
+        except StorageProblem as problem:
+            self._epoch = above + 1
+            self._failed(f"no checkpoint can be written: {problem}")
+        return self._epoch
 
     @property
     def busy(self) -> bool:
@@ -60,13 +90,21 @@ class Saver:
         self, updates: int, tensors: Mapping[str, Tensor], manifest: Mapping[str, Any], *, wait: bool = False
     ) -> None:
         """Write the checkpoint after ``updates`` updates. The caller must not change the tensors afterwards."""
-        self._begin(checkpoint.step_name(updates), updates, tensors, manifest)
+        self.finish()
+        self._start(_Wanted(checkpoint_name(self._epoch, updates), updates, tensors, manifest))
         if wait:
             self.finish()
 
     def save_best(self, tensors: Mapping[str, Tensor], manifest: Mapping[str, Any]) -> None:
-        """Write ``best/``: weights that an evaluator has judged better than any before."""
-        self._begin(checkpoint.BEST, None, tensors, manifest)
+        """Write ``best/``: weights that an evaluator has judged better than any before. It waits for nothing: while another is
+        being written, however slow its place, the newest such request is kept and carried out next."""
+        wanted = _Wanted(checkpoint.BEST, None, tensors, manifest)
+        with self._lock:
+            if self._writing:
+                self._best = wanted
+                return
+        self.finish()
+        self._start(wanted)
 
     def finish(self) -> None:
         """Wait for the checkpoint under way. Raises ``ThreadEnded`` where its thread did not live to say what became of it."""
@@ -79,20 +117,36 @@ class Saver:
         """Wait for the checkpoint under way, as ``finish``."""
         self.finish()
 
-    def _begin(
-        self, name: str, updates: int | None, tensors: Mapping[str, Tensor], manifest: Mapping[str, Any]
-    ) -> None:
-        self.finish()
-        self._writer = SupervisedThread("checkpoint", partial(self._save, name, updates, tensors, manifest))
+    def _start(self, wanted: _Wanted) -> None:
+        self._writing = True
+        self._writer = SupervisedThread("checkpoint", partial(self._write, wanted))
         self._writer.start()
 
-    def _save(self, name: str, updates: int | None, tensors: Mapping[str, Tensor], manifest: Mapping[str, Any]) -> None:
-        started = time.monotonic()
+    def _write(self, first: _Wanted) -> None:
+        wanted: _Wanted | None = first
+        while wanted is not None:
+            self._save(wanted)
+            with self._lock:
+                wanted, self._best = self._best, None
+                self._writing = wanted is not None
+
+    def _save(self, wanted: _Wanted) -> None:
+        name, started = wanted.name, time.monotonic()
         try:
-            path, _ = checkpoint.write(self._directory, name, tensors, manifest)
+            latest = checkpoint.latest_epoch(self._directory)
+            if latest > self._epoch:
+                self._failed(
+                    f"the checkpoint {name} was not written: a learner of epoch {latest} has begun after this one, of epoch "
+                    f"{self._epoch}, and writes them now"
+                )
+                return
+            path, _ = checkpoint.write(self._directory, name, wanted.tensors, wanted.manifest)
             whole = verify(path)
         except CheckpointProblem as problem:
             self._failed(str(problem))
+            return
+        except StorageProblem as problem:
+            self._failed(f"the checkpoint {name} could not be written: {problem}; the one before stays valid")
             return
         except Exception as error:
             log.warning("checkpoint %s", name, exc_info=True)
@@ -100,17 +154,23 @@ class Saver:
                 f"the checkpoint {name} could not be written: {type(error).__name__}: {error}; the one before stays"
             )
             return
-        if updates is not None:
-            self._status = _valid(updates, path, whole.digest, manifest)
-            checkpoint.retain(self._directory, self._keep)
+        if wanted.updates is not None:
+            self._status = _valid(wanted.updates, path, whole.digest, wanted.manifest)
+            self._remove_old()
         log.info("checkpoint %s written and verified in %.1f s", path.name, time.monotonic() - started)
+
+    def _remove_old(self) -> None:
+        try:
+            checkpoint.retain(self._directory, self._keep, self._epoch)
+        except StorageProblem as problem:
+            log.warning("older checkpoints stay: %s", problem)
 
     def _failed(self, message: str) -> None:
         self._status = {**self._status, "state": "Failed", "message": message}
         log.error("%s", message)
 
 
-def _valid(updates: int, path: Path, digest: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _valid(updates: int, path: checkpoint.Location, digest: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "step": updates,
         "path": str(path),

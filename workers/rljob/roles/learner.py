@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,8 +18,9 @@ from rljob.algorithms.compute import Compute, denormals_as_zero
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import RLJob, credits_per_actor, quantity
 from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.location import Location, directory_of, location
 from rljob.checkpoints.policy import PolicyIdentity
-from rljob.checkpoints.restore_from import named_checkpoint
+from rljob.checkpoints.restore_from import begins_elsewhere, named_checkpoint, started_from
 from rljob.checkpoints.store import Checkpoint
 from rljob.envs import EnvironmentSpec, describe_environment, describe_rewards
 from rljob.inference.in_learner import InferenceThread, LatestWeights
@@ -59,8 +59,8 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     """Train until ``stop`` is set, then write a final checkpoint and return.
 
     Raises SystemExit(70) where the job says that a loss that is not finite fails it, CheckpointProblem when told to resume from a
-    checkpoint that cannot be used, DeviceProblem where the device that the job asks for is missing, ValueError for a job that
-    cannot work.
+    checkpoint that cannot be used, StorageProblem where the place of the checkpoints cannot be asked, DeviceProblem where the
+    device that the job asks for is missing, ValueError for a job that cannot work.
     """
     spec = options.job.spec
     params, env_params = spec.algorithm.parameters, spec.environment.parameters
@@ -77,7 +77,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     updater = make_updater(method, params, online, device, threads)
     if params.compile:
         updater.compile()
-    directory = options.run_dir / "checkpoints"
+    directory = directory_of(options.job, options.run_dir)
     keys = load_keys(options.keys, "learner") if options.keys is not None else None
     with ExitStack() as closing:
         server = WeightServer(options.weights, options.notice, keys.server() if keys else None)
@@ -85,8 +85,9 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
         saver = Saver(directory, spec.checkpoint.retain)
         closing.callback(saver.close)
         found = _checkpoint_to_resume(options.resume, directory)
-        first = found is None and not checkpoint.stored(directory)
-        named = named_checkpoint(options.job, environment) if first else None
+        named = None
+        if begins_elsewhere(options.job, found.manifest if found is not None else None):
+            found, named = None, named_checkpoint(options.job, environment)
         versions = VersionLog(params.publish_interval)
         source = _source(options, method, environment, versions, found, device)
         closing.callback(source.close)
@@ -136,6 +137,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
             checkpoint_directory=directory,
             centred=env_params.centre_input,
             on_non_finite=spec.early_stopping.on_non_finite_loss,
+            started_from=started_from(options.job),
         )
         identity = PolicyIdentity(spec.algorithm.type, environment, params, env_params)
         learner = Learner(config, identity, updater, source, server, saver, record, surroundings, versions)
@@ -156,6 +158,8 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
             learner.resume(found)
         elif named is not None:
             learner.start_from(checkpoint.read(named.path))
+        else:
+            learner.begin()
         try:
             learner.run(stop, slowed_down(LEARNER_DELAY_FILE, lambda: updater.updates, on_turn))
         except NonFiniteLoss as problem:
@@ -245,10 +249,10 @@ def _compute_plan(
     return precision.choose(params.precision, online, partial(trial_update, method, params), example)
 
 
-def _checkpoint_to_resume(resume: str | None, directory: Path) -> Checkpoint | None:
+def _checkpoint_to_resume(resume: str | None, directory: Location) -> Checkpoint | None:
     """``latest``: the newest valid checkpoint of this run, if there is one. Anything else: that checkpoint, or an error."""
     if not resume or resume.lower() == "none":
         return None
     if resume.lower() == "latest":
         return checkpoint.latest_valid(directory)
-    return checkpoint.read(Path(resume))
+    return checkpoint.read(location(resume))

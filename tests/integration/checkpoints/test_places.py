@@ -1,0 +1,200 @@
+"""The same promises of a folder and of a bucket: whole or not there, in order of (epoch, step), and nobody's place is taken."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from rljob.checkpoints import store as checkpoint
+from rljob.checkpoints.files import is_checkpoint, verify
+from rljob.checkpoints.location import Location, location, place
+from rljob.checkpoints.names import MANIFEST, CheckpointProblem, checkpoint_name, claim_name
+from rljob.checkpoints.policy import load_policy
+from rljob.learner.saver import Saver
+
+from tests.support.s3_server import BUCKET, S3Server
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    """An empty place of either kind."""
+    if request.param == "folder":
+        return tmp_path / "checkpoints"
+    request.getfixturevalue("s3")
+    return location(f"s3://{BUCKET}/runs/one")
+
+
+def on_disk(where: Location, request: pytest.FixtureRequest) -> Path:
+    """The files of a place, wherever they are kept."""
+    if isinstance(where, Path):
+        return where
+    server: S3Server = request.getfixturevalue("s3")
+    return server.path(where.key)
+
+
+def write(directory: Location, epoch: int, updates: int, value: float = 0.0) -> Location:
+    manifest = {"counters": {"updates": updates, "epoch": epoch}}
+    tensors = {"online.x": torch.full((3,), value)}
+    return checkpoint.write(directory, checkpoint_name(epoch, updates), tensors, manifest)[0]
+
+
+def names(directory: Location) -> list[str]:
+    return sorted(place(directory).names())
+
+
+def test_what_is_written_is_read_back(directory: Location) -> None:
+    assert checkpoint.stored(directory) == []
+    assert checkpoint.latest_valid(directory) is None
+    path = write(directory, 1, 20, value=7.0)
+    found = checkpoint.read(path)
+    assert found.tensors["online.x"].tolist() == [7.0] * 3
+    assert verify(path).digest == found.manifest["sha256"]
+    assert verify(path).updates == 20
+    assert is_checkpoint(path)
+    assert not is_checkpoint(directory)
+
+
+def test_the_latest_epoch_is_newest_whatever_its_updates(directory: Location) -> None:
+    for epoch, updates in ((1, 500), (2, 30), (1, 90), (2, 4), (10, 1)):
+        write(directory, epoch, updates)
+    expected = [checkpoint_name(*one) for one in ((10, 1), (2, 30), (2, 4), (1, 500), (1, 90))]
+    assert [path.name for path in checkpoint.stored(directory)] == expected
+    found = checkpoint.latest_valid(directory)
+    assert found is not None
+    assert found.path.name == expected[0]
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone", "manifest"])
+def test_a_damaged_checkpoint_is_passed_over(directory: Location, request: pytest.FixtureRequest, damage: str) -> None:
+    write(directory, 1, 10)
+    newest = on_disk(write(directory, 1, 20), request)
+    (tensors,) = newest.glob("tensors*")
+    content = tensors.read_bytes()
+    if damage == "flipped":
+        tensors.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    elif damage == "cut":
+        tensors.write_bytes(content[:-5])
+    elif damage == "gone":
+        tensors.unlink()
+    else:
+        (newest / MANIFEST).write_text(json.dumps({"format": 1, "tensors": "../../other"}))
+    found = checkpoint.latest_valid(directory)
+    assert found is not None
+    assert found.path.name == checkpoint_name(1, 10)
+
+
+def test_a_write_that_was_cut_off_is_not_seen_and_is_cleared_away(
+    directory: Location, request: pytest.FixtureRequest
+) -> None:
+    write(directory, 1, 10)
+    if isinstance(directory, Path):
+        (directory / ".epoch-000001-step-000000000020.0a1b.partial").mkdir()
+    else:  # the tensors have arrived, the manifest has not
+        directory.bucket.put(f"{directory.key}/{checkpoint_name(1, 20)}/tensors-0.safetensors", b"half")
+    assert names(directory) == [checkpoint_name(1, 10)]
+    assert len(list(on_disk(directory, request).iterdir())) == 2
+    checkpoint.retain(directory, 5, 1)
+    assert [path.name for path in on_disk(directory, request).iterdir()] == [checkpoint_name(1, 10)]
+
+
+def test_best_is_the_old_or_the_new_one_for_whoever_reads_meanwhile(directory: Location) -> None:
+    def put(value: float) -> None:
+        checkpoint.write(directory, checkpoint.BEST, {"policy.x": torch.full((40_000,), value)}, {"value": value})
+
+    put(0.0)
+    over = threading.Event()
+
+    def replace() -> None:
+        for value in range(1, 15):
+            put(float(value))
+        over.set()
+
+    writer = threading.Thread(target=replace)
+    writer.start()
+    read = 0
+    while not over.is_set():
+        try:
+            found = checkpoint.read(directory / checkpoint.BEST)
+        except CheckpointProblem:
+            continue  # it went between two of its files; the next look finds the new one
+        assert set(found.section("policy")["x"].tolist()) == {found.manifest["value"]}
+        read += 1
+    writer.join()
+    assert read > 0
+    assert checkpoint.read(directory / checkpoint.BEST).manifest["value"] == 14.0
+    assert names(directory) == [checkpoint.BEST]
+
+
+def test_retention_keeps_the_newest_and_the_best(directory: Location) -> None:
+    for epoch, updates in ((1, 500), (2, 5), (2, 20)):
+        write(directory, epoch, updates)
+    checkpoint.write(directory, checkpoint.BEST, {}, {})
+    assert checkpoint.claim_epoch(directory) == 3
+    write(directory, 3, 1)
+    checkpoint.retain(directory, 2, 3)
+    assert names(directory) == sorted(["best", claim_name(3), checkpoint_name(2, 20), checkpoint_name(3, 1)])
+
+
+def test_every_learner_has_an_epoch_of_its_own(directory: Location) -> None:
+    write(directory, 4, 10)
+    with ThreadPoolExecutor(6) as several:
+        taken = list(several.map(lambda _: checkpoint.claim_epoch(directory), range(6)))
+    assert sorted(taken) == [5, 6, 7, 8, 9, 10]
+    assert checkpoint.claim_epoch(directory, above=20) == 21
+    assert checkpoint.latest_epoch(directory) == 21
+
+
+def test_a_learner_that_was_given_up_writes_and_removes_nothing(directory: Location) -> None:
+    """As after a network that was cut: its successor goes on from an older step than it has reached itself."""
+    old, new = Saver(directory, keep=1), Saver(directory, keep=1)
+    tensors = {"online.x": torch.zeros(2)}
+
+    def save(saver: Saver, updates: int) -> dict[str, object]:
+        saver.save(updates, tensors, {"counters": {"updates": updates}}, wait=True)
+        return saver.status
+
+    assert old.claim(0) == 1
+    assert save(old, 100)["state"] == "Valid"
+    assert new.claim(1) == 2
+    status = save(old, 900)
+    assert (status["state"], status["step"]) == ("Failed", 100)
+    assert "a learner of epoch 2 has begun after this one, of epoch 1" in str(status["message"])
+    old.save_best(tensors, {})
+    old.finish()
+    assert names(directory) == [claim_name(1), checkpoint_name(1, 100), claim_name(2)], "no best, and nothing is lost"
+    assert save(new, 150)["state"] == "Valid"
+    checkpoint.retain(directory, 1, 1)
+    save(old, 1000)
+    assert names(directory) == [claim_name(2), checkpoint_name(2, 150)]
+    found = checkpoint.latest_valid(directory)
+    assert found is not None
+    assert found.path.name == checkpoint_name(2, 150)
+    for saver in (old, new):
+        saver.close()
+
+
+def test_one_that_was_removed_while_it_was_looked_for_is_no_reason_to_begin_anew(
+    directory: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = write(directory, 1, 10)
+    real = checkpoint.read
+
+    def read(path: Location) -> checkpoint.Checkpoint:
+        if path == first:
+            place(directory).remove(first.name)
+            write(directory, 1, 20)
+        return real(path)
+
+    monkeypatch.setattr(checkpoint, "read", read)
+    found = checkpoint.latest_valid(directory)
+    assert found is not None
+    assert found.path.name == checkpoint_name(1, 20)
+
+
+def test_a_place_without_a_checkpoint_is_told_by_its_name(directory: Location) -> None:
+    with pytest.raises(CheckpointProblem, match="there is no valid checkpoint in"):
+        load_policy(directory)

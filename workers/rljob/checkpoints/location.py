@@ -1,0 +1,87 @@
+"""Where checkpoints lie: a path of this machine, or one in a bucket, which is named and joined as a path is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from rljob.api import RLJob
+from rljob.checkpoints.bucket import Bucket
+from rljob.checkpoints.in_bucket import Prefix
+from rljob.checkpoints.names import CheckpointProblem
+from rljob.checkpoints.on_disk import Folder
+from rljob.checkpoints.place import Place
+
+_S3 = "s3://"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPath:
+    """A prefix of a bucket: of a run's checkpoints, or of one of them. ``key`` has no slash at either end."""
+
+    bucket: Bucket
+    key: str
+
+    @property
+    def name(self) -> str:
+        """The last part of the key."""
+        return self.key.rpartition("/")[2]
+
+    @property
+    def parent(self) -> ObjectPath:
+        """Without the last part of the key."""
+        return ObjectPath(self.bucket, self.key.rpartition("/")[0])
+
+    def __truediv__(self, name: str) -> ObjectPath:
+        return ObjectPath(self.bucket, f"{self.key}/{name}" if self.key else name)
+
+    def as_uri(self) -> str:
+        """``s3://bucket/key``."""
+        return self.bucket.uri(self.key)
+
+    def __str__(self) -> str:
+        return self.as_uri()
+
+
+Location = Path | ObjectPath
+
+
+def place(directory: Location) -> Place:
+    """The half of the store that knows how to keep checkpoints there."""
+    return Folder(directory) if isinstance(directory, Path) else Prefix(directory.bucket, directory.key)
+
+
+def location(text: str, endpoint: str = "") -> Location:
+    """What a path, ``file:///path`` or ``s3://bucket/prefix`` names; ``endpoint`` is the URL of a server that is not AWS's own.
+
+    Raises CheckpointProblem for anything else.
+    """
+    if text.startswith(_S3):
+        return _in_bucket(text, endpoint)
+    if "://" not in text:
+        return Path(text)
+    url = urlsplit(text)
+    if url.scheme != "file" or url.netloc not in ("", "localhost") or not url.path.startswith("/"):
+        raise CheckpointProblem(f"{text} can't be read here; file:///path/to/run and s3://bucket/prefix can")
+    return Path(unquote(url.path))
+
+
+def bucket_of(job: RLJob) -> ObjectPath | None:
+    """Where in a bucket the checkpoints of a job lie; None where it names no bucket. Raises CheckpointProblem."""
+    storage = job.spec.checkpoint.storage
+    store = storage.object_store if storage is not None else None
+    return _in_bucket(store.url, store.endpoint) if store is not None else None
+
+
+def directory_of(job: RLJob, run_dir: Path) -> Location:
+    """Where the checkpoints of a job lie: in the bucket that it names, else in its run folder. Raises CheckpointProblem."""
+    return bucket_of(job) or run_dir / "checkpoints"
+
+
+def _in_bucket(text: str, endpoint: str) -> ObjectPath:
+    bucket, _, key = text.removeprefix(_S3).partition("/")
+    parts = [part for part in key.split("/") if part]
+    if not bucket or {".", ".."} & set(parts):
+        raise CheckpointProblem(f"{text} names no place in a bucket; s3://bucket/prefix does")
+    return ObjectPath(Bucket(bucket, endpoint), "/".join(parts))

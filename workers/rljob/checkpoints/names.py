@@ -1,0 +1,61 @@
+"""What checkpoints are called and in which order they stand, and what can be wrong with one or with the place where they lie."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+FORMAT: Final = 1
+TENSORS: Final = "tensors.safetensors"
+MANIFEST: Final = "manifest.json"
+BEST: Final = "best"
+
+_CHECKPOINT: Final = re.compile(r"(?:epoch-([0-9]{1,18})-)?step-([0-9]{1,18})")
+_CLAIM: Final = re.compile(r"epoch-([0-9]{1,18})")
+
+
+class CheckpointProblem(ValueError):
+    """A checkpoint that cannot be used or written; the message says which, why, and what would be right."""
+
+
+class StorageProblem(Exception):
+    """A place of checkpoints that cannot be looked into: it says nothing of whether there are any, so nobody may begin anew for
+    it. The message is one sentence without credentials."""
+
+
+class Order(NamedTuple):
+    """A checkpoint's place among those of its run: a learner of a later epoch knows better than any before it, whatever their
+    numbers of updates."""
+
+    epoch: int
+    updates: int
+
+
+def checkpoint_name(epoch: int, updates: int) -> str:
+    """The name of the checkpoint that a learner of ``epoch`` writes after ``updates`` updates; names sort as their order does."""
+    return f"epoch-{epoch:06d}-step-{updates:012d}"
+
+
+def order(name: str) -> Order | None:
+    """The place of a checkpoint by its name; None for what is none of a series, as ``best``. One without an epoch is older than
+    all that have one."""
+    found = _CHECKPOINT.fullmatch(name)
+    return Order(int(found[1] or 0), int(found[2])) if found is not None else None
+
+
+def claim_name(epoch: int) -> str:
+    """The name of the mark by which a learner takes an epoch for itself."""
+    return f"epoch-{epoch:06d}"
+
+
+def claimed(name: str) -> int | None:
+    """The epoch that a mark takes; None for what is no mark."""
+    found = _CLAIM.fullmatch(name)
+    return int(found[1]) if found is not None else None
+
+
+def newest_epoch(names: list[str]) -> int:
+    """The latest epoch that is taken, or that has written a checkpoint; 0 where there is none."""
+    written = (found.epoch for name in names if (found := order(name)) is not None)
+    taken = (epoch for name in names if (epoch := claimed(name)) is not None)
+    return max([*written, *taken], default=0)
