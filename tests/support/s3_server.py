@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,13 +83,9 @@ class S3Server:
         assert self._process is not None
         assert self._process.poll() is None, (self._folder / "log").read_text()
         host, port = self.address.rsplit(":", 1)
-        if self._prelude:
-            return True  # it is in another network than the test
-        try:
-            socket.create_connection((host, int(port)), 0.5).close()
-        except OSError:
-            return False
-        return True
+        code = f"import socket; socket.create_connection(({host!r}, {port}), 0.5).close()"
+        # It may be in another network than the test.
+        return subprocess.run([*self._prelude, sys.executable, "-c", code], stderr=subprocess.DEVNULL).returncode == 0
 
 
 @contextmanager
