@@ -171,11 +171,9 @@ def quota_taken_back() -> Watched:
     return controller
 
 
-def released() -> Watched:
-    """The operator leaves a job that trains."""
+def operator_released() -> Watched:
     controller = up()
-    controller.world["released"] = True
-    suspended(controller, controller.job)
+    controller.look(1.0, released=True, checkpoint=verified(controller.now + 1.0, 2000))
     controller.look(1.0, members=())
     return controller
 
@@ -206,6 +204,13 @@ def not_admitted(reason: Reason) -> Callable[[], Watched]:
 
 def checkpoint(state: CheckpointState) -> Callable[[], Watched]:
     return lambda: up(checkpoint=CheckpointFacts(state, message="why"))
+
+
+def volume_lost() -> Watched:
+    controller = up()
+    waits = member("replay-0", Phase.STARTING, waiting=Reason.UNSCHEDULABLE, ready_seconds=None)
+    controller.look(1.0, members=(waits, *gone("replay-0")), lost_volumes={"replay-0": "why"})
+    return controller
 
 
 def stale_checkpoint() -> Watched:
@@ -264,6 +269,8 @@ REFUSALS = (
     Reason.POD_TEMPLATE_REJECTED,
     Reason.POD_SECURITY_FORBIDDEN,
     Reason.NAME_CONFLICT,
+    Reason.NAMESPACE_TERMINATING,
+    Reason.KEYS_LOST,
     Reason.IMAGE_SCHEMA_MISMATCH,
     Reason.RENDERING_UNKNOWN,
 )
@@ -283,7 +290,7 @@ SCENES: tuple[Callable[[], Watched], ...] = (
     lambda: finish(up("spec.backoffLimit=100"), members=tuple(replace(m, phase=Phase.EXITED, exit_code=1) for m in members())),
     resumed,
     quota_taken_back,
-    released,
+    operator_released,
     session_over,
     tell({"evaluations": [evaluation(21.0)]}),
     lambda: finish(up("spec.successPolicy.rawFrames=100"), learner=sample(START + 2, 1001, raw_frames_total=100)),
@@ -304,6 +311,7 @@ SCENES: tuple[Callable[[], Watched], ...] = (
     actors_crash_looping,
     *(checkpoint(s) for s in CheckpointState if s is not CheckpointState.VERIFIED),
     stale_checkpoint,
+    volume_lost,
     starved,
     both_sides_stand_still,
     stalled,
