@@ -16,10 +16,12 @@ from rljob_operator.kube.errors import Conflict, NotFound, Unavailable
 from rljob_operator.kube.events import EventRecorder
 from rljob_operator.kube.expectations import Expectations
 from rljob_operator.kube.learner_poll import Answer, Learner
+from rljob_operator.kube.nodes import NodeCache
 from rljob_operator.kube.pods import JobKey, PodCache, owner_of
 from rljob_operator.kube.reconcile import Reconciler
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.resources import PODS, RLJOBS, Object
+from rljob_operator.kube.shard_poll import Silence
 from rljob_operator.kube.transport import Call
 from rljob_operator.kube.trim import trim
 
@@ -92,6 +94,20 @@ class SilentPoll:
         self.answers.pop(key, None)
 
 
+class SilentShards:
+    """Asks no shard; ``silences`` is what it would know, by incarnation."""
+
+    def __init__(self) -> None:
+        self.silences: dict[str, Silence] = {}
+        self.followed: dict[JobKey, dict[str, str]] = {}
+
+    def silence(self, key: JobKey, incarnation: str) -> Silence | None:
+        return self.silences.get(incarnation)
+
+    def follow(self, key: JobKey, shards: dict[str, str]) -> None:
+        self.followed[key] = shards
+
+
 class Run:
     """One life of an operator: its caches are those that `look` fills."""
 
@@ -100,7 +116,8 @@ class Run:
         self.jobs: dict[str, Object] = {}
         self.expectations = Expectations(lapse_seconds=0.0)
         self.pods = PodCache(self._seen)
-        self.poll = SilentPoll()
+        self.poll, self.shards = SilentPoll(), SilentShards()
+        self.nodes = NodeCache(lambda name: None)
         self.reconciler = Reconciler(
             client,
             lambda _, name: self.jobs.get(name),
@@ -109,6 +126,8 @@ class Run:
             EventRecorder(client, "operator-1"),
             self.expectations,
             settings,
+            shards=self.shards,  # type: ignore[arg-type]
+            nodes=self.nodes,
             **{"seen_seconds": 0.0, **options},
         )
 

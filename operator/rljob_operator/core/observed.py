@@ -125,6 +125,7 @@ class Observation:
         max_actors: what the place allows besides maxReplicas (`rljob run --max-actors`), in every mode; None sets no limit.
         cores: of the machine. One actor a core is as many as a number that the controller or an autoscaler chooses may reach; one
             that its user fixed may exceed it. None sets no limit.
+        keeps_checkpoints: the learner's checkpoints outlive it, so that it may go on elsewhere.
         keeps_remains: members that have ended leave something to be removed (pods); podCleanup and ttl apply.
         ends_silent_members: whether a member that does not answer is ended by decision; else its surroundings do it.
         selector: label selector of the actors, for the scale subresource.
@@ -138,6 +139,7 @@ class Observation:
     admission: Admission | None = None
     max_actors: int | None = None
     cores: int | None = None
+    keeps_checkpoints: bool = True
     keeps_remains: bool = False
     ends_silent_members: bool = True
     selector: str = ""

@@ -21,6 +21,8 @@ from rljob_operator.core.learner_sample import BadSample, parse_sample
 from rljob_operator.core.observed import CheckpointFacts, LearnerSample
 
 PERIOD_SECONDS: Final = 5.0
+AGAIN_SECONDS: Final = 1.0
+"""From one question to the next where the first had no answer: two of them without one are named within ten seconds."""
 TIMEOUT_SECONDS: Final = 2.0
 LARGEST_BYTES: Final = 8 << 20
 
@@ -142,10 +144,11 @@ class LearnerPoll(Generic[Key]):
                 sample = parse_sample(document, began)
             except (BadSample, _NoAnswer) as problem:
                 self._note_silence(key, str(problem), began)
+                pause = min(self._period_seconds, max(0.1, AGAIN_SECONDS - (self._now() - began)))
             else:
                 self._answers[key] = Answer(replace(sample, document={}), "", None, checkpoint_facts(document))
                 self._on_answer(key)
-            pause = self._period_seconds * random.uniform(0.9, 1.1)  # so that a thousand do not answer at once
+                pause = self._period_seconds * random.uniform(0.8, 1.0)  # so that a thousand do not answer at once
             try:
                 await asyncio.wait_for(asked.wake.wait(), pause)
             except TimeoutError:

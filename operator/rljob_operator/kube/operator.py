@@ -26,11 +26,13 @@ from rljob_operator.kube.job_figures import JobFigures
 from rljob_operator.kube.learner_poll import LearnerPoll
 from rljob_operator.kube.lease import Elector, NotLeader, new_identity
 from rljob_operator.kube.metrics import OperatorMetrics
+from rljob_operator.kube.nodes import Nodes
 from rljob_operator.kube.pods import JobKey, Pods, owner_of
 from rljob_operator.kube.queue import QueueClosed, WorkQueue
 from rljob_operator.kube.reconcile import Reconciler
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.resources import Object
+from rljob_operator.kube.shard_poll import ShardPoll
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +85,8 @@ class Operator:
         metrics.registry.register(JobFigures(self._intake.documents))
         self._events = EventRecorder(client, identity, counted=metrics.event)
         self._poll: LearnerPoll[JobKey] = LearnerPoll(self._queue.add)
+        self._shards: ShardPoll[JobKey] = ShardPoll(self._queue.add)
+        self._nodes = Nodes(client, self._node_changed)
         self._reconciler = Reconciler(
             client,
             self._intake.get,
@@ -92,6 +96,8 @@ class Operator:
             self._expectations,
             config.settings,
             releasing=config.releasing,
+            shards=self._shards,
+            nodes=self._nodes,
         )
         self._stopping = asyncio.Event()
         self._turned: dict[JobKey, float] = {}
@@ -108,9 +114,8 @@ class Operator:
         self.leading = True
         try:
             async with asyncio.TaskGroup() as group:
-                sources = [
-                    group.create_task(each) for each in (self._pods.run(), self._intake.run(), self._events.run())
-                ]
+                running = (self._pods.run(), self._intake.run(), self._events.run(), self._nodes.run())
+                sources = [group.create_task(each) for each in running]
                 starting = group.create_task(self._start(group))
                 await self._stopping.wait()
                 starting.cancel()
@@ -121,6 +126,7 @@ class Operator:
         finally:
             self.leading = False
             await self._poll.close()
+            await self._shards.close()
 
     async def _start(self, group: asyncio.TaskGroup) -> None:
         await self._pods.wait_synced()
@@ -190,6 +196,13 @@ class Operator:
         if owner is not None:
             self._expectations.observe(owner["uid"], kind, pod)
         self._queue.add_after(key, self._turned.get(key, float("-inf")) + BETWEEN_TURNS_SECONDS - time.monotonic())
+
+    def _node_changed(self, name: str) -> None:
+        """Look again at the jobs that have pods on the node."""
+        for pod in self._pods.on_node(name):
+            owner = owner_of(pod)
+            if owner is not None:
+                self._queue.add((pod["metadata"]["namespace"], owner["name"]))
 
     @property
     def synced(self) -> bool:

@@ -48,6 +48,10 @@ class PodCache:
         """The pods whose job has or had this key, of whichever of the objects that had the name."""
         return [pod for uid in self._uids.get(key, ()) for pod in self.of(key[0], uid)]
 
+    def on_node(self, name: str) -> list[Object]:
+        """The pods of all jobs on one node; it looks at each pod there is."""
+        return [pod for pod in self._pods.values() if (pod.get("spec") or {}).get("nodeName") == name]
+
     def get(self, namespace: str, name: str) -> Object | None:
         """One pod."""
         return self._pods.get((namespace, name))

@@ -53,7 +53,7 @@ TABLE: Final[tuple[Grant, ...]] = (
     ),
     Grant("events.k8s.io", ("events",), ("create", "patch"), "what happened, in series"),
     Grant("coordination.k8s.io", ("leases",), ("get", "create", "update", "patch"), "which replica leads", "Operator"),
-    Grant("", ("nodes",), ("get",), "whether the node of a shard's volume is gone", "Cluster"),
+    Grant("", ("nodes",), ("get", "list", "watch"), "which node is being emptied or lost, or has lost a volume", "Cluster"),
     Grant("", ("pods/proxy",), ("get", "create"), "the learners' /status and /checkpoint, through the API server", "Outside"),
 )  # fmt: skip
 

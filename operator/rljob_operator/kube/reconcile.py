@@ -10,9 +10,8 @@ from typing import Final
 
 from rljob.api.status import RLJobStatus
 
-from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.member import Member, Phase, Role
-from rljob_operator.core.observed import CheckpointFacts, CheckpointState, Observation
+from rljob_operator.core.observed import Observation
 from rljob_operator.core.turn import StatusWrite, turn
 from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.kube import children, names
@@ -22,16 +21,19 @@ from rljob_operator.kube.errors import QuotaExceeded
 from rljob_operator.kube.events import EventRecorder, reference
 from rljob_operator.kube.expectations import Expectations, Seen
 from rljob_operator.kube.keys import KeysLost, token_of
-from rljob_operator.kube.last_words import parsed
 from rljob_operator.kube.learner_poll import Answer, Learner, LearnerPoll
 from rljob_operator.kube.lost_volumes import lost_volumes
 from rljob_operator.kube.members import Pod, current, members
+from rljob_operator.kube.nodes import NodeCache
+from rljob_operator.kube.observe import metrics_url, newest_checkpoint, seen
 from rljob_operator.kube.owned import NameConflict
 from rljob_operator.kube.pods import JobKey, PodCache, owner_of
 from rljob_operator.kube.preflight import Preflight
 from rljob_operator.kube.render.rendering import offered, unknown_rendering
 from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.render.volumes import keeps_checkpoints
 from rljob_operator.kube.resources import PODS, RLJOBS, Object
+from rljob_operator.kube.shard_poll import ShardPoll, Silence
 from rljob_operator.kube.stored import ReadBefore, StoredJob, is_ours, read, released
 
 log = logging.getLogger(__name__)
@@ -90,6 +92,8 @@ class Reconciler:
         job_of: the stored object of a key as it is known; None where it is gone.
         pods: the cache of pods.
         releasing: nothing of any job shall run any more, and no pod keep our finalizer.
+        shards: asks replay shards whether they are alive.
+        nodes: the cache of nodes.
         now: Unix seconds; ``monotonic``: seconds that only go forward.
         seen_seconds: see `SEEN_SECONDS`.
     """
@@ -104,6 +108,8 @@ class Reconciler:
         expectations: Expectations,
         settings: Settings,
         *,
+        shards: ShardPoll[JobKey],
+        nodes: NodeCache,
         releasing: bool = False,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -114,6 +120,7 @@ class Reconciler:
         self._client, self._job_of, self._pods, self._poll = client, job_of, pods, poll
         self._events, self._expectations, self._settings = events, expectations, settings
         self._writer = PodWriter(client, expectations, settings, now=now)
+        self._shards, self._nodes = shards, nodes
         self._now, self._monotonic = now, monotonic
         self._known: dict[JobKey, _Job] = {}
 
@@ -186,6 +193,7 @@ class Reconciler:
         if stored.desired.released and not any(member.alive for member in observed.members):
             for pod in pods:
                 await self._writer.release(pod)
+        self._follow_shards(key, stored, observed, pods)
         await self._follow_learner(key, stored, known, observed, pods, decision.checkpoint_seconds)
         again, now = known.preflight.sooner(decision.requeue_seconds, self._monotonic()), self._monotonic()
         if known.due == float("inf"):
@@ -204,21 +212,28 @@ class Reconciler:
         for member in members(pods, now, known.were_up):
             if member.phase is Phase.READY:
                 known.were_up.add(member.incarnation)
-                if member.role is Role.LEARNER and answer.silent_since is not None:
-                    silence = max(0.0, now - max(answer.silent_since, member.ready_seconds or 0.0))
-                    member = replace(member, silent_seconds=silence, silent_because=answer.missing)
+            silence = self._silence(key, member, answer)
+            member = seen(member, now, self._nodes.get(member.node_name), silence)
             found.append(member)
         known.were_up &= {pod["metadata"]["uid"] for pod in pods}
         return Observation(
             members=tuple(found),
             learner=answer.sample,
             missing=answer.missing,
-            checkpoint=_checkpoint(stored.status, answer, pods),
+            checkpoint=newest_checkpoint(stored.status, answer, pods),
             admission=known.preflight.admitted(found),
+            keeps_checkpoints=keeps_checkpoints(stored.desired.job, self._settings),
             keeps_remains=True,
             ends_silent_members=False,  # its kubelet does, by the liveness probe
             selector=names.selector(names.role_labels(key[1], Role.ACTOR)),
         )
+
+    def _silence(self, key: JobKey, member: Member, answer: Answer) -> Silence | None:
+        """How a member that is up fails to answer the operator, which asks learners and shards."""
+        if member.role is Role.REPLAY:
+            return self._shards.silence(key, member.incarnation)
+        silent = member.role is Role.LEARNER and answer.silent_since is not None
+        return Silence(answer.silent_since or 0.0, answer.missing) if silent else None
 
     async def _store(self, stored: StoredJob, known: _Job, status: RLJobStatus, write: StatusWrite) -> None:
         """Store the status, or remember it until it is due."""
@@ -255,6 +270,13 @@ class Reconciler:
         self._expectations.forget(stored.uid)
         return [pod for pod in listed.items if (owner_of(pod) or {}).get("uid") == stored.uid]
 
+    def _follow_shards(self, key: JobKey, stored: StoredJob, observed: Observation, pods: Sequence[Pod]) -> None:
+        """Have the replay shards that are up asked whether they are alive."""
+        by_member = current(pods)
+        up = {m.incarnation: by_member[m.name] for m in observed.of(Role.REPLAY) if m.phase is Phase.READY}
+        urls = {incarnation: metrics_url(stored, pod) for incarnation, pod in up.items()}
+        self._shards.follow(key, {incarnation: url for incarnation, url in urls.items() if url})
+
     async def _follow_learner(
         self,
         key: JobKey,
@@ -270,40 +292,24 @@ class Reconciler:
         """
         up = any(m.phase in (Phase.READY, Phase.DRAINING) for m in observed.of(Role.LEARNER))
         found = current(pods).get("learner") if up else None
-        address = (found.get("status") or {}).get("podIP") if found is not None else None
-        if found is None or not address or found["metadata"]["uid"] not in known.were_up:
+        url = metrics_url(stored, found) if found is not None else ""
+        if found is None or not url or found["metadata"]["uid"] not in known.were_up:
             self._poll.follow(key, None)
             return
         if not known.children.token:
-            owned = stored.owned()
-            known.children.token = await token_of(self._client, owned)
-        host = f"[{address}]" if ":" in address else address
-        url = f"http://{host}:{stored.desired.job.spec.monitoring.metrics_port}"
+            known.children.token = await token_of(self._client, stored.owned())
         self._poll.follow(key, Learner(found["metadata"]["uid"], url, known.children.token), checkpoint_seconds)
 
     async def _leave(self, key: JobKey, stored: StoredJob, pods: Sequence[Pod]) -> None:
         """The job is being deleted: nothing is made any more, and its pods may go."""
         self._poll.follow(key, None)
+        self._shards.follow(key, {})
         owned = stored.owned()
         for pod in pods:
             await self._writer.let_go(owned, pod)
 
     def _forget(self, key: JobKey, known: _Job) -> None:
         self._poll.forget(key)
+        self._shards.follow(key, {})
         self._expectations.forget(known.uid)
         del self._known[key]
-
-
-def _checkpoint(status: RLJobStatus, answer: Answer, pods: Sequence[Pod]) -> CheckpointFacts:
-    """The newest checkpoint: as a learner that has ended said at last, or as the one that is up says, or as is remembered."""
-    ended = current(pods).get("learner")
-    if ended is not None:
-        last = checkpoint_facts(parsed(ended))
-        if last.usable or last.state is CheckpointState.STORAGE_ERROR:
-            return last
-    if answer.checkpoint.usable or answer.checkpoint.state is CheckpointState.STORAGE_ERROR:
-        return answer.checkpoint
-    known = status.checkpoint
-    if known is None:
-        return answer.checkpoint
-    return CheckpointFacts(CheckpointState.VERIFIED, known.step, known.time or 0.0, known.uri, known.digest)

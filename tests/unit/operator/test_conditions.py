@@ -91,6 +91,14 @@ def ended_roles(reason: Reason | None = None) -> Watched:
     return controller
 
 
+def nodes_lost() -> Watched:
+    """Every node is: nothing is heard of any member."""
+    controller = up(*SERVERS)
+    seen = (*members(), member("inference-0"))
+    controller.look(1.0, members=tuple(replace(m, node_lost=True, node_name="cpu-1") for m in seen))
+    return controller
+
+
 def crash_looping() -> Watched:
     seen = (*members(1), member("inference-0"))
     controller = up("spec.backoffLimit=1000", "spec.actors.replicas=1", *SERVERS, members=seen)
@@ -284,6 +292,7 @@ SCENES: tuple[Callable[[], Watched], ...] = (
     ended_roles,
     lambda: ended_roles(Reason.UNSCHEDULABLE),
     lambda: ended_roles(Reason.IMAGE_PULL_FAILED),
+    nodes_lost,
     crash_looping,
     lambda: up(),
     lambda: finish(up(), members=gone("actor-0", "actor-1")),

@@ -62,6 +62,7 @@ class Reason(StrEnum):
     MISSING = "Missing"
     NAME_CONFLICT = "NameConflict"
     NAMESPACE_TERMINATING = "NamespaceTerminating"
+    NODE_LOST = "NodeLost"
     NON_FINITE_LOSS = "NonFiniteLoss"
     NOT_MANAGED = "NotManaged"
     OPERATOR_RELEASED = "OperatorReleased"
@@ -147,6 +148,11 @@ def _entries() -> tuple[Entry, ...]:
         ("False", r.PODS_STOPPED, "nothing of the role runs and nothing shall: the job is suspended, leaving or over"),
         ("False", r.UNSCHEDULABLE, "a member finds no place: no node has what it asks for"),
         ("False", r.IMAGE_PULL_FAILED, "the image of a member can't be pulled"),
+        (
+            "False",
+            r.NODE_LOST,
+            "the cluster hears nothing of a member's node; whether the member works is not known from there",
+        ),
         ("False", r.CRASH_LOOPING, "a member ends again and again before it works"),
         ("False", r.RESTARTING, "a member has ended and is started again"),
     )

@@ -9,7 +9,7 @@ from rljob_operator.core.conditions.update import ConditionUpdate, false, true
 from rljob_operator.core.context import Mode, ReconcileContext, session_end, some
 from rljob_operator.core.member import Member, Role
 from rljob_operator.core.observed import CheckpointState
-from rljob_operator.core.rules import actors, hangs, progress
+from rljob_operator.core.rules import actors, hangs, moves, progress
 
 STARVED_FRACTION = 0.9
 """A learner that makes no update and waits for so much of its time is starved, not stalled."""
@@ -86,7 +86,7 @@ def _ready_while_running(context: ReconcileContext) -> ConditionUpdate:
 
 
 def _lacking(context: ReconcileContext) -> list[str]:
-    found = hangs.in_words(context)
+    found = hangs.in_words(context) + about_roles.core_on_lost_nodes(context) + moves.in_words(context)
     if context.ready(Role.REPLAY) < context.shards:
         found.append("a replay shard is not ready")
     if context.ready(Role.INFERENCE) < context.inference_servers:
@@ -102,7 +102,8 @@ def _lacking(context: ReconcileContext) -> list[str]:
 
 def _stuck_in_words(context: ReconcileContext, stuck: list[Member]) -> str:
     desired = context.status.autoscaling.desired_replicas
-    why = sorted({m.waiting for m in stuck if m.waiting is not None})
+    reasons = (Reason.NODE_LOST if m.node_lost else m.waiting for m in stuck)
+    why = sorted({reason for reason in reasons if reason is not None})
     return f"{len(stuck)} of {desired} actors are not ready ({', '.join([*why, some(m.name for m in stuck)])})"
 
 

@@ -9,7 +9,7 @@ from rljob_operator.core.conditions.update import ConditionUpdate, false, true, 
 from rljob_operator.core.context import Mode, ReconcileContext, some
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.rules import cold_starts, places
-from rljob_operator.core.rules.failures import LOOPING_ENDS
+from rljob_operator.core.rules.failures import CORE, LOOPING_ENDS
 
 STUCK_SECONDS = UNSCHEDULABLE_SECONDS
 """An actor that finds no place or no image for so long is missing; before that a new node may be on its way."""
@@ -49,8 +49,9 @@ def actors(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
 
 
 def stuck_actors(context: ReconcileContext) -> list[Member]:
-    """Actors that should play and don't come to it: for a minute there was no place or no image for them, they keep ending, or
-    they have been starting for longer than a whole job may. One that merely starts, or comes back from an end, is none of them.
+    """Actors that should play and don't come to it: for a minute there was no place or no image for them, they keep ending, they
+    have been starting for longer than a whole job may, or nothing is known of them. One that merely starts, or comes back from an
+    end, is none of them.
     """
     known, without = context.remembered(), set(places.without_place(context))
     candidates = context.of(Role.ACTOR, Phase.STARTING, Phase.EXITED)
@@ -60,7 +61,13 @@ def stuck_actors(context: ReconcileContext) -> list[Member]:
         for m in candidates
         if (m.name in looping and not m.asked and m.name not in without)
         or (m.phase is Phase.STARTING and context.since(m.since_seconds) >= _patience_seconds(context, m))
-    ]
+    ] + [m for m in context.of(Role.ACTOR, Phase.READY) if m.node_lost]
+
+
+def core_on_lost_nodes(context: ReconcileContext) -> list[str]:
+    """Of each member that learning needs and whose node is lost, a clause that names both."""
+    found = [m for m in context.alive(*CORE) if m.node_lost]
+    return [f"{m.name} is on {m.node_name}, of which nothing is heard" for m in found]
 
 
 def _patience_seconds(context: ReconcileContext, member: Member) -> float:
@@ -71,23 +78,31 @@ def _role(context: ReconcileContext, mode: Mode, type: ConditionType, role: Role
     ready = context.ready(role)
     if mode not in (Mode.RUNNING, Mode.ACCEPTING) and not context.alive(role):
         return false(type, Reason.PODS_STOPPED, "nothing of it runs")
-    if ready >= needed:
+    lost = [m for m in context.of(role, Phase.READY) if m.node_lost and context.is_wanted(m)]
+    if ready - len(lost) >= needed:
         return true(type, Reason.PODS_READY, f"{needed} needed")
     without = set(places.without_place(context)) if role is Role.ACTOR else set()
     down = context.of(role, Phase.ABSENT, Phase.STARTING, Phase.DRAINING, Phase.EXITED)
-    reason, culprits = _why(context, [m for m in down if m.name not in without and context.is_wanted(m)])
+    reason, culprits = _why(context, lost + [m for m in down if m.name not in without and context.is_wanted(m)])
     words = _in_words(culprits)
     return false(type, reason, f"{needed} needed; not ready: {words}" if words else f"{needed} needed, not all started")
 
 
 def _in_words(members: list[Member]) -> str:
-    return some(f"{m.name} ({m.waiting_message})" if m.waiting_message else m.name for m in members)
+    return some(f"{m.name}{_because(m)}" for m in members)
+
+
+def _because(member: Member) -> str:
+    if member.node_lost:
+        return f" (nothing is heard of {member.node_name})"
+    return f" ({member.waiting_message})" if member.waiting_message else ""
 
 
 def _why(context: ReconcileContext, members: list[Member]) -> tuple[Reason, list[Member]]:
     """The worst that can be said of members that are not ready, and of whom."""
     known = context.remembered()
     groups: tuple[tuple[Reason, list[Member]], ...] = (
+        (Reason.NODE_LOST, [m for m in members if m.node_lost and m.phase is not Phase.EXITED]),
         (Reason.IMAGE_PULL_FAILED, [m for m in members if m.waiting is Reason.IMAGE_PULL_FAILED]),
         (Reason.UNSCHEDULABLE, [m for m in members if m.waiting is Reason.UNSCHEDULABLE]),
         (

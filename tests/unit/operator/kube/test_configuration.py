@@ -25,6 +25,7 @@ prometheusNamespaces: {team: watch}
 clusterDomain: cluster.local
 runAsUser: 2000
 checkpointClaim: {size: 10Gi, storageClass: fast}
+volumeLostSeconds: 60
 requests:
   learner: {cpu: 4, example.com/fast: "1"}
   redis: {memory: 1Gi}
@@ -43,6 +44,7 @@ BAD = [
     ("runAsUser: '10001'", "runAsUser", "allowed: an integer from 1"),
     ("userFromNamespace: 'true'", "userFromNamespace", "allowed: true or false"),
     ("checkpointClaim: {}", "checkpointClaim.size", "required"),
+    ("volumeLostSeconds: -1", "volumeLostSeconds", "allowed: an integer from 0"),
     ("requests: {actors: {cpu: 1}}", "requests.actors", "did you mean 'actor'?"),
     ("requests: {actor: {cpu: lots}}", "requests.actor.cpu", "allowed: a Kubernetes quantity"),
 ]
@@ -72,6 +74,7 @@ def test_every_field_counts(tmp_path: Path) -> None:
     assert found.prometheus_namespaces == {"team": "watch"}
     assert (found.cluster_domain, found.run_as_user) == ("cluster.local", 2000)
     assert (found.checkpoint_size, found.checkpoint_class) == ("10Gi", "fast")
+    assert found.volume_lost_seconds == 60
     assert found.requests[Role.LEARNER] == {
         "cpu": "4",
         "memory": REQUESTS[Role.LEARNER]["memory"],

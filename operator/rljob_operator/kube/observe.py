@@ -1,0 +1,51 @@
+"""What is known of a job beside its pods, brought together for one look: nodes, answers, checkpoints. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rljob.api.status import RLJobStatus
+
+from rljob_operator.core.checkpoint_words import checkpoint_facts
+from rljob_operator.core.member import Member, Phase
+from rljob_operator.core.observed import CheckpointFacts, CheckpointState
+from rljob_operator.kube.last_words import parsed
+from rljob_operator.kube.learner_poll import Answer
+from rljob_operator.kube.members import Pod, current
+from rljob_operator.kube.nodes import Node
+from rljob_operator.kube.shard_poll import Silence
+from rljob_operator.kube.stored import StoredJob
+
+
+def seen(member: Member, now_seconds: float, node: Node, silence: Silence | None) -> Member:
+    """The member with what its node and its own answers say of it."""
+    if silence is not None and member.phase is Phase.READY:
+        seconds = max(0.0, now_seconds - max(silence.since, member.ready_seconds or 0.0))
+        member = replace(member, silent_seconds=seconds, silent_because=silence.because)
+    if not member.alive or (not node.lost and node.emptied_seconds is None):
+        return member
+    leaving = member.leaving_node or node.emptied_seconds is not None
+    return replace(member, node_lost=node.lost, node_emptied_seconds=node.emptied_seconds, leaving_node=leaving)
+
+
+def metrics_url(stored: StoredJob, pod: Pod) -> str:
+    """Where the pod's worker is asked how it is; empty while the pod has no address."""
+    address = str((pod.get("status") or {}).get("podIP") or "")
+    host = f"[{address}]" if ":" in address else address
+    return f"http://{host}:{stored.desired.job.spec.monitoring.metrics_port}" if host else ""
+
+
+def newest_checkpoint(status: RLJobStatus, answer: Answer, pods: Sequence[Pod]) -> CheckpointFacts:
+    """The newest checkpoint: as a learner that has ended said at last, or as the one that is up says, or as is remembered."""
+    ended = current(pods).get("learner")
+    if ended is not None:
+        last = checkpoint_facts(parsed(ended))
+        if last.usable or last.state is CheckpointState.STORAGE_ERROR:
+            return last
+    if answer.checkpoint.usable or answer.checkpoint.state is CheckpointState.STORAGE_ERROR:
+        return answer.checkpoint
+    known = status.checkpoint
+    if known is None:
+        return answer.checkpoint
+    return CheckpointFacts(CheckpointState.VERIFIED, known.step, known.time or 0.0, known.uri, known.digest)

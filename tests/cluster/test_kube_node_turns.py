@@ -1,0 +1,90 @@
+"""What the reconciler does about nodes and shards that are silent, turn by turn on a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from rljob_operator.kube import names
+from rljob_operator.kube.nodes import Node
+from rljob_operator.kube.resources import RLJOBS, Object
+from rljob_operator.kube.shard_poll import Silence
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.reconciling import Run, bring_up, written
+from tests.cluster.test_kube_reconcile import TWO_ACTORS, at_work, status_of
+
+NODE = "node-1"
+"""Where the tests' kubelet runs all pods."""
+KEPT = {"checkpoint": {"storage": {"persistentVolumeClaim": {"claimName": "checkpoints"}}}}
+
+
+def tell(run: Run, **spec: Any) -> None:
+    """The watch of nodes brings this."""
+    status = spec.pop("ready", "True")
+    document: Object = {
+        "metadata": {"name": NODE},
+        "spec": spec,
+        "status": {"conditions": [{"type": "Ready", "status": status}]},
+    }
+    run.nodes.change("MODIFIED", run.nodes.keep(document))
+
+
+def test_a_silent_shard_and_a_lost_node_are_named(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
+            run = Run(client, namespace)
+            await bring_up(run, viewer, kubelet, "pong")
+            (shard,) = (await kubelet.pods("pong"))["replay-0"]
+            uid = shard["metadata"]["uid"]
+            assert run.shards.followed[namespace, "pong"] == {uid: "http://10.1.0.7:9090"}
+
+            tell(run, ready="Unknown")
+            await run.turn(viewer, "pong")
+            told = {each["type"]: each for each in (await status_of(viewer, namespace, "pong"))["conditions"]}
+            for type in ("ReplayReady", "LearnerReady", "ActorsReady"):
+                assert (told[type]["status"], told[type]["reason"]) == ("False", "NodeLost")
+            assert len(await kubelet.pods("pong")) == 4
+
+            tell(run)
+            run.shards.silences[uid] = Silence(time.time() - 5.0, "does not answer")
+            await run.turn(viewer, "pong")
+            await run.settle(viewer, "pong")
+            told = {each["type"]: each for each in (await status_of(viewer, namespace, "pong"))["conditions"]}
+            assert told["ReplayReady"]["status"] == "True"
+            assert "replay-0 does not answer" in told["Ready"]["message"], told["Ready"]
+
+    asyncio.run(story())
+
+
+def test_learner_and_shards_leave_a_node_that_is_emptied_and_start_anew(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS, **KEPT))
+            run = Run(client, namespace)
+            await bring_up(run, viewer, kubelet, "pong")
+            before = await kubelet.pods("pong")
+
+            tell(run, unschedulable=True)
+            assert run.nodes.get(NODE) != Node()
+            await run.turn(viewer, "pong")
+            asked = {
+                member: names.ASKED_ANNOTATION in pod["metadata"]["annotations"]
+                and "deletionTimestamp" in pod["metadata"]
+                for member, (pod,) in (await kubelet.pods("pong")).items()
+            }
+            assert asked == {"learner": True, "replay-0": True, "actor-0": False, "actor-1": False}
+
+            await kubelet.finish_deleted("pong")
+            await run.settle(viewer, "pong")
+            await kubelet.finish_deleted("pong")
+            await run.settle(viewer, "pong")
+            after = await kubelet.pods("pong")
+            for member in ("learner", "replay-0"):
+                (pod,) = after[member]
+                assert pod["metadata"]["uid"] != before[member][0]["metadata"]["uid"]
+            assert (await status_of(viewer, namespace, "pong"))["restarts"] == {"counted": 0, "ignored": 0}
+
+    asyncio.run(story())

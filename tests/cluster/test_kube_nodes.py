@@ -1,0 +1,76 @@
+"""The nodes of a real API server, as the operator follows them, and as it does without them where it may not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from rljob_operator.kube import rbac
+from rljob_operator.kube.nodes import Node, Nodes
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kube_client import connected, until
+
+NODE = "node-of-this-test"
+LOST = {
+    "status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": ""}]}
+}
+
+
+def logged_in(cluster: ControlPlane, namespace: str, folder: Path, watched: tuple[str, ...] = ()) -> Path:
+    """A kubeconfig of a ServiceAccount with the operator's rights."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator", "namespace": namespace}}
+    for document in (account, *rbac.role_objects("operator", namespace, watched)):
+        made = cluster.kubectl("apply", "-f", "-", stdin=json.dumps(document))
+        assert made.returncode == 0, made.stderr
+    return cluster.kubeconfig_for(folder, {"token": cluster.token(namespace, "operator")})
+
+
+def test_a_drain_and_a_lost_node_are_seen_with_the_operators_own_rights(
+    cluster: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    def kubectl(*words: str, stdin: str | None = None) -> None:
+        done = cluster.kubectl(*words, stdin=stdin)
+        assert done.returncode == 0, done.stderr
+
+    async def story() -> None:
+        told: list[str] = []
+        async with connected(cluster, logged_in(cluster, namespace, tmp_path)) as client:
+            nodes = Nodes(client, told.append, now=lambda: 100.0)
+            running = asyncio.create_task(nodes.run())
+            try:
+                await asyncio.to_thread(kubectl, "create", "-f", "-", stdin=json.dumps(node))
+                await asyncio.to_thread(kubectl, "cordon", NODE)
+                await until("the cordon is seen", lambda: nodes.get(NODE) == Node(100.0))
+                await asyncio.to_thread(kubectl, "uncordon", NODE)
+                await until("it is open again", lambda: nodes.get(NODE) == Node())
+                patch = ("patch", "node", NODE, "--subresource=status", "--type=merge", "-p", json.dumps(LOST))
+                await asyncio.to_thread(kubectl, *patch)
+                await until("it is lost", lambda: nodes.get(NODE) == Node(lost=True))
+                await asyncio.to_thread(kubectl, "delete", "node", NODE)
+                await until("it is gone", lambda: nodes.get(NODE) == Node())
+                assert told == [NODE] * 4
+            finally:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
+    try:
+        asyncio.run(story())
+    finally:
+        cluster.kubectl("delete", "node", NODE, "--ignore-not-found")
+        for kind in ("clusterrolebinding", "clusterrole"):
+            cluster.kubectl("delete", kind, "operator", "--ignore-not-found")
+
+
+def test_an_operator_of_one_namespace_does_without_nodes_and_says_so(
+    cluster: ControlPlane, namespace: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with connected(cluster, logged_in(cluster, namespace, tmp_path, (namespace,))) as client:
+            await asyncio.wait_for(Nodes(client, lambda name: None).run(), 20.0)
+
+    asyncio.run(story())
+    assert "nodes may not be read" in caplog.text

@@ -1,0 +1,112 @@
+"""Asking shards whether they are alive, against servers on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from rljob_operator.core.rules.hangs import NAMED_SECONDS
+from rljob_operator.kube import shard_poll
+from rljob_operator.kube.learner_poll import PERIOD_SECONDS, TIMEOUT_SECONDS
+from rljob_operator.kube.shard_poll import NO_ANSWER, STANDS_STILL, ShardPoll
+
+SOON_SECONDS = 5.0
+
+
+class Shard:
+    def __init__(self) -> None:
+        self.code, self.body, self.delay_seconds, self.asked = 200, "ok", 0.0, 0
+        self.url = ""
+
+    async def healthz(self, _: web.Request) -> web.Response:
+        self.asked += 1
+        await asyncio.sleep(self.delay_seconds)
+        return web.Response(status=self.code, text=self.body)
+
+
+@asynccontextmanager
+async def asking() -> AsyncIterator[tuple[Shard, ShardPoll[str], list[str]]]:
+    shard, told = Shard(), list[str]()
+    application = web.Application()
+    application.add_routes([web.get("/healthz", shard.healthz)])
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    shard.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    poll: ShardPoll[str] = ShardPoll(told.append, period_seconds=0.05, again_seconds=0.05, timeout_seconds=0.3)
+    try:
+        yield shard, poll, told
+    finally:
+        await poll.close()
+        await runner.cleanup()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() - began < SOON_SECONDS
+        await asyncio.sleep(0.005)
+
+
+def because(poll: ShardPoll[str], incarnation: str = "a") -> str:
+    silence = poll.silence("pong", incarnation)
+    return silence.because if silence is not None else ""
+
+
+def test_a_silence_begins_with_the_first_question_that_has_no_answer_and_ends_with_the_next_that_has() -> None:
+    async def story() -> None:
+        async with asking() as (shard, poll, told):
+            poll.follow("pong", {"a": shard.url})
+            await until(lambda: shard.asked >= 3)
+            assert (poll.silence("pong", "a"), told) == (None, []), "of an answer like the one before nobody is told"
+            before = time.time()
+            shard.delay_seconds = 30.0
+            await until(lambda: len(told) >= 2)
+            silence = poll.silence("pong", "a")
+            assert silence is not None
+            assert (silence.because, before <= silence.since <= time.time() - 0.3) == (NO_ANSWER, True)
+            shard.delay_seconds, count = 0.0, len(told)
+            await until(lambda: poll.silence("pong", "a") is None)
+            assert len(told) > count
+
+    asyncio.run(story())
+
+
+def test_a_loop_that_stands_still_is_a_silence_and_a_server_with_many_callers_is_none() -> None:
+    async def story() -> None:
+        async with asking() as (shard, poll, _):
+            shard.code, shard.body = 503, "no turn for 61 s"
+            poll.follow("pong", {"a": shard.url})
+            await until(lambda: because(poll) == STANDS_STILL)
+            shard.body = "busy\n"
+            await until(lambda: not because(poll))
+
+    asyncio.run(story())
+
+
+def test_another_life_is_asked_anew_and_nobody_asks_for_one_that_is_gone() -> None:
+    async def story() -> None:
+        async with asking() as (shard, poll, told):
+            poll.follow("pong", {"a": "http://127.0.0.1:1"})
+            await until(lambda: because(poll) == NO_ANSWER)
+            poll.follow("pong", {"b": shard.url})
+            assert poll.silence("pong", "a") is None
+            await until(lambda: shard.asked >= 2)
+            assert because(poll, "b") == ""
+            poll.follow("pong", {})
+            asked, count = shard.asked, len(told)
+            await asyncio.sleep(0.2)
+            assert (shard.asked, len(told)) == (asked, count)
+
+    asyncio.run(story())
+
+
+def test_a_shard_that_dies_is_named_within_ten_seconds() -> None:
+    """In the worst case it dies after an answer, so that a whole period passes before it is asked again."""
+    first_without = PERIOD_SECONDS + TIMEOUT_SECONDS
+    assert TIMEOUT_SECONDS < NAMED_SECONDS < 2 * TIMEOUT_SECONDS + 0.1, "one question that is lost names nobody, two do"
+    assert first_without + 0.1 + TIMEOUT_SECONDS < 10.0
+    assert NAMED_SECONDS / shard_poll.AGAIN_SECONDS + PERIOD_SECONDS < 10.0, "one that refuses the connection"
