@@ -1,4 +1,4 @@
-"""What the reconciler does about nodes and shards that are silent, turn by turn on a real API server."""
+"""What the reconciler does about nodes, shards that are silent, and claims that are gone, turn by turn on a real API server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from rljob_operator.kube import names
 from rljob_operator.kube.nodes import Node
-from rljob_operator.kube.resources import RLJOBS, Object
+from rljob_operator.kube.resources import PODS, RLJOBS, VOLUME_CLAIMS, Object
 from rljob_operator.kube.shard_poll import Silence
 
 from tests.cluster.control_plane import ControlPlane
@@ -18,6 +18,7 @@ from tests.cluster.test_kube_reconcile import TWO_ACTORS, at_work, status_of
 NODE = "node-1"
 """Where the tests' kubelet runs all pods."""
 KEPT = {"checkpoint": {"storage": {"persistentVolumeClaim": {"claimName": "checkpoints"}}}}
+WITH_CLAIM = {"redis": {"persistence": {"storage": "1Gi"}}}
 
 
 def tell(run: Run, **spec: Any) -> None:
@@ -86,5 +87,29 @@ def test_learner_and_shards_leave_a_node_that_is_emptied_and_start_anew(cluster:
                 (pod,) = after[member]
                 assert pod["metadata"]["uid"] != before[member][0]["metadata"]["uid"]
             assert (await status_of(viewer, namespace, "pong"))["restarts"] == {"counted": 0, "ignored": 0}
+
+    asyncio.run(story())
+
+
+def test_a_claim_that_somebody_has_deleted_is_made_anew(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS, replay=WITH_CLAIM))
+            run = Run(client, namespace)
+            await run.settle(viewer, "pong")
+            (pod,) = (await kubelet.pods("pong"))["replay-0"]
+            claim = await viewer.get(VOLUME_CLAIMS, namespace, "pong-replay-0")
+            await viewer.patch(VOLUME_CLAIMS, namespace, "pong-replay-0", {"metadata": {"finalizers": None}})
+            await viewer.delete(VOLUME_CLAIMS, namespace, "pong-replay-0")
+            words = '0/3 nodes are available: persistentvolumeclaim "pong-replay-0" not found. not found'
+            waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+            name = pod["metadata"]["name"]
+            await viewer.patch(PODS, namespace, name, {"status": {"conditions": [waits]}}, subresource="status")
+
+            for _ in range(3):  # it asks again until the scheduler has looked again, which is not here
+                await run.turn(viewer, "pong")
+            anew = await viewer.get(VOLUME_CLAIMS, namespace, "pong-replay-0")
+            assert anew["metadata"]["uid"] != claim["metadata"]["uid"]
+            assert [each["metadata"]["name"] for each in (await kubelet.pods("pong"))["replay-0"]] == [name]
 
     asyncio.run(story())

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable
+import re
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -28,6 +29,8 @@ _MADE_ONCE = ("PersistentVolumeClaim", "ServiceAccount")
 """Kinds that are left as they are once they are there: nothing of them may or need be changed."""
 SECRETS_SECONDS: Final = 60.0
 """Secrets may not be watched. That those of a job which starts pods are all there is believed for so long."""
+_NO_CLAIM: Final = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
+"""The scheduler's words about a pod whose claim is not there."""
 
 
 @dataclass(slots=True)
@@ -47,6 +50,20 @@ class Known:
     token: str = ""
     secrets_due: float = float("-inf")
     made_for: Owned | None = None
+
+
+def forget_lost_claims(known: Known, waiting: Iterable[str]) -> bool:
+    """Of pods that wait for a place, the scheduler's words: claims that are not there any more are made anew by `ensure`.
+
+    Whether there were any. Nobody watches claims, so this is how one that somebody has deleted is missed.
+    """
+    names_of_lost = {name for words in waiting for name in _NO_CLAIM.findall(words)}
+    lost = [place for place in known.uids if place[0] == "PersistentVolumeClaim" and place[1] in names_of_lost]
+    for place in lost:
+        known.uids.pop(place)
+        known.digests.pop(place, None)
+        known.made_for = None
+    return bool(lost)
 
 
 async def ensure(

@@ -180,7 +180,8 @@ class Reconciler:
             self._events.record(about, "Normal", decision.state or "Pending", note, action="Reconciling")
         try:
             held_up = known.preflight.refusal is None and any(map(self._may_lack_children, observed.members))
-            if decision.start or held_up:
+            lost_claims = children.forget_lost_claims(known.children, (m.waiting_message for m in observed.members))
+            if decision.start or held_up or lost_claims:
                 await make_children(decision.status)
             await self._writer.carry_out(stored, decision, pods)
         except QuotaExceeded as problem:
