@@ -118,6 +118,7 @@ class Run:
         self.pods = PodCache(self._seen)
         self.poll, self.shards = SilentPoll(), SilentShards()
         self.nodes = NodeCache(lambda name: None)
+        self.recommended: dict[JobKey, int | None] = {}
         self.reconciler = Reconciler(
             client,
             lambda _, name: self.jobs.get(name),
@@ -128,6 +129,7 @@ class Run:
             settings,
             shards=self.shards,  # type: ignore[arg-type]
             nodes=self.nodes,
+            recommended=lambda namespace, name, actors: self.recommended.update({(namespace, name): actors}),
             **{"seen_seconds": 0.0, **options},
         )
 

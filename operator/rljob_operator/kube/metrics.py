@@ -42,6 +42,12 @@ class OperatorMetrics:
         self._events = Counter(
             f"{PREFIX}_events", "Events, sent to the API server or dropped.", ["outcome"], registry=self.registry
         )
+        self._recommended = Gauge(
+            f"{PREFIX}_recommended_actors",
+            "Actors that a job's learner has work for, by the law of docs/autoscaling.md; not there while the job does not run.",
+            ["namespace", "rljob"],
+            registry=self.registry,
+        )
         self.queue_depth = self._gauge("queue_depth", "Jobs that wait for a worker.")
         self.queue_delayed = self._gauge("queue_delayed", "Jobs that are to be looked at later.")
         self.queue_failing = self._gauge("queue_failing", "Jobs whose last look failed.")
@@ -70,6 +76,13 @@ class OperatorMetrics:
     def event(self, outcome: str) -> None:
         """An event was sent or dropped: for an `EventRecorder`."""
         self._events.labels(outcome).inc()
+
+    def recommended(self, namespace: str, name: str, actors: int | None) -> None:
+        """So many actors are recommended for a job; None: there is nothing to recommend."""
+        if actors is None:
+            self._recommended.remove_by_labels({"namespace": namespace, "rljob": name})
+        else:
+            self._recommended.labels(namespace, name).set(actors)
 
     def _gauge(self, name: str, meaning: str) -> Gauge:
         return Gauge(f"{PREFIX}_{name}", meaning, registry=self.registry)

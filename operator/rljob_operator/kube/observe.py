@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rljob.api.conditions import ConditionType, Reason
 from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.checkpoint_words import checkpoint_facts
@@ -27,6 +28,14 @@ def seen(member: Member, now_seconds: float, node: Node, silence: Silence | None
         return member
     leaving = member.leaving_node or node.emptied_seconds is not None
     return replace(member, node_lost=node.lost, node_emptied_seconds=node.emptied_seconds, leaving_node=leaving)
+
+
+def recommendation(status: RLJobStatus) -> int | None:
+    """The number of actors that the law recommends; None where the job does not run, or is not to be asked about."""
+    active = status.condition(ConditionType.SCALING_ACTIVE)
+    if active is None or active.reason == Reason.SCALING_DISABLED:
+        return None
+    return status.autoscaling.recommended_replicas
 
 
 def metrics_url(stored: StoredJob, pod: Pod) -> str:

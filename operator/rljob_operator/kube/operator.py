@@ -98,6 +98,7 @@ class Operator:
             releasing=config.releasing,
             shards=self._shards,
             nodes=self._nodes,
+            recommended=metrics.recommended,
         )
         self._stopping = asyncio.Event()
         self._turned: dict[JobKey, float] = {}

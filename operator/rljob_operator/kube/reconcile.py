@@ -25,7 +25,7 @@ from rljob_operator.kube.learner_poll import Answer, Learner, LearnerPoll
 from rljob_operator.kube.lost_volumes import lost_volumes
 from rljob_operator.kube.members import Pod, current, members
 from rljob_operator.kube.nodes import NodeCache
-from rljob_operator.kube.observe import metrics_url, newest_checkpoint, seen
+from rljob_operator.kube.observe import metrics_url, newest_checkpoint, recommendation, seen
 from rljob_operator.kube.owned import NameConflict
 from rljob_operator.kube.pods import JobKey, PodCache, owner_of
 from rljob_operator.kube.preflight import Preflight
@@ -94,6 +94,7 @@ class Reconciler:
         releasing: nothing of any job shall run any more, and no pod keep our finalizer.
         shards: asks replay shards whether they are alive.
         nodes: the cache of nodes.
+        recommended: told after each turn how many actors are recommended for the job; None for nothing to recommend.
         now: Unix seconds; ``monotonic``: seconds that only go forward.
         seen_seconds: see `SEEN_SECONDS`.
     """
@@ -111,6 +112,7 @@ class Reconciler:
         shards: ShardPoll[JobKey],
         nodes: NodeCache,
         releasing: bool = False,
+        recommended: Callable[[str, str, int | None], None] = lambda namespace, name, actors: None,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         seen_seconds: float = SEEN_SECONDS,
@@ -120,7 +122,7 @@ class Reconciler:
         self._client, self._job_of, self._pods, self._poll = client, job_of, pods, poll
         self._events, self._expectations, self._settings = events, expectations, settings
         self._writer = PodWriter(client, expectations, settings, now=now)
-        self._shards, self._nodes = shards, nodes
+        self._shards, self._nodes, self._recommended = shards, nodes, recommended
         self._now, self._monotonic = now, monotonic
         self._known: dict[JobKey, _Job] = {}
 
@@ -175,6 +177,7 @@ class Reconciler:
         found = turn(desired, stored.status, observed, clock)
         decision = found.decision
         await self._store(stored, known, decision.status, found.write)
+        self._recommended(*key, recommendation(decision.status))
         about = reference(RLJOBS, dict(stored.document))
         for note in decision.notes:
             self._events.record(about, "Normal", decision.state or "Pending", note, action="Reconciling")
@@ -305,6 +308,7 @@ class Reconciler:
         """The job is being deleted: nothing is made any more, and its pods may go."""
         self._poll.follow(key, None)
         self._shards.follow(key, {})
+        self._recommended(*key, None)
         owned = stored.owned()
         for pod in pods:
             await self._writer.let_go(owned, pod)
@@ -312,5 +316,6 @@ class Reconciler:
     def _forget(self, key: JobKey, known: _Job) -> None:
         self._poll.forget(key)
         self._shards.follow(key, {})
+        self._recommended(*key, None)
         self._expectations.forget(known.uid)
         del self._known[key]
