@@ -15,6 +15,7 @@ from rljob.api.presets import PRESETS
 from tests.cluster import jobs
 from tests.cluster.control_plane import ControlPlane
 from tests.support import api_server
+from tests.support.paths import EXAMPLES as FOLDER
 from tests.unit.api.bad_manifests import BASE, EDGES, IMPALA, NULLS, NUMBERS, OF_THE_MANIFEST, PRESET
 from tests.unit.api.changed_manifests import CHANGES, WRITTEN_OUT, rule_of, said_by_the_server
 from tests.unit.api.written import EXAMPLES, document, effective
@@ -160,3 +161,10 @@ def test_a_stored_job_reads_back_as_the_same_job(cluster: ControlPlane) -> None:
         stored = jobs.create(cluster, document(file), dry_run=False)
         assert parse_job(stored.document).spec == load_manifest(file).spec
         cluster.request("DELETE", f"{jobs.JOBS}/pong")
+
+
+def test_the_server_takes_the_autoscaler_of_the_examples(cluster: ControlPlane) -> None:
+    applied = cluster.kubectl(
+        "apply", "--dry-run=server", "--validate=strict", "-f", str(FOLDER / "autoscaling" / "hpa.yaml")
+    )
+    assert applied.returncode == 0, applied.stderr
