@@ -39,6 +39,7 @@ class Fault(StrEnum):
     MASS_END = "a large part of the members ends at once"
     LOOP = "some names end soon after each start"
     DISRUPT = "nodes take members away soon after each start"
+    NODES = "nodes are emptied or lost, and are themselves again"
     VANISH = "members are gone without a trace"
     FLAP = "members that were ready are not, and are again"
     REPLACE = "somebody else replaces a member under its own name"
@@ -194,6 +195,7 @@ class World:
     def __post_init__(self) -> None:
         self.chance = random.Random(self.plan.seed)
         self.observed = {"keeps_remains": self.plan.keeps_remains, "generation": 1}
+        self.observed["keeps_checkpoints"] = self.chance.random() < 0.5
         self.cursed = self.chance.sample(range(self.plan.actors), self.plan.actors // 3)
         self.edits = _edits(self.plan)
 
@@ -294,6 +296,11 @@ class World:
             return member
         if self._does(Fault.VANISH, 0.01):
             return None
+        if self._does(Fault.NODES, 0.05):
+            emptied = self.chance.choice((None, self.now))
+            member = replace(member, node_emptied_seconds=emptied, node_lost=self._often(0.3), node_name="cpu-1")
+        elif self.healthy:
+            member = replace(member, node_emptied_seconds=None, node_lost=False)
         if self._does(Fault.REPLACE, 0.005):
             self.life += 1
             self.starts.pop(member.name, None)
