@@ -15,7 +15,8 @@ from rljob.algorithms import algorithm
 from rljob.checkpoints import store as checkpoint
 from rljob.experience import ChunkLayout
 from rljob.learner.client import ReplayClient, ReplayClientConfig
-from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
+from rljob.learner.loop import Learner
+from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
 from rljob.learner.saver import Saver
 from rljob.learner.staging import ReadyBatch, StagingRing
 from rljob.weights.exchange import WeightServer

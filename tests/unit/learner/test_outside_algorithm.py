@@ -30,7 +30,8 @@ from rljob.envs import EnvironmentSpec
 from rljob.evaluation.policy import judged_policy
 from rljob.inference.batching import Request
 from rljob.inference.model import ServedModel
-from rljob.learner.loop import Learner, LoopConfig
+from rljob.learner.loop import Learner
+from rljob.learner.loop_config import LoopConfig
 from rljob.learner.optim import precision
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.updater import TransitionUpdater, make_updater, trial_update
@@ -309,7 +310,7 @@ def test_the_learner_trains_publishes_and_saves_it(tmp_path: Path) -> None:
     server.close()
     saver.close()
     assert made.updates == 30
-    assert learner.samples == 30 * 16
+    assert learner.counters.samples == 30 * 16
     assert [len(priority) for priority in source.priorities] == [16] * 30
     assert len(source.published_epochs) == 1 + 30 // 5
     spreads = [record["spread"] for record in records if "spread" in record]

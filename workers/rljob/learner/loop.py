@@ -11,19 +11,19 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from rljob.api.exit_codes import EXIT_NON_FINITE_LOSS
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.checkpoints.restore_from import STARTED_FROM
 from rljob.learner import state
+from rljob.learner.counters import Counters
 from rljob.learner.figures import Figures
 from rljob.learner.gpu import gpu_figures
+from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
 from rljob.learner.optim.readback import Readback
 from rljob.learner.optim.updater import AnyUpdater
 from rljob.learner.saver import Saver
@@ -40,28 +40,6 @@ log = logging.getLogger(__name__)
 STAGES = ("wait", "h2d", "update", "publish", "checkpoint", "other")
 CENTRING_TRANSITIONS = 2048
 EVALUATION_WEIGHTS_SECONDS = 1.0
-
-
-class NonFiniteLoss(RuntimeError):
-    """The loss is not finite and the job's policy is to fail, or there is nothing to restore."""
-
-    exit_code = EXIT_NON_FINITE_LOSS
-
-
-@dataclass(frozen=True, slots=True)
-class LoopConfig:
-    """``batch_size``: transitions that a batch is learned from, repeats included. ``publish_interval`` in updates.
-    ``on_non_finite``: Fail, RestoreAndContinue or Ignore (skip the update). ``started_from``: the other run that the job began
-    from, for its checkpoints' manifests."""
-
-    batch_size: int
-    publish_interval: int
-    checkpoint_interval_seconds: float
-    checkpoint_directory: checkpoint.Location
-    centred: bool = False
-    on_non_finite: str = "Fail"
-    started_from: str = ""
-    record_seconds: float = 2.0
 
 
 class Learner:
@@ -92,12 +70,7 @@ class Learner:
         self._versions = versions or VersionLog(config.publish_interval)
         self.verdicts = Verdicts()
         self.state = "Starting"
-        self.epoch = 1
-        self.version = 0
-        self.samples = 0
-        self.steps = 0
-        self.raw_frames = 0
-        self.skipped_updates = 0
+        self.counters = Counters()
         self._mean_return: float | None = None
         self._checkpoint_wanted = self._checkpoint_answered = 0.0
         self._on_turn: Callable[[], None] = lambda: None
@@ -109,24 +82,22 @@ class Learner:
 
     def begin(self) -> None:
         """Begin a new run, in an epoch after those of whoever had the place of its checkpoints before."""
-        self.epoch = self._saver.claim(0)
+        self.counters.epoch = self._saver.claim(0)
 
     def resume(self, found: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint, as a new epoch, and give its weights to actors that are waiting for any."""
         counters = found.manifest["counters"]
         state.restore(self._updater, found, int(counters["updates"]))
-        self.version = max(self.version, int(counters["version"]))
-        self.samples, self.steps = int(counters["samples"]), int(counters["steps"])
-        self.raw_frames = int(counters["raw_frames"])
+        self.counters.restore(counters)
         self.verdicts.restore(found.manifest.get("evaluations") or [])
         self._saver.resumed(found, self._updater.updates)
-        self.epoch = self._saver.claim(max(self.epoch, int(counters["epoch"])))
+        self.counters.epoch = self._saver.claim(max(self.counters.epoch, int(counters["epoch"])))
         self._checkpoint_answered = float(found.manifest.get("requested_unix") or 0.0)
         self._checkpoint_wanted = self._checkpoint_wanted or self._checkpoint_answered
         self._readback.drain()
         self._versions.begin(self._updater.updates)
-        log.info("resumed from %s: update %d, epoch %d", found.path.name, self._updater.updates, self.epoch)
-        if self.version > 0:
+        log.info("resumed from %s: update %d, epoch %d", found.path.name, self._updater.updates, self.counters.epoch)
+        if self.counters.version > 0:
             self._publish()
 
     def start_from(self, found: checkpoint.Checkpoint) -> None:
@@ -157,8 +128,8 @@ class Learner:
 
     def _prepare(self, stop: threading.Event) -> bool:
         """Wait for the first data; measure the mean frame where the input is centred; publish the first version."""
-        wanted = CENTRING_TRANSITIONS if self._config.centred and self.version == 0 else 0
-        if self._source.needs_weights_first and not wanted and self.version == 0:
+        wanted = CENTRING_TRANSITIONS if self._config.centred and self.counters.version == 0 else 0
+        if self._source.needs_weights_first and not wanted and self.counters.version == 0:
             self._updater.copy_online()
             self._publish()
         total, seen = torch.zeros((), dtype=torch.float64, device=self._updater.device), 0
@@ -174,7 +145,7 @@ class Learner:
                 if seen >= wanted and self._source.needs_weights_first:
                     self._begin(total / seen)
                 continue
-            if self.version == 0:
+            if self.counters.version == 0:
                 self._begin(total / seen if wanted else None)
             self._learn(ready)
             return True
@@ -205,16 +176,18 @@ class Learner:
     def _learn(self, ready: Ready) -> None:
         self.clock.enter("h2d")
         batch = ready.wait()
-        self.samples += self._config.batch_size
+        self.counters.samples += self._config.batch_size
         self.figures.lag(self._versions.ages(ready.policy_version), ready.policy_version)
-        epoch = self.epoch
+        epoch = self.counters.epoch
         self.clock.enter("update")
-        for priorities, figures in self._updater.updates_from(batch, self.steps):
+        for priorities, figures in self._updater.updates_from(batch, self.counters.steps):
             self._versions.updates = self._updater.updates
             arrived = self._readback.push(ready, priorities, figures)
             if arrived is not None:
                 self._learned(*arrived)
-            if self.epoch != epoch:  # gone back to a checkpoint: the rest of this batch belongs to weights given up
+            if (
+                self.counters.epoch != epoch
+            ):  # gone back to a checkpoint: the rest of this batch belongs to weights given up
                 break
             if self._updater.updates % self._config.publish_interval == 0:
                 self._publish()
@@ -229,7 +202,7 @@ class Learner:
         if math.isfinite(loss) and math.isfinite(norm):
             self.figures.learned(figures)
             return
-        self.skipped_updates += 1
+        self.counters.skipped_updates += 1
         what = f"update {self._updater.updates}: the loss is {loss} and its gradient's norm {norm}"
         if self._config.on_non_finite == "Ignore":
             log.warning("%s; the update was skipped (onNonFiniteLoss: Ignore)", what)
@@ -248,7 +221,7 @@ class Learner:
 
     def _publish(self) -> None:
         self.clock.enter("publish")
-        self.version += 1
+        self.counters.version += 1
         now = time.monotonic()
         evaluation_weights = None
         if self._updater.evaluation is not None and now >= self._next_evaluation_weights:
@@ -257,12 +230,12 @@ class Learner:
             )  # an evaluation takes seconds; a copy a second is fresh enough for it
             self._next_evaluation_weights = now + EVALUATION_WEIGHTS_SECONDS
         meta = {
-            **self._counters(),
+            **self.counters.document(self._updater.updates),
             "mean_return": self._mean_return,
         }  # an evaluator may wait for a return worth judging
-        self._server.publish(self._updater.online, self.version, self.epoch, meta, evaluation_weights)
-        self._versions.note(self.version, self._updater.updates)
-        self._source.published(self.epoch)
+        self._server.publish(self._updater.online, self.counters.version, self.counters.epoch, meta, evaluation_weights)
+        self._versions.note(self.counters.version, self._updater.updates)
+        self._source.published(self.counters.epoch)
 
     def _housekeeping(self) -> None:
         now = time.monotonic()
@@ -273,14 +246,19 @@ class Learner:
         shards = self._source.statuses()
         if shards:  # counted by the replay service over the whole run; never less than what a checkpoint knew
             steps, raw_frames = steps_and_raw_frames(shards)
-            self.steps, self.raw_frames = max(self.steps, steps), max(self.raw_frames, raw_frames)
+            self.counters.played(steps, raw_frames)
             self._mean_return = return_to_go_by(shards)
         for evaluation in self._server.evaluations():
-            if self.verdicts.add(evaluation, self._updater.updates, self.raw_frames) and evaluation.weights is not None:
+            if (
+                self.verdicts.add(evaluation, self._updater.updates, self.counters.raw_frames)
+                and evaluation.weights is not None
+            ):
                 self._save_best(evaluation.weights.state())
         updates, seconds = self._updater.updates, self.clock.seconds()
         produced, consumed = self._source.produced, self._source.consumed
-        self.figures.window(now, seconds, updates, self.steps, self.raw_frames, shards, produced, consumed)
+        self.figures.window(
+            now, seconds, updates, self.counters.steps, self.counters.raw_frames, shards, produced, consumed
+        )
         self._record(self.status())
 
     def _save_if_due(self, now: float) -> None:
@@ -309,17 +287,17 @@ class Learner:
         return {
             "role": "learner",
             "state": self.state,
-            "epoch": self.epoch,
+            "epoch": self.counters.epoch,
             "updates": self._updater.updates,
-            "samples": self.samples,
-            "steps": self.steps,
-            "steps_total": self.steps,
-            "raw_frames_total": self.raw_frames,
+            "samples": self.counters.samples,
+            "steps": self.counters.steps,
+            "steps_total": self.counters.steps,
+            "raw_frames_total": self.counters.raw_frames,
             "ready_batches": self._source.ready_batches,
-            "skipped_updates": self.skipped_updates,
+            "skipped_updates": self.counters.skipped_updates,
             "recompiles": self._updater.recompiles,
             "resubscriptions": self._source.resubscriptions,
-            "learning_rate": self._updater.learning_rate.at(self.steps),
+            "learning_rate": self._updater.learning_rate.at(self.counters.steps),
             **self.figures.document(shards, self.clock.seconds()),
             **self._source.section(),
             "weights": self._server.status(),
@@ -335,20 +313,10 @@ class Learner:
             **self._surroundings,
         }
 
-    def _counters(self) -> dict[str, Any]:
-        return {
-            "updates": self._updater.updates,
-            "samples": self.samples,
-            "steps": self.steps,
-            "raw_frames": self.raw_frames,
-            "version": self.version,
-            "epoch": self.epoch,
-        }
-
     def _manifest(self) -> dict[str, Any]:
         return {
             **self._identity.document(),
-            "counters": self._counters(),
+            "counters": self.counters.document(self._updater.updates),
             "counted": self._source.counted,
             "evaluations": self.verdicts.documents(),
             "torch": torch.__version__,

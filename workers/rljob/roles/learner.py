@@ -30,7 +30,8 @@ from rljob.ingest.roster import Counted
 from rljob.learner.allocator import keep_freed_memory
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.device import choose
-from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
+from rljob.learner.loop import Learner
+from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
 from rljob.learner.optim import precision
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.updater import make_updater, trial_update

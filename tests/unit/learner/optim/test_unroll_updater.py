@@ -20,7 +20,8 @@ from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity, load_policy
 from rljob.experience import UnrollLayout
 from rljob.learner import state
-from rljob.learner.loop import Learner, LoopConfig, NonFiniteLoss
+from rljob.learner.loop import Learner
+from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.rmsprop import RMSProp
 from rljob.learner.optim.updater import AnyUpdater, make_updater

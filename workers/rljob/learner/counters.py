@@ -1,0 +1,47 @@
+"""How far a training has come: what checkpoints keep and everybody else is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(slots=True)
+class Counters:
+    """Of one job, over all lives of its learner; the updates are counted by the updater.
+
+    Attributes:
+        epoch: the life of the learner; what belongs to an older one is void.
+        version: of the weights that were published last; 0 before any.
+        samples: transitions learned from, repeats included.
+        steps, raw_frames: played by all actors.
+        skipped_updates: those of this life whose loss was not finite.
+    """
+
+    epoch: int = 1
+    version: int = 0
+    samples: int = 0
+    steps: int = 0
+    raw_frames: int = 0
+    skipped_updates: int = 0
+
+    def restore(self, stored: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint's; versions that were published since are not given out again."""
+        self.version = max(self.version, int(stored["version"]))
+        self.samples, self.steps, self.raw_frames = (int(stored[name]) for name in ("samples", "steps", "raw_frames"))
+
+    def played(self, steps: int, raw_frames: int) -> None:
+        """The actors have come so far; never less than what a checkpoint knew."""
+        self.steps, self.raw_frames = max(self.steps, steps), max(self.raw_frames, raw_frames)
+
+    def document(self, updates: int) -> dict[str, int]:
+        """As checkpoints and evaluators get them."""
+        return {
+            "updates": updates,
+            "samples": self.samples,
+            "steps": self.steps,
+            "raw_frames": self.raw_frames,
+            "version": self.version,
+            "epoch": self.epoch,
+        }

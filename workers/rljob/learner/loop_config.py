@@ -1,0 +1,30 @@
+"""What the learner's loop is told by the job, and how it ends where the job says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rljob.api.exit_codes import EXIT_NON_FINITE_LOSS
+from rljob.checkpoints.location import Location
+
+
+class NonFiniteLoss(RuntimeError):
+    """The loss is not finite and the job's policy is to fail, or there is nothing to restore."""
+
+    exit_code = EXIT_NON_FINITE_LOSS
+
+
+@dataclass(frozen=True, slots=True)
+class LoopConfig:
+    """``batch_size``: transitions that a batch is learned from, repeats included. ``publish_interval`` in updates.
+    ``on_non_finite``: Fail, RestoreAndContinue or Ignore (skip the update). ``started_from``: the other run that the job began
+    from, for its checkpoints' manifests."""
+
+    batch_size: int
+    publish_interval: int
+    checkpoint_interval_seconds: float
+    checkpoint_directory: Location
+    centred: bool = False
+    on_non_finite: str = "Fail"
+    started_from: str = ""
+    record_seconds: float = 2.0
