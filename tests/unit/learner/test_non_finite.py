@@ -74,15 +74,15 @@ def test_restore_goes_back_to_the_newest_checkpoint_or_fails_without_one(tmp_pat
             one._learn(ready(float("nan")))
         one._learn(ready(1.0))
         one._save(wait=True)
-        version = one.version
+        version = one.counters.version
         for _ in range(3):
             one._learn(ready(1.0))
         one._learn(ready(float("nan")))
         saved = checkpoint.latest_valid(tmp_path)
         assert saved is not None
         assert one.status()["updates"] == saved.manifest["counters"]["updates"] == 2
-        assert one.epoch == 2
-        assert one.version >= version
+        assert one.counters.epoch == 2
+        assert one.counters.version >= version
         one._learn(ready(1.0))
         assert one.status()["updates"] == 3
 
@@ -93,7 +93,7 @@ def test_experience_of_weights_given_up_has_the_lag_of_both_ways(tmp_path: Path)
         one._save(wait=True)
         for _ in range(19):
             one._learn(ready(1.0))
-        given_up = one.version  # published after update 20, nineteen beyond the checkpoint
+        given_up = one.counters.version  # published after update 20, nineteen beyond the checkpoint
         one._learn(ready(float("nan")))
         one._learn(ready(1.0))
         one._learn(replace(ready(1.0), policy_version=np.full(16, given_up)))
