@@ -6,8 +6,6 @@ would make of the same job. On a cluster, tests/e2e/test_monitoring.py has it fi
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,13 +22,14 @@ from tests.support.paths import EXAMPLES
 from tests.support.ports import free_ports
 from tests.support.prometheus import ON_THE_PATH, SKIPPED, Prometheus
 from tests.support.scrape_config import scrape_configs
+from tests.support.scrape_targets import from_file, of_pod
 from tests.support.waiting import eventually
 
 MANIFEST = EXAMPLES / "cartpole-apex.yaml"
 NAMESPACE, JOB = "team-a", "cartpole-apex"
 SETS = (
-    "spec.successPolicy.targetReturn=",
-    "spec.evaluator.triggerReturn=",
+    "spec.successPolicy.targetReturn={value: 1000, windowEvaluations: 2}",  # out of reach, and nothing is given up for it
+    "spec.evaluator.triggerReturn=0",
     "spec.evaluator.intervalSeconds=3",
     "spec.evaluator.episodes=2",
     "spec.checkpoint.intervalSeconds=3",
@@ -62,30 +61,6 @@ def pods() -> list[dict[str, Any]]:
     return [*ours, quiet, {"kind": "Pod", "metadata": metadata, "spec": {"containers": [web]}}]
 
 
-def targets_of(pod: dict[str, Any], address: str) -> Iterator[dict[str, Any]]:
-    """One for each port, with the words in which Prometheus tells of a pod."""
-    metadata = pod["metadata"]
-    labels = {
-        "__meta_kubernetes_namespace": metadata["namespace"],
-        "__meta_kubernetes_pod_name": metadata["name"],
-        "__meta_kubernetes_pod_phase": "Running",
-    }
-    for label, value in metadata["labels"].items():
-        clean = re.sub(r"\W", "_", label)
-        labels |= {f"__meta_kubernetes_pod_label_{clean}": value, f"__meta_kubernetes_pod_labelpresent_{clean}": "true"}
-    for container in pod["spec"]["containers"]:
-        for port in container["ports"]:
-            is_metrics = port["name"] == names.METRICS
-            yield {
-                "targets": [address if is_metrics else f"127.0.0.1:{port['containerPort']}"],
-                "labels": {
-                    **labels,
-                    "__meta_kubernetes_pod_container_name": container["name"],
-                    "__meta_kubernetes_pod_container_port_name": port["name"],
-                },
-            }
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRun]:
     sets = [word for each in SETS for word in ("--set", each)]
@@ -104,17 +79,13 @@ def prometheus(run: LocalRun, chart: Chart, tmp_path_factory: pytest.TempPathFac
         pytest.skip(SKIPPED)
     folder = tmp_path_factory.mktemp("prometheus")
     monitor = only(chart.render({"monitoring": {"podMonitor": {"enabled": True, "interval": "1s"}}}), "PodMonitor")
-    found = []
+    targets = []
     for pod in pods():
         labels = pod["metadata"]["labels"]
         is_run = labels.get(names.JOB_LABEL) == JOB
         url = run.announced(labels[names.MEMBER_LABEL])["metrics_url"] if is_run else "http://127.0.0.1:1"
-        found += targets_of(pod, url.removeprefix("http://"))
-    (folder / "pods.json").write_text(json.dumps(found))
-    configs = scrape_configs(monitor, {})
-    for config in configs:
-        del config["kubernetes_sd_configs"]
-        config["file_sd_configs"] = [{"files": [str(folder / "pods.json")]}]
+        targets += of_pod(pod, url.removeprefix("http://"))
+    configs = from_file(scrape_configs(monitor, {}), folder / "pods.json", targets)
     (port,) = free_ports(1)
     with Prometheus(folder, {"scrape_configs": configs}, port) as started:
         yield started
@@ -147,4 +118,4 @@ def test_every_member_is_scraped_and_nobody_else(prometheus: Prometheus) -> None
 )
 def test_a_panel_shows_something_of_the_run(prometheus: Prometheus, run: LocalRun, title: str, expression: str) -> None:
     asked = filled(expression, VARIABLES)
-    eventually(lambda: prometheus.query(asked), lambda: f"{asked}\n{run.output}{run.logs()}", 180)
+    eventually(lambda: prometheus.query(asked), lambda: f"{asked}\n{run.output}{run.logs()}", 300)

@@ -33,6 +33,8 @@ RELEASE = "watched"
 NAME = f"{RELEASE}-rljob-operator"
 IMAGE = "RLJOB_E2E_OPERATOR_IMAGE"
 SECONDS = float(os.environ.get("RLJOB_E2E_MONITORED_SECONDS", "45"))
+START_SECONDS = 480
+"""Every node pulls the image first, and ten pods share two cores."""
 MEMBERS = {
     "apex": {"replay-0", "replay-1", "learner", "actor-0", "actor-1", "evaluator"},
     "impala": {"learner", "actor-0"},
@@ -57,13 +59,16 @@ def watched(bare_namespace: Namespace, tmp_path_factory: pytest.TempPathFactory)
         "install", RELEASE, str(chart.folder), *where, "--wait", "--timeout=4m", values=values(bare_namespace, image)
     )
     try:
-        training = {"targetReturn": None, "rawFrames": 1_000_000_000}
-        evaluator = {"enabled": True, "intervalSeconds": 10, "episodes": 2, "triggerReturn": None}
+        training = {
+            "targetReturn": {"value": 1000, "windowEvaluations": 2}
+        }  # out of reach, and nothing is given up for it
+        evaluator = {"enabled": True, "intervalSeconds": 10, "episodes": 2, "triggerReturn": 0}
         bare_namespace.apply(
             checkpoint_claim(), apex("apex", evaluator=evaluator, successPolicy=training), endless("impala")
         )
         for job in MEMBERS:
-            bare_namespace.wait_for(job, "Ready", "True")
+            wait = ("wait", f"rljob/{job}", "--for=condition=Ready", f"--timeout={START_SECONDS}s")
+            bare_namespace.kubectl(*wait, seconds=START_SECONDS + 20)
             bare_namespace.wait_updates(job)
         yield bare_namespace
         bare_namespace.kubectl("scale", "deployment", NAME, "--replicas=2")
@@ -127,6 +132,7 @@ def up(prometheus: Prometheus) -> dict[tuple[str, str], dict[str, str]]:
     }
 
 
+@pytest.mark.timeout(1200)  # with everything that it waits for before
 def test_every_pod_is_scraped_and_nothing_else(watched: Namespace, prometheus: Prometheus) -> None:
     operators = {pod["metadata"]["name"] for pod in watched.list("pods", f"app.kubernetes.io/instance={RELEASE}")}
     assert len(operators) == 2

@@ -17,8 +17,8 @@ LEARNER = f'{JOB},role="learner",member="learner"'
 OF_THE_JOB = {"namespace": "team-a", "rljob": "pong"}
 TRAINING = {f'rljob_state{{{LEARNER},state="Training"}}': "1x200"}
 FILLING = {f'rljob_state{{{LEARNER},state="WaitingForReplay"}}': "1x200"}
-LOG_WANTED = {f'rljob_replay_durability{{{JOB},shard="replay-1",durability="On"}}': "1x200"}
-LOG_OFF = {f'rljob_replay_durability{{{JOB},shard="replay-1",durability="Off"}}': "1x200"}
+LOG_WANTED = {f'rljob_replay_durability{{{JOB},member="replay-1",durability="On"}}': "1x200"}
+LOG_OFF = {f'rljob_replay_durability{{{JOB},member="replay-1",durability="Off"}}': "1x200"}
 EVERY_300_SECONDS = {f"rljob_checkpoint_interval_seconds{{{LEARNER}}}": "300x200"}
 
 
@@ -51,7 +51,7 @@ def written(values: str) -> dict[str, str]:
 
 
 def durable(values: str) -> dict[str, str]:
-    return {f'rljob_replay_durable{{{JOB},shard="replay-1"}}': values}
+    return {f'rljob_replay_durable{{{JOB},member="replay-1"}}': values}
 
 
 def condition(type: str, reason: str, values: str) -> dict[str, str]:
@@ -98,8 +98,8 @@ CASES = [
          {**started(2400), **written("0x200"), **EVERY_300_SECONDS, **TRAINING}, 45),
     Case("RLJobCheckpointStale", "has made no update yet", {**started(0), **EVERY_300_SECONDS, **FILLING}, 60),
     Case("RLJobReplayNotDurable", "behind for five minutes",
-         {**durable("1x5 0x60"), **LOG_WANTED}, 12, {**OF_THE_JOB, "shard": "replay-1"},
-         "Shard replay-1 of team-a/pong holds experience that its Redis does not have."),
+         {**durable("1x5 0x60"), **LOG_WANTED}, 12, {**OF_THE_JOB, "member": "replay-1"},
+         "replay-1 of team-a/pong holds experience that its Redis does not have."),
     Case("RLJobReplayNotDurable", "durable again", {**durable("0x3 1x60"), **LOG_WANTED}, 12),
     Case("RLJobReplayNotDurable", "no log was wanted", {**durable("0x60"), **LOG_OFF}, 30),
     Case("RLJobNonFiniteLoss", "an update was skipped",

@@ -51,13 +51,17 @@ def run_replay(options: RoleOptions, stop: threading.Event) -> None:
             security=load_keys(options.keys, "replay").server() if options.keys is not None else None,
         )
         service = ReplayService(config)
+
+        def status() -> dict[str, Any]:
+            return {"role": "replay", "name": options.name, **service.status.to_document()}
+
         telemetry = stack.enter_context(
             TelemetryServer(
                 "replay",
                 options.metrics_port,
-                lambda: {"role": "replay", "name": options.name, **service.status.to_document()},
+                status,
                 lambda: service.state != "warming",
-                replay_registry(lambda: service.status.to_document()),
+                replay_registry(status),
                 host=options.metrics_host,
             )
         )
