@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -47,10 +48,13 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> checkpoint.Checkpoint:
 def test_a_new_run_starts_from_it_and_later_goes_on_with_its_own(
     tmp_path: Path, other: checkpoint.Checkpoint, named: str
 ) -> None:
-    source = other.path if named == "checkpoint" else other.path.parent.parent
+    source = tmp_path / "source" / "checkpoints" / other.path.name
+    shutil.copytree(other.path, source)
     still = {"learningRate": 1e-30, "learningRateFinal": 1e-30, "targetUpdateInterval": 1_000_000}
-    fresh = job(f"file://{source}", **still)  # its networks stay what they were, however fast it makes updates
-    with over_ipc(fresh, tmp_path) as run:
+    named_uri = (source if named == "checkpoint" else tmp_path / "source").as_uri()
+    fresh = job(named_uri, **still)  # its networks stay what they were, however fast it makes updates
+    run_dir = tmp_path / "run"
+    with over_ipc(fresh, run_dir) as run:
         run.start(run_learner, "learner", resume="latest")
         client = WeightClient(run.endpoints["weights"], run.endpoints["notice"])
         weights = eventually(client.poll, lambda: run.failures)
@@ -61,14 +65,15 @@ def test_a_new_run_starts_from_it_and_later_goes_on_with_its_own(
         run.start(run_actor, "actor-0")
         run.until(lambda figures: figures.get("updates", 0) >= 20, "updates")
         run.stop("learner")
-    first = checkpoint.latest_valid(tmp_path / "checkpoints")
+    first = checkpoint.latest_valid(run_dir / "checkpoints")
     assert first is not None
     counters = first.manifest["counters"]
     steps = int(first.tensors["optimizer.0.step"]) - int(other.tensors["optimizer.0.step"])
     assert steps == counters["updates"] >= 20, "the optimiser went on from what it remembered"
     for name in other.section("target"):
         torch.testing.assert_close(first.tensors[f"target.{name}"], other.tensors[f"target.{name}"])
-    again = trained(job(f"file://{tmp_path / 'gone'}"), tmp_path, counters["updates"] + 10)
+    shutil.rmtree(tmp_path / "source")
+    again = trained(job(named_uri), run_dir, counters["updates"] + 10)
     assert again.manifest["counters"]["epoch"] == counters["epoch"] + 1
 
 

@@ -10,7 +10,7 @@ import torch
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.files import VerifiedFiles
 from rljob.checkpoints.names import MANIFEST, TENSORS, CheckpointProblem
-from rljob.checkpoints.restore_from import named_checkpoint
+from rljob.checkpoints.restore_from import STARTED_FROM, begins_elsewhere, named_checkpoint, started_from
 
 from tests.support.jobs import job_of
 from tests.unit.learner.learner_builders import SPEC, identity, parameters
@@ -66,3 +66,22 @@ def test_what_names_none_is_told_with_what_would_be_right(tmp_path: Path) -> Non
     (path / TENSORS).write_bytes(b"other")
     refused(path.as_uri(), "is damaged")
     refused(f"file://{tmp_path}", "holds no checkpoint that verifies", "is damaged")
+
+
+def test_only_checkpoints_that_began_from_it_are_the_jobs_own() -> None:
+    """Those of a job that had the place before are not, whatever it began from itself."""
+
+    def begins(restore_from: str, newest: dict[str, object] | None) -> bool:
+        section = {"restoreFrom": restore_from}
+        job = job_of({"preset": "CartPoleApeX", "checkpoint": section})
+        assert started_from(job) == ("" if restore_from in ("Latest", "None") else restore_from)
+        return begins_elsewhere(job, newest)
+
+    assert not any(
+        begins(word, newest) for word in ("Latest", "None") for newest in (None, {}, {STARTED_FROM: "s3://a"})
+    )
+    assert begins("s3://a/b", None)
+    assert begins("s3://a/b", {STARTED_FROM: ""})
+    assert begins("s3://a/b", {STARTED_FROM: "s3://a/c"})
+    assert not begins("s3://a/b", {STARTED_FROM: "s3://a/b"})
+    assert not begins("s3://a/b", {}), "one from before that was written"

@@ -103,6 +103,7 @@ def complete_run(folder: Path, evil: str = "") -> None:
     end = {"time": "2023-11-14T22:13:20Z", "podName": "inference-0", "exitCode": 137, "message": "no memory" + evil}
     (folder / "status.json").write_text(json.dumps({"failures": [end]}))
     (folder / "checkpoints" / "step-200" / "model.safetensors").write_bytes(bytes(2048))
+    (folder / "checkpoints" / "epoch-000001").touch()
 
 
 def test_a_complete_run_is_told_in_full(tmp_path: Path) -> None:
@@ -122,6 +123,7 @@ def test_a_complete_run_is_told_in_full(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert part in text, part
     assert "What this report lacks" not in text
+    assert "epoch-000001" not in text, "the mark of an epoch is no checkpoint"
     assert page.tags.count("svg") == len(page.labels) >= 11
     assert all(len(label) > 20 for label in page.labels)
 

@@ -148,10 +148,9 @@ def _roles(folder: Path) -> tuple[Mapping[str, Any], ...]:
 
 def _stored(folder: Path) -> tuple[StoredCheckpoint, ...]:
     found = []
-    for entry in sorted(folder.glob("*")) if folder.is_dir() else ():
+    for entry in sorted(folder.glob("[!.]*/")):
         try:
-            files = [entry] if entry.is_file() else [file for file in entry.rglob("*") if file.is_file()]
-            size = sum(file.stat().st_size for file in files)
+            size = sum(file.stat().st_size for file in entry.rglob("*") if file.is_file())
             found.append(StoredCheckpoint(entry.name, size, entry.stat().st_mtime))
         except OSError:
             continue  # removed by the running job while we looked
