@@ -12,6 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,10 +39,19 @@ class Running:
 
 
 class PodContainers:
-    """Starts and ends members of ``owned``, with all files below ``folder``, whose path has to be short."""
+    """Starts and ends members of ``owned``, with all files below ``folder``, whose path has to be short. ``given``: the Secrets
+    that the job's user has made, by name."""
 
-    def __init__(self, owned: Owned, secrets: Secrets, settings: Settings, folder: Path) -> None:
+    def __init__(
+        self,
+        owned: Owned,
+        secrets: Secrets,
+        settings: Settings,
+        folder: Path,
+        given: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
         self.owned, self._settings, self._folder = owned, settings, folder
+        self._given = given or {}
         self._objects = {(e["kind"], e["metadata"]["name"]): e for e in children(owned, secrets, settings)}
         self._ports: dict[tuple[str, int], int] = {}
         self._pods: dict[str, Running] = {}
@@ -150,6 +160,8 @@ class PodContainers:
         plain = [each["value"] for each in container.get("env", ())]
         values = self._moved(member, plain, container, volumes)
         variables = dict(zip([each["name"] for each in container.get("env", ())], values, strict=True))
+        for source in container.get("envFrom", ()):
+            variables = {**self._given[source["secretRef"]["name"]], **variables}
         if "RLJOB_METRICS_PORT" in variables:
             variables["RLJOB_METRICS_PORT"] = str(self._port(member, int(variables["RLJOB_METRICS_PORT"])))
         with (self._folder / f"{member}-{container['name']}.out").open("ab") as log:
