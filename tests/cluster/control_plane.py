@@ -104,7 +104,13 @@ class ControlPlane:
     @contextmanager
     def hanging_api_server(self) -> Iterator[None]:
         """Meanwhile the API server takes connections and answers none."""
-        process = self._processes["kube-apiserver"]
+        with self.hanging("kube-apiserver"):
+            yield
+
+    @contextmanager
+    def hanging(self, program: str) -> Iterator[None]:
+        """Meanwhile one of the servers stands still."""
+        process = self._processes[program]
         process.send_signal(signal.SIGSTOP)
         try:
             yield

@@ -1,0 +1,163 @@
+"""The operator as a process beside an API server that is out of order: it goes on, asks no more than it must, and all is right
+afterwards. What becomes of every single call is in `tests/unit/operator/kube/test_client_faults.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from rljob_operator.kube.client import Client
+from rljob_operator.kube.errors import ApiError
+from rljob_operator.kube.resources import RLJOBS
+
+from tests.cluster.bad_proxy import BadProxy, bad_proxy
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kube_client import connected
+from tests.cluster.operator_program import OperatorProgram, operator_program
+from tests.cluster.reconciling import Kubelet, written
+
+JOBS = 8
+MEMBERS = ("replay-0", "learner", "actor-0", "actor-1")
+LONG = float(os.environ.get("RLJOB_LONG_FAULTS", "0"))
+"""Seconds that each fault lasts; 0 leaves it at what shows it."""
+FAULTS: dict[str, Mapping[int | str, float]] = {
+    "refusals": {429: 0.1, 500: 0.1, 409: 0.1},
+    "lost answers": {"lost": 0.15},
+    "cut watches": {"cut": 0.9},
+    "everything": {429: 0.05, 500: 0.05, 409: 0.05, 410: 0.02, "lost": 0.05, "cut": 0.5},
+}
+
+
+class Scene:
+    """Jobs, whose pods a kubelet starts and ends, and the operator behind a proxy."""
+
+    def __init__(self, namespace: str, viewer: Client, proxy: BadProxy, program: OperatorProgram) -> None:
+        self.namespace, self.viewer, self.proxy, self.program = namespace, viewer, proxy, program
+        self.kubelet = Kubelet(viewer, namespace)
+        self.jobs: list[str] = []
+        self.ended: dict[str, int] = {}
+
+    async def create(self, count: int) -> None:
+        for _ in range(count):
+            name = f"job-{len(self.jobs)}"
+            spec = {"backoffLimit": 1000, "actors": {"replicas": 2}}
+            await self.viewer.create(RLJOBS, written(self.namespace, name, **spec))
+            self.jobs.append(name)
+
+    async def play_kubelet(self) -> None:
+        """For ever."""
+        while True:
+            for name in self.jobs:
+                with suppress(ApiError):
+                    await self.kubelet.start(name)
+                    await self.kubelet.finish_deleted(name)
+            await asyncio.sleep(0.1)
+
+    async def end_a_learner(self) -> None:
+        """Of each job, where it has one that runs."""
+        for name in self.jobs:
+            for pod in (await self.kubelet.pods(name)).get("learner", ()):
+                if (pod.get("status") or {}).get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]:
+                    await self.kubelet.end(pod, 1)
+                    self.ended[name] = self.ended.get(name, 0) + 1
+
+    async def wrong(self) -> str:
+        """What is not as it should be, when all has calmed down."""
+        for name in self.jobs:
+            pods = {member: len(each) for member, each in (await self.kubelet.pods(name)).items()}
+            if pods != dict.fromkeys(MEMBERS, 1):
+                return f"{name} has {pods}"
+            status = (await self.viewer.get(RLJOBS, self.namespace, name)).get("status") or {}
+            counted = (status.get("restarts") or {}).get("counted", 0)
+            if counted != self.ended.get(name, 0):
+                return f"{name}: {counted} ends are counted of {self.ended.get(name, 0)}"
+            ready = next((c["status"] for c in status.get("conditions", ()) if c["type"] == "LearnerReady"), "")
+            if ready != "True" or (status.get("actors") or {}).get("ready") != 2:
+                return f"{name} says LearnerReady={ready}, {status.get('actors')}"
+        return ""
+
+    async def settled(self, seconds: float) -> float:
+        """Wait until nothing is wrong; how long that took."""
+        began = time.monotonic()
+        while problem := await self.wrong():
+            assert time.monotonic() - began < seconds, f"{problem}\n{self.program.log()[-6000:]}"
+            await asyncio.sleep(0.25)
+        assert "Traceback" not in self.program.log(), self.program.log()[-6000:]
+        return time.monotonic() - began
+
+
+@asynccontextmanager
+async def at_work(cluster: ControlPlane, namespace: str, folder: Path) -> AsyncIterator[Scene]:
+    async with (
+        connected(cluster) as viewer,
+        bad_proxy(cluster, folder) as (proxy, kubeconfig),
+        operator_program(kubeconfig, namespace, folder / "log") as program,
+    ):
+        scene = Scene(namespace, viewer, proxy, program)
+        playing = asyncio.ensure_future(scene.play_kubelet())
+        try:
+            await scene.create(JOBS)
+            await scene.settled(60.0)
+            yield scene
+        finally:
+            playing.cancel()
+            await asyncio.gather(playing, return_exceptions=True)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_calls_that_go_wrong_double_and_lose_nothing(
+    cluster: ControlPlane, namespace: str, tmp_path: Path, name: str
+) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace, tmp_path) as scene:
+            scene.proxy.spoil(FAULTS[name])
+            asked, began = scene.proxy.asked.total(), time.monotonic()
+            while time.monotonic() - began < max(6.0, LONG):
+                await scene.end_a_learner()
+                await scene.create(1)
+                await asyncio.sleep(2.0)
+            passed = time.monotonic() - began
+            spoilt, asked = scene.proxy.spoilt.total(), scene.proxy.asked.total() - asked
+            scene.proxy.spoil({})
+            took = await scene.settled(60.0)
+            print(
+                f"{name}: {asked} calls in {passed:.0f} s, {dict(scene.proxy.spoilt)} spoilt, right after {took:.1f} s"
+            )
+            assert spoilt >= 5
+            assert asked / passed < 20 * len(scene.jobs)
+
+    asyncio.run(story())
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("what", ["killed", "hanging", "etcd"])
+def test_an_api_server_that_is_away_is_waited_for(
+    cluster: ControlPlane, namespace: str, tmp_path: Path, what: str
+) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace, tmp_path) as scene:
+            await scene.end_a_learner()
+            asked, began = scene.proxy.asked.total(), time.monotonic()
+            await away(cluster, what, max(8.0, LONG))
+            passed, asked = time.monotonic() - began, scene.proxy.asked.total() - asked
+            took = await scene.settled(90.0)
+            print(f"{what}: {asked} calls in {passed:.0f} s, ended {scene.program.ends}, right after {took:.1f} s")
+            assert asked / passed < 5 * len(scene.jobs)
+            assert set(scene.program.ends) <= {1}, "losing the Lease is the only reason to end"
+
+    asyncio.run(story())
+
+
+async def away(cluster: ControlPlane, what: str, seconds: float) -> None:
+    if what == "killed":
+        await asyncio.to_thread(cluster.kill_api_server)
+        await asyncio.sleep(seconds)
+        await asyncio.to_thread(cluster.start_api_server)
+        return
+    with cluster.hanging("kube-apiserver" if what == "hanging" else "etcd"):
+        await asyncio.sleep(seconds)
