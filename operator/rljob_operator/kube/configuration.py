@@ -5,8 +5,9 @@ It is the written form of `rljob_operator.kube.render.settings.Settings`. A char
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 from rljob.api.document import parse_document
@@ -120,14 +121,19 @@ class OperatorConfiguration(APIModel):
 def read_configuration(path: Path) -> OperatorConfiguration:
     """The configuration in a file. Raises ManifestError with every problem that was found, each with its place."""
     try:
-        document = parse_document(path.read_bytes(), str(path))
+        text = path.read_bytes()
     except OSError as error:
         raise ManifestError([Problem(str(path), ABSENT, f"cannot be read: {error.strerror or error}")]) from None
+    return checked(parse_document(text, str(path)), str(path))
+
+
+def checked(document: Mapping[str, Any], source: str) -> OperatorConfiguration:
+    """The configuration that a document is. ``source`` names the document in problems. Raises ManifestError."""
     try:
         return OperatorConfiguration.model_validate(document, by_alias=True, by_name=False)
     except ValidationError as error:
         problems, _ = structural_problems(error, OperatorConfiguration)
-        raise ManifestError(Problem(f"{path}: {each.path}", each.value, each.message) for each in problems) from None
+        raise ManifestError(Problem(f"{source}: {each.path}", each.value, each.message) for each in problems) from None
 
 
 def settings_of(given: OperatorConfiguration, operator_namespace: str, image: str | None = None) -> Settings:

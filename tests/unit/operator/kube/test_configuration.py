@@ -6,13 +6,22 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
+from jsonschema import Draft7Validator
 from rljob.api import ManifestError
+from rljob.api.generate.schema import schema_of
 from rljob_operator.core.member import Role
 from rljob_operator.generate.files import CONFIGURATION_PAGE, RULES_FILE, SCHEMA_FILE, generated
-from rljob_operator.kube.configuration import OperatorConfiguration, read_configuration, settings_of
+from rljob_operator.generate.values_schema import strict
+from rljob_operator.kube.configuration import OperatorConfiguration, checked, read_configuration, settings_of
 from rljob_operator.kube.render.settings import REQUESTS, Settings, default_image
 
 from tests.support.paths import ROOT
+from tests.unit.api.test_any_document import VALUES, places, replaced
+
+SCHEMA = Draft7Validator(strict(schema_of(OperatorConfiguration, "config")))
 
 FULL = """
 image: registry.example.com/rl:1
@@ -56,18 +65,18 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
-def settings(folder: Path, text: str, image: str | None = None) -> Settings:
+def settings_in(folder: Path, text: str, image: str | None = None) -> Settings:
     return settings_of(read_configuration(written(folder, text)), "here", image)
 
 
 def test_nothing_written_is_what_is_built_in(tmp_path: Path) -> None:
-    assert settings(tmp_path, "{}") == settings_of(OperatorConfiguration(), "here")
+    assert settings_in(tmp_path, "{}") == settings_of(OperatorConfiguration(), "here")
     built_in = Settings(image=default_image(), operator_namespaces={"kubernetes.io/metadata.name": "here"})
-    assert settings(tmp_path, "{}") == built_in
+    assert settings_in(tmp_path, "{}") == built_in
 
 
 def test_every_field_counts(tmp_path: Path) -> None:
-    found = settings(tmp_path, FULL)
+    found = settings_in(tmp_path, FULL)
     assert (found.image, found.gpu_image) == ("registry.example.com/rl:1", "registry.example.com/rl:1-gpu")
     assert (found.spot.taints, found.spot.labels) == ((("spot", ""),), (("spot", "yes"),))
     assert (found.gpu_node_labels, found.keep_off_gpu_nodes) == (("gpu",), "None")
@@ -87,12 +96,12 @@ def test_every_field_counts(tmp_path: Path) -> None:
 
 
 def test_what_switches_something_off(tmp_path: Path) -> None:
-    found = settings(tmp_path, "{prometheusNamespaces: {}, userFromNamespace: true, gpuNodes: {labels: []}}")
+    found = settings_in(tmp_path, "{prometheusNamespaces: {}, userFromNamespace: true, gpuNodes: {labels: []}}")
     assert (found.prometheus_namespaces, found.run_as_user, found.gpu_node_labels) == (None, None, ())
 
 
 def test_an_option_wins_over_the_file(tmp_path: Path) -> None:
-    assert settings(tmp_path, FULL, image="rl:2").image == "rl:2"
+    assert settings_in(tmp_path, FULL, image="rl:2").image == "rl:2"
 
 
 @pytest.mark.parametrize(("text", "path", "words"), BAD, ids=[case[0] for case in BAD])
@@ -120,6 +129,25 @@ def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="cannot be read"):
         read_configuration(tmp_path / "none.yaml")
+
+
+@settings(max_examples=300)
+@drawn(st.data())
+def test_any_document_is_taken_or_refused_and_the_chart_refuses_none_that_is_taken(data: st.DataObject) -> None:
+    document = dict(yaml.safe_load(FULL))
+    for place, value in data.draw(st.lists(st.tuples(st.sampled_from(places(document)), VALUES), max_size=4)):
+        document = replaced(document, place, value)
+    try:
+        settings_of(checked(document, "drawn"), "here")
+    except ManifestError as refused:
+        for problem in refused.problems:
+            assert problem.path.startswith("drawn: ")
+            assert any(word in problem.message for word in ("allowed", "unknown", "required")), str(problem)
+    else:
+        written_out = {
+            name: value for name, value in document.items() if value is not None
+        }  # a null counts as not given, and only here
+        assert [error.message for error in SCHEMA.iter_errors(written_out)] == []
 
 
 @pytest.mark.parametrize("path", [RULES_FILE, SCHEMA_FILE, CONFIGURATION_PAGE], ids=str)
