@@ -99,7 +99,7 @@ def test_what_is_installed_changed_and_left(helm: Installed, cluster: ControlPla
     leader = helm.get(f"{ROLES}/namespaces/changed/roles/rljob-operator-leader")
     assert role is not None
     assert leader is not None
-    assert (role["rules"], leader["rules"]) == (rbac.rules("Jobs"), rbac.rules("Operator"))
+    assert (role["rules"], leader["rules"]) == (rbac.rules("Jobs", "Cluster"), rbac.rules("Operator"))
     subject = {"kind": "ServiceAccount", "name": "rl-rljob-operator", "namespace": "changed"}
     binding = helm.get(f"{ROLES}/clusterrolebindings/rljob-operator")
     assert binding is not None

@@ -55,6 +55,65 @@
   verbs: ["create", "patch"]
 {{- end -}}
 
+{{- define "rljob-operator.rulesOfAllJobs" -}}
+# the jobs; what they want is only read
+- apiGroups: ["rljob.dev"]
+  resources: ["rljobs"]
+  verbs: ["get", "list", "watch"]
+# ttlSecondsAfterFinished
+- apiGroups: ["rljob.dev"]
+  resources: ["rljobs"]
+  verbs: ["delete"]
+# what is known of a job
+- apiGroups: ["rljob.dev"]
+  resources: ["rljobs/status"]
+  verbs: ["patch"]
+# children that block their job's deletion, where that is checked
+- apiGroups: ["rljob.dev"]
+  resources: ["rljobs/finalizers"]
+  verbs: ["update"]
+# how members are, and whose a name is that was taken
+- apiGroups: [""]
+  resources: ["pods"]
+  verbs: ["get", "list", "watch"]
+# members: to start, to mark as asked or counted, to end
+- apiGroups: [""]
+  resources: ["pods"]
+  verbs: ["create", "patch", "delete"]
+# keys and token, made once; the token is sent with requests to the learner
+- apiGroups: [""]
+  resources: ["secrets"]
+  verbs: ["get", "create"]
+# the job in force, and the pods' names
+- apiGroups: [""]
+  resources: ["configmaps", "services"]
+  verbs: ["get", "create", "patch"]
+# an identity without rights for the pods
+- apiGroups: [""]
+  resources: ["serviceaccounts"]
+  verbs: ["get", "create"]
+# checkpoints and experience; a shard whose volume is lost begins on a new claim
+- apiGroups: [""]
+  resources: ["persistentvolumeclaims"]
+  verbs: ["get", "create", "delete"]
+# the learner's and the shards' protection
+- apiGroups: ["policy"]
+  resources: ["poddisruptionbudgets"]
+  verbs: ["get", "create", "patch", "delete"]
+# who may reach the pods
+- apiGroups: ["networking.k8s.io"]
+  resources: ["networkpolicies"]
+  verbs: ["get", "create", "patch", "delete"]
+# what happened, in series
+- apiGroups: ["events.k8s.io"]
+  resources: ["events"]
+  verbs: ["create", "patch"]
+# which node is being emptied or lost, or has lost a volume
+- apiGroups: [""]
+  resources: ["nodes"]
+  verbs: ["get", "list", "watch"]
+{{- end -}}
+
 {{- define "rljob-operator.rulesOfOperator" -}}
 # which replica leads
 - apiGroups: ["coordination.k8s.io"]

@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from rljob_operator.kube.rbac import TABLE, Where
 
 HEAD = "{{/* Made from operator/rljob_operator/kube/rbac.py by `make generate`. Change the table there, not this file. */}}\n"
-BLOCKS: dict[str, Where] = {"rljob-operator.rulesOfJobs": "Jobs", "rljob-operator.rulesOfOperator": "Operator"}
+BLOCKS: dict[str, tuple[Where, ...]] = {
+    "rljob-operator.rulesOfJobs": ("Jobs",),
+    "rljob-operator.rulesOfAllJobs": ("Jobs", "Cluster"),
+    "rljob-operator.rulesOfOperator": ("Operator",),
+}
 """Names of the templates; what stands for `Outside` is granted to nobody who runs in a pod."""
 
 
@@ -19,8 +23,8 @@ def rules_template() -> str:
     )
 
 
-def _rules(where: Where) -> str:
-    return "".join("".join(_lines(grant.rule, grant.why)) for grant in TABLE if grant.where == where)
+def _rules(where: tuple[Where, ...]) -> str:
+    return "".join("".join(_lines(grant.rule, grant.why)) for grant in TABLE if grant.where in where)
 
 
 def _lines(rule: dict[str, list[str]], why: str) -> Iterator[str]:
