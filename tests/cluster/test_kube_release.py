@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from rljob_operator.kube import names
@@ -95,6 +96,21 @@ def test_jobs_are_drained_and_nothing_keeps_their_pods(cluster: ControlPlane, na
             await bring_up(Run(client, namespace), viewer, kubelet, "pong")  # the next operator goes on
             status = await status_of(viewer, namespace, "pong")
             assert (status["actors"]["ready"], condition(status, "Suspended")) == (2, ("False", "Resumed"))
+
+    asyncio.run(story())
+
+
+def test_pods_of_jobs_that_nobody_defines_any_more_are_let_go(
+    cluster: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
+            await bring_up(Run(client, namespace), viewer, kubelet, "pong")
+            monkeypatch.setattr(releasing, "RLJOBS", replace(RLJOBS, plural="undefined"))
+            (row,) = await releasing.release(config(cluster, namespace), 60.0)
+            assert (row.state, row.running, row.kept, row.result) == ("Gone", 4, 0, "released")
+            assert not await kept(viewer, namespace)
 
     asyncio.run(story())
 

@@ -17,10 +17,10 @@ the API server and the pods. They must become the command (exec), so that a sign
 
 
 class OperatorProcess:
-    """One operator of one namespace at a time; what all of them say goes to ``log_file``."""
+    """One operator of one namespace at a time; what they say goes to ``log_file``. ``options``: more words of its command."""
 
-    def __init__(self, namespace: Namespace, log_file: Path) -> None:
-        self.namespace, self._log_file = namespace, log_file
+    def __init__(self, namespace: Namespace, log_file: Path, *options: str) -> None:
+        self.namespace, self._log_file, self._options = namespace, log_file, options
         self._process: subprocess.Popen[bytes] | None = None
         self._started: list[subprocess.Popen[bytes]] = []
         self._leads_before = 0
@@ -33,18 +33,29 @@ class OperatorProcess:
     def start_candidate(self, image: str = "") -> subprocess.Popen[bytes]:
         """One more, which waits until it may lead."""
         self._leads_before = self.log().count(" leads")
-        name = self.namespace.name
-        command = [
-            *shlex.split(os.environ.get(PREFIX, "")),
-            sys.executable, "-c", "from rljob_operator.cli import main; main()", "operator",
-            f"--namespace={name}", f"--lease-namespace={name}", f"--image={image or os.environ['RLJOB_E2E_IMAGE']}",
-            "--plain-logs", "--port=0",
-        ]  # fmt: skip
-        environment = {**os.environ, "KUBECONFIG": str(self.namespace.kubeconfig)}
+        command, environment = self._command(image), self._environment
         with self._log_file.open("ab") as output:
             process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
         self._started.append(process)
         return process
+
+    def release(self, *options: str) -> subprocess.CompletedProcess[str]:
+        """Run ``rljob operator --release`` beside whatever operators there are."""
+        command = [*self._command(), "--release", *options]
+        return subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=LONG_SECONDS)
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "KUBECONFIG": str(self.namespace.kubeconfig)}
+
+    def _command(self, image: str = "") -> list[str]:
+        name = self.namespace.name
+        return [
+            *shlex.split(os.environ.get(PREFIX, "")),
+            sys.executable, "-c", "from rljob_operator.cli import main; main()", "operator",
+            f"--namespace={name}", f"--lease-namespace={name}", f"--image={image or os.environ['RLJOB_E2E_IMAGE']}",
+            "--plain-logs", "--port=0", *self._options,
+        ]  # fmt: skip
 
     def take_over(self, candidate: subprocess.Popen[bytes]) -> None:
         """Let ``candidate`` be the operator, once it leads; the one before has been ended."""

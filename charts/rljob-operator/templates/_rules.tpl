@@ -4,7 +4,7 @@
 # the jobs; what they want is only read
 - apiGroups: ["rljob.dev"]
   resources: ["rljobs"]
-  verbs: ["get", "list", "watch"]
+  verbs: ["list", "watch"]
 # ttlSecondsAfterFinished
 - apiGroups: ["rljob.dev"]
   resources: ["rljobs"]
@@ -59,7 +59,7 @@
 # the jobs; what they want is only read
 - apiGroups: ["rljob.dev"]
   resources: ["rljobs"]
-  verbs: ["get", "list", "watch"]
+  verbs: ["list", "watch"]
 # ttlSecondsAfterFinished
 - apiGroups: ["rljob.dev"]
   resources: ["rljobs"]
@@ -118,5 +118,5 @@
 # which replica leads
 - apiGroups: ["coordination.k8s.io"]
   resources: ["leases"]
-  verbs: ["get", "create", "update", "patch"]
+  verbs: ["get", "create", "patch"]
 {{- end -}}

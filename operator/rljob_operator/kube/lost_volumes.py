@@ -15,7 +15,7 @@ from rljob.api.timestamps import parse_rfc3339
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.kube.client import Client
 from rljob_operator.kube.errors import Forbidden, NotFound
-from rljob_operator.kube.owned import get_own
+from rljob_operator.kube.owned import NameConflict, get_own
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.roles import keeps_experience
 from rljob_operator.kube.render.settings import Settings
@@ -45,8 +45,7 @@ async def lost_volumes(
         return {}
     found: dict[str, str] = {}
     for member in waiting:
-        claim = await get_own(client, owned, VOLUME_CLAIMS, owned.claim(member.name))
-        node = (claim["metadata"].get("annotations") or {}).get(_SELECTED_NODE, "") if claim is not None else ""
+        node = await _node_of_volume(client, owned, member.name)
         since = await _away_since(client, node, now_seconds) if node else None
         if since is None:
             gone.pop(member.name, None)
@@ -57,6 +56,15 @@ async def lost_volumes(
 
 def _finds_no_place(member: Member) -> bool:
     return member.role is Role.REPLAY and member.phase is Phase.STARTING and member.waiting is Reason.UNSCHEDULABLE
+
+
+async def _node_of_volume(client: Client, owned: Owned, member: str) -> str:
+    """Empty where the claim names none, or there is none of the job's own."""
+    try:
+        claim = await get_own(client, owned, VOLUME_CLAIMS, owned.claim(member))
+    except NameConflict:
+        return ""
+    return (claim["metadata"].get("annotations") or {}).get(_SELECTED_NODE, "") if claim is not None else ""
 
 
 async def _away_since(client: Client, node: str, now_seconds: float) -> float | None:

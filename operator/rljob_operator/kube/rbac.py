@@ -30,7 +30,7 @@ class Grant:
 _RLJOB: Final = "rljob.dev"
 
 TABLE: Final[tuple[Grant, ...]] = (
-    Grant(_RLJOB, ("rljobs",), ("get", "list", "watch"), "the jobs; what they want is only read"),
+    Grant(_RLJOB, ("rljobs",), ("list", "watch"), "the jobs; what they want is only read"),
     Grant(_RLJOB, ("rljobs",), ("delete",), "ttlSecondsAfterFinished"),
     Grant(_RLJOB, ("rljobs/status",), ("patch",), "what is known of a job"),
     Grant(_RLJOB, ("rljobs/finalizers",), ("update",), "children that block their job's deletion, where that is checked"),
@@ -52,7 +52,7 @@ TABLE: Final[tuple[Grant, ...]] = (
         "networking.k8s.io", ("networkpolicies",), ("get", "create", "patch", "delete"), "who may reach the pods"
     ),
     Grant("events.k8s.io", ("events",), ("create", "patch"), "what happened, in series"),
-    Grant("coordination.k8s.io", ("leases",), ("get", "create", "update", "patch"), "which replica leads", "Operator"),
+    Grant("coordination.k8s.io", ("leases",), ("get", "create", "patch"), "which replica leads", "Operator"),
     Grant("", ("nodes",), ("get", "list", "watch"), "which node is being emptied or lost, or has lost a volume", "Cluster"),
     Grant("", ("pods/proxy",), ("get", "create"), "the learners' /status and /checkpoint, through the API server", "Outside"),
 )  # fmt: skip

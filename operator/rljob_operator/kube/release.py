@@ -17,8 +17,10 @@ from rljob.api.conditions import ConditionType
 from rljob_operator.core.member import Phase
 from rljob_operator.kube import names
 from rljob_operator.kube.access import load_access
+from rljob_operator.kube.apply import PodWriter
 from rljob_operator.kube.client import Client
 from rljob_operator.kube.errors import NotFound
+from rljob_operator.kube.expectations import Expectations
 from rljob_operator.kube.lease import Elector
 from rljob_operator.kube.members import Pod, member, member_of
 from rljob_operator.kube.operator import Operator, OperatorConfig, candidate
@@ -30,11 +32,17 @@ from rljob_operator.kube.stored import StoredJob, is_ours, read
 
 LEAD_SECONDS: Final = 20.0
 """A Lease that nobody renews is had within its ten seconds and a look. One that is not to be had after this time is renewed."""
+START_SECONDS: Final = 120.0
+"""For the lists of all jobs and pods after that."""
 LOOK_SECONDS: Final = 0.2
 
 
 class AnotherLeads(Exception):
     """Another operator holds the Lease, and goes on renewing it."""
+
+
+class NotStarted(Exception):
+    """The API server does not tell what there is to be released."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +97,22 @@ async def release(config: OperatorConfig, seconds: float) -> list[Row]:
     """Drain every job of the scope and take the finalizers off; what became of each. ``seconds`` bounds the draining, and so
     how long a checkpoint is waited for that can't be written.
 
+    Where RLJobs are not even defined any more no operator can work: what pods are left of them are let go at once.
+
     Raises:
         AnotherLeads: an operator is at work; nothing was changed.
+        NotStarted: the API server does not tell what jobs and pods there are; nothing was changed.
         LeadershipLost, NoAccess, ApiError: as an operator does.
     """
     client = Client(await load_access(config.kubeconfig, config.context))
     try:
         before, pods_before = await _listed(client, config)
-        async with candidate(replace(config, releasing=True)) as (operator, elector, _):
-            leading = asyncio.ensure_future(elector.lead(operator.lead))
-            try:
-                await _wait_leads(operator, elector, leading)
-                await _wait_released(operator, leading, seconds)
-                operator.stop()
-                await leading
-            finally:
-                leading.cancel()
-                await asyncio.gather(leading, return_exceptions=True)
+        if not await _defined(client, config):
+            writer = PodWriter(client, Expectations(), config.settings)
+            for pod in (pod for pods in pods_before.values() for pod in pods):
+                await writer.release(pod)
+        else:
+            await _drain(config, seconds)
         after, pods = await _listed(client, config)
     finally:
         await client.close()
@@ -119,14 +126,31 @@ async def release(config: OperatorConfig, seconds: float) -> list[Row]:
     ]
 
 
-async def _wait_leads(operator: Operator, elector: Elector, leading: asyncio.Future[None]) -> None:
-    deadline = time.monotonic() + LEAD_SECONDS
+async def _drain(config: OperatorConfig, seconds: float) -> None:
+    """Lead until no pod has our finalizer, or ``seconds`` are over."""
+    async with candidate(replace(config, releasing=True)) as (operator, elector, _):
+        leading = asyncio.ensure_future(elector.lead(operator.lead))
+        try:
+            await _wait_started(operator, elector, leading)
+            await _wait_released(operator, leading, seconds)
+            operator.stop()
+            await leading
+        finally:
+            leading.cancel()
+            await asyncio.gather(leading, return_exceptions=True)
+
+
+async def _wait_started(operator: Operator, elector: Elector, leading: asyncio.Future[None]) -> None:
+    began = time.monotonic()
     while not operator.started.is_set() and not leading.done():
-        if not operator.leading and time.monotonic() >= deadline:
+        waited = time.monotonic() - began
+        if not operator.leading and waited >= LEAD_SECONDS:
             raise AnotherLeads(
                 f"{elector.holder or 'nobody'} holds the Lease and renews it: stop that operator first, for instance with "
                 "kubectl scale deployment --replicas=0; nothing was changed"
             )
+        if waited >= START_SECONDS:
+            raise NotStarted(f"jobs and pods could not be listed within {START_SECONDS:g} s; nothing was changed")
         await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -150,6 +174,15 @@ async def _listed(client: Client, config: OperatorConfig) -> tuple[dict[JobKey, 
             if owner is not None:
                 pods.setdefault((pod["metadata"]["namespace"], owner["name"]), []).append(pod)
     return stored, pods
+
+
+async def _defined(client: Client, config: OperatorConfig) -> bool:
+    """Whether the API server knows what an RLJob is."""
+    try:
+        await anext(client.pages(RLJOBS, config.namespaces[0] if config.namespaces else None, limit=1))
+    except NotFound:
+        return False
+    return True
 
 
 async def _jobs_of(client: Client, namespace: str | None) -> list[Object]:
