@@ -84,6 +84,9 @@ class SilentPoll:
         self.answers: dict[JobKey, Answer] = {}
         self.followed: dict[JobKey, Learner | None] = {}
 
+    def url(self, pod: Object, port: int) -> str:
+        return f"http://{pod['status']['podIP']}:{port}"
+
     def answer(self, key: JobKey) -> Answer:
         return self.answers.get(key, Answer())
 

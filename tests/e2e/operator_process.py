@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
@@ -30,10 +31,17 @@ class OperatorProcess:
         self._process = self.start_candidate(image)
         self._wait_leads()
 
-    def start_candidate(self, image: str = "") -> subprocess.Popen[bytes]:
-        """One more, which waits until it may lead."""
+    def start_outside(self, *options: str) -> None:
+        """Start one where only the API server is reached, as from a laptop, and wait until it leads."""
+        self._process = self.start_candidate("", *options, prefix=())
+        self._wait_leads()
+
+    def start_candidate(
+        self, image: str = "", *options: str, prefix: Sequence[str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """One more, which waits until it may lead. ``prefix``: words in the place of the variable's."""
         self._leads_before = self.log().count(" leads")
-        command, environment = self._command(image), self._environment
+        command, environment = [*self._command(image, prefix), *options], self._environment
         with self._log_file.open("ab") as output:
             process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
         self._started.append(process)
@@ -48,10 +56,10 @@ class OperatorProcess:
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "KUBECONFIG": str(self.namespace.kubeconfig)}
 
-    def _command(self, image: str = "") -> list[str]:
+    def _command(self, image: str = "", prefix: Sequence[str] | None = None) -> list[str]:
         name = self.namespace.name
         return [
-            *shlex.split(os.environ.get(PREFIX, "")),
+            *(shlex.split(os.environ.get(PREFIX, "")) if prefix is None else prefix),
             sys.executable, "-c", "from rljob_operator.cli import main; main()", "operator",
             f"--namespace={name}", f"--lease-namespace={name}", f"--image={image or os.environ['RLJOB_E2E_IMAGE']}",
             "--plain-logs", "--port=0", *self._options,

@@ -12,6 +12,7 @@ from pathlib import Path
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_kube_config
 from kubernetes.aio.config.incluster_config import InClusterConfigLoader
+from kubernetes.aio.config.kube_config import KubeConfigMerger
 from yaml import YAMLError
 
 log = logging.getLogger(__name__)
@@ -21,7 +22,7 @@ RENEWED_AT_MOST_EVERY_SECONDS = 10.0
 
 
 class NoAccess(Exception):
-    """No way to an API server is configured, or what is configured can't be used. ``str()`` says what to do."""
+    """No way to an API server is configured, or what is configured can't be used or lacks a right. ``str()`` says what to do."""
 
 
 @dataclass(slots=True)
@@ -79,11 +80,19 @@ async def load_access(kubeconfig: str | None = None, context: str | None = None)
             path = named or str(Path.home() / ".kube" / "config")
             if not any(Path(one).expanduser().is_file() for one in path.split(os.pathsep) if one):
                 raise NoAccess(f"there is no kubeconfig at {path}: name one with --kubeconfig or KUBECONFIG")
+            if context is not None and context not in (known := _contexts(path)):
+                raise NoAccess(f"{path} has no context {context}; there are: {', '.join(known)}")
             loader = await load_kube_config(  # type: ignore[no-untyped-call]
                 path, context, configuration, persist_config=False
             )
             namespace = loader.current_context["context"].get("namespace", "default")
     except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError, YAMLError) as problem:
-        raise NoAccess(f"the access to the cluster can't be read: {problem}") from problem
+        raise NoAccess(f"the access to the cluster can't be read: {' '.join(str(problem).split())}") from problem
     configuration.connection_pool_maxsize = 100
     return Access(configuration, namespace or "default", kubeconfig, context)
+
+
+def _contexts(path: str) -> list[str]:
+    """The names of the contexts in a kubeconfig, or in several that count as one."""
+    config = KubeConfigMerger(path).config  # type: ignore[no-untyped-call]
+    return [str(each["name"]) for each in config.value.get("contexts") or ()]

@@ -5,13 +5,16 @@ An object is the `dict` that the server sent: no generated models.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, NamedTuple
+
+from aiohttp import StreamReader
 
 from rljob_operator.kube.access import Access
 from rljob_operator.kube.errors import Conflict, Invalid
-from rljob_operator.kube.resources import Object, Resource
+from rljob_operator.kube.resources import PODS, Object, Resource
 from rljob_operator.kube.transport import JSON, Call, CallObserver, Transport
 from rljob_operator.kube.watch_lines import WatchEvent, watch_events
 
@@ -41,6 +44,7 @@ class Client:
         guard: called before every call that writes; what it raises goes to the caller, and nothing is written. This is where
             a process that is no longer the leader is stopped.
         timeout_seconds: for a call and its whole answer, where the caller does not say otherwise.
+        field_manager: who the server is to note as the author of what is written.
 
     Every method raises a `kube.errors.ApiError` where it has no result.
     """
@@ -52,9 +56,10 @@ class Client:
         observe: CallObserver | None = None,
         guard: Callable[[], None] | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
+        field_manager: str = FIELD_MANAGER,
     ) -> None:
         self._transport = Transport(access, observe, timeout_seconds)
-        self._guard = guard
+        self._guard, self._field_manager = guard, field_manager
 
     async def close(self) -> None:
         """Give up all connections; watches under way end with `Unavailable`."""
@@ -120,7 +125,7 @@ class Client:
         Raises `AlreadyExists` where the name is taken.
         """
         path = resource.path(document["metadata"]["namespace"])
-        query = {"fieldManager": FIELD_MANAGER, **_flags(dry_run, strict)}
+        query = {"fieldManager": self._field_manager, **_flags(dry_run, strict)}
         return await self._ask(Call("create", "POST", path, resource.plural, query, document), timeout_seconds)
 
     async def apply(
@@ -179,7 +184,7 @@ class Client:
             if resource_version is not None:  # `replace`, not `test`: a stale version is then a 409 and no 422
                 body.append({"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version})
         path = resource.path(namespace, name, subresource)
-        query = {"fieldManager": FIELD_MANAGER}
+        query = {"fieldManager": self._field_manager}
         call = Call("patch", "PATCH", path, _counted_as(resource, subresource), query, body, content_type)
         return await self._ask(call, timeout_seconds)
 
@@ -243,6 +248,54 @@ class Client:
             async for event in events:
                 yield event
 
+    @asynccontextmanager
+    async def log(
+        self, namespace: str, pod: str, query: Mapping[str, str | int], *, silence_seconds: float | None = None
+    ) -> AsyncIterator[StreamReader]:
+        """What a container has written, as bytes that come; ``query`` says of which container, and from where on."""
+        call = Call("get", "GET", PODS.path(namespace, pod, "log"), "pods/log", query, accept="*/*")
+        async with self._transport.stream(call, silence_seconds) as content:
+            yield content
+
+    async def through_pod(
+        self,
+        namespace: str,
+        pod: str,
+        port: int,
+        page: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float,
+        longest_bytes: int,
+    ) -> bytes:
+        """What a server in a pod answers when the API server passes a request on to it (pods/proxy): GET, or POST with ``body``.
+
+        Of a longer answer one byte more than ``longest_bytes`` is read. The API server keeps an Authorization header to itself. A
+        refusal may be its own or the pod's. No object of the API server is written, so nothing is asked of the guard.
+        """
+        path = f"{PODS.path(namespace, f'{pod}:{port}', 'proxy')}/{page}"
+        verb, method = ("get", "GET") if body is None else ("create", "POST")
+        sent = None if body is None else dict(body)
+        call = Call(verb, method, path, "pods/proxy", {}, sent, headers=headers or {})
+        async with self._transport.stream(call, timeout_seconds) as content, asyncio.timeout(timeout_seconds):
+            found = b""
+            while not content.at_eof() and len(found) <= longest_bytes:
+                found += await content.read(longest_bytes + 1 - len(found))
+        return found
+
+    async def may(self, verb: str, resource: Resource, namespace: str | None, subresource: str = "") -> bool:
+        """Whether whoever is logged in has that right in a namespace (None: in all). Everybody may ask that of themselves."""
+        wanted = {
+            "verb": verb, "group": resource.group, "resource": resource.plural, "subresource": subresource,
+            "namespace": namespace or "",
+        }  # fmt: skip
+        kind = "SelfSubjectAccessReview"
+        document = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": {"resourceAttributes": wanted}}
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        answer = await self._transport.ask(Call("create", "POST", path, "selfsubjectaccessreviews", {}, document))
+        return bool((answer.get("status") or {}).get("allowed"))
+
     async def _apply(
         self, resource: Resource, document: Object, uid: str | None, subresource: str, flags: Mapping[str, str]
     ) -> Object:
@@ -250,7 +303,7 @@ class Client:
         if uid is not None:
             document = {**document, "metadata": {**about, "uid": uid}}
         path = resource.path(about["namespace"], about["name"], subresource or None)
-        query = {"fieldManager": FIELD_MANAGER, "force": "true", **flags}
+        query = {"fieldManager": self._field_manager, "force": "true", **flags}
         verb = "apply_status" if subresource else "apply"
         call = Call(
             verb, "PATCH", path, _counted_as(resource, subresource), query, document, "application/apply-patch+yaml"

@@ -14,17 +14,14 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
-import aiohttp
-
 from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.learner_sample import BadSample, parse_sample
 from rljob_operator.core.observed import CheckpointFacts, LearnerSample
+from rljob_operator.kube.reach import NoAnswer, Reach
 
 PERIOD_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 1.0
 """From one question to the next where the first had no answer: two of them without one are named within ten seconds."""
-TIMEOUT_SECONDS: Final = 2.0
-LARGEST_BYTES: Final = 8 << 20
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -35,7 +32,7 @@ class Learner:
 
     Attributes:
         incarnation: of its pod; another one's answers are not this one's.
-        url: of its metrics port, such as ``http://10.0.0.7:9090``.
+        url: of its metrics port, as the `Reach` names it.
         token: what a request for a checkpoint carries.
     """
 
@@ -75,6 +72,7 @@ class LearnerPoll(Generic[Key]):
 
     Args:
         on_answer: the key whose learner has something new to tell.
+        reach: the way to learners.
         period_seconds: between two answers of one learner.
         now: Unix seconds.
     """
@@ -82,17 +80,19 @@ class LearnerPoll(Generic[Key]):
     def __init__(
         self,
         on_answer: Callable[[Key], None],
+        reach: Reach,
         *,
         period_seconds: float = PERIOD_SECONDS,
-        timeout_seconds: float = TIMEOUT_SECONDS,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._on_answer = on_answer
+        self._on_answer, self._reach = on_answer, reach
         self._period_seconds, self._now = period_seconds, now
-        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
-        self._session: aiohttp.ClientSession | None = None
         self._asked: dict[Key, _Asked] = {}
         self._answers: dict[Key, Answer] = {}
+
+    def url(self, pod: Mapping[str, Any], port: int) -> str:
+        """Where a learner's pod is asked."""
+        return self._reach.url(pod, port)
 
     def answer(self, key: Key) -> Answer:
         """What is known of the job's learner, whichever life of it."""
@@ -131,8 +131,7 @@ class LearnerPoll(Generic[Key]):
         for key in list(self._asked):
             self.follow(key, None)
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._session is not None:
-            await self._session.close()
+        await self._reach.close()
 
     async def _ask(self, key: Key, asked: _Asked) -> None:
         while self._asked.get(key) is asked:  # a cancellation may be lost where an answer comes at the same moment
@@ -140,10 +139,13 @@ class LearnerPoll(Generic[Key]):
             await self._pass_on(asked)
             began = self._now()
             try:
-                document = await self._get(asked.learner)
+                document = status_document(await self._reach.read(asked.learner.url, "status"))
                 sample = parse_sample(document, began)
-            except (BadSample, _NoAnswer) as problem:
+            except BadSample as problem:
                 self._note_silence(key, str(problem), began)
+                pause = min(self._period_seconds, max(0.1, AGAIN_SECONDS - (self._now() - began)))
+            except NoAnswer as problem:
+                self._note_silence(key, f"learner: {problem}", began)
                 pause = min(self._period_seconds, max(0.1, AGAIN_SECONDS - (self._now() - began)))
             else:
                 self._answers[key] = Answer(replace(sample, document={}), "", None, checkpoint_facts(document))
@@ -165,50 +167,20 @@ class LearnerPoll(Generic[Key]):
         wanted = asked.checkpoint_seconds
         if wanted is None or wanted == asked.passed_on:
             return
-        headers = {"Authorization": f"Bearer {asked.learner.token}"} if asked.learner.token else {}
-        try:
-            async with self._open().post(
-                f"{asked.learner.url}/checkpoint", json={"sinceUnix": wanted}, headers=headers, allow_redirects=False
-            ) as response:
-                if response.status < 300:
-                    asked.passed_on = wanted
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
-            return  # asked again in the next round
-
-    async def _get(self, learner: Learner) -> Mapping[str, Any]:
-        try:
-            async with self._open().get(f"{learner.url}/status", allow_redirects=False) as response:
-                if response.status != 200:
-                    raise _NoAnswer(f"learner: its status answers with HTTP {response.status}")
-                body = await response.content.read(LARGEST_BYTES + 1)
-                while not response.content.at_eof() and len(body) <= LARGEST_BYTES:
-                    body += await response.content.read(LARGEST_BYTES + 1 - len(body))
-        except TimeoutError:
-            raise _NoAnswer(f"learner: it has not answered within {self._timeout.total:g} s") from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise _NoAnswer(f"learner: its status can't be read: {error or type(error).__name__}") from None
-        if len(body) > LARGEST_BYTES:
-            raise _NoAnswer(f"learner: its status has more than {LARGEST_BYTES:,} bytes")
-        try:
-            document = json.loads(body, parse_constant=_refuse)
-        except (ValueError, RecursionError):
-            raise _NoAnswer("learner: its status is no JSON") from None
-        if not isinstance(document, dict):
-            raise _NoAnswer("learner: its status is no JSON object")
-        return document
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                timeout=self._timeout,
-                connector=aiohttp.TCPConnector(limit=0, limit_per_host=1),
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-        return self._session
+        learner = asked.learner
+        if await self._reach.send(learner.url, "checkpoint", {"sinceUnix": wanted}, learner.token):
+            asked.passed_on = wanted
 
 
-class _NoAnswer(Exception):
-    """Why a learner's answer can't be used."""
+def status_document(body: bytes) -> Mapping[str, Any]:
+    """A learner's status out of an answer. Raises `NoAnswer`."""
+    try:
+        document = json.loads(body, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise NoAnswer("its status is no JSON") from None
+    if not isinstance(document, dict):
+        raise NoAnswer("its status is no JSON object")
+    return document
 
 
 def _refuse(word: str) -> Any:

@@ -16,7 +16,6 @@ from rljob_operator.kube.learner_poll import Answer
 from rljob_operator.kube.members import Pod, current
 from rljob_operator.kube.nodes import Node
 from rljob_operator.kube.shard_poll import Silence
-from rljob_operator.kube.stored import StoredJob
 
 
 def seen(member: Member, now_seconds: float, node: Node, silence: Silence | None) -> Member:
@@ -36,13 +35,6 @@ def recommendation(status: RLJobStatus) -> int | None:
     if active is None or active.reason == Reason.SCALING_DISABLED:
         return None
     return status.autoscaling.recommended_replicas
-
-
-def metrics_url(stored: StoredJob, pod: Pod) -> str:
-    """Where the pod's worker is asked how it is; empty while the pod has no address."""
-    address = str((pod.get("status") or {}).get("podIP") or "")
-    host = f"[{address}]" if ":" in address else address
-    return f"http://{host}:{stored.desired.job.spec.monitoring.metrics_port}" if host else ""
 
 
 def newest_checkpoint(status: RLJobStatus, answer: Answer, pods: Sequence[Pod]) -> CheckpointFacts:

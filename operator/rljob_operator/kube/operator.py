@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from rljob_operator.kube import names
-from rljob_operator.kube.access import SERVICE_ACCOUNT, Access, load_access
+from rljob_operator.kube.access import SERVICE_ACCOUNT, Access, NoAccess, load_access
 from rljob_operator.kube.client import Client
 from rljob_operator.kube.errors import ApiError, Conflict, Unavailable
 from rljob_operator.kube.events import EventRecorder
@@ -29,9 +29,10 @@ from rljob_operator.kube.metrics import OperatorMetrics
 from rljob_operator.kube.nodes import Nodes
 from rljob_operator.kube.pods import JobKey, Pods, owner_of
 from rljob_operator.kube.queue import QueueClosed, WorkQueue
+from rljob_operator.kube.reach import PodNetwork, PodsProxy, Way
 from rljob_operator.kube.reconcile import Reconciler
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.resources import Object
+from rljob_operator.kube.resources import PODS, Object
 from rljob_operator.kube.shard_poll import ShardPoll
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class OperatorConfig:
         port: of /metrics, /healthz and /readyz; 0 serves none.
         workers: turns on different jobs at the same time.
         releasing: it drains all jobs and takes its finalizers off their pods, instead of running them.
+        reach: the way to learners.
     """
 
     settings: Settings
@@ -69,6 +71,7 @@ class OperatorConfig:
     port: int = 0
     workers: int = WORKERS
     releasing: bool = False
+    reach: Way = Way.PODS
 
 
 class Operator:
@@ -84,8 +87,10 @@ class Operator:
         self._intake = Intake(access, client, namespaces, lambda namespace, name: self._queue.add((namespace, name)))
         metrics.registry.register(JobFigures(self._intake.documents))
         self._events = EventRecorder(client, identity, counted=metrics.event)
-        self._poll: LearnerPoll[JobKey] = LearnerPoll(self._queue.add)
-        self._shards: ShardPoll[JobKey] = ShardPoll(self._queue.add)
+        reach = PodsProxy(client) if config.reach is Way.PODS_PROXY else PodNetwork()
+        self._poll: LearnerPoll[JobKey] = LearnerPoll(self._queue.add, reach)
+        # Through the API server only learners are asked: a shard that hangs is then its kubelet's alone to see.
+        self._shards: ShardPoll[JobKey] | None = ShardPoll(self._queue.add) if config.reach is Way.PODS else None
         self._nodes = Nodes(client, self._node_changed)
         self._reconciler = Reconciler(
             client,
@@ -127,7 +132,8 @@ class Operator:
         finally:
             self.leading = False
             await self._poll.close()
-            await self._shards.close()
+            if self._shards is not None:
+                await self._shards.close()
 
     async def _start(self, group: asyncio.TaskGroup) -> None:
         await self._pods.wait_synced()
@@ -241,6 +247,12 @@ async def candidate(config: OperatorConfig) -> AsyncIterator[Candidate]:
     access = await load_access(config.kubeconfig, config.context)
     metrics = OperatorMetrics()
     of_the_lease = Client(access, observe=metrics.called)
+    if config.reach is Way.PODS_PROXY:
+        try:
+            await check_rights(of_the_lease, config.namespaces)
+        except BaseException:
+            await of_the_lease.close()
+            raise
     namespace = config.lease_namespace or _own_namespace() or access.namespace
     elector = Elector(of_the_lease, namespace, LEASE_NAME, new_identity())
     client = Client(access, observe=metrics.called, guard=elector.check)
@@ -285,6 +297,20 @@ async def _until_stopped(operator: Operator, elector: Elector, health: Health) -
         for task in (leading, looking):
             task.cancel()
         await asyncio.gather(leading, looking, return_exceptions=True)
+
+
+async def check_rights(client: Client, namespaces: Sequence[str] | None) -> None:
+    """Raises `NoAccess` where a right is missing that it takes to ask learners through the API server."""
+    asked = [(verb, namespace) for namespace in namespaces or (None,) for verb in ("get", "create")]
+    has = [await client.may(verb, PODS, namespace, "proxy") for verb, namespace in asked]
+    missing = [
+        f"{verb} in {where or 'all namespaces'}" for (verb, where), held in zip(asked, has, strict=True) if not held
+    ]
+    if missing:
+        raise NoAccess(
+            f"--reach pods-proxy takes rights on pods/proxy that this login lacks: {', '.join(missing)}; grant them, or run "
+            "where the pods' addresses are reached"
+        )
 
 
 def _own_namespace() -> str:

@@ -25,10 +25,11 @@ from rljob_operator.kube.learner_poll import Answer, Learner, LearnerPoll
 from rljob_operator.kube.lost_volumes import lost_volumes
 from rljob_operator.kube.members import Pod, current, members
 from rljob_operator.kube.nodes import NodeCache
-from rljob_operator.kube.observe import metrics_url, newest_checkpoint, recommendation, seen
+from rljob_operator.kube.observe import newest_checkpoint, recommendation, seen
 from rljob_operator.kube.owned import NameConflict
 from rljob_operator.kube.pods import JobKey, PodCache, owner_of
 from rljob_operator.kube.preflight import Preflight
+from rljob_operator.kube.reach import has_address, pod_url
 from rljob_operator.kube.render.rendering import offered, unknown_rendering
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import keeps_checkpoints
@@ -92,7 +93,7 @@ class Reconciler:
         job_of: the stored object of a key as it is known; None where it is gone.
         pods: the cache of pods.
         releasing: nothing of any job shall run any more, and no pod keep our finalizer.
-        shards: asks replay shards whether they are alive.
+        shards: asks replay shards whether they are alive; None where they can't be reached.
         nodes: the cache of nodes.
         recommended: told after each turn how many actors are recommended for the job; None for nothing to recommend.
         now: Unix seconds; ``monotonic``: seconds that only go forward.
@@ -109,7 +110,7 @@ class Reconciler:
         expectations: Expectations,
         settings: Settings,
         *,
-        shards: ShardPoll[JobKey],
+        shards: ShardPoll[JobKey] | None,
         nodes: NodeCache,
         releasing: bool = False,
         recommended: Callable[[str, str, int | None], None] = lambda namespace, name, actors: None,
@@ -235,7 +236,7 @@ class Reconciler:
     def _silence(self, key: JobKey, member: Member, answer: Answer) -> Silence | None:
         """How a member that is up fails to answer the operator, which asks learners and shards."""
         if member.role is Role.REPLAY:
-            return self._shards.silence(key, member.incarnation)
+            return self._shards.silence(key, member.incarnation) if self._shards is not None else None
         silent = member.role is Role.LEARNER and answer.silent_since is not None
         return Silence(answer.silent_since or 0.0, answer.missing) if silent else None
 
@@ -276,10 +277,12 @@ class Reconciler:
 
     def _follow_shards(self, key: JobKey, stored: StoredJob, observed: Observation, pods: Sequence[Pod]) -> None:
         """Have the replay shards that are up asked whether they are alive."""
-        by_member = current(pods)
+        if self._shards is None:
+            return
+        by_member, port = current(pods), stored.desired.job.spec.monitoring.metrics_port
         up = {m.incarnation: by_member[m.name] for m in observed.of(Role.REPLAY) if m.phase is Phase.READY}
-        urls = {incarnation: metrics_url(stored, pod) for incarnation, pod in up.items()}
-        self._shards.follow(key, {incarnation: url for incarnation, url in urls.items() if url})
+        asked = {incarnation: pod_url(pod, port) for incarnation, pod in up.items() if has_address(pod)}
+        self._shards.follow(key, asked)
 
     async def _follow_learner(
         self,
@@ -296,18 +299,19 @@ class Reconciler:
         """
         up = any(m.phase in (Phase.READY, Phase.DRAINING) for m in observed.of(Role.LEARNER))
         found = current(pods).get("learner") if up else None
-        url = metrics_url(stored, found) if found is not None else ""
-        if found is None or not url or found["metadata"]["uid"] not in known.were_up:
+        if found is None or not has_address(found) or found["metadata"]["uid"] not in known.were_up:
             self._poll.follow(key, None)
             return
         if not known.children.token:
             known.children.token = await token_of(self._client, stored.owned())
+        url = self._poll.url(found, stored.desired.job.spec.monitoring.metrics_port)
         self._poll.follow(key, Learner(found["metadata"]["uid"], url, known.children.token), checkpoint_seconds)
 
     async def _leave(self, key: JobKey, stored: StoredJob, pods: Sequence[Pod]) -> None:
         """The job is being deleted: nothing is made any more, and its pods may go."""
         self._poll.follow(key, None)
-        self._shards.follow(key, {})
+        if self._shards is not None:
+            self._shards.follow(key, {})
         self._recommended(*key, None)
         owned = stored.owned()
         for pod in pods:
@@ -315,7 +319,8 @@ class Reconciler:
 
     def _forget(self, key: JobKey, known: _Job) -> None:
         self._poll.forget(key)
-        self._shards.follow(key, {})
+        if self._shards is not None:
+            self._shards.follow(key, {})
         self._recommended(*key, None)
         self._expectations.forget(known.uid)
         del self._known[key]

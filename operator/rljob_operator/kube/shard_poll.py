@@ -15,10 +15,9 @@ from typing import Final, Generic, TypeVar
 
 import aiohttp
 
-from rljob_operator.kube.learner_poll import PERIOD_SECONDS, TIMEOUT_SECONDS
+from rljob_operator.kube.learner_poll import AGAIN_SECONDS, PERIOD_SECONDS
+from rljob_operator.kube.reach import TIMEOUT_SECONDS
 
-AGAIN_SECONDS: Final = 1.0
-"""From one question to the next where the first had no answer."""
 NO_ANSWER: Final = "does not answer"
 STANDS_STILL: Final = "answers, but its loop stands still"
 

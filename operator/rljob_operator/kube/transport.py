@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
@@ -45,6 +45,7 @@ class Call:
     body: Any = None
     content_type: str = JSON
     accept: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Transport:
@@ -88,8 +89,9 @@ class Transport:
             self._count(call, code, began)
 
     @asynccontextmanager
-    async def stream(self, call: Call, silence_seconds: float) -> AsyncIterator[aiohttp.StreamReader]:
-        """The body of an answer under way, which may take for ever, but not be silent for longer than ``silence_seconds``.
+    async def stream(self, call: Call, silence_seconds: float | None) -> AsyncIterator[aiohttp.StreamReader]:
+        """The body of an answer under way, which may take for ever, but not be silent for longer than ``silence_seconds`` (None:
+        however long).
 
         Raises an `ApiError` where it is refused, and `Unavailable` where it breaks while it is read.
         """
@@ -126,7 +128,9 @@ class Transport:
     async def _send(self, call: Call, limits: aiohttp.ClientTimeout) -> RESTResponse:
         if self._closed:
             raise aiohttp.ClientConnectionError("this client is closed")
-        headers = {"Accept": call.accept, "Content-Type": call.content_type, "User-Agent": USER_AGENT}
+        headers = {
+            **call.headers, "Accept": call.accept, "Content-Type": call.content_type, "User-Agent": USER_AGENT
+        }  # fmt: skip
         await self._api.update_params_for_auth(headers, [], ["BearerToken"], call.path, call.method, call.body)
         url = f"{self._access.configuration.host}{call.path}"
         if call.query:

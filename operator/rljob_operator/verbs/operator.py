@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import json
 import logging
 import sys
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 EXIT_JOBS_RUN: Final = 3
 """Of ``--release --dry-run``: there are jobs of which something runs."""
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
+
+
+class Reached(enum.StrEnum):
+    """The values of ``--reach``: those of `kube.reach.Way`, which is loaded with the client alone."""
+
+    PODS = "pods"
+    PODS_PROXY = "pods-proxy"
 
 
 class JsonLines(logging.Formatter):
@@ -92,6 +100,13 @@ def operator(
             "back where a job was not released."
         ),
     ] = None,
+    reach: Annotated[
+        Reached,
+        typer.Option(
+            help="How learners are asked: pods, at their addresses; pods-proxy, through the API server, which takes rights on "
+            "pods/proxy and no way into the pods' network."
+        ),
+    ] = Reached.PODS,
     json_logs: Annotated[bool, typer.Option("--json-logs/--plain-logs", help="Logs as lines of JSON.")] = True,
 ) -> None:
     """Look after the RLJobs of a cluster until SIGTERM. Several may run at once: one leads, the others wait.
@@ -103,7 +118,7 @@ def operator(
 
     Example, from a laptop:
 
-      rljob operator --namespace team-a --image registry.example.com/rljob-worker:0.1.0 --plain-logs
+      rljob operator --namespace team-a --image registry.example.com/rljob-worker:0.1.0 --plain-logs --reach pods-proxy
 
       rljob operator --release --dry-run
     """
@@ -111,6 +126,7 @@ def operator(
         try:
             from rljob_operator.kube.access import NoAccess
             from rljob_operator.kube.operator import OperatorConfig, run_operator
+            from rljob_operator.kube.reach import Way
         except ImportError as error:
             raise UsageError(f"rljob operator needs the Kubernetes client, which can't be imported: {error}") from None
         from rljob_operator.kube.configuration import OperatorConfiguration, read_configuration, settings_of
@@ -125,6 +141,7 @@ def operator(
             context=context,
             port=port,
             workers=workers,
+            reach=Way(reach),
         )
         if dry_run and not release:
             raise UsageError("--dry-run belongs to --release; rljob render prints what would be made of a manifest")

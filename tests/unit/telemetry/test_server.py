@@ -209,6 +209,9 @@ def test_what_changes_something_needs_the_token_of_the_job(role: Role, tmp_path:
             assert (code, "s3cret" in body) == (401, False), wrong
         assert notes == []
         assert post(server, "/checkpoint", b"{}", Authorization="Bearer s3cret")[0] == 202
+        proxied = {"X-RLJob-Token": "s3cret"}  # an API server's proxy keeps the Authorization header
+        assert post(server, "/checkpoint", b"{}", **proxied)[0] == 202
+        assert post(server, "/checkpoint", b"{}", **{"X-RLJob-Token": "s3cre"})[0] == 401
         token_file.write_text("another")
         assert post(server, "/checkpoint", b"{}", Authorization="Bearer s3cret")[0] == 401
         assert post(server, "/checkpoint", b"{}", Authorization="bearer another")[0] == 202
@@ -217,7 +220,7 @@ def test_what_changes_something_needs_the_token_of_the_job(role: Role, tmp_path:
         token_file.unlink()
         assert post(server, "/checkpoint", b"{}", Authorization="Bearer another")[0] == 403
         assert get(server, "/status")[0] == 200, "reading needs no token"
-    assert len(notes) == 2
+    assert len(notes) == 3
 
 
 @pytest.mark.parametrize(

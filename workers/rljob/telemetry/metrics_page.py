@@ -18,10 +18,11 @@ ADDRESS --metrics-port PORT` (or `RLJOB_METRICS_HOST`, `RLJOB_METRICS_PORT`) say
 nothing is said. A scrape reads the same document that `/status` sends; a value the role does not know is left out, not sent as 0.
 
 Whoever reaches the port may read it. `POST /checkpoint` of the learner changes something: it needs the job's token, as
-`Authorization: Bearer TOKEN`, where the role was given one (`--token-file FILE` or `RLJOB_TOKEN_FILE`, such as a mounted
-Secret; it is read anew for each request). Without a token it is taken on loopback, and off loopback the port is read-only.
-The answers are 401 for a token that is missing or wrong, and 403 where the role knows none. `rljob run` makes a token for
-each run, `roles/request-token` of the run folder, so `rljob checkpoint` and `suspend` work wherever the learner listens.
+`Authorization: Bearer TOKEN` or `X-RLJob-Token: TOKEN`, where the role was given one (`--token-file FILE` or
+`RLJOB_TOKEN_FILE`, such as a mounted Secret; it is read anew for each request). Without a token it is taken on loopback, and
+off loopback the port is read-only. The answers are 401 for a token that is missing or wrong, and 403 where the role knows
+none. `rljob run` makes a token for each run, `roles/request-token` of the run folder, so `rljob checkpoint` and `suspend` work
+wherever the learner listens.
 
 Every series has the label `role`, and `actor`, `shard` or `evaluator` with the name of the process. Counters start at 0
 with their process, except those "over the whole run", which the replay service keeps.

@@ -34,6 +34,8 @@ from rljob.threads import SupervisedThread, check_threads, start_contained
 log = logging.getLogger(__name__)
 
 LOOPBACK: Final = "127.0.0.1"
+TOKEN_HEADER: Final = "X-RLJob-Token"
+"""Carries the token where something in between keeps the Authorization header to itself, as an API server's proxy does."""
 
 _MAX_THREADS = 8
 _CLIENT_TIMEOUT_SECONDS = 5.0
@@ -55,7 +57,8 @@ class TelemetryServer:
             sent. It must be harmless to repeat and return at once; ValueError is answered as a bad request.
         host: address to bind.
         token_file: the job's token, read anew for each request, so that it may be replaced. Where it is given, every request
-            must carry it as ``Authorization: Bearer TOKEN``; without it requests are taken on loopback only.
+            must carry it as ``Authorization: Bearer TOKEN`` or as ``X-RLJob-Token: TOKEN``; without it requests are taken on
+            loopback only.
 
     Raises:
         OSError: the address cannot be bound; the message names it.
@@ -267,7 +270,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(*self.server.telemetry.answer(self._page(), self.headers.get("Accept", "")))
 
     def do_POST(self) -> None:
-        refusal = self.server.telemetry.refusal(self.headers.get("Authorization", ""))
+        token = self.headers.get(TOKEN_HEADER, "")
+        authorization = f"Bearer {token}" if token else self.headers.get("Authorization", "")
+        refusal = self.server.telemetry.refusal(authorization)
         if refusal is not None:
             self._reply(*refusal)
             return

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 from rljob_operator.core.observed import CheckpointState
-from rljob_operator.kube import learner_poll
+from rljob_operator.kube import reach
 from rljob_operator.kube.learner_poll import Learner, LearnerPoll
+from rljob_operator.kube.reach import PodNetwork
 
 GOOD = {
     "updates": 7,
@@ -59,9 +60,10 @@ async def serving() -> AsyncIterator[Serving]:
 
 
 @asynccontextmanager
-async def polling(**options: Any) -> AsyncIterator[tuple[LearnerPoll[str], list[str]]]:
+async def polling(timeout_seconds: float = 0.5, **options: Any) -> AsyncIterator[tuple[LearnerPoll[str], list[str]]]:
     told: list[str] = []
-    poll: LearnerPoll[str] = LearnerPoll(told.append, **{"period_seconds": 0.05, "timeout_seconds": 0.5, **options})
+    options = {"period_seconds": 0.05, **options}
+    poll: LearnerPoll[str] = LearnerPoll(told.append, PodNetwork(timeout_seconds), **options)
     try:
         yield poll, told
     finally:
@@ -108,7 +110,7 @@ def test_an_answer_is_kept_without_its_document() -> None:
     ],
 )
 def test_what_is_no_answer_counts_as_silence(monkeypatch: Any, changes: dict[str, Any], words: str) -> None:
-    monkeypatch.setattr(learner_poll, "LARGEST_BYTES", 1000 if "1," in str(changes.get("body")) else 8 << 20)
+    monkeypatch.setattr(reach, "LARGEST_BYTES", 1000 if "1," in str(changes.get("body")) else 8 << 20)
 
     async def story() -> None:
         async with serving() as learner, polling(now=lambda: 100.0) as (poll, told):

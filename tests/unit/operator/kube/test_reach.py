@@ -1,0 +1,73 @@
+"""Asking a learner through the API server: what is sent, and what counts as no answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from aiohttp import web
+from rljob_operator.kube import reach
+from rljob_operator.kube.learner_poll import Learner, LearnerPoll
+from rljob_operator.kube.reach import NoAnswer, PodNetwork, PodsProxy
+
+from tests.unit.operator.kube.fake_api_server import never, refuses, says, served
+from tests.unit.operator.kube.sample_pods import running_pod
+
+POD = running_pod(0)
+NAME = POD["metadata"]["name"]
+
+
+def test_the_poll_goes_through_the_api_server_and_carries_the_token_past_it() -> None:
+    sent: list[tuple[str, str, str, Any]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        body = await request.text()
+        token = request.headers.get("X-RLJob-Token", "")
+        sent.append((request.method, request.path, token, json.loads(body) if body else None))
+        return web.json_response({"updates": 7}, status=202 if request.method == "POST" else 200)
+
+    async def story() -> None:
+        async with served(answer) as (_, client):
+            told: list[str] = []
+            poll: LearnerPoll[str] = LearnerPoll(told.append, PodsProxy(client), period_seconds=0.05)
+            poll.follow("pong", Learner("a", poll.url(POD, 9090), "s3cret"), 12.5)
+            while poll.answer("pong").sample is None:
+                await asyncio.sleep(0.01)
+            await poll.close()
+
+    asyncio.run(story())
+    door = f"/api/v1/namespaces/team/pods/{NAME}:9090/proxy"
+    assert sent[:2] == [
+        ("POST", f"{door}/checkpoint", "s3cret", {"sinceUnix": 12.5}),
+        ("GET", f"{door}/status", "", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (refuses(403, "Forbidden", "user guest cannot get pods/proxy"), "the right to get pods/proxy in namespace team"),
+        (refuses(503, "ServiceUnavailable", "dial tcp: no route to host"), "through the API server: dial tcp: no route"),
+        (refuses(404, "NotFound", "pods not found"), "pods not found"),
+        (never(), "nothing was heard for too long"),
+        (says(200, {"text": "x" * 2000}), "more than 1,000 bytes"),
+    ],
+)  # fmt: skip
+def test_what_is_no_answer(monkeypatch: pytest.MonkeyPatch, answer: Any, words: str) -> None:
+    monkeypatch.setattr(reach, "LARGEST_BYTES", 1000)
+
+    async def story() -> None:
+        async with served(answer, timeout_seconds=0.3) as (_, client):
+            way = PodsProxy(client, timeout_seconds=0.3)
+            with pytest.raises(NoAnswer, match=words):
+                await way.read(way.url(POD, 9090), "status")
+            assert (await way.send(way.url(POD, 9090), "checkpoint", {}, "")) is (words == "more than 1,000 bytes")
+
+    asyncio.run(story())
+
+
+def test_addresses_of_pods() -> None:
+    assert PodNetwork().url({"status": {"podIP": "10.1.0.7"}}, 9090) == "http://10.1.0.7:9090"
+    assert PodNetwork().url({"status": {"podIP": "fd00::7"}}, 9090) == "http://[fd00::7]:9090"
