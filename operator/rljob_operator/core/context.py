@@ -29,7 +29,7 @@ class Mode(StrEnum):
     FINISHING = "Finishing"
     """The end is decided; members leave."""
     SESSION_ENDING = "SessionEnding"
-    """`rljob run` ends; members leave and the job can be resumed."""
+    """`rljob run` ends, or a cluster's job is stopped; members leave and the job can be resumed."""
     ACCEPTING = "Accepting"
     """The spec can't be run and nothing runs."""
     SUSPENDING = "Suspending"
@@ -189,7 +189,7 @@ def mode(context: ReconcileContext) -> Mode:
 
 
 def session_end(context: ReconcileContext) -> tuple[str, str] | None:
-    """(reason, message) where the session of a local controller is over, None where it goes on or there is none."""
+    """(reason, message) where the session is over, None where it goes on or there is none."""
     session = context.session
     if session is None:
         return None

@@ -12,6 +12,9 @@ from rljob.api.rules.read_at_start import read_at_start
 CHECKPOINT_ANNOTATION = "rljob.dev/checkpoint-requested-at"
 """A user's request for a checkpoint: any new text in it, by custom the time of the request."""
 
+STOP_ANNOTATION = "rljob.dev/stop-requested-at"
+"""A user's wish that a cluster's job leaves in good order and stays stopped for as long as this is there, whatever its text."""
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -76,7 +79,8 @@ class ClockReading:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A controller that lives no longer than its terminal (`rljob run`): how long it has run, its bound, Ctrl-C."""
+    """A controller that lives no longer than its terminal (`rljob run`): how long it has run, its bound, Ctrl-C. On a cluster
+    there is one, interrupted, for a job that its user has stopped."""
 
     elapsed_seconds: float = 0.0
     max_seconds: float | None = None

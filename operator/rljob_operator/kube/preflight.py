@@ -55,7 +55,7 @@ class Preflight:
         the refusal stands.
         """
         generation = stored.desired.generation
-        if stored.desired.refusal is not None or stored.desired.suspends or stored.status.finished:
+        if stored.desired.refusal is not None or stored.desired.suspends or stored.stopped or stored.status.finished:
             self.refusal = self.admission = None  # said of pods that nobody wants now
             self.checked_generation, self.again_at = 0, float("inf")  # when somebody does, it starts with a check
             return

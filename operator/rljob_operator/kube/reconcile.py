@@ -10,6 +10,7 @@ from typing import Final
 
 from rljob.api.status import RLJobStatus
 
+from rljob_operator.core.desired import Session
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.turn import StatusWrite, turn
@@ -175,7 +176,7 @@ class Reconciler:
             self._client, stored.owned(), observed.members, known.gone, self._settings, self._now()
         )
         observed = replace(observed, lost_volumes=lost) if lost else observed
-        found = turn(desired, stored.status, observed, clock)
+        found = turn(desired, stored.status, observed, clock, Session(interrupted=True) if stored.stopped else None)
         decision = found.decision
         await self._store(stored, known, decision.status, found.write)
         self._recommended(*key, recommendation(decision.status))

@@ -13,7 +13,7 @@ from rljob.api.conditions import ConditionType, Reason
 from rljob.api.job import API_VERSION, KIND
 from rljob.api.status import RLJobStatus
 
-from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, DesiredState, Refusal
+from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, STOP_ANNOTATION, DesiredState, Refusal
 from rljob_operator.kube.in_force import started_with, stored_spec, with_changes
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.revision import revision_of_job
@@ -36,12 +36,14 @@ class StoredJob:
         desired: what is wanted of it.
         status: what was written last; a new one where none was, or where nobody can read it.
         leaving: it is being deleted: nothing is started or created for it any more.
+        stopped: its user wants nothing of it to run, until that is taken back.
     """
 
     document: Mapping[str, Any]
     desired: DesiredState
     status: RLJobStatus
     leaving: bool
+    stopped: bool = False
 
     @property
     def uid(self) -> str:
@@ -82,14 +84,16 @@ def read(document: Mapping[str, Any], status: RLJobStatus | None = None, before:
     there is none, the refusal blocks the job. Whether a spec may follow on another the API server has checked already, by the
     CRD's rules on what was written.
     """
-    known = status if status is not None else _status(document)
+    known = status if status is not None else status_of(document)
     metadata = document["metadata"]
     annotations = metadata.get("annotations") or {}
     generation = int(metadata.get("generation", 1))
     asked = str(annotations.get(CHECKPOINT_ANNOTATION, ""))
     job, refusal, written = _in_force(document, known, before if before is not None else ReadBefore())
     desired = DesiredState(job, generation, asked, refusal, written)
-    return StoredJob(document, desired, known, bool(metadata.get("deletionTimestamp")))
+    return StoredJob(
+        document, desired, known, bool(metadata.get("deletionTimestamp")), stopped=STOP_ANNOTATION in annotations
+    )
 
 
 def released(stored: StoredJob, settings: Settings) -> StoredJob:
@@ -158,7 +162,7 @@ def _parsed(document: Mapping[str, Any], spec: Mapping[str, Any]) -> RLJob:
     return parse_job({"apiVersion": API_VERSION, "kind": KIND, "metadata": document["metadata"], "spec": dict(spec)})
 
 
-def _status(document: Mapping[str, Any]) -> RLJobStatus:
+def status_of(document: Mapping[str, Any]) -> RLJobStatus:
     """The stored status. The server keeps what it was given, so one that can't be read was written by somebody else."""
     found = document.get("status") or {}
     try:

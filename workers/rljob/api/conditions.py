@@ -213,7 +213,7 @@ def _entries() -> tuple[Entry, ...]:
             ("False", r.RESTORING, "the roles come up and the learner goes on from a checkpoint"),
             ("False", r.SUSPENDING, "the job is being suspended: drain, checkpoint, stop; see Suspended"),
             ("False", r.SUSPENDED, "the job is suspended"),
-            ("False", r.SESSION_ENDED, "`rljob run` was stopped or its time is over; `--resume` goes on"),
+            ("False", r.SESSION_ENDED, "it was stopped, or the time of `rljob run` is over; resuming goes on"),
             ("False", r.FINISHING, "the end is decided; members are leaving"),
             ("False", r.COMPLETE, "the job has succeeded"),
             ("False", r.FAILED, "the job has failed"),
@@ -229,7 +229,7 @@ def _entries() -> tuple[Entry, ...]:
             ),
             ("False", r.WARMING_UP, "no update yet since the start: the roles start, or the replay fills"),
             ("False", r.SUSPENDED, "the job is suspended, being suspended, or waits for quota"),
-            ("False", r.SESSION_ENDED, "`rljob run` was stopped or its time is over"),
+            ("False", r.SESSION_ENDED, "it was stopped, or the time of `rljob run` is over"),
             ("False", r.FINISHING, "the job is over"),
         ),
         t.SCALING_ACTIVE: (

@@ -47,7 +47,7 @@ def ready(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
         return false(type, Reason.FINISHING, f"{outcome.reason}: {outcome.message}")
     if mode is Mode.SESSION_ENDING:
         end = session_end(context)
-        return false(type, Reason.SESSION_ENDED, f"{end[1]}; --resume goes on" if end else "")
+        return false(type, Reason.SESSION_ENDED, f"{end[1]}; resuming goes on" if end else "")
     if mode is Mode.ACCEPTING:
         return false(type, Reason.ACCEPTING, "see condition Accepted")
     if mode is Mode.SUSPENDING:

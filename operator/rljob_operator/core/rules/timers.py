@@ -15,10 +15,11 @@ LEAVING_SECONDS = 5.0
 
 
 def next_look_seconds(context: ReconcileContext, mode: Mode) -> float | None:
-    """Seconds until the next timer is due; None where only a change can bring anything (suspended, kept after its end)."""
+    """Seconds until the next timer is due; None where only a change can bring anything (suspended, stopped, kept
+    after its end)."""
     if mode in (Mode.FINISHED, Mode.FINISHING):
         return _after_the_end(context, mode)
-    if mode is Mode.ACCEPTING or (mode is Mode.SUSPENDING and not context.alive()):
+    if mode is Mode.ACCEPTING or (mode in (Mode.SUSPENDING, Mode.SESSION_ENDING) and not context.alive()):
         return None
     if mode is not Mode.RUNNING:
         return LEAVING_SECONDS

@@ -38,6 +38,11 @@ def test_a_good_spec_is_what_is_wanted() -> None:
     assert found.status == RLJobStatus()
 
 
+def test_a_job_is_stopped_for_as_long_as_its_user_says_so() -> None:
+    assert read(stored(metadata={"annotations": {"rljob.dev/stop-requested-at": ""}})).stopped
+    assert not read(stored(metadata={"annotations": {"rljob.dev/other": "x"}})).stopped
+
+
 @pytest.mark.parametrize("effective", [None, {}, {"algorithm": {"type": "Unknown"}}])
 def test_a_refused_spec_without_one_in_force_blocks(effective: Any) -> None:
     status = None if effective is None else {"effectiveSpec": effective}
