@@ -1,4 +1,4 @@
-"""The `rljob` command: the workers' commands, `run`, which needs the controller, and the verbs for a run."""
+"""The `rljob` command: the workers' commands, `run`, which needs the controller, and the verbs; `kubectl rljob` has these."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rljob.api import read_manifest
-from rljob.cli.app import app
+from rljob.cli.app import app, common
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 from rljob.roles.command import Profiled
 
 from rljob_operator.verbs.change import checkpoint, resume, scale, suspend
+from rljob_operator.verbs.choose import Meaning
+from rljob_operator.verbs.events import events
 from rljob_operator.verbs.get import get
 from rljob_operator.verbs.logs import logs
 from rljob_operator.verbs.operator import operator
@@ -91,13 +93,32 @@ def run(
     raise typer.Exit(code)
 
 
-for verb in (get, top, why, logs, suspend, resume, scale, checkpoint, stop, render, operator):
+VERBS = (get, top, why, logs, events, suspend, resume, scale, checkpoint, stop)
+for verb in (*VERBS, render, operator):
     app.command()(verb)
+
+
+plugin = typer.Typer(
+    name="kubectl rljob",
+    help="Watch and steer RLJobs: the verbs of `rljob`, of the namespace that the kubeconfig's context names unless -n does.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+plugin.callback()(common)
+for verb in VERBS:
+    plugin.command()(verb)
 
 
 def main() -> None:
     """Entry point of the `rljob` command."""
     app()
+
+
+def kubectl_plugin() -> None:
+    """Entry point of `kubectl-rljob`, which kubectl starts for `kubectl rljob`."""
+    Meaning.cluster = True
+    plugin(prog_name="kubectl rljob")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cluster.control_plane import CRD_FILE, PROGRAMS, ControlPlane
 from tests.cluster.jobs import JOBS, create
+from tests.cluster.terminal import User
 from tests.unit.api.bad_manifests import BASE
 from tests.unit.api.written import document
 
@@ -76,6 +77,12 @@ def made_namespace(cluster: ControlPlane) -> Iterator[str]:
     cluster.request("DELETE", f"/apis/rljob.dev/v1alpha1/namespaces/{name}/rljobs")
     cluster.request("DELETE", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0")
     cluster.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def user(cluster: ControlPlane, namespace: str) -> User:
+    """An administrator at a terminal, in a namespace of the test's own."""
+    return User(cluster, namespace, cluster.kubeconfig)
 
 
 @pytest.fixture(autouse=True)

@@ -142,6 +142,12 @@ class ControlPlane:
             input=stdin, capture_output=True, text=True, timeout=60,
         )  # fmt: skip
 
+    def plugin(self, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a plugin of ``kubectl``, with this environment and no other."""
+        return subprocess.run(
+            [self._programs / "kubectl", *words], env=environment, capture_output=True, text=True, timeout=60
+        )
+
     def wait_until(self, what: str, holds: Callable[[], bool], seconds: float = 30.0) -> None:
         """Fails where it does not come true in time, or a server has ended."""
 

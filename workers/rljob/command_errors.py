@@ -12,7 +12,7 @@ import typer
 
 from rljob.api import ManifestError
 from rljob.api.exit_codes import EXIT_FAILURE, EXIT_INVALID
-from rljob.errors import UsageError, first_line
+from rljob.errors import CommandRefused, UsageError, first_line
 
 _INPUT_PROBLEMS = (
     ("rljob.envs.errors", "EnvironmentProblem"),
@@ -43,6 +43,10 @@ def one_line_errors(configuration_exit: int = EXIT_INVALID) -> Iterator[None]:
     """
     try:
         yield
+    except typer.Exit:  # an end that was meant, such as that of Ctrl-C; it is an Exception, too
+        raise
+    except CommandRefused as error:
+        _fail(str(error), error.exit_code)
     except (ManifestError, UsageError) as error:
         _fail(str(error), configuration_exit)
     except Exception as error:  # noqa: BLE001 - the outermost frame of a command: nothing above it would show the error

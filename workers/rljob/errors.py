@@ -7,6 +7,14 @@ class UsageError(Exception):
     """Something was asked for that can't be done as asked. ``str()`` says why, and what would be right."""
 
 
+class CommandRefused(UsageError):
+    """The same, where something outside of the command is in its way: ``exit_code`` tells scripts what."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
 def first_line(error: BaseException) -> str:
     """An error as one line: its message, or its type if it has none."""
     text = str(error).strip()

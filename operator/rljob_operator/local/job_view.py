@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from pathlib import Path
@@ -16,14 +15,11 @@ from rljob.api.status import RLJobStatus
 from rljob_operator.local import lock
 from rljob_operator.local.learner_status_client import NoAnswer, fetch_status
 from rljob_operator.local.liveness import ProcessIdentity
-from rljob_operator.local.run_folder import JOB_FILE, read_json
+from rljob_operator.local.run_folder import JOB_FILE, read_json, resume_command
 from rljob_operator.local.status_file import StatusFile
-from rljob_operator.view.job_view import JobView
+from rljob_operator.view.job_view import JobView, stale_seconds
 
 _LEAST_BYTES = 1 << 16
-_STALE_SECONDS = 90.0
-_WATCHED = ("Starting", "Restoring", "Running", "Degraded")
-"""States in which progress is written every half minute."""
 
 
 def look(run_dir: Path, *, figures: bool = True) -> JobView:
@@ -47,7 +43,18 @@ def look(run_dir: Path, *, figures: bool = True) -> JobView:
                 problem = problem or str(no)
     learner, controller = answers.pop("learner", {}), lock.owner(run_dir)
     problem = _unwritten(run_dir, status, controller) or problem
-    return JobView(run_dir, document, status, controller, running, learner, answers, problem)
+    return JobView(
+        str(run_dir),
+        document,
+        status,
+        controller is not None,
+        tuple(running),
+        learner,
+        answers,
+        problem,
+        resume_command(run_dir),
+        {"CONTROLLER": str(controller or "-"), "FOLDER": str(run_dir)},
+    )
 
 
 def _unwritten(run_dir: Path, status: RLJobStatus, controller: int | None) -> str:
@@ -57,8 +64,8 @@ def _unwritten(run_dir: Path, status: RLJobStatus, controller: int | None) -> st
     disk = os.statvfs(run_dir)
     if disk.f_bavail * disk.f_frsize < _LEAST_BYTES:
         return f"no space left on the disk of {run_dir}: this is the last status that could be written; free some space"
-    old = time.time() - (status.progress.last_update_time or math.inf)
-    if status.controller.active_since is not None and status.state in _WATCHED and old > _STALE_SECONDS:
+    old = stale_seconds(status, time.time())
+    if old is not None:
         return f"the status is {old:.0f} s old: its controller (pid {controller}) does not answer, or can't write it"
     return ""
 

@@ -1,12 +1,11 @@
-"""Verbs that change what is wanted of a run: `suspend`, `resume`, `scale`, `checkpoint`. They edit ``job.yaml``; the controller
-acts."""
+"""Verbs that change what is wanted of a job: `suspend`, `resume`, `scale`, `checkpoint`. They write what is stored, and the
+controller acts."""
 
 from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -14,24 +13,31 @@ from rljob.api.timestamps import rfc3339
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 
-from rljob_operator.core.desired import CHECKPOINT_ANNOTATION
-from rljob_operator.local.job_view import look
-from rljob_operator.local.run_folder import chosen_run
-from rljob_operator.local.spec_store import SpecStore
+from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, STOP_ANNOTATION
+from rljob_operator.verbs.choose import jobs_of
+from rljob_operator.verbs.jobs import Job, Jobs, Place
 from rljob_operator.verbs.options import (
-    NotReached,
-    RunArgument,
+    ContextOption,
+    JobArgument,
+    KubeconfigOption,
+    NamespaceOption,
     TimeoutOption,
     WaitOption,
-    wait_for,
-    without_controller,
 )
+from rljob_operator.verbs.waiting import NotReached, wait_for, without_controller
 from rljob_operator.view.job_view import JobView
 from rljob_operator.view.reasons import ending
 
 
-def suspend(run: RunArgument = None, wait: WaitOption = False, timeout: TimeoutOption = 120.0) -> None:
-    """Suspend a run: its actors drain, the learner saves itself and is verified, then everything stops.
+def suspend(
+    job: JobArgument = None,
+    wait: WaitOption = False,
+    timeout: TimeoutOption = 120.0,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Suspend a job: its actors drain, the learner saves itself and is verified, then everything stops.
 
     `rljob run` stays and shows Suspended. `rljob resume` goes on at the same step with the same replay content.
 
@@ -40,50 +46,67 @@ def suspend(run: RunArgument = None, wait: WaitOption = False, timeout: TimeoutO
       rljob suspend --wait
 
       rljob suspend runs/pong-apex-20260101-120000
+
+      rljob suspend -n team-a pong
     """
-    with one_line_errors():
-        folder = chosen_run(run)
-        generation = _edit(folder, lambda document: _set_spec(document, ("suspend",), True))
-        suspended = look(folder, figures=False).status.is_true("Suspended")
-        _tell(folder, "is suspended already" if suspended else "suspension asked for")
+    with one_line_errors(), jobs_of(Place(namespace, context, kubeconfig)) as jobs:
+        chosen = jobs.chosen(job)
+        if _is_stopped(_changeable(chosen)):
+            raise UsageError(f"{chosen.place} is stopped already; `{chosen.command('resume')}` goes on")
+        generation = chosen.change({"spec": {"suspend": True}})
+        suspended = chosen.look(figures=False).status.is_true("Suspended")
+        _tell(chosen, "is suspended already" if suspended else "suspension asked for")
         if wait:
-            seen = wait_for(folder, generation, lambda seen: seen.status.is_true("Suspended"), "suspended", timeout)
+            seen = wait_for(chosen, generation, lambda seen: seen.status.is_true("Suspended"), "suspended", timeout)
             checkpoint = seen.status.checkpoint
             at = f" at update {checkpoint.step:,}" if checkpoint is not None else ""
-            typer.echo(f"{folder}: suspended{at}")
+            typer.echo(f"{chosen.place}: suspended{at}")
 
 
-def resume(run: RunArgument = None, wait: WaitOption = False, timeout: TimeoutOption = 120.0) -> None:
-    """Resume a suspended run at the step where it was suspended.
+def resume(
+    job: JobArgument = None,
+    wait: WaitOption = False,
+    timeout: TimeoutOption = 120.0,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Resume a suspended job, or a stopped one of a cluster, at the step where it was.
 
     A run whose `rljob run` has ended needs a controller first: `rljob run RUN/job.yaml --run-dir RUN --resume`.
 
-    Example:
+    Examples:
 
       rljob resume --wait
+
+      rljob resume -n team-a pong
     """
-    with one_line_errors():
-        folder = chosen_run(run)
-        generation = _edit(folder, lambda document: _set_spec(document, ("suspend",), False))
-        seen = look(folder, figures=False)
+    with one_line_errors(), jobs_of(Place(namespace, context, kubeconfig)) as jobs:
+        chosen = jobs.chosen(job)
+        patch = {"spec": {"suspend": False}, "metadata": {"annotations": {STOP_ANNOTATION: None}}}
+        generation = _edit(chosen, patch)
+        seen = chosen.look(figures=False)
         runs = seen.status.is_true("Ready") and seen.status.observed_generation >= generation
-        _tell(folder, "is not suspended" if runs else "asked to go on")
+        _tell(chosen, "is not suspended" if runs else "asked to go on")
         if wait:
-            seen = wait_for(folder, generation, lambda seen: seen.status.is_true("Ready"), "running", timeout)
-            typer.echo(f"{folder}: {seen.state}")
+            seen = wait_for(chosen, generation, lambda seen: seen.status.is_true("Ready"), "running", timeout)
+            typer.echo(f"{chosen.place}: {seen.state}")
 
 
 def scale(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="[RUN] N",
-            help="The run's folder (left out: the newest under runs/), and the number of actors.",
+            metavar="[RUN|JOB] N",
+            help="The job (left out: the newest under runs/, or the only one of the namespace), and the number of actors.",
             show_default=False,
         ),
     ],
     wait: WaitOption = False,
     timeout: TimeoutOption = 120.0,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
 ) -> None:
     """Set the number of actors (spec.actors.replicas).
 
@@ -94,42 +117,54 @@ def scale(
       rljob scale 2
 
       rljob scale runs/pong-apex-20260101-120000 4 --wait
+
+      rljob scale -n team-a pong 16
     """
-    with one_line_errors():
-        folder, actors = _run_and_number(words)
-        generation = _edit(folder, lambda document: _set_spec(document, ("actors", "replicas"), actors))
-        _tell(folder, f"{actors} actors asked for")
+    with one_line_errors(), jobs_of(Place(namespace, context, kubeconfig)) as jobs:
+        chosen, actors = _job_and_number(jobs, words)
+        generation = _edit(chosen, {"spec": {"actors": {"replicas": actors}}})
+        _tell(chosen, f"{actors} actors asked for")
         if wait:
-            seen = wait_for(folder, generation, lambda seen: _has_actors(seen, actors), f"{actors} actors", timeout)
-            typer.echo(f"{folder}: {seen.status.actors.ready} actors ready")
+            seen = wait_for(chosen, generation, lambda seen: _has_actors(seen, actors), f"{actors} actors", timeout)
+            typer.echo(f"{chosen.place}: {seen.status.actors.ready} actors ready")
 
 
-def checkpoint(run: RunArgument = None, wait: WaitOption = False, timeout: TimeoutOption = 120.0) -> None:
+def checkpoint(
+    job: JobArgument = None,
+    wait: WaitOption = False,
+    timeout: TimeoutOption = 120.0,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
     """Have the learner write a checkpoint now; training goes on meanwhile.
 
-    Example:
+    Examples:
 
       rljob checkpoint --wait
+
+      rljob checkpoint -n team-a pong --wait
     """
-    with one_line_errors():
-        folder = chosen_run(run)
-        seen = _changeable(folder)
-        if seen.controller is None:
+    with one_line_errors(), jobs_of(Place(namespace, context, kubeconfig)) as jobs:
+        chosen = jobs.chosen(job)
+        seen = _changeable(chosen)
+        if not seen.attended:
             raise UsageError(without_controller(seen))
-        if seen.status.is_true("Suspended"):
-            raise UsageError(f"{folder} is suspended, and saved itself then; `rljob resume {folder}` first")
+        if seen.status.is_true("Suspended") or _is_stopped(seen):
+            how = "stopped" if _is_stopped(seen) else "suspended"
+            raise UsageError(f"{chosen.place} is {how}, and saved itself then; `{chosen.command('resume')}` first")
         asked = rfc3339(time.time())
-
-        def change(document: dict[str, Any]) -> None:
-            annotations = document["metadata"].get("annotations") or {}
-            document["metadata"]["annotations"] = annotations | {CHECKPOINT_ANNOTATION: asked}
-
-        _edit(folder, change)
-        _tell(folder, "checkpoint asked for")
+        _edit(chosen, {"metadata": {"annotations": {CHECKPOINT_ANNOTATION: asked}}})
+        _tell(chosen, "checkpoint asked for")
         if wait:
-            found = wait_for(folder, 0, lambda seen: _answered(seen, asked), "saved", timeout).status.checkpoint
+            found = wait_for(chosen, 0, lambda seen: _answered(seen, asked), "saved", timeout).status.checkpoint
             assert found is not None
-            typer.echo(f"{folder}: checkpoint of update {found.step:,} verified, {found.uri}")
+            typer.echo(f"{chosen.place}: checkpoint of update {found.step:,} verified, {found.uri}")
+
+
+def _is_stopped(seen: JobView) -> bool:
+    """Whether the user of a cluster's job has stopped it."""
+    return STOP_ANNOTATION in ((seen.document.get("metadata") or {}).get("annotations") or {})
 
 
 def _has_actors(seen: JobView, actors: int) -> bool:
@@ -146,41 +181,33 @@ def _answered(seen: JobView, asked: str) -> bool:
     return request.done and seen.status.checkpoint is not None
 
 
-def _edit(folder: Path, change: Callable[[dict[str, Any]], None]) -> int:
-    """Store an edit of a run that can still act on it; answers the generation."""
-    _changeable(folder)
-    return SpecStore(folder).edit(change)
+def _edit(job: Job, patch: Mapping[str, Any]) -> int:
+    """Store an edit of a job that can still act on it; answers the generation."""
+    _changeable(job)
+    return job.change(patch)
 
 
-def _changeable(folder: Path) -> JobView:
-    """A look at a run that has not ended for good. Raises UsageError."""
-    seen = look(folder, figures=False)
+def _changeable(job: Job) -> JobView:
+    """A look at a job that has not ended for good. Raises UsageError."""
+    seen = job.look(figures=False)
     if seen.status.finished:
-        raise UsageError(f"{folder} has ended, nothing can be changed any more: {ending(seen)}")
+        raise UsageError(f"{job.place} has ended, nothing can be changed any more: {ending(seen)}")
     return seen
 
 
-def _set_spec(document: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    node = document["spec"]
-    for name in path[:-1]:
-        node[name] = node.get(name) or {}
-        node = node[name]
-    node[path[-1]] = value
+def _tell(job: Job, what: str) -> None:
+    seen = job.look(figures=False)
+    typer.echo(f"{job.place}: {what}" if seen.attended else f"{job.place}: {what}; {without_controller(seen)}")
 
 
-def _tell(folder: Path, what: str) -> None:
-    seen = look(folder, figures=False)
-    typer.echo(f"{folder}: {what}" if seen.controller is not None else f"{folder}: {what}; {without_controller(seen)}")
-
-
-def _run_and_number(words: Sequence[str]) -> tuple[Path, int]:
-    """``scale RUN N`` or ``scale N``. Raises UsageError."""
-    *runs, number = words
-    if len(runs) > 1:
+def _job_and_number(jobs: Jobs, words: Sequence[str]) -> tuple[Job, int]:
+    """``scale JOB N`` or ``scale N``. Raises UsageError."""
+    *named, number = words
+    if len(named) > 1:
         raise UsageError(
             f"scale {' '.join(words)}: allowed: a run and a number of actors, such as `rljob scale {words[0]} 2`"
         )
     if not (number.isascii() and number.isdecimal()):
-        example = shlex.join(["rljob", "scale", *(runs or [number]), "2"])
+        example = shlex.join(["rljob", "scale", *(named or [number]), "2"])
         raise UsageError(f"scale {' '.join(words)}: the number of actors is missing at the end; such as `{example}`")
-    return chosen_run(Path(runs[0]) if runs else None), int(number)
+    return jobs.chosen(named[0] if named else None), int(number)

@@ -1,4 +1,4 @@
-"""Runs in columns: pure functions from what was seen to text."""
+"""Jobs in columns: pure functions from what was seen to text."""
 
 from __future__ import annotations
 
@@ -12,12 +12,27 @@ from rljob_operator.view.words import age, number
 Column = tuple[str, Callable[[JobView], str]]
 
 
-def table(runs: Sequence[JobView], *, wide: bool) -> list[str]:
-    """Heading and one line a run, columns aligned."""
-    columns = COLUMNS + (WIDE_COLUMNS if wide else ())
-    rows = [[heading for heading, _ in columns], *([cell(run) for _, cell in columns] for run in runs)]
+def table(runs: Sequence[JobView], *, wide: bool, namespaces: bool = False) -> list[str]:
+    """Heading and one line a job, columns aligned; ``namespaces``: each job's namespace before its name."""
+    columns = (NAMESPACE, *COLUMNS) if namespaces else COLUMNS
+    if wide:
+        columns += WIDE_COLUMNS + _further(runs)
+    return aligned([[heading for heading, _ in columns], *([cell(run) for _, cell in columns] for run in runs)])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of as many cells each as lines, cells below each other."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _further(runs: Sequence[JobView]) -> tuple[Column, ...]:
+    """The columns that jobs of their kind have beside those of all."""
+    return tuple((heading, _further_cell(heading)) for heading in (runs[0].further if runs else ()))
+
+
+def _further_cell(heading: str) -> Callable[[JobView], str]:
+    return lambda run: run.further.get(heading, "-")
 
 
 def _figure(name: str, form: str) -> Callable[[JobView], str]:
@@ -31,7 +46,9 @@ def _actors(run: JobView) -> str:
 
 def _depth(run: JobView) -> str:
     depth, bound = run.figures.get("queue_depth_batches"), run.figures.get("queue_bound_batches")
-    return f"{number(depth, '{:,.0f}')}/{number(bound, '{:,.0f}')}" if bound is not None else "-"
+    if bound is None:
+        return number(run.figures.get("queue_fill_percent"), "{} %")
+    return f"{number(depth, '{:,.0f}')}/{number(bound, '{:,.0f}')}"
 
 
 def _return(run: JobView) -> str:
@@ -68,6 +85,11 @@ def _restarts(run: JobView) -> str:
     return f"{run.status.restarts.counted}+{run.status.restarts.ignored}"
 
 
+def _namespace(run: JobView) -> str:
+    return str((run.document.get("metadata") or {}).get("namespace", "-"))
+
+
+NAMESPACE: Column = ("NAMESPACE", _namespace)
 COLUMNS: tuple[Column, ...] = (
     ("NAME", lambda run: run.name),
     ("STATE", lambda run: run.state),
@@ -84,6 +106,4 @@ WIDE_COLUMNS: tuple[Column, ...] = (
     ("UPDATES", lambda run: number(run.figures.get("updates", run.status.progress.learner_updates), "{:,}")),
     ("CHECKPOINT (AGE)", _checkpoint),
     ("RESTARTS", _restarts),
-    ("CONTROLLER", lambda run: str(run.controller or "-")),
-    ("FOLDER", lambda run: str(run.run_dir)),
 )

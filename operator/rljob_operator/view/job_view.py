@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rljob.api.status import RLJobStatus
@@ -14,39 +13,50 @@ UNATTENDED = "Unattended"
 LOST = "Lost"
 """State of a run that neither has ended nor has anything left: its machine was restarted, or all of it was killed."""
 
+STALE_SECONDS = 90.0
+_WATCHED = ("Starting", "Restoring", "Running", "Degraded")
+"""States in which progress is written every half minute."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """One look at a run.
+    """One look at a job.
 
     Attributes:
-        document: what ``job.yaml`` holds, the job as written; empty where it can't be read.
+        place: where it is, as its user's verbs name it: the folder of a run, or namespace/name.
+        document: the stored object, the job as written; empty where it can't be read.
         status: the newest status; a new one where none was written yet.
-        controller: process id of its controller, None where none runs.
-        running: process ids of its members that run, by name.
-        figures: the learner's own status document; empty where it does not answer.
+        attended: whether a controller is there to act on it. Jobs of a cluster are taken to be attended: what speaks against it
+            is in ``problem``.
+        running: the members that run, as far as was looked.
+        figures: the learner's own status document; without an answer what the job's status knows of it, or nothing.
         servers: the same of each inference server of its own that runs, by name.
+        problem: what kept this look from showing all, or makes it doubtful; a sentence.
+        resumed_by: the command that gives it a controller again; empty where there is none.
+        further: columns that are shown of jobs of this kind alone, when there is room: heading -> value.
     """
 
-    run_dir: Path
+    place: str
     document: Mapping[str, Any]
     status: RLJobStatus
-    controller: int | None
-    running: Mapping[str, int]
+    attended: bool
+    running: Collection[str]
     figures: Mapping[str, Any] = field(default_factory=dict)
     servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     problem: str = ""
+    resumed_by: str = ""
+    further: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """The job's name, or the folder's where that is unknown."""
+        """The job's name, or the last part of its place where that is unknown."""
         metadata = self.document.get("metadata")
-        return str(metadata.get("name", "")) if isinstance(metadata, dict) else self.run_dir.name
+        return str(metadata.get("name", "")) if isinstance(metadata, dict) else self.place.rpartition("/")[2]
 
     @property
     def state(self) -> str:
         """The job's state in one word, as the controller says; or what it is without one."""
-        if self.controller is None and not self.status.finished:
+        if not self.attended and not self.status.finished:
             if self.running:
                 return UNATTENDED
             if self.status.state != "SessionEnded":
@@ -54,11 +64,19 @@ class JobView:
         return self.status.state or "Starting"
 
     def active_seconds(self, now: float) -> float:
-        """How long the run has been at work until ``now`` (seconds since 1970): without suspensions, and without the time
+        """How long the job has been at work until ``now`` (seconds since 1970): without suspensions, and without the time
         after its end or after whatever ended it unseen."""
         memory = self.status.controller
         if memory.active_since is None:
             return memory.spent_active_seconds
-        if self.controller is None and not self.running:
+        if not self.attended and not self.running:
             return float(self.status.active_seconds)
         return memory.spent_active_seconds + max(0.0, now - memory.active_since)
+
+
+def stale_seconds(status: RLJobStatus, now: float) -> float | None:
+    """How old the status of a job at work is, where it should be newer; None where it is as new as it should be."""
+    if status.finished or status.controller.active_since is None or status.state not in _WATCHED:
+        return None
+    old = now - (status.progress.last_update_time or now)
+    return old if old > STALE_SECONDS else None

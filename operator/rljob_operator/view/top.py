@@ -43,8 +43,8 @@ def screen(run: JobView, before: JobView | None = None) -> RenderableType:
 def unwell(run: JobView) -> list[str]:
     """What is not as it should be, a line each."""
     found = []
-    if run.controller is None and run.running:
-        found.append(f"no controller; {len(run.running)} processes run on: rljob stop or run --resume {run.run_dir}")
+    if not run.attended and run.running:
+        found.append(f"no controller; {len(run.running)} processes run on: rljob stop or run --resume {run.place}")
     for type in _SHOWN_CONDITIONS:
         condition = run.status.condition(type)
         if condition is None or condition.reason in _AS_WANTED:
@@ -60,6 +60,8 @@ def _figures(run: JobView) -> RenderableType:
     figures, status = run.figures, run.status
     depth, bound = figures.get("queue_depth_batches"), figures.get("queue_bound_batches")
     share = depth / bound if isinstance(depth, int | float) and isinstance(bound, int | float) and bound else None
+    if bound is None and isinstance(figures.get("queue_fill_percent"), int):
+        share = figures["queue_fill_percent"] / 100
     wanted = status.autoscaling
     desired = wanted.desired_replicas or status.actors.replicas
     progress = status.progress

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from rljob.command_errors import one_line_errors
 from rljob_operator.cli import app
 from typer.testing import CliRunner, Result
 
@@ -84,11 +85,17 @@ def test_help_shows_what_is_taken_where_nothing_is_given() -> None:
             assert "[" not in (getattr(parameter, "help", None) or ""), (command.name, parameter.name)
             if isinstance(parameter.show_default, str):
                 shown.append((command.name, parameter.show_default))
-    assert ("top", "the newest under runs/") in shown
+    assert ("top", "the newest under runs/, or the only job of the namespace") in shown
     assert ("run", "runs/<name>-<time>") in shown
     for name, default in shown:
         text = invoke(name, "--help", env={"COLUMNS": "300", "NO_COLOR": "1"}).output
         assert f"[default: ({default})]" in re.sub(r"\x1b\[[0-9;]*m", "", text), name
+
+
+def test_an_end_that_is_meant_is_no_failure() -> None:
+    with pytest.raises(typer.Exit) as ended, one_line_errors():
+        raise typer.Exit(0)
+    assert ended.value.exit_code == 0
 
 
 def test_top_help_starts_with_what_to_type() -> None:

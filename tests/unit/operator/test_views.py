@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import time
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -41,12 +40,13 @@ def ready(status: str, reason: str) -> Condition:
 
 def run(status: RLJobStatus, **fields: object) -> JobView:
     values: dict[str, object] = {
-        "run_dir": Path("runs/x"),
+        "place": "runs/x",
         "document": {"metadata": {"name": "pong"}},
         "status": status,
-        "controller": 1,
-        "running": {"learner": 2},
+        "attended": True,
+        "running": ("learner",),
         "figures": FIGURES,
+        "further": {"FOLDER": "runs/x"},
     }
     return JobView(**(values | fields))  # type: ignore[arg-type]
 
@@ -63,10 +63,10 @@ def test_columns_are_aligned_and_say_what_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("memory", "who", "seconds"),
     [
-        ({"spent_active_seconds": 240.0}, {"controller": None, "running": {}}, 240),
+        ({"spent_active_seconds": 240.0}, {"attended": False, "running": ()}, 240),
         ({"spent_active_seconds": 240.0, "active_since": 9_900.0}, {}, 340),
-        ({"spent_active_seconds": 240.0, "active_since": 9_900.0}, {"controller": None}, 340),
-        ({"spent_active_seconds": 240.0, "active_since": 9_900.0}, {"controller": None, "running": {}}, 301),
+        ({"spent_active_seconds": 240.0, "active_since": 9_900.0}, {"attended": False}, 340),
+        ({"spent_active_seconds": 240.0, "active_since": 9_900.0}, {"attended": False, "running": ()}, 301),
     ],
     ids=["ended", "running", "unattended", "lost"],
 )
@@ -79,12 +79,12 @@ def test_the_duration_stands_still_when_nothing_runs(
 
 @pytest.mark.parametrize(
     ("reason", "running", "state"),
-    [("Running", {"learner": 2}, UNATTENDED), ("Running", {}, LOST), ("SessionEnded", {}, "SessionEnded")],
+    [("Running", ("learner",), UNATTENDED), ("Running", (), LOST), ("SessionEnded", (), "SessionEnded")],
 )
 def test_a_state_without_a_controller_is_not_what_the_last_one_wrote(
-    reason: str, running: dict[str, int], state: str
+    reason: str, running: tuple[str, ...], state: str
 ) -> None:
-    seen = run(RLJobStatus(conditions=[ready("True", reason)]), controller=None, running=running)
+    seen = run(RLJobStatus(conditions=[ready("True", reason)]), attended=False, running=running)
     assert seen.state == state
     assert state in why(seen)[0]
 

@@ -11,9 +11,13 @@ EXIT_FAILURE: Final = 1
 """It failed for a reason that is not its input."""
 EXIT_INVALID: Final = 2
 """A manifest or an argument is wrong."""
+EXIT_UNAVAILABLE: Final = 69
+"""EX_UNAVAILABLE: the API server of a cluster can't be reached, or does not answer as it should; later it may."""
 EXIT_NON_FINITE_LOSS: Final = 70
 """EX_SOFTWARE: the learner's loss was not finite, and ``earlyStopping.onNonFiniteLoss`` is ``Fail``."""
 EXIT_NOT_SAVED: Final = 74
 """EX_IOERR: a role has left as it was asked to, but could not save all that it held."""
+EXIT_NO_PERMISSION: Final = 77
+"""EX_NOPERM: the login of a cluster is not accepted, or lacks a right."""
 EXIT_CONFIGURATION: Final = 78
 """EX_CONFIG: a role cannot start with what it was given, and starting it again will not help."""

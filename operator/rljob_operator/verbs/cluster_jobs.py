@@ -1,0 +1,271 @@
+"""A cluster's jobs as the verbs' jobs: read from the API server, changed by what is written there."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from rljob.api.timestamps import rfc3339
+from rljob.errors import CommandRefused, UsageError
+
+from rljob_operator.core.desired import STOP_ANNOTATION
+from rljob_operator.core.member import Role
+from rljob_operator.kube import job_view, names, pod_logs
+from rljob_operator.kube.access import NoAccess, load_access
+from rljob_operator.kube.client import Client
+from rljob_operator.kube.errors import ApiError, NotFound, Unavailable
+from rljob_operator.kube.job_events import events_of
+from rljob_operator.kube.learner_poll import status_document
+from rljob_operator.kube.members import Pod
+from rljob_operator.kube.reach import NoAnswer, PodsProxy
+from rljob_operator.kube.resources import EVENTS, PODS, RLJOBS, Object, Resource
+from rljob_operator.verbs.jobs import Listing, Place, ShowLines
+from rljob_operator.verbs.refusals import in_words, listed, not_there
+from rljob_operator.verbs.waiting import wait_for
+from rljob_operator.view.events import EventView
+from rljob_operator.view.job_view import JobView
+
+FIELD_MANAGER: Final = "rljob"
+TIMEOUT_SECONDS: Final = 15.0
+_ASKED: Final = f"{names.ROLE_LABEL} in ({Role.LEARNER},{Role.INFERENCE})"
+_FROM_STATUS: Final = "what the job's status knows is shown"
+
+T = TypeVar("T")
+
+
+class ClusterJobs:
+    """The jobs of one namespace, or of all. One event loop and its connections live from ``with`` to its end.
+
+    Args:
+        place: where; what it leaves open is the kubeconfig's.
+        plugin: the user types `kubectl rljob`.
+    """
+
+    def __init__(self, place: Place, *, plugin: bool = False) -> None:
+        self._place, self._plugin = place, plugin
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> ClusterJobs:
+        try:
+            self.run(self._open())
+        except NoAccess as problem:
+            self._runner.close()
+            raise UsageError(str(problem)) from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.run(self.client.close())
+        self._runner.close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it, whole."""
+        return self._runner.run(work)
+
+    def refusing(self, verb: str, resource: Resource | str, everywhere: bool = False) -> AbstractContextManager[None]:
+        """What the API server refuses of it becomes a sentence."""
+        plural = resource if isinstance(resource, str) else resource.plural
+        full = f"{plural}.{RLJOBS.group}" if plural == RLJOBS.plural else plural
+        return in_words(f"the API server at {self._host}", verb, full, None if everywhere else self.namespace)
+
+    def command(self, verb: str, name: str) -> str:
+        """What to type to use a verb on a job from here."""
+        options = {"--context": self._place.context, "--kubeconfig": self._place.kubeconfig}
+        words = [*(("kubectl", "rljob") if self._plugin else ("rljob",)), verb, "-n", self.namespace]
+        words += [word for option, value in options.items() if value is not None for word in (option, value)]
+        return shlex.join([*words, name])
+
+    def chosen(self, name: str | None) -> ClusterJob:
+        """See `Jobs`: without a name the only one of the namespace."""
+        if name is None:
+            here = self._names()
+            if len(here) != 1:
+                known = f"there are: {listed(here)}" if here else "there is none"
+                raise UsageError(f"name the job that is meant; in namespace {self.namespace} {known}")
+            name = here[0]
+        job = ClusterJob(self, name)
+        job.look(figures=False)
+        return job
+
+    def shown(self, name: str | None, everything: bool, *, figures: bool) -> Listing:
+        """See `Jobs`: without a name those of the namespace, or of all namespaces."""
+        if self._place.all_namespaces and name is not None:
+            raise UsageError(f"--all-namespaces shows the jobs of all; leave out {name}, or name its namespace with -n")
+        if name is not None and not everything:
+            return Listing([ClusterJob(self, name).look(figures=figures)], is_list=False)
+        scope = None if self._place.all_namespaces else self.namespace
+        with self.refusing("list", RLJOBS, everywhere=scope is None):
+            found = self.run(self.client.list(RLJOBS, scope)).items
+        now = time.time()
+        if not found:
+            where = "any namespace" if scope is None else f"namespace {scope}"
+            sys.stderr.write(f"no RLJobs in {where}\n")
+        return Listing([job_view.view(each, now) for each in found], is_list=True, namespaces=scope is None)
+
+    def splits(self, word: str) -> bool:
+        """See `Jobs`: a member's name, and no job's."""
+        return word.partition("-")[0] in set(Role) and word not in self._names()
+
+    def missing(self, name: str) -> UsageError:
+        """For a job that is not there: what is."""
+        elsewhere: list[str] = []
+        try:
+            everywhere = self.run(self.client.list(RLJOBS, None, metadata_only=True)).items
+            elsewhere = sorted(each["metadata"]["namespace"] for each in everywhere if each["metadata"]["name"] == name)
+        except ApiError:  # not everybody may look into other namespaces
+            pass
+        return not_there(name, self.namespace, self._names(), elsewhere)
+
+    async def _open(self) -> None:
+        access = await load_access(self._place.kubeconfig, self._place.context)
+        self._host = access.configuration.host
+        self.namespace = self._place.namespace or access.namespace
+        self.client = Client(access, timeout_seconds=TIMEOUT_SECONDS, field_manager=FIELD_MANAGER)
+
+    def _names(self) -> list[str]:
+        with self.refusing("list", RLJOBS):
+            found = self.run(self.client.list(RLJOBS, self.namespace, metadata_only=True)).items
+        return sorted(each["metadata"]["name"] for each in found)
+
+
+class ClusterJob:
+    """One RLJob."""
+
+    pause_seconds = 1.0
+
+    def __init__(self, jobs: ClusterJobs, name: str) -> None:
+        if "/" in name:
+            raise UsageError(f"{name}: a job's name is meant here; -n NAMESPACE says where it is")
+        self._jobs, self._client, self._name = jobs, jobs.client, name
+
+    @property
+    def place(self) -> str:
+        """See `Job`."""
+        return f"{self._jobs.namespace}/{self._name}"
+
+    def command(self, verb: str) -> str:
+        """See `Job`."""
+        return self._jobs.command(verb, self._name)
+
+    def look(self, *, figures: bool = True) -> JobView:
+        """See `Job`. Learner and inference servers are asked through the API server, where that is allowed."""
+        document = self._document()
+        if not figures:
+            return job_view.view(document, time.time())
+        selector = f"{names.selector(names.labels(self._name))},{_ASKED}"
+        try:
+            with self._jobs.refusing("list", PODS):
+                pods = self._jobs.run(self._client.list(PODS, self._jobs.namespace, label_selector=selector)).items
+        except CommandRefused as refusal:
+            return job_view.view(document, time.time(), problem=f"{refusal}; {_FROM_STATUS}")
+        found = job_view.live(pods)
+        answers, problem = self._jobs.run(self._ask(found))
+        return job_view.view(document, time.time(), answers, found, problem)
+
+    def change(self, patch: Mapping[str, Any]) -> int:
+        """See `Job`."""
+        with self._named(), self._jobs.refusing("patch", RLJOBS):
+            stored = self._jobs.run(self._client.patch(RLJOBS, self._jobs.namespace, self._name, patch))
+        return int(stored["metadata"]["generation"])
+
+    def stop(self, say: Callable[[str], None], timeout_seconds: float) -> None:
+        """See `Job`: a wish on the object that its operator follows."""
+        if self.look(figures=False).status.finished:
+            say(f"{self.place}: it has ended, nothing of it runs")
+            return
+        self.change({"metadata": {"annotations": {STOP_ANNOTATION: rfc3339(time.time())}}})
+        say(f"{self.place}: asked to leave in good order")
+        seen = wait_for(self, 0, _has_stopped, "stopped", timeout_seconds)
+        saved = seen.status.checkpoint
+        at = f" at update {saved.step:,}" if saved is not None else ""
+        say(f"{self.place}: stopped{at}; `{self.command('resume')}` goes on")
+
+    def logs(self, who: str | None, *, tail: int, follow: bool, previous: bool, show: ShowLines) -> None:
+        """See `Job`."""
+        if previous and follow:
+            raise UsageError("--previous shows lives that are over: nothing follows, leave out --follow")
+        with self._jobs.refusing("list", PODS):
+            pods = self._jobs.run(pod_logs.find(self._client, self._jobs.namespace, self._name))
+        found = pod_logs.chosen(pods, who, previous=previous)
+        if not found:
+            raise self._no_logs(who, pods, previous)
+        try:
+            with self._jobs.refusing("get", "pods/log"):
+                if follow:
+                    self._jobs.run(pod_logs.follow(lambda: self._pods(who), self._client, tail, show))
+                else:
+                    self._jobs.run(pod_logs.show_last(self._client, found, tail, show))
+        except pod_logs.TooMany as problem:
+            raise UsageError(str(problem)) from None
+
+    def events(self) -> Sequence[EventView]:
+        """See `Job`."""
+        with self._jobs.refusing("list", "events.events.k8s.io"):
+            found = self._jobs.run(self._client.list(EVENTS, self._jobs.namespace)).items
+        return events_of(self._name, found)
+
+    def _document(self) -> Object:
+        with self._named(), self._jobs.refusing("get", RLJOBS):
+            return self._jobs.run(self._client.get(RLJOBS, self._jobs.namespace, self._name))
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """A job that is not there is told with what is."""
+        try:
+            yield
+        except NotFound:
+            raise self._jobs.missing(self._name) from None
+
+    async def _ask(self, pods: Mapping[str, Pod]) -> tuple[dict[str, Mapping[str, Any]], str]:
+        """(status documents by member, why one is missing)."""
+        reach = PodsProxy(self._client)
+
+        async def ask(pod: Pod) -> Mapping[str, Any]:
+            port = job_view.metrics_port(pod)
+            if port is None:
+                raise NoAnswer("its pod has no port for metrics")
+            return status_document(await reach.read(reach.url(pod, port), "status"))
+
+        results = await asyncio.gather(*(ask(pod) for pod in pods.values()), return_exceptions=True)
+        answers: dict[str, Mapping[str, Any]] = {}
+        problem = ""
+        for name, result in zip(pods, results, strict=True):
+            if isinstance(result, NoAnswer):
+                problem = problem or f"{name}: {result}; {_FROM_STATUS}"
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                answers[name] = result
+        return answers, problem
+
+    async def _pods(self, who: str | None) -> AsyncIterator[Mapping[str, Pod]]:
+        """The pods whose logs are meant, again and again. A server that is away for a moment is waited for."""
+        while True:
+            with suppress(Unavailable):
+                yield pod_logs.chosen(await pod_logs.find(self._client, self._jobs.namespace, self._name), who)
+            await asyncio.sleep(pod_logs.LOOK_SECONDS)
+
+    def _no_logs(self, who: str | None, pods: Sequence[Pod], previous: bool) -> UsageError:
+        here = pod_logs.chosen(pods, None)
+        if not here:
+            return UsageError(f"{self.place} has no pods now, and logs go with them; see `{self.command('why')}`")
+        if who is not None and not pod_logs.chosen(pods, who):
+            known = [name if job_view.runs(pod) else f"{name} (not running)" for name, pod in here.items()]
+            return UsageError(f"{who}: no such role or member in {self.place}; there are: {listed(known, most=20)}")
+        assert previous
+        return UsageError(
+            f"no pod of an earlier life of {who or 'any member'} is kept: logs go with their pods; the last words of "
+            f"ends that nobody asked for are in `{self.command('why')}`"
+        )
+
+
+def _has_stopped(seen: JobView) -> bool:
+    """Whether the operator has seen the wish, and nothing of the job runs."""
+    return seen.status.state == "SessionEnded" and seen.status.controller.active_since is None

@@ -1,0 +1,149 @@
+"""Runs on this machine as the verbs' jobs: each is a folder."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rljob.errors import UsageError
+
+from rljob_operator.core.member import Role
+from rljob_operator.local import lock
+from rljob_operator.local.job_view import look, running_members
+from rljob_operator.local.log_files import LogFollower
+from rljob_operator.local.run_folder import RUNS, chosen_run, stored_runs
+from rljob_operator.local.spec_store import SpecStore
+from rljob_operator.verbs.jobs import Listing, ShowLines
+from rljob_operator.verbs.waiting import POLL_SECONDS, NotReached
+from rljob_operator.view.events import EventView
+from rljob_operator.view.job_view import JobView
+
+
+class LocalJobs:
+    """The runs that are named by their folders; without a name the newest under ``runs/``."""
+
+    def chosen(self, name: str | None) -> LocalJob:
+        """See `Jobs`."""
+        return LocalJob(chosen_run(Path(name) if name is not None else None))
+
+    def shown(self, name: str | None, everything: bool, *, figures: bool) -> Listing:
+        """See `Jobs`."""
+        if not everything:
+            return Listing([self.chosen(name).look(figures=figures)], is_list=False)
+        folder = Path(name) if name is not None else RUNS
+        runs = stored_runs(folder)
+        if not runs:
+            raise UsageError(f"no run under {folder}/; `rljob run FILE` starts one")
+        return Listing([look(run, figures=figures) for run in runs], is_list=True)
+
+    def splits(self, word: str) -> bool:
+        """See `Jobs`: a role's name, and no folder has it."""
+        return not Path(word).exists() and word.partition("-")[0] in set(Role)
+
+
+class LocalJob:
+    """The run in ``folder``."""
+
+    pause_seconds = POLL_SECONDS
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @property
+    def place(self) -> str:
+        """See `Job`."""
+        return str(self._folder)
+
+    def command(self, verb: str) -> str:
+        """See `Job`."""
+        return f"rljob {verb} {shlex.quote(self.place)}"
+
+    def look(self, *, figures: bool = True) -> JobView:
+        """See `Job`."""
+        return look(self._folder, figures=figures)
+
+    def change(self, patch: Mapping[str, Any]) -> int:
+        """See `Job`."""
+        return SpecStore(self._folder).edit(lambda document: merge(document, patch))
+
+    def stop(self, say: Callable[[str], None], timeout_seconds: float) -> None:
+        """See `Job`: through its controller, or as that one would, where it is dead."""
+        controller = lock.owner(self._folder)
+        if controller:
+            self._stop_through(controller, say, timeout_seconds)
+            return
+        if not look(self._folder, figures=False).running:
+            say(f"{self.place}: nothing of it runs")
+            return
+        from rljob_operator.verbs.run import end  # it loads the environments, which takes a second
+
+        end(self._folder, Console())
+
+    def _stop_through(self, controller: int, say: Callable[[str], None], timeout_seconds: float) -> None:
+        """Ask the controller, and wait for its end."""
+        os.kill(controller, signal.SIGTERM)
+        say(f"{self.place}: its controller (pid {controller}) was asked to end the run")
+        deadline = time.monotonic() + timeout_seconds
+        while lock.owner(self._folder) == controller:
+            if time.monotonic() >= deadline:
+                raise NotReached(
+                    f"the controller (pid {controller}) has not ended within {timeout_seconds:g} s; see {self.place}/logs"
+                )
+            time.sleep(POLL_SECONDS)
+        say(f"{self.place}: stopped")
+
+    def logs(self, who: str | None, *, tail: int, follow: bool, previous: bool, show: ShowLines) -> None:
+        """See `Job`. A member's file holds all its lives."""
+        if previous:
+            raise UsageError(f"--previous: each file in {self.place}/logs holds all lives of its member; leave it out")
+        followers: dict[str, LogFollower] = {}
+        while True:
+            for name in self._names(who):  # actors may come later
+                followers.setdefault(name, LogFollower(self._folder / "logs" / f"{name}.log", tail))
+            show(
+                tuple(followers),
+                ((name, line) for name, follower in followers.items() for line in follower.new_lines()),
+            )
+            if not follow:
+                return
+            time.sleep(POLL_SECONDS)
+
+    def _names(self, who: str | None) -> list[str]:
+        """Members with a log that ``who`` means. Raises UsageError."""
+        known = sorted(path.stem for path in (self._folder / "logs").glob("*.log"))
+        if not known:
+            raise UsageError(f"{self.place}: no logs yet; nothing has been started")
+        chosen = [name for name in known if who in (None, name, name.partition("-")[0])]
+        if not chosen:
+            running = running_members(self._folder)
+            here = ", ".join(f"{name}{'' if name in running else ' (ended)'}" for name in known)
+            raise UsageError(f"{who}: no such role or member in {self.place}; there are: {here}")
+        return chosen
+
+    def events(self) -> Sequence[EventView]:
+        """See `Job`: nobody records them here."""
+        raise UsageError(
+            f"events are recorded on a cluster alone (-n NAMESPACE); of a run on this machine `{self.command('why')}` has the "
+            f"conditions and the last failures, and `{self.command('logs')}` what its roles wrote"
+        )
+
+
+def merge(document: dict[str, Any], patch: Mapping[str, Any]) -> None:
+    """Change ``document`` as a JSON merge patch says; null takes a field away, and makes no map to take it from."""
+    for name, value in patch.items():
+        if value is None:
+            document.pop(name, None)
+        elif isinstance(value, Mapping):
+            below = document.get(name)
+            below = below if isinstance(below, dict) else {}
+            merge(below, value)
+            if below or name in document:
+                document[name] = below
+        else:
+            document[name] = value

@@ -1,0 +1,262 @@
+"""`rljob get`, `why`, `scale` and so on against a real API server: what they read and write there.
+
+There are no nodes: the tests write the status, or take the operator's turns themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rljob_operator import cli
+from rljob_operator.kube.access import load_access
+from rljob_operator.kube.resources import RLJOBS
+from rljob_operator.verbs.choose import Meaning
+from typer.testing import CliRunner
+
+from tests.cluster.kube_client import connected
+from tests.cluster.reconciling import BreakingClient, Kubelet, Run, bring_up, written
+from tests.cluster.terminal import MERGE, NOW, User, changed_kubeconfig, status
+
+
+def test_get_shows_the_jobs_of_a_namespace_or_of_all(user: User, other_namespace: str) -> None:
+    user.has("pong")
+    user.has("breakout", known={})
+    elsewhere = User(user.cluster, other_namespace, user.kubeconfig)
+    elsewhere.has("pong")
+
+    heading, breakout, pong = user.sees("get").splitlines()
+    assert heading.split()[:4] == ["NAME", "STATE", "ACTORS", "DEPTH"]
+    assert pong.split()[:8] == ["pong", "Running", "2/2", "40", "%", "-", "17.5", "12"]
+    assert breakout.split()[:3] == ["breakout", "Starting", "0/0"]
+    assert user.sees("get", "pong", "-o", "wide").splitlines()[1].split()[-1] == "cpu-1"
+    everywhere = user.sees("get", where=("-A",))
+    assert everywhere.startswith("NAMESPACE")
+    assert {(user.namespace, "pong"), (other_namespace, "pong")} <= {
+        tuple(line.split()[:2]) for line in everywhere.splitlines()
+    }
+
+
+def test_get_prints_what_is_stored(user: User) -> None:
+    user.has("pong")
+    one = json.loads(user.sees("get", "pong", "-o", "json"))
+    stored = user.stored("pong")
+    stored["metadata"].pop("managedFields")
+    assert one == stored
+    many = json.loads(user.sees("get", "-o", "json"))
+    assert (many["kind"], [each["metadata"]["name"] for each in many["items"]]) == ("List", ["pong"])
+    assert "queueFillPercent: 40" in user.sees("get", "pong", "-o", "yaml")
+
+
+def test_an_empty_namespace(user: User) -> None:
+    result = user.types("get")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"no RLJobs in namespace {user.namespace}\n"
+    assert json.loads(user.types("get", "-o", "json").stdout)["items"] == []
+
+
+def test_why_and_top_speak_as_on_one_machine(user: User) -> None:
+    suspended = {"type": "CheckpointValid", "status": "False", "reason": "Corrupt", "message": "digest differs"}
+    conditions = [*status()["conditions"], {**suspended, "lastTransitionTime": NOW}]
+    user.has("pong", known=status(conditions=conditions))
+    said = user.sees("why")  # the only job needs no name
+    assert "pong is Running: the learner trains and every role is ready" in said
+    assert "Last decision: 178 / 36 = 4.9 wanted" in said
+    assert "CheckpointValid=False Corrupt, for 5m: digest differs" in said
+    screen = user.sees("top", "pong", "--once")
+    for words in ("queue depth - of - batches (40 %)", "lag 12 updates", "2 ready of 2", "! CheckpointValid False"):
+        assert words in screen
+
+
+def test_verbs_write_spec_and_annotations_alone_in_the_name_of_rljob(user: User) -> None:
+    user.has("pong", checkpoint={"storage": {"persistentVolumeClaim": {"claimName": "kept"}}})
+    before = user.stored("pong")
+
+    assert user.sees("scale", "pong", "5") == f"{user.namespace}/pong: 5 actors asked for\n"
+    assert user.sees("suspend", "pong") == f"{user.namespace}/pong: suspension asked for\n"
+    assert user.stored("pong")["spec"]["suspend"] is True
+    assert user.sees("resume", "pong").startswith(f"{user.namespace}/pong: ")
+    assert user.sees("checkpoint", "pong") == f"{user.namespace}/pong: checkpoint asked for\n"
+
+    after = user.stored("pong")
+    assert after["spec"] == {**before["spec"], "actors": {**before["spec"]["actors"], "replicas": 5}}
+    assert after["status"] == before["status"]
+    (annotation,) = after["metadata"]["annotations"]
+    assert annotation == "rljob.dev/checkpoint-requested-at"
+    assert "rljob" in {entry["manager"] for entry in after["metadata"]["managedFields"]}
+
+
+def test_a_wait_that_is_in_vain_says_so(user: User) -> None:
+    user.has("pong", checkpoint={"onSuspend": "Skip"})
+    result = user.types("suspend", "pong", "--wait", "--timeout", "1")
+    assert result.exit_code == 1
+    assert f"not suspended within 1 s; it is Running: see `rljob why -n {user.namespace} pong`" in result.stderr
+
+
+def test_a_wait_ends_with_what_was_waited_for(user: User) -> None:
+    user.has("pong", checkpoint={"onSuspend": "Skip"})
+
+    def play_operator() -> None:
+        while user.stored("pong")["spec"].get("suspend") is not True:
+            time.sleep(0.05)
+        suspended = {
+            "type": "Suspended",
+            "status": "True",
+            "reason": "UserRequested",
+            "message": "",
+            "lastTransitionTime": NOW,
+        }
+        answer = status(observedGeneration=2, conditions=[suspended], checkpoint={"step": 1234, "time": NOW})
+        user.cluster.request("PATCH", f"{user.path('pong')}/status", {"status": answer}, MERGE)
+
+    operator = threading.Thread(target=play_operator)
+    operator.start()
+    said = user.sees("suspend", "pong", "--wait", "--timeout", "60")
+    operator.join()
+    assert said.splitlines()[-1] == f"{user.namespace}/pong: suspended at update 1,234"
+
+
+def test_no_pods_and_no_such_member(user: User) -> None:
+    user.has("pong")
+    assert "has no pods now" in user.refused(2, "logs", "pong")
+    assert "has no pods now" in user.refused(2, "logs", "learner"), "a role's name, and the only job"
+    assert "leave out --follow" in user.refused(2, "logs", "pong", "--previous", "-f")
+
+
+def test_logs_name_the_members_that_there_are(user: User) -> None:
+    async def pods() -> None:
+        async with connected(user.cluster) as viewer:
+            kubelet = Kubelet(viewer, user.namespace)
+            client = BreakingClient(await load_access(str(user.cluster.kubeconfig)))
+            await viewer.create(RLJOBS, written(user.namespace, "pong", actors={"replicas": 1}))
+            await bring_up(Run(client, user.namespace), viewer, kubelet, "pong")
+            await client.close()
+
+    asyncio.run(pods())
+    assert "lerner: no such role or member" in user.refused(2, "logs", "pong", "lerner")
+    assert "there are: actor-0, learner, replay-0" in user.refused(2, "logs", "pong", "lerner")
+    assert "of an earlier life" in user.refused(2, "logs", "pong", "learner", "--previous")
+    shown = user.types("top", "pong", "--once")  # the learner's pod is none: its status is shown, and said to be
+    assert shown.exit_code == 0
+    assert "! learner: " in shown.stdout
+    assert "is shown" in " ".join(shown.stdout.split())
+
+
+def test_a_stopped_job_leaves_in_order_stays_so_and_comes_back(user: User) -> None:
+    async def story() -> None:
+        async with connected(user.cluster) as viewer:
+            client = BreakingClient(await load_access(str(user.cluster.kubeconfig)))
+            kubelet, run = Kubelet(viewer, user.namespace), Run(client, user.namespace)
+            await viewer.create(RLJOBS, written(user.namespace, "pong", actors={"replicas": 1}))
+            await bring_up(run, viewer, kubelet, "pong")
+            result = await asyncio.to_thread(user.types, "stop", "pong", "--timeout", "1")
+            assert result.exit_code == 1, "nobody has followed the wish yet"
+            leaving = []
+            for _ in range(8):
+                await run.settle(viewer, "pong")
+                pods = await kubelet.pods("pong")
+                leaving.append(sorted(m for m, each in pods.items() if "deletionTimestamp" in each[0]["metadata"]))
+                await kubelet.finish_deleted("pong")
+            assert leaving[:3] == [["actor-0"], ["learner"], ["replay-0"]]
+            assert await kubelet.pods("pong") == {}
+            assert await run.turn(viewer, "pong") is None, "no timer is set"
+            said = await asyncio.to_thread(user.sees, "stop", "pong", "--timeout", "20")
+            assert f"stopped; `rljob resume -n {user.namespace} pong` goes on" in said
+            assert "pong is SessionEnded: it was stopped" in await asyncio.to_thread(user.sees, "why", "pong")
+            refused = await asyncio.to_thread(user.refused, 2, "checkpoint", "pong")
+            assert "pong is stopped, and saved itself then" in refused
+            await asyncio.to_thread(user.sees, "resume", "pong")
+            await bring_up(run, viewer, kubelet, "pong")
+            assert set(await kubelet.pods("pong")) == {"replay-0", "learner", "actor-0"}
+            found = user.stored("pong")
+            assert "annotations" not in found["metadata"]
+            assert found["status"]["restarts"] == {"counted": 0, "ignored": 0}
+            await client.close()
+
+    asyncio.run(story())
+
+
+def test_events_are_those_of_the_job_in_order(user: User) -> None:
+    user.has("pong")
+
+    def event(number: int, kind: str, name: str, **more: Any) -> None:
+        document = {
+            "apiVersion": "events.k8s.io/v1", "kind": "Event", "type": "Normal", "action": "Doing",
+            "metadata": {"name": f"e{number}", "namespace": user.namespace},
+            "regarding": {"kind": kind, "name": name, "namespace": user.namespace},
+            "reason": f"Reason{number}", "note": f"note {number}\nand more", "reportingController": "tests",
+            "reportingInstance": "tests", "eventTime": f"2026-11-23T10:00:{number:02d}.000000Z", **more,
+        }  # fmt: skip
+        code, answer = user.cluster.request(
+            "POST", f"/apis/events.k8s.io/v1/namespaces/{user.namespace}/events", document
+        )
+        assert code == 201, answer
+
+    event(5, "RLJob", "pong", type="Warning")
+    event(3, "Pod", "pong-actor-0-x7k2p")
+    event(1, "Pod", "pong-learner-bcdfg", series={"count": 7, "lastObservedTime": "2026-11-23T10:00:09.000000Z"})
+    event(2, "PersistentVolumeClaim", "pong-replay-0")
+    event(4, "Pod", "pong-2-actor-0-x7k2p")
+    event(6, "RLJob", "pong-2")
+    heading, *lines = user.sees("events", "pong").splitlines()
+    assert heading.split() == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
+    assert [next(word for word in line.split() if word.startswith("Reason")) for line in lines] == [
+        "Reason2", "Reason3", "Reason5", "Reason1",
+    ]  # fmt: skip
+    assert "(x7)" in lines[-1]
+    assert lines[0].endswith("note 2 and more")
+    user.has("quiet")
+    result = user.types("events", "quiet")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no events" in result.stderr
+
+
+def test_on_this_machine_there_are_no_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    (tmp_path / "runs" / "a" / "job.yaml").write_text("{}")
+    result = CliRunner().invoke(cli.app, ["events"])
+    assert result.exit_code == 2
+    assert "on a cluster alone (-n NAMESPACE)" in result.stderr
+    assert "rljob why runs/a" in result.stderr
+
+
+def test_kubectl_finds_the_plugin(user: User, tmp_path: Path) -> None:
+    user.has("pong")
+    script = tmp_path / "kubectl-rljob"
+    script.write_text(f"#!{sys.executable}\nfrom rljob_operator.cli import kubectl_plugin\nkubectl_plugin()\n")
+    script.chmod(0o755)
+    kubeconfig = changed_kubeconfig(user, tmp_path, namespace=user.namespace)
+    environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "KUBECONFIG": str(kubeconfig)}
+    told = user.cluster.plugin(environment, "rljob", "get")
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.splitlines()[1].split()[:2] == ["pong", "Running"]
+    told = user.cluster.plugin(environment, "rljob", "suspend", "pnog")
+    assert (told.returncode, told.stderr.count("\n")) == (2, 1)
+    assert "did you mean pong?" in told.stderr
+
+
+def test_the_plugin_means_the_namespace_of_the_context(
+    user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Meaning, "cluster", True)
+    user.has("pong", checkpoint={"onSuspend": "Skip"})
+    here = User(user.cluster, user.namespace, changed_kubeconfig(user, tmp_path, namespace=user.namespace))
+    assert here.sees("get", where=()).splitlines()[1].startswith("pong")
+    said = here.types("suspend", "pong", "--wait", "--timeout", "1", where=())
+    assert f"see `kubectl rljob why -n {user.namespace} pong`" in said.stderr
+
+
+def test_an_operator_that_is_not_there_is_suspected(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    user.has("pong", known={})
+    monkeypatch.setattr("rljob_operator.kube.job_view.UNSEEN_SECONDS", -1.0)
+    result = user.types("get", "pong")
+    assert result.exit_code == 0
+    assert f"does one run that looks after namespace {user.namespace}?" in result.stderr

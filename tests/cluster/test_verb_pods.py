@@ -1,0 +1,157 @@
+"""What the verbs and the operator get out of pods through a real API server: logs by way of a node, figures by pods/proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rljob.telemetry.server import TelemetryServer
+from rljob_operator.kube.access import load_access
+from rljob_operator.kube.learner_poll import Learner, LearnerPoll
+from rljob_operator.kube.reach import PodsProxy
+from rljob_operator.kube.resources import PODS, RLJOBS
+
+from tests.cluster.kube_client import connected
+from tests.cluster.kubelet_server import KubeletServer, kubelet_server, own_address
+from tests.cluster.reconciling import BreakingClient, Kubelet, Run, bring_up, written
+from tests.cluster.terminal import User
+
+FIGURES = {"updates": 4321, "steps_per_second": 987.0, "queue_depth_batches": 3, "queue_bound_batches": 9, "actors": []}
+
+
+class Door:
+    """A learner's metrics port at this machine's address."""
+
+    def __init__(self, address: str, token_file: Path) -> None:
+        self.notes: list[Any] = []
+        self.asked = threading.Event()
+        self.server = TelemetryServer(
+            "learner", 0, self._read, lambda: True, requests={"/checkpoint": self.notes.append}, host=address,
+            token_file=token_file,
+        )  # fmt: skip
+
+    def _read(self) -> dict[str, Any]:
+        self.asked.set()
+        return FIGURES
+
+
+@pytest.fixture
+def address() -> str:
+    found = own_address()
+    if not found:
+        pytest.skip("this machine has no address but loopback's, to which an API server does not go")
+    return found
+
+
+@pytest.fixture
+def door(address: str, tmp_path: Path) -> Iterator[Door]:
+    (tmp_path / "token").write_text("s3cret")
+    found = Door(address, tmp_path / "token")
+    yield found
+    found.server.close()
+
+
+@pytest.fixture
+def running(user: User, address: str, door: Door) -> Iterator[tuple[User, KubeletServer]]:
+    """A job whose pods "run", with the learner's metrics port at this machine's."""
+
+    async def bring() -> None:
+        client = BreakingClient(await load_access(str(user.cluster.kubeconfig)))
+        async with connected(user.cluster) as viewer:
+            kubelet = Kubelet(viewer, user.namespace)
+            job = written(user.namespace, "pong", actors={"replicas": 2}, monitoring={"metricsPort": door.server.port})
+            await viewer.create(RLJOBS, job)
+            await bring_up(Run(client, user.namespace), viewer, kubelet, "pong")
+            (learner,) = (await kubelet.pods("pong"))["learner"]
+            here = {"podIP": address, "podIPs": [{"ip": address}]}
+            await viewer.patch(
+                PODS, user.namespace, learner["metadata"]["name"], {"status": here}, subresource="status"
+            )
+        await client.close()
+
+    with kubelet_server(user.cluster, address) as server:
+        asyncio.run(bring())
+        for pod in user.cluster.request("GET", f"/api/v1/namespaces/{user.namespace}/pods")[1]["items"]:
+            member = pod["metadata"]["labels"]["rljob.dev/member"]
+            server.logs[pod["metadata"]["name"]] = [f"{member} line {number}" for number in range(30)]
+        yield user, server
+
+
+def test_figures_come_from_the_learner_through_the_api_server(running: tuple[User, KubeletServer]) -> None:
+    user, _ = running
+    heading, row = user.sees("get", "pong").splitlines()
+    cells = dict(zip(re.split(r"  +", heading), re.split(r"  +", row), strict=True))
+    assert (cells["DEPTH"], cells["STEPS/S"]) == ("3/9", "987")
+    screen = user.sees("top", "pong", "--once")
+    assert "queue depth 3 of 9 batches (33 %)" in screen
+    assert "updates 4,321" in screen
+    assert "! learner" not in screen
+
+
+def test_last_lines_of_all_of_a_role_and_of_a_member(running: tuple[User, KubeletServer]) -> None:
+    user, server = running
+    lines = user.sees("logs", "pong", "--tail", "2").splitlines()
+    assert [line.split() for line in lines] == [
+        [member, member, "line", str(number)]
+        for member in ("actor-0", "actor-1", "learner", "replay-0")
+        for number in (28, 29)
+    ]
+    assert len(user.sees("logs", "pong", "actor", "--tail", "3").splitlines()) == 6
+    assert user.sees("logs", "pong", "learner", "--tail", "1") == "learner line 29\n"
+    assert len(user.sees("logs", "learner").splitlines()) == 20, "the only job, and a role"
+    assert user.sees("logs", "pong", "learner", "--tail", "0") == ""
+    assert {container for _, container, _ in server.asked} == {"worker"}
+
+
+def test_following_shows_what_comes(running: tuple[User, KubeletServer]) -> None:
+    user, server = running
+    words = ["logs", "-n", user.namespace, "--kubeconfig", str(user.kubeconfig), "pong", "learner", "-f", "--tail", "1"]
+    command = [sys.executable, "-c", "from rljob_operator.cli import main; main()", *words]
+    following = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert following.stdout is not None
+        assert following.stdout.readline() == "learner line 29\n"
+        (pod,) = [name for name in server.logs if "learner" in name]
+        server.logs[pod].append("one that has just come")
+        assert following.stdout.readline() == "one that has just come\n"
+        following.send_signal(2)
+        assert following.wait(30) == 0, "Ctrl-C is how one leaves"
+        assert following.stdout.read() == ""
+    finally:
+        following.kill()
+        following.wait()
+
+
+def test_an_operator_asks_and_requests_through_the_api_server(running: tuple[User, KubeletServer], door: Door) -> None:
+    """The learner takes requests with its token alone, and no Authorization header comes through the API server."""
+    user, _ = running
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(urllib.request.Request(f"{door.server.url}/checkpoint", data=b"{}"), timeout=30)
+
+    async def story() -> None:
+        async with connected(user.cluster) as client:
+            pods = (await client.list(PODS, user.namespace, label_selector="rljob.dev/role=learner")).items
+            told: list[str] = []
+            poll: LearnerPoll[str] = LearnerPoll(told.append, PodsProxy(client), period_seconds=0.1)
+            url = poll.url(pods[0], door.server.port)
+            poll.follow("pong", Learner("a", url, "wrong"), 7.5)
+            while poll.answer("pong").sample is None:
+                await asyncio.sleep(0.05)
+            assert poll.answer("pong").sample.updates == FIGURES["updates"]  # type: ignore[union-attr]
+            assert door.notes == []
+            poll.follow("pong", Learner("a", url, "s3cret"), 7.5)
+            while not door.notes:
+                await asyncio.sleep(0.05)
+            assert door.notes[0] == {"sinceUnix": 7.5}
+            await poll.close()
+
+    asyncio.run(asyncio.wait_for(story(), 60))

@@ -1,0 +1,153 @@
+"""`rljob get`, `top`, `why`, `logs`, `scale`, `suspend`, `resume`, `checkpoint`, `stop`, `events` on a job that trains, and an
+operator that asks its learner through the API server.
+
+The tests follow each other on one job, as a user would go through them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
+from tests.e2e.jobs import checkpoint_claim, endless
+from tests.e2e.operator_process import OperatorProcess
+from tests.support.waiting import eventually
+
+JOB = "steered"
+KEPT = {"storage": {"persistentVolumeClaim": {"claimName": "checkpoints"}}, "intervalSeconds": 3600}
+RLJOB = (sys.executable, "-c", "from rljob_operator.cli import main; main()")
+
+
+class Terminal:
+    """Where somebody types verbs."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._place = ("-n", namespace.name, "--kubeconfig", str(namespace.kubeconfig))
+
+    def command(self, verb: str, *words: str) -> list[str]:
+        return [*RLJOB, verb, *self._place, *words]
+
+    def types(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
+        wide = {**os.environ, "COLUMNS": "200"}
+        return subprocess.run(
+            self.command(verb, *words), capture_output=True, text=True, timeout=LONG_SECONDS + 60, env=wide
+        )
+
+    def sees(self, verb: str, *words: str) -> str:
+        ended = self.types(verb, *words)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def trains(bare_namespace: Namespace, operator: OperatorProcess) -> Iterator[Namespace]:
+    """The namespace in which the job trains."""
+    bare_namespace.apply(checkpoint_claim(), endless(JOB, checkpoint=KEPT))
+    bare_namespace.wait_for(JOB, "Ready", "True")
+    bare_namespace.wait_updates(JOB)
+    yield bare_namespace
+    bare_namespace.delete_jobs()
+
+
+@pytest.fixture
+def terminal(trains: Namespace) -> Terminal:
+    return Terminal(trains)
+
+
+def test_looking(trains: Namespace, terminal: Terminal) -> None:
+    heading, row = terminal.sees("get", JOB).splitlines()
+    cells = dict(zip(heading.split(), row.split(), strict=False))
+    assert (cells["NAME"], cells["STATE"], cells["ACTORS"]) == (JOB, "Running", "1/1")
+    assert float(cells["STEPS/S"].replace(",", "")) > 0, "asked of the learner itself"
+    assert JOB in terminal.sees("get")
+    assert json.loads(terminal.sees("get", JOB, "-o", "json"))["status"]["conditions"]
+    screen = terminal.sees("top", JOB, "--once")
+    for words in ("queue depth", "steps/s", "actor-0", "1 ready of 1"):
+        assert words in screen
+    assert f"{JOB} is Running" in terminal.sees("why", JOB)
+
+
+def test_logs_last_lines_and_following(trains: Namespace, terminal: Terminal) -> None:
+    last = terminal.sees("logs", JOB, "--tail", "2")
+    assert {line.split()[0] for line in last.splitlines()} == {"actor-0", "learner"}
+    assert len(terminal.sees("logs", JOB, "learner", "--tail", "1").splitlines()) == 1
+    assert "there are: actor-0, learner" in terminal.types("logs", JOB, "lerner").stderr
+
+    following = subprocess.Popen(terminal.command("logs", JOB, "actor", "-f"), stdout=subprocess.PIPE, text=True)
+    try:
+        terminal.sees("scale", JOB, "2", "--wait", "--timeout", str(LONG_SECONDS))
+        assert following.stdout is not None
+        deadline = time.monotonic() + LONG_SECONDS
+        for line in following.stdout:
+            if line.startswith("actor-1"):  # a pod that came after the verb had begun
+                break
+            assert time.monotonic() < deadline
+    finally:
+        following.kill()
+        following.wait()
+    assert set(trains.pods(JOB)) == {"learner", "actor-0", "actor-1"}
+    assert "1 actors ready" in terminal.sees("scale", JOB, "1", "--wait", "--timeout", str(LONG_SECONDS))
+
+
+def test_a_checkpoint_is_asked_for_and_verified(trains: Namespace, terminal: Terminal) -> None:
+    before = (trains.job_status(JOB).get("checkpoint") or {}).get("step", 0)
+    said = terminal.sees("checkpoint", JOB, "--wait", "--timeout", str(LONG_SECONDS))
+    assert "verified, file://" in said
+    assert trains.job_status(JOB)["checkpoint"]["step"] > before
+
+
+def test_suspend_and_resume(trains: Namespace, terminal: Terminal) -> None:
+    said = terminal.sees("suspend", JOB, "--wait", "--timeout", str(LONG_SECONDS))
+    step = trains.job_status(JOB)["checkpoint"]["step"]
+    assert said.splitlines()[-1].endswith(f"suspended at update {step:,}")
+    eventually(lambda: not trains.all_pods(JOB), lambda: str(trains.pods(JOB)), LONG_SECONDS, pause)
+    assert "is suspended, and saved itself then" in terminal.types("checkpoint", JOB).stderr
+    terminal.sees("resume", JOB, "--wait", "--timeout", str(LONG_SECONDS))
+    trains.wait_updates(JOB, more_than=step)
+
+
+def test_stop_and_resume(trains: Namespace, terminal: Terminal) -> None:
+    restarts = trains.job_status(JOB)["restarts"]
+    said = terminal.sees("stop", JOB, "--timeout", str(LONG_SECONDS))
+    step = trains.job_status(JOB)["checkpoint"]["step"]
+    assert f"stopped at update {step:,}" in said
+    eventually(lambda: not trains.all_pods(JOB), lambda: str(trains.pods(JOB)), LONG_SECONDS, pause)
+    assert terminal.sees("get", JOB).splitlines()[1].split()[1] == "SessionEnded"
+    assert "has no pods now" in terminal.types("logs", JOB).stderr
+    terminal.sees("resume", JOB, "--wait", "--timeout", str(LONG_SECONDS))
+    trains.wait_updates(JOB, more_than=step)
+    assert f": update {step}, epoch" in trains.log(JOB, "learner")
+    assert trains.job_status(JOB)["restarts"] == restarts
+
+
+def test_events_tell_the_story(trains: Namespace, terminal: Terminal) -> None:
+    told = terminal.sees("events", JOB)
+    assert "Ready=True (Running)" in told
+    for about in (f"RLJob/{JOB}", f"Pod/{JOB}-learner-", f"Pod/{JOB}-actor-1-"):
+        assert about in told
+
+
+def test_an_operator_that_asks_through_the_api_server(
+    trains: Namespace, terminal: Terminal, operator: OperatorProcess
+) -> None:
+    """From where no pod's address is reached: with the API server's own address, and no way into the pods' network."""
+    operator.stop()
+    operator.start_outside("--reach=pods-proxy")
+    seen = trains.job_status(JOB)["progress"]["learnerUpdates"]
+    eventually(
+        lambda: trains.job_status(JOB)["progress"]["learnerUpdates"] > seen,
+        lambda: f"progress is {trains.job_status(JOB)['progress']}",
+        LONG_SECONDS,
+        pause,
+    )
+    before = trains.job_status(JOB)["checkpoint"]["step"]
+    terminal.sees("checkpoint", JOB, "--wait", "--timeout", str(LONG_SECONDS))
+    assert trains.job_status(JOB)["checkpoint"]["step"] > before
+    trains.wait_for(JOB, "Ready", "True", "Running")

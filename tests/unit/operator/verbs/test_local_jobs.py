@@ -1,0 +1,56 @@
+"""Runs as the verbs' jobs: how an edit is merged, and what the command line loads for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rljob_operator.verbs.local_jobs import LocalJobs, merge
+from rljob_operator.verbs.refusals import listed, not_there
+
+
+@pytest.mark.parametrize(
+    ("before", "patch", "after"),
+    [
+        ({"spec": {"a": 1}}, {"spec": {"suspend": True}}, {"spec": {"a": 1, "suspend": True}}),
+        ({"spec": {"actors": None}}, {"spec": {"actors": {"replicas": 2}}}, {"spec": {"actors": {"replicas": 2}}}),
+        ({"metadata": {}}, {"metadata": {"annotations": {"x": None}}}, {"metadata": {}}),
+        ({"metadata": {"x": {"y": "1"}}}, {"metadata": {"x": {"y": None}}}, {"metadata": {"x": {}}}),
+        ({"a": 5}, {"a": {"b": 1}}, {"a": {"b": 1}}),
+    ],
+)  # fmt: skip
+def test_merging(before: dict[str, Any], patch: dict[str, Any], after: dict[str, Any]) -> None:
+    merge(before, patch)
+    assert before == after
+
+
+def test_a_role_without_a_run_is_a_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert LocalJobs().splits("actor-1")
+    assert not LocalJobs().splits("runs/pong")
+    (tmp_path / "learner").mkdir()
+    assert not LocalJobs().splits("learner")
+
+
+def test_names_that_are_near() -> None:
+    assert str(not_there("pnog", "team", ["pong", "breakout"], [])).endswith("did you mean pong?")
+    assert str(not_there("pong", "team", ["pong-2"], ["other"])).endswith("there is one in other: -n other")
+    assert str(not_there("x", "team", ["pong", "breakout"], [])).endswith("there are: pong, breakout")
+    assert listed([str(n) for n in range(10)]) == "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["get", "--help"], ["get"], ["why", "runs/none"], ["events"]])
+def test_what_is_not_about_a_cluster_loads_nothing_of_it(words: list[str], tmp_path: Path) -> None:
+    code = (
+        "import atexit, sys\n"
+        "bad = ('kubernetes', 'aiohttp', 'kopf')\n"
+        "atexit.register(lambda: print([m for m in bad if m in sys.modules], file=sys.stderr))\n"
+        "from rljob_operator.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=tmp_path, timeout=100
+    )
+    assert done.stderr.splitlines()[-1] == "[]", done.stderr
