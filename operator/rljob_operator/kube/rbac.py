@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 Where = Literal["Jobs", "Operator", "Outside", "Cluster"]
-"""Jobs: in every namespace that the operator looks after. Operator: in its own. Outside: as Jobs, and only where it runs outside
-the cluster. Cluster: what has no namespace; granted only to one that looks after all of them."""
+"""Jobs: in every namespace that the operator looks after. Operator: in its own. Outside: as Jobs, and only where it asks
+learners through the API server (`rljob operator --reach pods-proxy`). Cluster: what has no namespace; granted only to one that
+looks after all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def role_objects(
     """Roles of the ServiceAccount ``name`` in ``namespace`` with their bindings.
 
     ``watched`` names the namespaces that the operator looks after, with a Role in each and no ClusterRole; without any it looks
-    after all of them. ``outside``: it runs outside the cluster.
+    after all of them. ``outside``: it asks learners through the API server.
     """
     of_jobs = rules("Jobs", "Outside") if outside else rules("Jobs")
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
