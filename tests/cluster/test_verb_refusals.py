@@ -164,6 +164,15 @@ def test_a_server_that_is_not_there(user: User, tmp_path: Path) -> None:
     assert f"the API server at https://127.0.0.1:{port}: the API server can't be reached" in said
 
 
+def test_a_server_that_does_not_answer(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    user.has("pong")
+    monkeypatch.setattr(cluster_jobs, "TIMEOUT_SECONDS", 1.0)
+    with user.cluster.hanging_api_server():
+        for words in (("get",), ("why", "pong"), ("scale", "pong", "2")):
+            assert "the API server has not answered within 1 s" in user.refused(69, *words)
+    assert user.sees("get").splitlines()[1].startswith("pong")
+
+
 def test_a_cluster_without_the_crd(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the server answers for a group that it does not know."""
     monkeypatch.setattr(cluster_jobs, "RLJOBS", Resource("unknown.rljob.dev", "v1alpha1", "rljobs", "RLJob"))
