@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,9 +15,12 @@ from typing import Any
 import pytest
 from rljob_operator.generate.files import INSTALL_FILE
 from rljob_operator.kube import rbac
+from rljob_operator.kube.resources import RLJOBS
 
 from tests.cluster.control_plane import ControlPlane
-from tests.support.chart import CHART, Chart, HelmRefused, find_program
+from tests.cluster.reconciling import Run, bring_up, written
+from tests.cluster.test_kube_reconcile import TWO_ACTORS, at_work
+from tests.support.chart import CHART, RELEASE, Chart, HelmRefused, find_program, only
 from tests.support.paths import ROOT
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1"
@@ -168,6 +175,34 @@ def test_whoever_may_only_write_to_one_namespace(
         limited.install("mine", namespace, **WITHOUT_CRD, watchNamespaces=[namespace])
     limited.install("mine", namespace, **WITHOUT_CRD, watchNamespaces=[namespace], conflictCheck=False)
     limited.uninstall("mine")
+
+
+def test_what_is_said_before_an_uninstall(chart: Chart, cluster: ControlPlane, namespace: str, tmp_path: Path) -> None:
+    """By the very command of the hook."""
+    found = chart.render({"watchNamespaces": [namespace]})
+    config = tmp_path / "config.yaml"
+    config.write_text(only(found, "ConfigMap", f"{RELEASE}-rljob-operator")["data"]["config.yaml"])
+    container = only(found, "Job")["spec"]["template"]["spec"]["containers"][0]
+    arguments = [each.replace("/etc/rljob/config.yaml", str(config)) for each in container["args"]]
+
+    def said() -> subprocess.CompletedProcess[str]:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path, "KUBECONFIG": str(cluster.kubeconfig)}
+        words = [*container["command"], *arguments]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=100)
+
+    async def with_a_job() -> subprocess.CompletedProcess[str]:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
+            await bring_up(Run(client, namespace), viewer, kubelet, "pong")
+            return await asyncio.to_thread(said)
+
+    nothing = said()
+    assert (nothing.returncode, nothing.stdout) == (0, "there are no jobs\n"), nothing
+    stopped = asyncio.run(with_a_job())
+    assert stopped.returncode == 3, stopped
+    assert re.search(rf"^{namespace} +pong +Starting +4 ", stopped.stdout, re.MULTILINE)
+    assert "uninstall.drainJobs=true" in stopped.stdout
 
 
 def test_every_option_at_once_is_taken_by_the_server(chart: Chart, cluster: ControlPlane, namespace: str) -> None:
