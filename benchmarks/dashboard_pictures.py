@@ -56,13 +56,21 @@ class Run:
         """(name, points in minutes since the start) of each series."""
         step = max(1.0, (self.end - self.start) / 120)
         for found in self._prometheus.query_range(self._filled(expression), self.start, self.end, step):
-            points = [((float(at) - self.start) / 60.0, float(value)) for at, value in found["values"]]
-            yield _named(legend, found["metric"]), points
+            yield _named(legend, found["metric"]), list(self._points(found["values"], step))
 
     def values(self, expression: str, legend: str) -> Iterator[tuple[str, float]]:
         """(name, value) of each series at the end."""
         for found in self._prometheus.query(self._filled(expression), self.end):
             yield _named(legend, found["metric"]), float(found["value"][1])
+
+    def _points(self, values: Sequence[tuple[float, str]], step: float) -> Iterator[tuple[float, float]]:
+        """In minutes; where samples are missing, a point that is no number, which breaks the line."""
+        before = float("inf")
+        for at, value in values:
+            if at - before > 1.5 * step:
+                yield (at - self.start) / 60.0, float("nan")
+            yield (at - self.start) / 60.0, float(value)
+            before = at
 
     def _filled(self, expression: str) -> str:
         return filled(expression, self._variables)
@@ -94,8 +102,9 @@ def stat(run: Run, panel: Any, unit: str, width: int, height: int) -> str:
 
 def chart(run: Run, panel: Any, unit: str, width: int, height: int) -> str:
     """The lines with their legend below; the words `no data` where there are none."""
-    factor, word = UNITS[unit]
     found = [each for ask in panel["targets"] for each in run.lines(ask["expr"], ask["legendFormat"])]
+    short = unit == "s" and all(not y >= 1.0 for _, points in found for _, y in points)
+    factor, word = (1000.0, "milliseconds") if short else UNITS[unit]
     series = [
         Series(name, [(x, factor * y) for x, y in points], colour=place % COLOURS)
         for place, (name, points) in enumerate(found)
