@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 
 from rljob_operator.kube.client import Client
 from rljob_operator.kube.errors import AlreadyExists, ApiError, NotFound, TooManyRequests, Unavailable
+from rljob_operator.kube.lease import NotLeader
 from rljob_operator.kube.resources import EVENTS, Object, Resource
 
 log = logging.getLogger(__name__)
@@ -221,6 +222,8 @@ class EventRecorder:
         try:
             await self._send_once(series)
             self._counted("sent")
+        except NotLeader:
+            return PAUSE_SECONDS  # the elector judges whether the lead is lost
         except (TooManyRequests, Unavailable) as problem:
             if now - series.last_said <= SERIES_ENDS_SECONDS:
                 return min(problem.retry_after_seconds or PAUSE_SECONDS, SERIES_EVERY_SECONDS)
