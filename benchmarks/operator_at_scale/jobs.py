@@ -1,0 +1,36 @@
+"""Jobs whose pods land on nodes that kwok plays, and ask for so little that thousands fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rljob_operator.kube.resources import RLJOBS, Object
+
+METRICS_PORT = 9090
+PODS_BESIDE_ACTORS = 2
+"""A learner and a replay shard."""
+
+_FAKE_NODES: dict[str, Any] = {
+    "nodeSelector": {"type": "kwok"},
+    "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}],
+}
+_LITTLE: dict[str, Any] = {"resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}}
+
+
+def job(namespace: str, name: str, actors: int, *, startup_wave: int = 32) -> Object:
+    """Ape-X with one learner, one replay shard with its volume claim, and ``actors`` actors; it has no end of its own."""
+    role = {**_FAKE_NODES, **_LITTLE}
+    return {
+        "apiVersion": RLJOBS.api_version,
+        "kind": RLJOBS.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "preset": "CartPoleApeX",
+            "learner": role,
+            "replay": {"shards": 1, "redis": {**_LITTLE, "persistence": {"storage": "1Gi"}}, **role},
+            "actors": {"replicas": actors, "startupWave": startup_wave, **role},
+            "evaluator": {"enabled": False},
+            "successPolicy": {"rawFrames": 1_000_000_000_000},
+            "monitoring": {"metricsPort": METRICS_PORT},
+        },
+    }

@@ -1,0 +1,132 @@
+"""Programs that the benchmark starts: the operator, and the stand-in for learners; and the operator's own figures."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.ports import free_ports
+from tests.support.waiting import eventually
+
+START_SECONDS = 60.0
+STOP_SECONDS = 60.0
+CALLS = "rljob_operator_api_calls_total"
+_LINE = re.compile(r"^([a-z_]+)(?:\{(.*)\})? (\S+)$")
+
+
+class Operator:
+    """`rljob operator` as a process of its own, for the jobs of one namespace."""
+
+    def __init__(self, namespace: str, log_file: Path, workers: int) -> None:
+        self.log_file = log_file
+        (self._port,) = free_ports(1)
+        command = [
+            sys.executable, "-c", "from rljob_operator.cli import main; main()", "operator", f"--namespace={namespace}",
+            f"--lease-namespace={namespace}", "--image=rljob-worker:none", "--plain-logs", f"--port={self._port}",
+            f"--workers={workers}",
+        ]  # fmt: skip
+        with log_file.open("ab") as output:
+            self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        eventually(lambda: self._leads() or self._process.poll() is not None, self.log, START_SECONDS, _pause)
+        assert self._process.poll() is None, self.log()
+
+    def figures(self) -> dict[str, float]:
+        """Its `/metrics`: name, with labels as they are written, to value."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        found = {}
+        for line in lines:
+            match = _LINE.match(line)
+            if match is not None:
+                labels = f"{{{match[2]}}}" if match[2] else ""
+                found[match[1] + labels] = float(match[3])
+        return found
+
+    def log(self) -> str:
+        """All that it has said."""
+        return self.log_file.read_text()
+
+    async def watch(self) -> None:
+        """Never ends by itself. Raises RuntimeError where the operator has ended."""
+        while self._process.poll() is None:
+            await asyncio.sleep(1.0)
+        raise RuntimeError(f"the operator has ended with code {self._process.returncode}: {self.log()[-2000:]}")
+
+    def stop(self) -> None:
+        """End it in good order."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait(STOP_SECONDS)
+
+    def _leads(self) -> bool:
+        try:
+            return self.figures().get("rljob_operator_leader", 0.0) == 1.0 and "looks after" in self.log()
+        except OSError:
+            return False
+
+
+@contextmanager
+def operator(namespace: str, log_file: Path, workers: int) -> Iterator[Operator]:
+    """One that leads."""
+    running = Operator(namespace, log_file, workers)
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+class Learners:
+    """The stand-in that answers for every learner (`learners`), as a process of its own."""
+
+    def __init__(self, port: int) -> None:
+        self._process = subprocess.Popen([sys.executable, "-m", "benchmarks.operator_at_scale.learners", str(port)])
+
+    def be_silent(self) -> None:
+        """From now on connections are taken and nothing is said on any."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def learners(port: int, addresses: str) -> Iterator[Learners]:
+    """Answers at every address of the range ``addresses``: all of them are made this machine's own meanwhile (Linux, as root)."""
+    route = ["local", addresses, "dev", "lo"]
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    subprocess.run(["ip", "route", "add", *route], check=True)
+    running = Learners(port)
+    try:
+        yield running
+    finally:
+        running.stop()
+        subprocess.run(["ip", "route", "del", *route], check=False)
+
+
+def calls_between(before: dict[str, float], after: dict[str, float]) -> dict[str, int]:
+    """Calls to the API server by verb and resource, whatever was answered; refusals stand beside, by code."""
+    found: dict[str, int] = {}
+    for name, value in after.items():
+        made = int(value - before.get(name, 0.0))
+        if not name.startswith(f"{CALLS}{{") or not made:
+            continue
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', name))
+        what = f"{labels['verb']} {labels['resource']}"
+        if not labels["code"].startswith("2"):
+            what += f" ({labels['code']})"
+        found[what] = found.get(what, 0) + made
+    return dict(sorted(found.items(), key=lambda each: -each[1]))
+
+
+def _pause() -> None:
+    time.sleep(0.1)
