@@ -7,6 +7,7 @@ read it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -33,7 +34,7 @@ _ACTORS: Final = {
 
 
 class JobFigures(Collector):
-    """``jobs``: all RLJobs that are known; called at each scrape, on another thread."""
+    """``jobs``: all RLJobs that are known, as `kopf_watch.kept`; called at each scrape, on another thread."""
 
     def __init__(self, jobs: Callable[[], Sequence[Object]]) -> None:
         self._jobs = jobs
@@ -58,7 +59,7 @@ class JobFigures(Collector):
         )
         for job in self._jobs():
             key = (str(job["metadata"]["namespace"]), str(job["metadata"]["name"]))
-            status = job.get("status") or {}
+            status = json.loads(job.get("status") or "{}")
             for condition in status.get("conditions") or ():
                 value = _TRUTH.get(condition["status"])
                 if condition["type"] in CONDITIONS and value is not None:

@@ -163,9 +163,11 @@ def _parsed(document: Mapping[str, Any], spec: Mapping[str, Any]) -> RLJob:
 
 
 def status_of(document: Mapping[str, Any]) -> RLJobStatus:
-    """The stored status. The server keeps what it was given, so one that can't be read was written by somebody else."""
+    """The stored status, as mappings or as text. The server keeps what it was given, so one that can't be read was written by
+    somebody else."""
     found = document.get("status") or {}
     try:
-        return RLJobStatus.model_validate(json.loads(json.dumps(found)), by_alias=True, by_name=False)
+        text = found if isinstance(found, str) else json.dumps(found)
+        return RLJobStatus.model_validate(json.loads(text), by_alias=True, by_name=False)
     except ValidationError:
         return RLJobStatus()

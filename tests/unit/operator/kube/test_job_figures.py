@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rljob.api.conditions import CATALOGUE
 from rljob.api.status import RLJobStatus
 from rljob_operator.kube.job_figures import CONDITIONS, JobFigures
+from rljob_operator.kube.kopf_watch import kept
 
 JOB = ("team-a", "pong")
 LABELS = ("namespace", "rljob", "condition", "reason", "state", "kind")
@@ -17,7 +18,7 @@ LABELS = ("namespace", "rljob", "condition", "reason", "state", "kind")
 
 def document(status: RLJobStatus | None) -> dict[str, Any]:
     found: dict[str, Any] = {"metadata": {"namespace": JOB[0], "name": JOB[1]}}
-    return found if status is None else {**found, "status": status.document()}
+    return kept(found if status is None else {**found, "status": status.document()})
 
 
 def scraped(*jobs: dict[str, Any]) -> dict[str, dict[tuple[str, ...], float]]:

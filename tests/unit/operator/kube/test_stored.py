@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from rljob.api.conditions import Reason
 from rljob.api.status import RLJobStatus
+from rljob_operator.kube.kopf_watch import kept
 from rljob_operator.kube.stored import ReadBefore, is_ours, read
 
 from tests.unit.api.bad_manifests import BASE
@@ -100,3 +101,16 @@ def test_a_spec_is_read_once_for_as_long_as_it_stays_the_same() -> None:
     for broken in (stored(backoffLimit="many"), stored(backoffLimit="many")):
         assert read(broken, before=before) == read(broken)
     assert read(stored(), before=before).desired.refusal is None
+
+
+def test_a_status_may_be_kept_as_text() -> None:
+    written = RLJobStatus(active_seconds=7).document()
+    document = {
+        **stored(status=written),
+        "metadata": {**stored()["metadata"], "managedFields": [{"manager": "kubectl"}]},
+    }
+    found = kept(document)
+    assert isinstance(found["status"], str)
+    assert "managedFields" not in found["metadata"]
+    assert read(found).status == read(document).status == RLJobStatus(active_seconds=7)
+    assert "status" not in kept(stored())
