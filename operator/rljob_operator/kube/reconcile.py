@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rljob.api.status import RLJobStatus
@@ -29,14 +29,14 @@ from rljob_operator.kube.nodes import NodeCache
 from rljob_operator.kube.observe import newest_checkpoint, recommendation, seen
 from rljob_operator.kube.owned import NameConflict
 from rljob_operator.kube.pods import JobKey, PodCache, owner_of
-from rljob_operator.kube.preflight import Preflight
 from rljob_operator.kube.reach import has_address, pod_url
+from rljob_operator.kube.remembered import RememberedJob
 from rljob_operator.kube.render.rendering import offered, unknown_rendering
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import keeps_checkpoints
 from rljob_operator.kube.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.shard_poll import ShardPoll, Silence
-from rljob_operator.kube.stored import ReadBefore, StoredJob, is_ours, read, released
+from rljob_operator.kube.stored import StoredJob, is_ours, read, released
 
 log = logging.getLogger(__name__)
 
@@ -44,34 +44,8 @@ PROGRESS_SECONDS: Final = 30.0
 """A status that differs in progress alone is written at most so often."""
 SEEN_SECONDS: Final = 3.0
 """And so often one that differs in what is seen of members: an API server takes 20 ms for each write of a status."""
-
-
 HELD_UP_SECONDS: Final = 30.0
 """A pod that has had a node for so long and does not come up may lack what it mounts."""
-
-
-@dataclass(slots=True)
-class _Job:
-    """What is remembered of a job between two turns. All of it can be found out again but what is in the status."""
-
-    uid: str
-    clock: WallClock
-    status: RLJobStatus | None = None
-    resource_version: str = ""
-    written: float = float("-inf")
-    due: float = float("inf")
-    """When ``status``, which is not stored yet, has to be; infinity where it is."""
-    read: ReadBefore = field(default_factory=ReadBefore)
-    children: children.Known = field(default_factory=children.Known)
-    preflight: Preflight = field(default_factory=Preflight)
-    were_up: set[str] = field(default_factory=set)
-    gone: dict[str, float] = field(default_factory=dict)
-
-    def note_version(self, version: str) -> None:
-        """The object as it is stored has this version. Where that is newer than our own last write somebody else has changed it,
-        perhaps its status, too: what is remembered gives way."""
-        if not self.resource_version or int(version) > int(self.resource_version):
-            self.status, self.due, self.resource_version = None, float("inf"), version
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +100,7 @@ class Reconciler:
         self._writer = PodWriter(client, expectations, settings, now=now)
         self._shards, self._nodes, self._recommended = shards, nodes, recommended
         self._now, self._monotonic = now, monotonic
-        self._known: dict[JobKey, _Job] = {}
+        self._known: dict[JobKey, RememberedJob] = {}
 
     async def reconcile(self, key: JobKey) -> float | None:
         """Take one turn on the job; in how many seconds to look again, None where only a change matters.
@@ -145,7 +119,7 @@ class Reconciler:
         if document is None or not is_ours(document):
             return None
         if known is None:
-            known = self._known[key] = _Job(uid, WallClock(self._now, self._monotonic))
+            known = self._known[key] = RememberedJob(uid, WallClock(self._now, self._monotonic))
         known.note_version(document["metadata"]["resourceVersion"])
         stored = read(document, known.status, known.read)
         if self._releasing:
@@ -158,7 +132,7 @@ class Reconciler:
             return None
         return await self._turn(key, stored, known, pods)
 
-    async def _turn(self, key: JobKey, stored: StoredJob, known: _Job, pods: Sequence[Pod]) -> float | None:
+    async def _turn(self, key: JobKey, stored: StoredJob, known: RememberedJob, pods: Sequence[Pod]) -> float | None:
         idle = not any(member.alive for member in members(pods, self._now()))
 
         async def make_children(status: RLJobStatus = stored.status) -> None:
@@ -212,7 +186,7 @@ class Reconciler:
         held_up = member.phase is Phase.STARTING and member.node_name and member.waiting is None
         return bool(held_up) and self._now() - member.since_seconds >= HELD_UP_SECONDS
 
-    def _observe(self, key: JobKey, stored: StoredJob, known: _Job, pods: Sequence[Pod]) -> Observation:
+    def _observe(self, key: JobKey, stored: StoredJob, known: RememberedJob, pods: Sequence[Pod]) -> Observation:
         now, answer = self._now(), self._poll.answer(key)
         found = []
         for member in members(pods, now, known.were_up):
@@ -241,7 +215,7 @@ class Reconciler:
         silent = member.role is Role.LEARNER and answer.silent_since is not None
         return Silence(answer.silent_since or 0.0, answer.missing) if silent else None
 
-    async def _store(self, stored: StoredJob, known: _Job, status: RLJobStatus, write: StatusWrite) -> None:
+    async def _store(self, stored: StoredJob, known: RememberedJob, status: RLJobStatus, write: StatusWrite) -> None:
         """Store the status, or remember it until it is due."""
         now = self._monotonic()
         if write is StatusWrite.WHEN_DUE:
@@ -289,7 +263,7 @@ class Reconciler:
         self,
         key: JobKey,
         stored: StoredJob,
-        known: _Job,
+        known: RememberedJob,
         observed: Observation,
         pods: Sequence[Pod],
         checkpoint_seconds: float | None,
@@ -318,7 +292,7 @@ class Reconciler:
         for pod in pods:
             await self._writer.let_go(owned, pod)
 
-    def _forget(self, key: JobKey, known: _Job) -> None:
+    def _forget(self, key: JobKey, known: RememberedJob) -> None:
         self._poll.forget(key)
         if self._shards is not None:
             self._shards.follow(key, {})
