@@ -119,16 +119,20 @@ def test_following_begins_cut_streams_anew_and_takes_in_new_pods(monkeypatch: py
         return response
 
     async def looks() -> AsyncIterator[Mapping[str, Any]]:
-        yield chosen([pod("learner")], None)
-        await asyncio.sleep(0.3)  # the first stream has ended: its worker still runs, so it was cut
+        while len(asked) < 2:  # the first stream ends while its worker runs, so it was cut
+            yield chosen([pod("learner")], None)
+            await asyncio.sleep(0.01)
         yield chosen([pod("learner"), pod("actor-0")], None)
-        await asyncio.sleep(0.3)
-        yield chosen([pod("learner"), pod("actor-0", 1, "terminated")], None)
-        await asyncio.sleep(0.3)
+        while len(shown.lines.get("actor-0", ())) < 3 or len(shown.lines["learner"]) < 5:
+            await asyncio.sleep(0.01)
+        for _ in range(3):
+            yield chosen([pod("learner"), pod("actor-0", 1, "terminated")], None)
+            await asyncio.sleep(0.01)
+
+    shown = Shown()
 
     async def story() -> None:
         async with served(answer) as (_, client):
-            shown = Shown()
             await follow(looks, client, 7, shown)
             assert shown.lines["learner"] == [
                 "pong-learner-life1 1",
