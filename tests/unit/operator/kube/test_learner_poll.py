@@ -20,7 +20,7 @@ GOOD = {
     "updates": 7,
     "checkpoint": {"state": "Valid", "path": "/run/7", "step": 7, "written_unix": 5.0, "digest": "ab"},
 }
-SOON_SECONDS = 5.0
+SOON_SECONDS = 25.0
 
 
 class Serving:
