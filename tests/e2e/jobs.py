@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 Object = dict[str, Any]
 CHECKPOINTS = "checkpoints"
 """The claim that `checkpoint_claim` makes and `apex` writes to."""
+SHARED = os.environ.get("RLJOB_E2E_SHARED_CLASS", "shared")
+"""The StorageClass whose volumes are not bound to a node."""
 
 
 def job(name: str, **spec: Any) -> Object:
@@ -57,3 +60,10 @@ def checkpoint_claim() -> Object:
         "metadata": {"name": CHECKPOINTS},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     }
+
+
+def shared_claim(name: str = CHECKPOINTS) -> Object:
+    """A claim that pods of several nodes may have at the same time; the cluster's class for such is named by `SHARED`."""
+    found = checkpoint_claim()
+    spec = {**found["spec"], "accessModes": ["ReadWriteMany"], "storageClassName": SHARED}
+    return {**found, "metadata": {"name": name}, "spec": spec}

@@ -1,0 +1,61 @@
+"""Nodes of the cluster as who runs them treats them: drained, cut off, without a kubelet."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
+from tests.support.waiting import eventually
+
+FAULT = "RLJOB_E2E_FAULT"
+"""The words of this variable become the command that takes NODE PART STATE: ``cpu-1 kubelet off``, ``cpu-1 network on``."""
+DRAIN_SECONDS = 180
+
+
+@contextmanager
+def without(namespace: Namespace, node: str, part: str) -> Iterator[None]:
+    """The node without its ``kubelet`` or its ``network``, and with it again afterwards."""
+    command = shlex.split(os.environ.get(FAULT, ""))
+    if not command:
+        pytest.skip(f"{FAULT} is not set: what takes a part of a node away (docs/testing-on-kubernetes.md)")
+    subprocess.run([*command, node, part, "off"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run([*command, node, part, "on"], check=True)
+        wait_ready(namespace, node, "True")
+
+
+@contextmanager
+def drained(namespace: Namespace, node: str) -> Iterator[None]:
+    """The node empty and closed; the drain has ended by itself."""
+    words = ("--ignore-daemonsets", "--delete-emptydir-data", f"--timeout={DRAIN_SECONDS}s")
+    try:
+        namespace.kubectl("drain", node, *words, seconds=DRAIN_SECONDS + 30)
+        yield
+    finally:
+        namespace.kubectl("uncordon", node)
+
+
+def ready(namespace: Namespace, node: str) -> dict[str, Any]:
+    """The node's condition Ready."""
+    found = namespace.get("node", node) or {}
+    return next(each for each in found["status"]["conditions"] if each["type"] == "Ready")
+
+
+def wait_ready(namespace: Namespace, node: str, status: str) -> dict[str, Any]:
+    """The node's condition Ready, once it is True, False or Unknown."""
+    eventually(
+        lambda: ready(namespace, node)["status"] == status,
+        lambda: f"{node} is {ready(namespace, node)}, not {status}",
+        LONG_SECONDS,
+        pause,
+    )
+    return ready(namespace, node)
