@@ -1,0 +1,174 @@
+"""Actors follow a learner that becomes slower and faster again: by the controller's own law, by an HPA, and by hand.
+
+The tests follow each other on one job. Its game costs no processor, so that the number of actors is what matters.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rljob.roles.slowdown import LEARNER_DELAY_FILE
+
+from tests.e2e import external_metrics
+from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
+from tests.e2e.jobs import job, requests, shared_claim
+from tests.e2e.operator_process import OperatorProcess
+from tests.support import slow_game
+from tests.support.paths import EXAMPLES
+from tests.support.waiting import eventually
+
+JOB = "slow-game"
+FAST, SLOW = 0.05, 0.5
+"""Seconds that are added to each update: work for three actors, and for less than one."""
+METRICS_PORT = 18080
+GAMES, LEFT = "games", "left"
+READ_LEFT = (
+    "import json, pathlib, urllib.request as u\n"
+    "left = {path.name.removesuffix('.final.json'): json.loads(path.read_text())\n"
+    "        for path in pathlib.Path('/left').glob('actor-*.final.json')}\n"
+    "page = u.urlopen('http://127.0.0.1:9090/status', timeout=5).read().decode()\n"
+    "print(json.dumps({'left': left, 'accepted': json.loads(page)['accepted']}))\n"
+)
+"""Run in the replay's container: what actors have left at their end, and what the replay has accepted of each."""
+
+
+@pytest.fixture(scope="module")
+def operator(bare_namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
+    """As elsewhere, and with its own figures to be read."""
+    process = OperatorProcess(bare_namespace, tmp_path_factory.mktemp("operator") / "log", f"--port={METRICS_PORT}")
+    try:
+        process.start()
+        yield process
+        bare_namespace.delete_jobs()
+        process.stop()
+    finally:
+        process.end_all()
+
+
+@pytest.fixture(scope="module")
+def trains(bare_namespace: Namespace, operator: OperatorProcess) -> Namespace:
+    """The namespace in which the job runs, fast, under the controller's own law."""
+    source = {"slow_game.py": Path(slow_game.__file__).read_text()}
+    games = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": GAMES}, "data": source}
+    bare_namespace.apply(games, shared_claim(LEFT), manifest())
+    bare_namespace.wait_for(JOB, "Ready", "True")
+    return bare_namespace
+
+
+def manifest() -> dict[str, Any]:
+    """The job of the tests on one machine, with its game from a ConfigMap and a place where actors leave their last words."""
+    spec = yaml.safe_load(slow_game.JOB.read_text())["spec"]
+    spec["environment"]["id"] = "slow_game:make"
+    spec["successPolicy"] = {"rawFrames": 1_000_000_000}
+    game: dict[str, Any] = {
+        "env": [{"name": "PYTHONPATH", "value": "/games"}],
+        "volumes": [{"name": "games", "configMap": {"name": GAMES}}],
+        "volumeMounts": [{"name": "games", "mountPath": "/games"}],
+    }
+    left = {"name": "left", "persistentVolumeClaim": {"claimName": LEFT}}
+
+    def role(path: str = "") -> dict[str, Any]:
+        if not path:
+            return {**game, **requests()}
+        mounts = [*game["volumeMounts"], {"name": "left", "mountPath": path}]
+        return {**game, **requests(), "volumes": [*game["volumes"], left], "volumeMounts": mounts}
+
+    spec["actors"] |= role("/var/lib/rljob/roles")
+    spec["replay"] |= {**role("/left"), "redis": {"persistence": {"mode": "None"}}}
+    delay = [{"name": LEARNER_DELAY_FILE, "value": "/tmp/delay"}]
+    spec["learner"] = {**role(), "env": [*game["env"], *delay]}
+    spec["checkpoint"] = {"onSuspend": "Skip"}
+    return job(JOB, **spec)
+
+
+def delay_updates(namespace: Namespace, seconds: float) -> None:
+    """Have the learner take so much longer for each update."""
+    pod = namespace.pods(JOB)["learner"]["metadata"]["name"]
+    write = f"open('/tmp/delay', 'w').write('{seconds}')"
+    namespace.kubectl("exec", pod, "-c", "worker", "--", "python3", "-c", write)
+
+
+def wait_actors(namespace: Namespace, least: int, most: int) -> None:
+    """Until there are so many, no other is on its way, and so many shall be."""
+
+    def settled() -> bool:
+        status = namespace.job_status(JOB)
+        actors, desired = status["actors"], status["autoscaling"]["desiredReplicas"]
+        there = [pod for pod in namespace.all_pods(JOB) if "-actor-" in pod["metadata"]["name"]]
+        return least <= desired <= most and actors["ready"] == desired == len(there)
+
+    def describe() -> str:
+        status = namespace.job_status(JOB)
+        return f"wanted {least} to {most} actors: {status['actors']}, {status['autoscaling']['lastDecision']}"
+
+    eventually(settled, describe, LONG_SECONDS, pause)
+
+
+def check_that_nothing_was_lost(namespace: Namespace) -> None:
+    """Of each actor that left: produced = acknowledged + dropped + in flight; the replay has all that was acknowledged."""
+    pods = namespace.pods(JOB)
+    text = namespace.kubectl(
+        "exec", pods["replay-0"]["metadata"]["name"], "-c", "worker", "--", "python3", "-c", READ_LEFT
+    )
+    found = json.loads(text)
+    left = {name: actor for name, actor in found["left"].items() if name not in pods}
+    assert left, found
+    for name, actor in left.items():
+        accepted = found["accepted"][name]
+        assert actor["acknowledged"] > 0
+        assert actor["produced"] == actor["acknowledged"] + actor["unacknowledged"] + sum(actor["dropped"].values())
+        assert accepted["incarnation"] == actor["incarnation"]
+        assert actor["acknowledged"] <= accepted["transitions"] <= actor["acknowledged"] + actor["unacknowledged"]
+
+
+def test_the_controller_follows_the_learner_both_ways(trains: Namespace) -> None:
+    delay_updates(trains, FAST)
+    trains.wait_for(JOB, "ScalingActive", "True", "ValidMetricFound")
+    wait_actors(trains, 2, 6)
+    delay_updates(trains, SLOW)
+    wait_actors(trains, 1, 1)
+    check_that_nothing_was_lost(trains)
+    delay_updates(trains, FAST)
+    wait_actors(trains, 2, 6)
+    assert trains.job_status(JOB)["restarts"] == {"counted": 0, "ignored": 0}
+
+
+def test_an_hpa_follows_the_recommendation_both_ways(
+    trains: Namespace, operator: OperatorProcess, tmp_path: Path
+) -> None:
+    trains.kubectl("scale", "rljob", JOB, "--replicas=1")
+    trains.patch(JOB, {"autoscaling": {"mode": "External"}})
+    wait_actors(trains, 1, 1)
+    with external_metrics.served(trains, f"http://127.0.0.1:{METRICS_PORT}/metrics", tmp_path):
+        hpa = yaml.safe_load((EXAMPLES / "autoscaling" / "hpa.yaml").read_text())
+        hpa["spec"]["scaleTargetRef"]["name"] = JOB
+        hpa["spec"]["metrics"][0]["external"]["metric"]["selector"]["matchLabels"]["rljob"] = JOB
+        hpa["spec"]["maxReplicas"] = 6
+        hpa["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] = 0
+        trains.apply(hpa)
+        try:
+            wait_actors(trains, 2, 6)
+            delay_updates(trains, SLOW)
+            wait_actors(trains, 1, 1)
+            check_that_nothing_was_lost(trains)
+            delay_updates(trains, FAST)
+            wait_actors(trains, 2, 6)
+            status = (trains.get("hpa", "pong-actors") or {})["status"]
+            assert status["desiredReplicas"] == trains.job_status(JOB)["autoscaling"]["desiredReplicas"]
+        finally:
+            trains.kubectl("delete", "hpa", "pong-actors")
+    assert trains.job_status(JOB)["restarts"] == {"counted": 0, "ignored": 0}
+
+
+def test_kubectl_scale_sets_the_number_where_nothing_else_does(trains: Namespace) -> None:
+    other = 4 if trains.job_status(JOB)["autoscaling"]["desiredReplicas"] != 4 else 5
+    trains.kubectl("scale", "rljob", JOB, f"--replicas={other}")
+    wait_actors(trains, other, other)
+    trains.kubectl("scale", "rljob", JOB, "--replicas=1")
+    wait_actors(trains, 1, 1)
+    check_that_nothing_was_lost(trains)
