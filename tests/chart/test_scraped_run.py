@@ -84,8 +84,9 @@ def prometheus(run: LocalRun, chart: Chart, tmp_path_factory: pytest.TempPathFac
         labels = pod["metadata"]["labels"]
         is_run = labels.get(names.JOB_LABEL) == JOB
         url = run.announced(labels[names.MEMBER_LABEL])["metrics_url"] if is_run else "http://127.0.0.1:1"
+        pod["status"] = {"phase": "Running", "podIP": "127.0.0.1"}
         targets += of_pod(pod, url.removeprefix("http://"))
-    configs = from_file(scrape_configs(monitor, {}), folder / "pods.json", targets)
+    configs = from_file(scrape_configs(monitor), folder / "pods.json", targets)
     (port,) = free_ports(1)
     with Prometheus(folder, {"scrape_configs": configs}, port) as started:
         yield started

@@ -1,7 +1,7 @@
 """An operator at work on a real API server, scraped as the chart's ServiceMonitor says: its dashboard's panels show something.
 
 No node is there, so its job's pods wait for one; the operator runs beside the API server, and a file stands for the endpoint of
-its Service.
+its Service. The job's pods are looked for in the API server, as the PodMonitor says; the test is their kubelet.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry, Gauge
+from rljob.telemetry.server import TelemetryServer
 
 from tests.cluster.conftest import made_namespace
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.jobs import MERGE
 from tests.support.chart import Chart, find_program, only
 from tests.support.dashboards import FOLDER, filled, panels
 from tests.support.ports import free_ports
 from tests.support.prometheus import ON_THE_PATH, SKIPPED, Prometheus
 from tests.support.scrape_config import scrape_configs
-from tests.support.scrape_targets import from_file, of_service
+from tests.support.scrape_targets import Discovery, List, Object, from_file, of_endpoints
 from tests.support.waiting import eventually
 from tests.unit.api.bad_manifests import PRESET
 from tests.unit.api.written import document
@@ -62,24 +65,65 @@ def prometheus(
     if ON_THE_PATH is None or helm is None:
         pytest.skip(f"helm is neither on the PATH nor in KUBEBUILDER_ASSETS, or {SKIPPED}")
     chart = Chart(Path(helm), tmp_path_factory.mktemp("helm"))
-    monitoring = {"serviceMonitor": {"enabled": True, "interval": "1s"}}
-    objects = chart.render({"namespaceOverride": place, "monitoring": monitoring})
+    monitoring = {part: {"enabled": True, "interval": "1s"} for part in ("serviceMonitor", "podMonitor")}
+    objects = chart.render({"namespaceOverride": place, "watchNamespaces": [place], "monitoring": monitoring})
     folder = tmp_path_factory.mktemp("prometheus")
-    targets = of_service(only(objects, "Service"), "operator-0", "operator", f"127.0.0.1:{port}")
-    configs = from_file(scrape_configs(only(objects, "ServiceMonitor"), {}), folder / "endpoints.json", targets)
-    job = {**document(PRESET), "metadata": {"name": JOB, "namespace": place}}
+    ports = [{"name": "metrics", "containerPort": port}]
+    pod = {
+        "metadata": {"namespace": place, "name": "operator-0"},
+        "spec": {"containers": [{"name": "operator", "ports": ports}]},
+        "status": {"phase": "Running"},
+    }
+    address = {"ip": "127.0.0.1", "targetRef": {"name": "operator-0"}}
+    endpoints = {"subsets": [{"addresses": [address], "ports": [{"name": "metrics", "port": port}]}]}
+    targets = of_endpoints(only(objects, "Service"), endpoints, {(place, "operator-0"): pod})
+    configs = from_file(scrape_configs(only(objects, "ServiceMonitor")), folder / "endpoints.json", targets)
+    own, of_pods = free_ports(2)
+    job = document(PRESET, [f"spec.monitoring.metricsPort={of_pods}"])
+    job["metadata"] = {"name": JOB, "namespace": place}
     code, answer = cluster.request("POST", f"/apis/rljob.dev/v1alpha1/namespaces/{place}/rljobs", job)
     assert code == 201, answer
-    (own,) = free_ports(1)
-    with Prometheus(folder, {"scrape_configs": configs}, own) as started:
+    registry = CollectorRegistry()
+    Gauge("rljob_learner_epoch", "Of a pod.", registry=registry).set(7)
+    with (
+        TelemetryServer("learner", of_pods, dict, lambda: True, registry),
+        Discovery(scrape_configs(only(objects, "PodMonitor")), folder, objects_of(cluster)) as discovery,
+        Prometheus(folder, {"scrape_configs": [*configs, *discovery.configs]}, own) as started,
+    ):
         yield started
 
 
+def objects_of(cluster: ControlPlane) -> List:
+    def listed(plural: str, namespace: str | None) -> list[Object]:
+        folder = f"/api/v1/namespaces/{namespace}/{plural}" if namespace else f"/api/v1/{plural}"
+        code, answer = cluster.request("GET", folder)
+        assert code == 200, answer
+        return list(answer["items"])
+
+    return listed
+
+
 def test_the_operator_is_scraped(prometheus: Prometheus, place: str) -> None:
-    eventually(lambda: prometheus.query("up == 1"), prometheus.targets, 60)
-    (found,) = prometheus.query("up")
+    asked = 'up{rljob=""}'
+    eventually(lambda: prometheus.query(f"{asked} == 1"), prometheus.targets, 60)
+    (found,) = prometheus.query(asked)
     assert found["metric"]["namespace"] == place
     assert found["metric"]["pod"] == "operator-0"
+
+
+def test_a_pod_is_scraped_once_it_runs(prometheus: Prometheus, cluster: ControlPlane, place: str) -> None:
+    folder = f"/api/v1/namespaces/{place}/pods"
+    pods = eventually(lambda: cluster.request("GET", folder)[1]["items"], "the operator makes no pod", 60)
+    pod = pods[0]["metadata"]
+    assert prometheus.query('up{rljob!=""}') == [], "it has no address yet"
+    status = {"status": {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}}
+    code, answer = cluster.request("PATCH", f"{folder}/{pod['name']}/status", status, MERGE)
+    assert code == 200, answer
+    (found,) = eventually(lambda: prometheus.query("rljob_learner_epoch == 7"), prometheus.targets, 60)
+    labels = found["metric"]
+    assert (labels["namespace"], labels["rljob"], labels["pod"]) == (place, JOB, pod["name"])
+    assert labels["member"] == pod["labels"]["rljob.dev/member"]
+    assert (labels["container"], labels["endpoint"]) == ("worker", "metrics")
 
 
 def test_every_panel_shows_something(prometheus: Prometheus, place: str) -> None:

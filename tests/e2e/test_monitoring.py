@@ -1,14 +1,16 @@
 """Monitoring on a cluster: the chart's monitors are applied, Prometheus does what they say, and every panel and alert works.
 
+It is told of pods and endpoints by files (`tests.support.scrape_targets`), since Debian's Prometheus can't ask the API server.
+
 ``RLJOB_E2E_PROMETHEUS`` names a folder in which Prometheus's data stay, for `benchmarks/dashboard_pictures.py`, and
 ``RLJOB_E2E_MONITORED_SECONDS`` how long the jobs are watched before the panels are asked.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +29,7 @@ from tests.support.monitoring_crds import monitoring_crds
 from tests.support.ports import free_ports
 from tests.support.prometheus import ON_THE_PATH, SKIPPED, Prometheus
 from tests.support.scrape_config import scrape_configs
+from tests.support.scrape_targets import Discovery
 from tests.support.waiting import eventually
 
 RELEASE = "watched"
@@ -71,10 +74,10 @@ def watched(bare_namespace: Namespace, tmp_path_factory: pytest.TempPathFactory)
             bare_namespace.kubectl(*wait, seconds=START_SECONDS + 20)
             bare_namespace.wait_updates(job)
         yield bare_namespace
+    finally:
         bare_namespace.kubectl("scale", "deployment", NAME, "--replicas=2")
         bare_namespace.delete_jobs()
-    finally:
-        chart.run("uninstall", RELEASE, *where)
+        chart.run("uninstall", RELEASE, *where, "--no-hooks")
 
 
 def values(namespace: Namespace, image: str) -> dict[str, Any]:
@@ -102,26 +105,25 @@ def prometheus(watched: Namespace, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("prometheus")
     found = watched.list("servicemonitors,podmonitors")
     assert {each["kind"] for each in found} == {"ServiceMonitor", "PodMonitor"}
-    api_server = {"kubeconfig_file": kubeconfig(watched, prefix)}
-    configs = [config for monitor in found for config in scrape_configs(monitor, api_server)]
+    configs = [config for monitor in found for config in scrape_configs(monitor)]
     (rule,) = watched.list("prometheusrules")
     (folder / "rules.yaml").write_text(yaml.safe_dump(rule["spec"]))
-    config = {
-        "global": {"evaluation_interval": "5s"},
-        "rule_files": [str(folder / "rules.yaml")],
-        "scrape_configs": configs,
-    }
     data = os.environ.get("RLJOB_E2E_PROMETHEUS")
     (port,) = free_ports(1)
-    with Prometheus(folder, config, port, prefix, Path(data).absolute() if data else None) as started:
-        yield started
+    with Discovery(configs, folder, lambda plural, namespace: objects(watched, plural, namespace)) as discovery:
+        config = {
+            "global": {"evaluation_interval": "5s"},
+            "rule_files": [str(folder / "rules.yaml")],
+            "scrape_configs": discovery.configs,
+        }
+        with Prometheus(folder, config, port, prefix, Path(data).absolute() if data else None) as started:
+            yield started
 
 
-def kubeconfig(namespace: Namespace, prefix: list[str]) -> str:
-    """The one of a program that is started with the prefix."""
-    environment = {**os.environ, "KUBECONFIG": str(namespace.kubeconfig)}
-    told = subprocess.run([*prefix, "printenv", "KUBECONFIG"], env=environment, capture_output=True, text=True)
-    return told.stdout.strip()
+def objects(cluster: Namespace, plural: str, namespace: str | None) -> list[dict[str, Any]]:
+    """As kubectl lists them, in another namespace or in all."""
+    where = f"--namespace={namespace}" if namespace else "--all-namespaces"
+    return list(json.loads(cluster.kubectl("get", plural, where, "-o", "json"))["items"])
 
 
 def up(prometheus: Prometheus) -> dict[tuple[str, str], dict[str, str]]:

@@ -18,13 +18,13 @@ _KNOWN_OF_ENDPOINT: Final = {
 }  # fmt: skip
 
 
-def scrape_configs(monitor: Mapping[str, Any], api_server: Mapping[str, Any]) -> list[Object]:
-    """One ``scrape_config`` for each endpoint; ``api_server``: how Prometheus reaches the API server to find targets."""
+def scrape_configs(monitor: Mapping[str, Any]) -> list[Object]:
+    """One ``scrape_config`` for each endpoint."""
     kind, spec = monitor["kind"], monitor["spec"]
     selected, section = _PLACES[kind]
     _refuse_unknown(spec, _KNOWN)
     own, name = monitor["metadata"]["namespace"], monitor["metadata"]["name"]
-    discovery = {"role": "endpoints" if kind == "ServiceMonitor" else "pod", **_namespaces(spec, own), **api_server}
+    discovery = {"role": "endpoints" if kind == "ServiceMonitor" else "pod", **_namespaces(spec, own)}
     found = []
     for number, endpoint in enumerate(spec[section]):
         _refuse_unknown(endpoint, _KNOWN_OF_ENDPOINT)
