@@ -27,7 +27,12 @@ def job(namespace: str, name: str, actors: int, *, startup_wave: int = 32) -> Ob
         "spec": {
             "preset": "CartPoleApeX",
             "learner": role,
-            "replay": {"shards": 1, "redis": {**_LITTLE, "persistence": {"storage": "1Gi"}}, **role},
+            "replay": {
+                "shards": 1,
+                "capacity": 1_000_000,
+                "redis": {**_LITTLE, "persistence": {"storage": "1Gi"}},
+                **role,
+            },
             "actors": {"replicas": actors, "startupWave": startup_wave, **role},
             "evaluator": {"enabled": False},
             "successPolicy": {"rawFrames": 1_000_000_000_000},
