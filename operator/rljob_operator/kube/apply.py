@@ -29,8 +29,8 @@ from rljob_operator.kube.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.stored import StoredJob
 from rljob_operator.kube.together import together
 
-CHUNK: Final = 25
-"""Pods that are asked for at once; between two chunks other jobs have their turn."""
+CHUNK: Final = 8
+"""Pods of a job that are asked for at once: half of the calls that may be under way (`client.AT_ONCE`) are left for others."""
 HUNG_GRACE_SECONDS: Final = 1
 _SUFFIX_CHARACTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 """As in names that Kubernetes makes: without vowels no word comes about, and no character is taken for another."""
