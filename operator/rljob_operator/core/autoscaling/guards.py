@@ -68,8 +68,10 @@ def judged(
     gain = (arrivals now - arrivals before) / (actors added * rate of one actor before), means over the rate window, in
     which the actors are counted like the arrivals. Only a learner that still waits makes it count: one that has enough
     now was the aim, whatever the actors could deliver. Figures too noisy to tell a growth that brought all from one that
-    brought nothing give no verdict yet.
+    brought nothing give no verdict yet. A share of 0 wants none at all: where fewer arrive than before it is for another reason.
     """
+    if spec.guards.min_marginal_gain_percent == 0:
+        return GainMemory()
     if gain.stopped_until_seconds is not None and now_seconds >= gain.stopped_until_seconds:
         gain = replace(gain, stopped_until_seconds=None)
     if gain.ready is None:

@@ -258,6 +258,18 @@ def test_growth_that_brings_nothing_stops() -> None:
     assert job.actors == stopped
 
 
+def test_a_share_of_0_never_stops_a_growth_not_even_one_after_which_less_arrives() -> None:
+    guards = SPEC.guards.model_copy(update={"min_marginal_gain_percent": 0})
+    slowly = ScalingRules(policies=[ScalingPolicy(type="Pods", value=2, period_seconds=60)])
+    behavior = SPEC.behavior.model_copy(update={"scale_up": slowly})
+    job = Job(changed(changed(SPEC, behavior=behavior), guards=guards), capacity=100.0, actors=10)
+    for _ in range(600):
+        job.rate = 100.0 / job.actors**2  # each one more is a burden for the others
+        job.run(1)
+    assert job.answers
+    assert all(answer.limited_by is not LimitedBy.GAIN for answer in job.answers)
+
+
 @pytest.mark.parametrize(("pause", "capacity", "expected"), [
     ("All", 80.0, 40), ("All", 20.0, 40), ("ScaleOut", 80.0, 40), ("ScaleOut", 20.0, 20), ("ScaleIn", 20.0, 40),
     ("ScaleIn", 80.0, 80),
