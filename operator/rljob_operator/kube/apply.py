@@ -149,6 +149,14 @@ class PodWriter:
                 PODS, about["namespace"], about["name"], change, resource_version=about["resourceVersion"]
             )
 
+    async def release_all(self, pods: Iterable[Pod]) -> None:
+        """`release` each; one that was changed meanwhile keeps no other. Raises the first failure."""
+        await together(*(self.release(each) for each in pods))
+
+    async def let_all_go(self, owned: Owned, pods: Iterable[Pod]) -> None:
+        """`let_go` of each, in the same way."""
+        await together(*(self.let_go(owned, each) for each in pods))
+
     async def _delete(self, owned: Owned, found: Pod, grace: int | None = None) -> None:
         about = found["metadata"]
         self._expectations.delete(owned.uid, about["uid"])

@@ -113,9 +113,8 @@ class Reconciler:
         if known is not None and known.uid != uid:
             self._forget(key, known)
             known = None
-        for pod in self._pods.of_key(key):
-            if (owner_of(pod) or {}).get("uid") != uid:
-                await self._writer.release(pod)  # its job is gone, and only our finalizer keeps it
+        # Of those whose job is gone it is only our finalizer that keeps them.
+        await self._writer.release_all(pod for pod in self._pods.of_key(key) if (owner_of(pod) or {}).get("uid") != uid)
         if document is None or not is_ours(document):
             return None
         if known is None:
@@ -171,8 +170,7 @@ class Reconciler:
             known.preflight.children_refused(problem, stored.desired.generation, self._monotonic())
             return 0.0
         if stored.desired.released and not any(member.alive for member in observed.members):
-            for pod in pods:
-                await self._writer.release(pod)
+            await self._writer.release_all(pods)
         self._follow_shards(key, stored, observed, pods)
         await self._follow_learner(key, stored, known, observed, pods, decision.checkpoint_seconds)
         again, now = known.preflight.sooner(decision.requeue_seconds, self._monotonic()), self._monotonic()
@@ -288,9 +286,7 @@ class Reconciler:
         if self._shards is not None:
             self._shards.follow(key, {})
         self._recommended(*key, None)
-        owned = stored.owned()
-        for pod in pods:
-            await self._writer.let_go(owned, pod)
+        await self._writer.let_all_go(stored.owned(), pods)
 
     def _forget(self, key: JobKey, known: RememberedJob) -> None:
         self._poll.forget(key)
