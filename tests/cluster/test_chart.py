@@ -36,19 +36,17 @@ class Installed:
 
     def install(self, release: str, namespace: str, **values: Any) -> str:
         """Raises `HelmRefused`."""
-        said = self._run("install", release, namespace, str(CHART), "--create-namespace", values=values)
+        said = self.run("install", release, namespace, str(CHART), "--create-namespace", values=values)
         self.releases[release] = namespace
         return said
 
     def upgrade(self, release: str, namespace: str, **values: Any) -> str:
-        return self._run("upgrade", release, namespace, str(CHART), values=values)
+        return self.run("upgrade", release, namespace, str(CHART), values=values)
 
     def uninstall(self, release: str) -> str:
-        return self._run("uninstall", release, self.releases.pop(release), "--no-hooks")
+        return self.run("uninstall", release, self.releases.pop(release), "--no-hooks")
 
-    def _run(
-        self, verb: str, release: str, namespace: str, *words: str, values: Mapping[str, Any] | None = None
-    ) -> str:
+    def run(self, verb: str, release: str, namespace: str, *words: str, values: Mapping[str, Any] | None = None) -> str:
         place = (f"--kubeconfig={self._kubeconfig}", f"--namespace={namespace}")
         return self._chart.run(verb, release, *words, *place, values=values)
 
@@ -127,6 +125,17 @@ def test_what_is_installed_changed_and_left(helm: Installed, cluster: ControlPla
     assert helm.get(CRD)
 
 
+def test_an_uninstall_that_was_stopped_is_taken_back_by_a_rollback(helm: Installed) -> None:
+    """No upgrade is taken before. Nobody runs the hook's Job here, so that Helm gives up."""
+    helm.install("rl", "stopped", **WITHOUT_CRD)
+    with pytest.raises(HelmRefused):
+        helm.run("uninstall", "rl", "stopped", "--timeout=2s")
+    with pytest.raises(HelmRefused, match="has no deployed releases"):
+        helm.upgrade("rl", "stopped", **WITHOUT_CRD, uninstall={"drainJobs": True})
+    helm.run("rollback", "rl", "stopped", "1")
+    helm.upgrade("rl", "stopped", **WITHOUT_CRD, uninstall={"drainJobs": True})
+
+
 def test_a_second_operator_of_all_namespaces(helm: Installed) -> None:
     helm.install("one", "first", **WITHOUT_CRD)
     with pytest.raises(HelmRefused, match="release one of namespace first looks after all namespaces already") as said:
@@ -202,6 +211,7 @@ def test_what_is_said_before_an_uninstall(chart: Chart, cluster: ControlPlane, n
     stopped = asyncio.run(with_a_job())
     assert stopped.returncode == 3, stopped
     assert re.search(rf"^{namespace} +pong +Starting +4 ", stopped.stdout, re.MULTILINE)
+    assert f"helm rollback {RELEASE} 1 --namespace" in stopped.stdout
     assert "uninstall.drainJobs=true" in stopped.stdout
 
 
