@@ -36,6 +36,7 @@ UNITS = {
 COLUMN, ROW = 60, 33
 """Size of a cell of Grafana's grid, which has 24 columns; most charts take 8 x 8 cells."""
 TITLE, LEGEND, GAP = 26, 22, 10
+LONGEST_NAME = 20
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #444; } .chart text { font-size: 15px; }
 .head { font-size: 20px; font-weight: 600; fill: #222; } .title { font-size: 14px; font-weight: 600; fill: #222; }
@@ -77,7 +78,9 @@ class Run:
 
 
 def _named(legend: str, labels: dict[str, str]) -> str:
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: labels.get(match[1], ""), legend)
+    """The legend with its labels; of a long name, such as a pod's, the end, which tells it from others."""
+    name = re.sub(r"\{\{(\w+)\}\}", lambda match: labels.get(match[1], ""), legend)
+    return name if len(name) <= LONGEST_NAME else f"…{name[-LONGEST_NAME + 1 :]}"
 
 
 def stat(run: Run, panel: Any, unit: str, width: int, height: int) -> str:
@@ -117,12 +120,12 @@ def chart(run: Run, panel: Any, unit: str, width: int, height: int) -> str:
     parts = [re.sub("^<svg ", f"<svg {place} ", str(drawn))]
     x = 12.0
     for name, colour in ((one.name, one.colour) for one in series):
-        if x + 20 + 6.2 * len(name) > width:
+        if x + 20 + 7.0 * len(name) > width:
             parts.append(f'<text x="{x:.0f}" y="{height - 8}">…</text>')
             break
         parts.append(f'<rect class="f{colour}" x="{x:.0f}" y="{height - 14}" width="12" height="4"/>')
         parts.append(f'<text x="{x + 16:.0f}" y="{height - 8}">{escape(name)}</text>')
-        x += 28 + 6.2 * len(name)
+        x += 28 + 7.0 * len(name)
     return "".join(parts)
 
 
