@@ -184,4 +184,4 @@ def made_namespace(kubeconfig: Path) -> Iterator[Namespace]:
     try:
         yield namespace
     finally:
-        namespace.kubectl("delete", "namespace", namespace.name, "--wait=false")
+        namespace.kubectl("delete", "namespace", namespace.name, "--wait=false", "--ignore-not-found")
