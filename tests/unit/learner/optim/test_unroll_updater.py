@@ -205,7 +205,7 @@ def test_a_loss_that_is_not_finite(tmp_path: Path, optimizer: str) -> None:
     poison = float("nan")
     with learner(tmp_path / "fail", "Fail", params) as one:
         one._learn(ready(params, 1.0))
-        assert one.version == 2  # once a pass
+        assert one.counters.version == 2  # once a pass
         with pytest.raises(NonFiniteLoss, match="update 5: the loss is nan"):
             one._learn(ready(params, poison))
     with learner(tmp_path / "ignore", "Ignore", params) as one:
@@ -224,7 +224,7 @@ def test_a_loss_that_is_not_finite(tmp_path: Path, optimizer: str) -> None:
         saved = one._updater.updates
         one._learn(ready(params, 1.0))
         one._learn(ready(params, poison))
-        assert (one._updater.updates, one.epoch) == (saved, 2)  # and the rest of the batch was given up
+        assert (one._updater.updates, one.counters.epoch) == (saved, 2)  # and the rest of the batch was given up
         one._learn(ready(params, 1.0))
         assert one._updater.updates == saved + 4
         one._save(wait=True)
