@@ -184,8 +184,9 @@ class ClusterJob:
         say(f"{self.place}: asked to leave in good order")
         seen = wait_for(self, 0, _has_stopped, "stopped", timeout_seconds)
         saved = seen.status.checkpoint
-        at = f" at update {saved.step:,}" if saved is not None else ""
-        say(f"{self.place}: stopped{at}; `{self.command('resume')}` goes on")
+        # What the learner saved when it left is not verified, and may be newer.
+        known = f", at update {saved.step:,} or later" if saved is not None else ""
+        say(f"{self.place}: stopped; `{self.command('resume')}` goes on{known}")
 
     def logs(self, who: str | None, *, tail: int, follow: bool, previous: bool, show: ShowLines) -> None:
         """See `Job`."""
