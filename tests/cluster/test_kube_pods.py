@@ -39,7 +39,7 @@ class Followed:
         self.calls: Counter[str] = Counter()
 
     def tell(self, key: tuple[str, str], kind: str, pod: dict[str, Any]) -> None:
-        assert key == (pod["metadata"]["namespace"], "pong")
+        assert key == (pod["metadata"]["namespace"], pod["metadata"]["ownerReferences"][0]["name"])
         self.events.append(f"{kind} {pod['metadata']['name']}")
 
     def count(self, verb: str, resource: str, code: str, seconds: float) -> None:

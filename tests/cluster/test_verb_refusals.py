@@ -46,11 +46,12 @@ def test_a_job_that_has_ended_is_not_changed(user: User) -> None:
 
 @pytest.mark.parametrize("verb", ["get", "top", "why", "logs", "events", "suspend", "resume", "checkpoint", "stop"])
 def test_a_job_that_is_not_there(user: User, other_namespace: str, verb: str) -> None:
-    assert user.refused(2, verb, "pong") == f"there is no job pong in namespace {user.namespace}, nor any other"
-    user.has("pong-2")
-    assert user.refused(2, verb, "pong").endswith("; did you mean pong-2?")
-    User(user.cluster, other_namespace, user.kubeconfig).has("pong")
-    assert user.refused(2, verb, "pong").endswith(f"; there is one in {other_namespace}: -n {other_namespace}")
+    name = f"lonely-{verb}"  # jobs of other tests are in other namespaces, and are named too
+    assert user.refused(2, verb, name) == f"there is no job {name} in namespace {user.namespace}, nor any other"
+    user.has(f"{name}-2")
+    assert user.refused(2, verb, name).endswith(f"; did you mean {name}-2?")
+    User(user.cluster, other_namespace, user.kubeconfig).has(name)
+    assert user.refused(2, verb, name).endswith(f"; there is one in {other_namespace}: -n {other_namespace}")
     if verb != "get":
         assert "name is meant here" in user.refused(2, verb, "runs/pong-2026")
 

@@ -38,15 +38,18 @@ def recommendation(status: RLJobStatus) -> int | None:
 
 
 def newest_checkpoint(status: RLJobStatus, answer: Answer, pods: Sequence[Pod]) -> CheckpointFacts:
-    """The newest checkpoint: as a learner that has ended said at last, or as the one that is up says, or as is remembered."""
+    """The newest checkpoint: as a learner that has ended said at last, or as the one that is up says, or as is remembered.
+
+    What a learner said while it was up is older than its last words, which stay remembered when its pod is gone.
+    """
     ended = current(pods).get("learner")
     if ended is not None:
         last = checkpoint_facts(parsed(ended))
         if last.usable or last.state is CheckpointState.STORAGE_ERROR:
             return last
-    if answer.checkpoint.usable or answer.checkpoint.state is CheckpointState.STORAGE_ERROR:
-        return answer.checkpoint
-    known = status.checkpoint
-    if known is None:
-        return answer.checkpoint
+    known, answered = status.checkpoint, answer.checkpoint
+    if known is None or answered.state is CheckpointState.STORAGE_ERROR:
+        return answered
+    if answered.usable and answered.time_seconds > (known.time or 0.0) - 1.0:  # a status has whole seconds
+        return answered
     return CheckpointFacts(CheckpointState.VERIFIED, known.step, known.time or 0.0, known.uri, known.digest)

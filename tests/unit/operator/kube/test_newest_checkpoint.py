@@ -1,0 +1,39 @@
+"""Which of the checkpoints that are told of is the newest."""
+
+from __future__ import annotations
+
+from rljob.api.status import RLJobStatus
+from rljob_operator.core.observed import CheckpointFacts, CheckpointState
+from rljob_operator.kube.learner_poll import Answer
+from rljob_operator.kube.observe import newest_checkpoint
+
+
+def stored(step: int, time: str) -> RLJobStatus:
+    checkpoint = {"step": step, "time": time, "uri": f"file:///run/{step}", "digest": "ab"}
+    return RLJobStatus.model_validate({"checkpoint": checkpoint})
+
+
+def answer(step: int, seconds: float, requested: float = 0.0) -> Answer:
+    facts = CheckpointFacts(CheckpointState.VERIFIED, step, seconds, f"file:///run/{step}", "ab", "", requested)
+    return Answer(None, "", None, facts)
+
+
+LATER = stored(3396, "2026-11-23T12:00:20Z")
+SECONDS = 1795435220.0
+
+
+def test_last_words_outlive_their_pod_and_are_newer_than_what_was_said_before() -> None:
+    assert LATER.checkpoint is not None
+    assert LATER.checkpoint.time == SECONDS
+    assert newest_checkpoint(LATER, answer(2951, SECONDS - 12.0), []).step == 3396
+
+
+def test_a_learner_that_is_up_says_what_is_newest() -> None:
+    assert newest_checkpoint(LATER, answer(4000, SECONDS + 30.0), []).step == 4000
+    again = newest_checkpoint(LATER, answer(3396, SECONDS - 0.4, requested=5.0), [])
+    assert again.requested_seconds == 5.0, "the same one, of which the status does not know all"
+
+
+def test_what_is_remembered_stands_while_nobody_says_anything() -> None:
+    assert newest_checkpoint(LATER, Answer(), []).step == 3396
+    assert newest_checkpoint(RLJobStatus(), Answer(), []).state is CheckpointState.MISSING
