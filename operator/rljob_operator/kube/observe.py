@@ -50,6 +50,8 @@ def newest_checkpoint(status: RLJobStatus, answer: Answer, pods: Sequence[Pod]) 
     known, answered = status.checkpoint, answer.checkpoint
     if known is None or answered.state is CheckpointState.STORAGE_ERROR:
         return answered
-    if answered.usable and answered.time_seconds > (known.time or 0.0) - 1.0:  # a status has whole seconds
+    # A status has whole seconds. The clocks of two learners may differ; a request that came after what is remembered does not.
+    moment = known.time or 0.0
+    if answered.usable and (answered.time_seconds > moment - 1.0 or answered.requested_seconds > moment):
         return answered
     return CheckpointFacts(CheckpointState.VERIFIED, known.step, known.time or 0.0, known.uri, known.digest)

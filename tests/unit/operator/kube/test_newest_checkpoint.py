@@ -34,6 +34,11 @@ def test_a_learner_that_is_up_says_what_is_newest() -> None:
     assert again.requested_seconds == 5.0, "the same one, of which the status does not know all"
 
 
+def test_one_that_answers_a_later_request_is_newer_whatever_the_clock_of_its_node_says() -> None:
+    asked = newest_checkpoint(LATER, answer(4000, SECONDS - 5.0, requested=SECONDS + 2.0), [])
+    assert asked.step == 4000
+
+
 def test_what_is_remembered_stands_while_nobody_says_anything() -> None:
     assert newest_checkpoint(LATER, Answer(), []).step == 3396
     assert newest_checkpoint(RLJobStatus(), Answer(), []).state is CheckpointState.MISSING
