@@ -69,6 +69,7 @@ def test_every_shard_is_given_and_gives_its_part(
     sockets: Path, count: int, actor_pause: float, learner_pause: float
 ) -> None:
     with Sharded(sockets, count, actors=2, pause_seconds=actor_pause) as sharded:
+        eventually(lambda: sharded.client.subscribed, "subscriptions")
         sharded.learn(20 * count, learner_pause)
         before = sharded.inserted()
         rows = sharded.learn(40 * count, learner_pause)

@@ -85,8 +85,9 @@ class ShardSession:
         """Send what is due: a subscription, a question for statistics, priorities that could not be sent before."""
         if self.subscribed and self._silent_seconds(now) > SILENCE_SECONDS:
             self._start_over(f"it has been silent for {self._silent_seconds(now):.0f} s", now)
-        if not self.subscribed and now >= self._next_subscribe:
-            self.connection.send(Message("subscribe", {"mode": self._mode, "inc": self._inc}, {}))
+        subscribe = Message("subscribe", {"mode": self._mode, "inc": self._inc}, {})
+        # One that had no connection to leave by was never sent: it is tried again in the next turn.
+        if not self.subscribed and now >= self._next_subscribe and self.connection.send(subscribe):
             self._next_subscribe = now + SUBSCRIBE_AGAIN_SECONDS
         if now >= self._next_stats:
             self._unreachable = not self.connection.send(Message("stats", {}, {}))
