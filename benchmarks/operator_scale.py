@@ -26,8 +26,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from rljob_operator.kube.access import load_access
-from rljob_operator.kube.client import Client
+from rljob_operator.kube.apiserver.access import load_access
+from rljob_operator.kube.apiserver.client import Client
 
 from benchmarks.common import machine, report
 from benchmarks.operator_at_scale import neighbours, running, starting

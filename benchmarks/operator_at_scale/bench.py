@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import psutil
-from rljob_operator.kube.client import Client
+from rljob_operator.kube.apiserver.client import Client
 
 from benchmarks.operator_at_scale.process import Learners, Operator
 

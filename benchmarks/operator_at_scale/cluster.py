@@ -7,11 +7,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
-from rljob_operator.kube import names
-from rljob_operator.kube.client import Client
-from rljob_operator.kube.errors import NotFound
-from rljob_operator.kube.reflector import Reflector
-from rljob_operator.kube.resources import (
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import NotFound
+from rljob_operator.kube.apiserver.reflector import Reflector
+from rljob_operator.kube.apiserver.resources import (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
     NETWORK_POLICIES,
@@ -24,6 +23,7 @@ from rljob_operator.kube.resources import (
     Object,
     Resource,
 )
+from rljob_operator.kube.render import names
 
 CHILDREN = (
     SERVICE_ACCOUNTS,

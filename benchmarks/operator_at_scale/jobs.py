@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rljob_operator.kube.resources import RLJOBS, Object
+from rljob_operator.kube.apiserver.resources import RLJOBS, Object
 
 METRICS_PORT = 9090
 PODS_BESIDE_ACTORS = 2

@@ -6,7 +6,7 @@ import asyncio
 import time
 from functools import partial
 
-from rljob_operator.kube.resources import PODS, RLJOBS
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
 
 from benchmarks.operator_at_scale.bench import Bench, Figures, load, spread
 from benchmarks.operator_at_scale.cluster import Seen, deleted, followed, pod_ready, until

@@ -7,9 +7,9 @@ import statistics
 import time
 import tracemalloc
 
-from rljob_operator.kube import names
-from rljob_operator.kube.pods import PodCache
-from rljob_operator.kube.resources import PODS
+from rljob_operator.kube.apiserver.resources import PODS
+from rljob_operator.kube.render import names
+from rljob_operator.kube.watch.pods import PodCache
 
 from benchmarks.operator_at_scale.bench import Bench, Figures, load, memory_mb
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from rljob_operator.kube.resources import PODS, RLJOBS
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
 
 from benchmarks.operator_at_scale.bench import AT_ONCE, Bench, Figures, control_plane_seconds, load, memory_mb, spread
 from benchmarks.operator_at_scale.cluster import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from rljob.api import read_manifest
-from rljob_operator.kube import names
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.verbs.render import objects
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import aiohttp
 from aiohttp import web
-from rljob_operator.kube.access import load_access
+from rljob_operator.kube.apiserver.access import load_access
 
 from tests.cluster.control_plane import ControlPlane
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from rljob.wire.keyfile import keys_of_role
 from rljob_operator.core.member import Role
-from rljob_operator.kube import names
-from rljob_operator.kube.access import load_access
-from rljob_operator.kube.client import Client
-from rljob_operator.kube.errors import Conflict, Unavailable
-from rljob_operator.kube.resources import ALL, EVENTS, LEASES, PODS, RLJOBS, Object
+from rljob_operator.kube.apiserver.access import load_access
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import Conflict, Unavailable
+from rljob_operator.kube.apiserver.resources import ALL, EVENTS, LEASES, PODS, RLJOBS, Object
+from rljob_operator.kube.render import names
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.killing import Life, killed_at

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from rljob_operator.kube.access import load_access
-from rljob_operator.kube.client import Client
+from rljob_operator.kube.apiserver.access import load_access
+from rljob_operator.kube.apiserver.client import Client
 
 from tests.cluster.control_plane import ControlPlane
 

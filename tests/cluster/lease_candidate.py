@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from rljob_operator.kube.access import load_access
-from rljob_operator.kube.client import Client
-from rljob_operator.kube.lease import Elector
+from rljob_operator.kube.apiserver.access import load_access
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.process.lease import Elector
 
 
 async def main(kubeconfig: str, namespace: str, identity: str) -> None:

@@ -9,21 +9,21 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
-from rljob_operator.kube import names
-from rljob_operator.kube.access import Access
-from rljob_operator.kube.client import Client
-from rljob_operator.kube.errors import Conflict, NotFound, Unavailable
-from rljob_operator.kube.events import EventRecorder
-from rljob_operator.kube.expectations import Expectations
-from rljob_operator.kube.learner_poll import Answer, Learner
-from rljob_operator.kube.nodes import NodeCache
-from rljob_operator.kube.pods import JobKey, PodCache, owner_of
-from rljob_operator.kube.reconcile import Reconciler
+from rljob_operator.kube.apiserver.access import Access
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import Conflict, NotFound, Unavailable
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
+from rljob_operator.kube.apiserver.transport import Call
+from rljob_operator.kube.job.reconcile import Reconciler
+from rljob_operator.kube.polls.learner_poll import Answer, Learner
+from rljob_operator.kube.polls.shard_poll import Silence
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.resources import PODS, RLJOBS, Object
-from rljob_operator.kube.shard_poll import Silence
-from rljob_operator.kube.transport import Call
-from rljob_operator.kube.trim import trim
+from rljob_operator.kube.reporting.events import EventRecorder
+from rljob_operator.kube.watch.expectations import Expectations
+from rljob_operator.kube.watch.nodes import NodeCache
+from rljob_operator.kube.watch.pods import JobKey, PodCache, owner_of
+from rljob_operator.kube.watch.trim import trim
 
 from tests.unit.api.bad_manifests import BASE
 from tests.unit.api.written import document

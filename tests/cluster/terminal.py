@@ -10,7 +10,7 @@ from typing import Any
 from click.testing import Result
 from rljob.api.timestamps import rfc3339
 from rljob_operator import cli
-from rljob_operator.kube.resources import RLJOBS
+from rljob_operator.kube.apiserver.resources import RLJOBS
 from typer.testing import CliRunner
 
 from tests.cluster.control_plane import ControlPlane

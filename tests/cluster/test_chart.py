@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from rljob_operator.generate.files import INSTALL_FILE
-from rljob_operator.kube import rbac
-from rljob_operator.kube.resources import RLJOBS
+from rljob_operator.kube.apiserver.resources import RLJOBS
+from rljob_operator.kube.process import rbac
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import Run, bring_up, written

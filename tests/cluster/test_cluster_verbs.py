@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 from rljob_operator import cli
-from rljob_operator.kube.access import load_access
-from rljob_operator.kube.resources import RLJOBS
+from rljob_operator.kube.apiserver.access import load_access
+from rljob_operator.kube.apiserver.resources import RLJOBS
 from rljob_operator.verbs.choose import Meaning
 from typer.testing import CliRunner
 
@@ -256,7 +256,7 @@ def test_the_plugin_means_the_namespace_of_the_context(
 
 def test_an_operator_that_is_not_there_is_suspected(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     user.has("pong", known={})
-    monkeypatch.setattr("rljob_operator.kube.job_view.UNSEEN_SECONDS", -1.0)
+    monkeypatch.setattr("rljob_operator.kube.view.job_view.UNSEEN_SECONDS", -1.0)
     result = user.types("get", "pong")
     assert result.exit_code == 0
     assert f"does one run that looks after namespace {user.namespace}?" in result.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rljob_operator.kube.errors import (
+from rljob_operator.kube.apiserver.errors import (
     AlreadyExists,
     Conflict,
     Forbidden,
@@ -23,7 +23,7 @@ from rljob_operator.kube.errors import (
     Unauthorized,
     Unavailable,
 )
-from rljob_operator.kube.resources import CONFIG_MAPS, PODS, RLJOBS
+from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLJOBS
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import NAMESPACE, config_map, connected, until

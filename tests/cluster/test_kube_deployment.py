@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from rljob_operator.kube.client import Client
-from rljob_operator.kube.deployment import DEPLOYMENTS, release_of_deployment
-from rljob_operator.kube.errors import NotFound
-from rljob_operator.kube.resources import RLJOBS
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import NotFound
+from rljob_operator.kube.apiserver.resources import RLJOBS
+from rljob_operator.kube.process.deployment import DEPLOYMENTS, release_of_deployment
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import connected

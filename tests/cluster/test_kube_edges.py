@@ -14,19 +14,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from rljob_operator.kube.access import load_access
-from rljob_operator.kube.client import Client
-from rljob_operator.kube.errors import ApiError, NotFound, Unavailable
-from rljob_operator.kube.events import EventRecorder, reference
-from rljob_operator.kube.expectations import Expectations, Seen
-from rljob_operator.kube.health import Health
-from rljob_operator.kube.intake import Intake
-from rljob_operator.kube.lease import Elector, LeaseTimes
-from rljob_operator.kube.metrics import OperatorMetrics
-from rljob_operator.kube.names import SELECTOR
-from rljob_operator.kube.pods import JobKey, Pods
-from rljob_operator.kube.queue import QueueClosed, WorkQueue
-from rljob_operator.kube.resources import PODS, RLJOBS, Object
+from rljob_operator.kube.apiserver.access import load_access
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import ApiError, NotFound, Unavailable
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
+from rljob_operator.kube.process.lease import Elector, LeaseTimes
+from rljob_operator.kube.render.names import SELECTOR
+from rljob_operator.kube.reporting.events import EventRecorder, reference
+from rljob_operator.kube.reporting.health import Health
+from rljob_operator.kube.reporting.metrics import OperatorMetrics
+from rljob_operator.kube.watch.expectations import Expectations, Seen
+from rljob_operator.kube.watch.intake import Intake
+from rljob_operator.kube.watch.pods import JobKey, Pods
+from rljob_operator.kube.watch.queue import QueueClosed, WorkQueue
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import connected, until

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
-from rljob_operator.kube.events import EventRecorder, reference
-from rljob_operator.kube.resources import PODS, RLJOBS
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
+from rljob_operator.kube.reporting.events import EventRecorder, reference
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import connected

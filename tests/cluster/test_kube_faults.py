@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from rljob_operator.kube.client import Client
-from rljob_operator.kube.errors import ApiError
-from rljob_operator.kube.resources import RLJOBS
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import ApiError
+from rljob_operator.kube.apiserver.resources import RLJOBS
 
 from tests.cluster.bad_proxy import BadProxy, bad_proxy
 from tests.cluster.control_plane import ControlPlane

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from rljob_operator.kube import names
-from rljob_operator.kube.apply import PodWriter
-from rljob_operator.kube.errors import Conflict
-from rljob_operator.kube.expectations import Expectations
+from rljob_operator.kube.apiserver.errors import Conflict
+from rljob_operator.kube.apiserver.resources import PODS, Object
+from rljob_operator.kube.job.apply import PodWriter
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.resources import PODS, Object
+from rljob_operator.kube.watch.expectations import Expectations
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import connected

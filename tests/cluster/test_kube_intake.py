@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rljob_operator.kube.access import load_access
-from rljob_operator.kube.client import Client
-from rljob_operator.kube.intake import Intake
-from rljob_operator.kube.resources import RLJOBS
+from rljob_operator.kube.apiserver.access import load_access
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.resources import RLJOBS
+from rljob_operator.kube.watch.intake import Intake
 
 from tests.cluster.control_plane import CRD_FILE, ControlPlane
 from tests.cluster.kube_client import connected, until

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 from rljob_operator.core.member import Role
-from rljob_operator.kube import names
-from rljob_operator.kube.children import SECRETS_SECONDS
-from rljob_operator.kube.client import Client
-from rljob_operator.kube.reconcile import HELD_UP_SECONDS
-from rljob_operator.kube.resources import RLJOBS, SECRETS, Object
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.resources import RLJOBS, SECRETS, Object
+from rljob_operator.kube.job.children import SECRETS_SECONDS
+from rljob_operator.kube.job.reconcile import HELD_UP_SECONDS
+from rljob_operator.kube.render import names
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import Kubelet, Run, bring_up, written

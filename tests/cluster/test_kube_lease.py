@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from rljob_operator.kube import lease
-from rljob_operator.kube.client import Client
-from rljob_operator.kube.lease import Elector, LeadershipLost, LeaseTimes
-from rljob_operator.kube.resources import LEASES
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.resources import LEASES
+from rljob_operator.kube.process import lease
+from rljob_operator.kube.process.lease import Elector, LeadershipLost, LeaseTimes
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import connected, until

@@ -6,9 +6,9 @@ import asyncio
 import time
 
 import pytest
-from rljob_operator.kube.client import Client
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, VOLUME_CLAIMS, Object
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.resources import PODS, RLJOBS, VOLUME_CLAIMS, Object
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import Kubelet, Run, bring_up, stamped, written

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from rljob_operator.kube import names
-from rljob_operator.kube.errors import Unavailable
-from rljob_operator.kube.resources import RLJOBS, Object
+from rljob_operator.kube.apiserver.errors import Unavailable
+from rljob_operator.kube.apiserver.resources import RLJOBS, Object
+from rljob_operator.kube.render import names
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import Run, bring_up, written

@@ -6,10 +6,10 @@ import asyncio
 import time
 from typing import Any
 
-from rljob_operator.kube import names
-from rljob_operator.kube.nodes import Node
-from rljob_operator.kube.resources import PODS, RLJOBS, VOLUME_CLAIMS, Object
-from rljob_operator.kube.shard_poll import Silence
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, VOLUME_CLAIMS, Object
+from rljob_operator.kube.polls.shard_poll import Silence
+from rljob_operator.kube.render import names
+from rljob_operator.kube.watch.nodes import Node
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import Run, bring_up, written

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from rljob_operator.kube import rbac
-from rljob_operator.kube.nodes import Node, Nodes
+from rljob_operator.kube.process import rbac
+from rljob_operator.kube.watch.nodes import Node, Nodes
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import connected, until

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from rljob_operator.kube.client import Client
-from rljob_operator.kube.pods import Pods
-from rljob_operator.kube.resources import PODS
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.resources import PODS
+from rljob_operator.kube.watch.pods import Pods
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import connected, until

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from rljob_operator.core.learner_sample import parse_sample
 from rljob_operator.core.observed import CheckpointFacts
-from rljob_operator.kube import names
-from rljob_operator.kube.access import load_access
-from rljob_operator.kube.client import Client
-from rljob_operator.kube.errors import Conflict, Unavailable
-from rljob_operator.kube.learner_poll import Answer
-from rljob_operator.kube.resources import ALL, EVENTS, LEASES, PODS, RLJOBS, SECRETS, Object
+from rljob_operator.kube.apiserver.access import load_access
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import Conflict, Unavailable
+from rljob_operator.kube.apiserver.resources import ALL, EVENTS, LEASES, PODS, RLJOBS, SECRETS, Object
+from rljob_operator.kube.polls.learner_poll import Answer
+from rljob_operator.kube.render import names
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import connected

@@ -10,13 +10,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from rljob_operator.kube import names
-from rljob_operator.kube import release as releasing
-from rljob_operator.kube.client import Client
-from rljob_operator.kube.lease import Elector
-from rljob_operator.kube.operator import LEASE_NAME, OperatorConfig
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
+from rljob_operator.kube.process import release as releasing
+from rljob_operator.kube.process.lease import Elector
+from rljob_operator.kube.process.operator import LEASE_NAME, OperatorConfig
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.resources import PODS, RLJOBS
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import connected

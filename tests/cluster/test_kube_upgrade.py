@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 import pytest
-from rljob_operator.kube.client import Client
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.resources import RLJOBS, Object
 from rljob_operator.kube.render import rendering
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.resources import RLJOBS, Object
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import Kubelet, Run, bring_up, written

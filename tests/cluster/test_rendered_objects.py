@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rljob.api import read_manifest
 from rljob.api.presets import PRESETS
-from rljob_operator.kube import rbac
+from rljob_operator.kube.process import rbac
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.verbs.render import objects
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 from rljob.telemetry.server import TelemetryServer
-from rljob_operator.kube.access import load_access
-from rljob_operator.kube.learner_poll import Learner, LearnerPoll
-from rljob_operator.kube.reach import PodsProxy
-from rljob_operator.kube.resources import PODS, RLJOBS
+from rljob_operator.kube.apiserver.access import load_access
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
+from rljob_operator.kube.polls.learner_poll import Learner, LearnerPoll
+from rljob_operator.kube.polls.reach import PodsProxy
 
 from tests.cluster.kube_client import connected
 from tests.cluster.kubelet_server import KubeletServer, kubelet_server, own_address

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 import yaml
-from rljob_operator.kube import rbac
+from rljob_operator.kube.process import rbac
 
 from tests.e2e.cluster import LONG_SECONDS, Namespace, made_namespace, pause
 from tests.e2e.jobs import apex, checkpoint_claim, endless

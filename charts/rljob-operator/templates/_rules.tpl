@@ -1,4 +1,4 @@
-{{/* Made from operator/rljob_operator/kube/rbac.py by `make generate`. Change the table there, not this file. */}}
+{{/* Made from operator/rljob_operator/kube/process/rbac.py by `make generate`. */}}
 
 {{- define "rljob-operator.rulesOfJobs" -}}
 # the jobs; what they want is only read

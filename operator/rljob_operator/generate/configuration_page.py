@@ -5,14 +5,15 @@ from __future__ import annotations
 from rljob.api.generate.reference import field_table
 from rljob.api.paths import TypedPlace
 
-from rljob_operator.kube.configuration import OperatorConfiguration
+from rljob_operator.kube.process.configuration import OperatorConfiguration
 
 _INTRODUCTION = """\
 # The operator's configuration
 
-Made from `operator/rljob_operator/kube/configuration.py` by `make generate`. It is the YAML that `rljob operator --config FILE`
-reads, and the value `config` of the chart: what an administrator decides for jobs that say nothing. Every field may be left out;
-unknown fields and wrong values are refused, all at once and with their places. An option on the command line wins over the file.
+Made from `operator/rljob_operator/kube/process/configuration.py` by `make generate`. It is the YAML that
+`rljob operator --config FILE` reads, and the value `config` of the chart: what an administrator decides for jobs that say nothing.
+Every field may be left out; unknown fields and wrong values are refused, all at once and with their places. An option on the command
+line wins over the file.
 No pod of a running job is started anew because of a change here.
 
 """

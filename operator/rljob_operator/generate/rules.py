@@ -1,13 +1,13 @@
-"""The rules of the chart's Roles, as templates: the rows of `rljob_operator.kube.rbac`, each with its reason."""
+"""The rules of the chart's Roles, as templates: the rows of `rljob_operator.kube.process.rbac`, each with its reason."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 
-from rljob_operator.kube.rbac import TABLE, Where
+from rljob_operator.kube.process.rbac import TABLE, Where
 
-HEAD = "{{/* Made from operator/rljob_operator/kube/rbac.py by `make generate`. Change the table there, not this file. */}}\n"
+HEAD = "{{/* Made from operator/rljob_operator/kube/process/rbac.py by `make generate`. */}}\n"
 BLOCKS: dict[str, tuple[Where, ...]] = {
     "rljob-operator.rulesOfJobs": ("Jobs",),
     "rljob-operator.rulesOfAllJobs": ("Jobs", "Cluster"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from rljob.api.generate.schema import schema_of
 
-from rljob_operator.kube.configuration import OperatorConfiguration
+from rljob_operator.kube.process.configuration import OperatorConfiguration
 
 VALUE = "config"
 _KUBERNETES = "x-kubernetes-"

@@ -16,15 +16,16 @@ from rljob.errors import CommandRefused, UsageError
 
 from rljob_operator.core.desired import STOP_ANNOTATION
 from rljob_operator.core.member import Role
-from rljob_operator.kube import job_view, names, pod_logs
-from rljob_operator.kube.access import NoAccess, load_access
-from rljob_operator.kube.client import Client
-from rljob_operator.kube.errors import ApiError, NotFound, Unavailable
-from rljob_operator.kube.job_events import events_of
-from rljob_operator.kube.learner_poll import status_document
-from rljob_operator.kube.members import Pod
-from rljob_operator.kube.reach import NoAnswer, PodsProxy
-from rljob_operator.kube.resources import EVENTS, PODS, RLJOBS, Object, Resource
+from rljob_operator.kube.apiserver.access import NoAccess, load_access
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import ApiError, NotFound, Unavailable
+from rljob_operator.kube.apiserver.resources import EVENTS, PODS, RLJOBS, Object, Resource
+from rljob_operator.kube.job.members import Pod
+from rljob_operator.kube.polls.learner_poll import status_document
+from rljob_operator.kube.polls.reach import NoAnswer, PodsProxy
+from rljob_operator.kube.render import names
+from rljob_operator.kube.view import job_view, pod_logs
+from rljob_operator.kube.view.job_events import events_of
 from rljob_operator.verbs.jobs import Listing, Place, ShowLines
 from rljob_operator.verbs.refusals import in_words, listed, not_there
 from rljob_operator.verbs.waiting import wait_for

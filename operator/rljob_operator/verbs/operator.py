@@ -17,7 +17,7 @@ from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 
 if TYPE_CHECKING:
-    from rljob_operator.kube.operator import OperatorConfig
+    from rljob_operator.kube.process.operator import OperatorConfig
 
 EXIT_JOBS_RUN: Final = 3
 """Of ``--release --dry-run``: there are jobs of which something runs."""
@@ -124,12 +124,12 @@ def operator(
     """
     with one_line_errors():
         try:
-            from rljob_operator.kube.access import NoAccess
-            from rljob_operator.kube.operator import OperatorConfig, run_operator
-            from rljob_operator.kube.reach import Way
+            from rljob_operator.kube.apiserver.access import NoAccess
+            from rljob_operator.kube.polls.reach import Way
+            from rljob_operator.kube.process.operator import OperatorConfig, run_operator
         except ImportError as error:
             raise UsageError(f"rljob operator needs the Kubernetes client, which can't be imported: {error}") from None
-        from rljob_operator.kube.configuration import OperatorConfiguration, read_configuration, settings_of
+        from rljob_operator.kube.process.configuration import OperatorConfiguration, read_configuration, settings_of
 
         _log(json_logs)
         given = read_configuration(config) if config is not None else OperatorConfiguration()
@@ -161,8 +161,8 @@ def operator(
 
 def _release(config: OperatorConfig, seconds: float, dry_run: bool, deployment: tuple[str, str] | None) -> int:
     """Print the table of jobs; the exit code. ``deployment``: namespace and name of what runs the operator."""
-    from rljob_operator.kube import release
-    from rljob_operator.kube.deployment import release_of_deployment
+    from rljob_operator.kube.process import release
+    from rljob_operator.kube.process.deployment import release_of_deployment
 
     if dry_run:
         rows = asyncio.run(release.jobs(config))

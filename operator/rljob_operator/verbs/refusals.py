@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from rljob.api.exit_codes import EXIT_NO_PERMISSION, EXIT_UNAVAILABLE
 from rljob.errors import CommandRefused, UsageError
 
-from rljob_operator.kube.errors import ApiError, Forbidden, Invalid, NotFound, Unauthorized
+from rljob_operator.kube.apiserver.errors import ApiError, Forbidden, Invalid, NotFound, Unauthorized
 
 RIGHTS_PAGE = "docs/running-on-kubernetes.md#rights"
 

@@ -14,7 +14,7 @@ from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 
 from rljob_operator.core.member import Role
-from rljob_operator.kube import names
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.children import Secrets, children
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.pod import pod

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rljob_operator.kube import names
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.children import Secrets, children
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.pod import pod

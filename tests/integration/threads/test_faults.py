@@ -31,9 +31,9 @@ from rljob.roles.options import RoleOptions
 from rljob.roles.replay import run_replay
 from rljob.threads import SupervisedThread, ThreadEnded
 from rljob.wire import keyfile, load_keys
-from rljob_operator.kube.client import Page
-from rljob_operator.kube.intake import Intake
-from rljob_operator.kube.kopf_watch import KopfWatch
+from rljob_operator.kube.apiserver.client import Page
+from rljob_operator.kube.watch.intake import Intake
+from rljob_operator.kube.watch.kopf_watch import KopfWatch
 from rljob_operator.local.learner_status_client import LearnerStatusClient
 from rljob_operator.local.probes import Probes
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 from rljob.telemetry.metrics import declared_names
-from rljob_operator.kube.job_figures import JobFigures
-from rljob_operator.kube.metrics import OperatorMetrics
+from rljob_operator.kube.reporting.job_figures import JobFigures
+from rljob_operator.kube.reporting.metrics import OperatorMetrics
 
 from tests.support.alert_rules import alerts
 from tests.support.dashboards import FILES, filled, panels, read

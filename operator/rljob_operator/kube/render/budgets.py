@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rljob_operator.core.member import Role
-from rljob_operator.kube import names
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.roles import protected
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rljob_operator.core.member import Role
-from rljob_operator.kube import names
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.budgets import budgets
 from rljob_operator.kube.render.claims import claims
 from rljob_operator.kube.render.config import config_map, keys_secret, service_account, token_secret

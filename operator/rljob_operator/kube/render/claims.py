@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rljob_operator.kube import names
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.roles import keeps_experience
 from rljob_operator.kube.render.settings import Settings

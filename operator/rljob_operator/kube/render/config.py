@@ -9,7 +9,7 @@ from typing import Any
 from rljob.api import dump_manifest
 
 from rljob_operator.core.member import Role
-from rljob_operator.kube import names
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned
 
 

@@ -9,7 +9,7 @@ from rljob.api import RLJob
 from rljob.api.pods import Resources
 
 from rljob_operator.core.member import Role
-from rljob_operator.kube import names
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.roles import device, image, section
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.variables import environment

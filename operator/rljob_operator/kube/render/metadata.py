@@ -9,7 +9,7 @@ from typing import Any
 from rljob.api import RLJob
 from rljob.api.job import API_VERSION, KIND
 
-from rljob_operator.kube import names
+from rljob_operator.kube.render import names
 
 
 @dataclass(frozen=True, slots=True)

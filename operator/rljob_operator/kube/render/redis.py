@@ -8,7 +8,7 @@ from rljob.api import RLJob, quantity
 from rljob.replay.redis_options import server_options
 
 from rljob_operator.core.member import Role
-from rljob_operator.kube import names
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.containers import resources, restricted
 from rljob_operator.kube.render.roles import image
 from rljob_operator.kube.render.settings import Settings

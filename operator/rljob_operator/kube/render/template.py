@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rljob_operator.kube import names
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.strategic_merge import PodTemplateProblem, merged
 
 _IDENTITY: Final = ("name", "namespace", "generateName", "ownerReferences", "deletionGracePeriodSeconds")

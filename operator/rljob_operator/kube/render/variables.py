@@ -8,7 +8,7 @@ from rljob.api import RLJob
 
 from rljob_operator import surroundings
 from rljob_operator.core.member import Role
-from rljob_operator.kube import names
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.problems import PodProblem
 from rljob_operator.kube.render.roles import keeps_experience, section, section_name
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from rljob.api import RLJob
 
 from rljob_operator.core.member import Role
-from rljob_operator.kube import names
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.roles import keeps_experience, section
 from rljob_operator.kube.render.settings import Settings

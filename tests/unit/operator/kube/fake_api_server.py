@@ -13,8 +13,8 @@ from typing import Any
 
 from aiohttp import web
 from kubernetes.aio.client.configuration import Configuration
-from rljob_operator.kube.access import Access
-from rljob_operator.kube.client import Client
+from rljob_operator.kube.apiserver.access import Access
+from rljob_operator.kube.apiserver.client import Client
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rljob.api import load_manifest, parse_job, read_manifest
 from rljob_operator.core.member import Role
-from rljob_operator.kube import names
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.children import Secrets, children
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.pod import pod

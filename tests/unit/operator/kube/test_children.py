@@ -10,7 +10,7 @@ import pytest
 from rljob.api import parse_job
 from rljob.api.document import parse_document
 from rljob_operator.core.member import Role
-from rljob_operator.kube import names
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.children import children, unwanted
 from rljob_operator.kube.render.redis import SAVE_SECONDS
 from rljob_operator.kube.render.settings import Settings

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from rljob_operator.kube import access
-from rljob_operator.kube.access import NoAccess, load_access
-from rljob_operator.kube.client import Client
-from rljob_operator.kube.errors import ApiError, Gone, TooManyRequests, Unauthorized, Unavailable
-from rljob_operator.kube.resources import PODS
-from rljob_operator.kube.watch_lines import LONGEST_LINE_BYTES
+from rljob_operator.kube.apiserver import access
+from rljob_operator.kube.apiserver.access import NoAccess, load_access
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import ApiError, Gone, TooManyRequests, Unauthorized, Unavailable
+from rljob_operator.kube.apiserver.resources import PODS
+from rljob_operator.kube.apiserver.watch_lines import LONGEST_LINE_BYTES
 
 from tests.unit.operator.kube.fake_api_server import listed, never, refuses, says, served, streams
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rljob_operator.kube.errors import (
+from rljob_operator.kube.apiserver.errors import (
     AlreadyExists,
     ApiError,
     Conflict,

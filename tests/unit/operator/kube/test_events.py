@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
-from rljob_operator.kube.client import Client
-from rljob_operator.kube.events import BURST, MOST_WAITING, REFILL_SECONDS, EventRecorder, reference
-from rljob_operator.kube.resources import PODS, RLJOBS
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
+from rljob_operator.kube.reporting.events import BURST, MOST_WAITING, REFILL_SECONDS, EventRecorder, reference
 
 from tests.unit.operator.kube.fake_api_server import Answer, FakeApiServer, never, refuses, served
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rljob_operator.kube.expectations import LAPSE_SECONDS, Expectations, Seen
+from rljob_operator.kube.watch.expectations import LAPSE_SECONDS, Expectations, Seen
 
 JOB, OTHER = "uid-of-job", "uid-of-other"
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from rljob.telemetry.server import TelemetryServer
-from rljob_operator.kube.health import Health, HealthLimits
-from rljob_operator.kube.metrics import OperatorMetrics
+from rljob_operator.kube.reporting.health import Health, HealthLimits
+from rljob_operator.kube.reporting.metrics import OperatorMetrics
 
 QUICK = HealthLimits(loop_lag_seconds=1.0, watch_age_seconds=120.0)
 

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from rljob_operator.kube.errors import ApiError, Invalid, QuotaExceeded, Unavailable
-from rljob_operator.kube.preflight import AGAIN_SECONDS, Preflight
-from rljob_operator.kube.stored import StoredJob, read
+from rljob_operator.kube.apiserver.errors import ApiError, Invalid, QuotaExceeded, Unavailable
+from rljob_operator.kube.job.preflight import AGAIN_SECONDS, Preflight
+from rljob_operator.kube.job.stored import StoredJob, read
 
 
 class Answers:

@@ -14,10 +14,10 @@ from rljob.api.controller_memory import ControllerMemory, RenderingMemory
 from rljob.api.presets import PRESETS
 from rljob.api.status import Condition, RLJobStatus
 from rljob_operator.core.desired import DesiredState
+from rljob_operator.kube.job.stored import read
 from rljob_operator.kube.render import rendering
 from rljob_operator.kube.render.revision import revision_of_job
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.stored import read
 
 from tests.unit.api.written import EXAMPLES
 

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 from kubernetes.aio.client.configuration import Configuration
-from rljob_operator.kube.access import Access
-from rljob_operator.kube.client import Client
-from rljob_operator.kube.intake import Intake
+from rljob_operator.kube.apiserver.access import Access
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.watch.intake import Intake
 
 
 def job(

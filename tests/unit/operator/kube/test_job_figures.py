@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from rljob.api.conditions import CATALOGUE
 from rljob.api.status import RLJobStatus
-from rljob_operator.kube.job_figures import CONDITIONS, JobFigures
-from rljob_operator.kube.kopf_watch import kept
+from rljob_operator.kube.reporting.job_figures import CONDITIONS, JobFigures
+from rljob_operator.kube.watch.kopf_watch import kept
 
 JOB = ("team-a", "pong")
 LABELS = ("namespace", "rljob", "condition", "reason", "state", "kind")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from rljob.api.timestamps import rfc3339
-from rljob_operator.kube.job_view import live, metrics_port, view
+from rljob_operator.kube.view.job_view import live, metrics_port, view
 
 from tests.unit.api.bad_manifests import BASE
 from tests.unit.api.written import document

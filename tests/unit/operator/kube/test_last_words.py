@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState
-from rljob_operator.kube.last_words import parsed
+from rljob_operator.kube.job.last_words import parsed
 
 from .member_pods import container, ended, pod
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 from rljob_operator.core.observed import CheckpointState
-from rljob_operator.kube import reach
-from rljob_operator.kube.learner_poll import Learner, LearnerPoll
-from rljob_operator.kube.reach import PodNetwork
+from rljob_operator.kube.polls import reach
+from rljob_operator.kube.polls.learner_poll import Learner, LearnerPoll
+from rljob_operator.kube.polls.reach import PodNetwork
 
 GOOD = {
     "updates": 7,

@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from rljob_operator.kube.lease import Elector, LeaseTimes, NotLeader, new_identity
+from rljob_operator.kube.apiserver.errors import NotLeader
+from rljob_operator.kube.process.lease import Elector, LeaseTimes, new_identity
 
 from tests.unit.operator.kube.fake_api_server import refuses, says, served
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from rljob.api.conditions import Reason
 from rljob_operator.core.member import Phase
-from rljob_operator.kube.members import NODE_LOST_SECONDS, current, former, member, members
-from rljob_operator.kube.trim import trim
+from rljob_operator.kube.job.members import NODE_LOST_SECONDS, current, former, member, members
+from rljob_operator.kube.watch.trim import trim
 
 from .member_pods import CREATED, condition, container, disruption, ended, pod, running, waiting
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rljob.api.status import RLJobStatus
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState
-from rljob_operator.kube.learner_poll import Answer
-from rljob_operator.kube.observe import newest_checkpoint
+from rljob_operator.kube.job.observe import newest_checkpoint
+from rljob_operator.kube.polls.learner_poll import Answer
 
 
 def stored(step: int, time: str) -> RLJobStatus:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from rljob_operator.core.member import Member, Phase, Role
-from rljob_operator.kube.errors import Forbidden, Unavailable
-from rljob_operator.kube.nodes import Node, NodeCache, Nodes
-from rljob_operator.kube.observe import seen
-from rljob_operator.kube.resources import NODES
-from rljob_operator.kube.shard_poll import Silence
+from rljob_operator.kube.apiserver.errors import Forbidden, Unavailable
+from rljob_operator.kube.apiserver.resources import NODES
+from rljob_operator.kube.job.observe import seen
+from rljob_operator.kube.polls.shard_poll import Silence
+from rljob_operator.kube.watch.nodes import Node, NodeCache, Nodes
 
 
 def node(name: str = "cpu-1", ready: str = "True", **spec: Any) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Refusing:
 
 
 def test_an_operator_that_may_not_read_nodes_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rljob_operator.kube.nodes.ASK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("rljob_operator.kube.watch.nodes.ASK_AGAIN_SECONDS", 0.0)
     client = Refusing()
     nodes = Nodes(client, lambda name: None)  # type: ignore[arg-type]
     asyncio.run(asyncio.wait_for(nodes.run(), 5.0))

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from kubernetes.aio.client.configuration import Configuration
-from rljob_operator.kube.access import Access
-from rljob_operator.kube.client import Client
-from rljob_operator.kube.errors import ApiError, Conflict, Unavailable
-from rljob_operator.kube.metrics import OperatorMetrics
-from rljob_operator.kube.operator import SOON_SECONDS, UNAVAILABLE_SECONDS, Operator, OperatorConfig
-from rljob_operator.kube.queue import LONGEST_DELAY_SECONDS, WorkQueue
+from rljob_operator.kube.apiserver.access import Access
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import ApiError, Conflict, Unavailable
+from rljob_operator.kube.process.operator import SOON_SECONDS, UNAVAILABLE_SECONDS, Operator, OperatorConfig
 from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.reporting.metrics import OperatorMetrics
+from rljob_operator.kube.watch.queue import LONGEST_DELAY_SECONDS, WorkQueue
 
 KEY = ("team", "job")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from rljob_operator.kube import pod_logs
-from rljob_operator.kube.pod_logs import TooMany, chosen, follow, show_last
+from rljob_operator.kube.view import pod_logs
+from rljob_operator.kube.view.pod_logs import TooMany, chosen, follow, show_last
 
 from tests.unit.operator.kube.fake_api_server import refuses, served
 from tests.unit.operator.kube.sample_pods import container, running_pod

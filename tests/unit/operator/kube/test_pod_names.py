@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rljob_operator.kube.apply import _suffix
+from rljob_operator.kube.job.apply import _suffix
 
 
 def test_the_same_arguments_make_the_same_name_and_a_predecessor_another() -> None:

@@ -9,8 +9,8 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from rljob_operator.kube.pods import PodCache
-from rljob_operator.kube.trim import same_but_for_the_version, trim
+from rljob_operator.kube.watch.pods import PodCache
+from rljob_operator.kube.watch.trim import same_but_for_the_version, trim
 
 from tests.unit.operator.kube.sample_pods import container, job_owner, running_pod
 

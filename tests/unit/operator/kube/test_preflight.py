@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rljob.api.conditions import Reason
 from rljob_operator.core.member import Member, Phase, Role
-from rljob_operator.kube.errors import (
+from rljob_operator.kube.apiserver.errors import (
     ApiError,
     Forbidden,
     Invalid,
@@ -17,10 +17,10 @@ from rljob_operator.kube.errors import (
     QuotaExceeded,
     Unavailable,
 )
-from rljob_operator.kube.keys import KeysLost
-from rljob_operator.kube.owned import NameConflict
-from rljob_operator.kube.preflight import AGAIN_SECONDS, Preflight, one_of_each
-from rljob_operator.kube.stored import StoredJob, read
+from rljob_operator.kube.job.keys import KeysLost
+from rljob_operator.kube.job.owned import NameConflict
+from rljob_operator.kube.job.preflight import AGAIN_SECONDS, Preflight, one_of_each
+from rljob_operator.kube.job.stored import StoredJob, read
 
 from .test_stored import stored
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from rljob_operator.kube.queue import LONGEST_DELAY_SECONDS, QueueClosed, WorkQueue
+from rljob_operator.kube.watch.queue import LONGEST_DELAY_SECONDS, QueueClosed, WorkQueue
 
 
 class Clock:

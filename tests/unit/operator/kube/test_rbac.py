@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rljob_operator.kube import rbac
+from rljob_operator.kube.process import rbac
 
 MADE = {"pods", "secrets", "configmaps", "services", "serviceaccounts", "persistentvolumeclaims", "poddisruptionbudgets",
         "networkpolicies"}  # fmt: skip

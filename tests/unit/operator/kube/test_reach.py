@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from rljob_operator.kube import reach
-from rljob_operator.kube.learner_poll import Learner, LearnerPoll
-from rljob_operator.kube.reach import NoAnswer, PodNetwork, PodsProxy
+from rljob_operator.kube.polls import reach
+from rljob_operator.kube.polls.learner_poll import Learner, LearnerPoll
+from rljob_operator.kube.polls.reach import NoAnswer, PodNetwork, PodsProxy
 
 from tests.unit.operator.kube.fake_api_server import never, refuses, says, served
 from tests.unit.operator.kube.sample_pods import running_pod

@@ -10,8 +10,8 @@ import yaml
 from prometheus_client import generate_latest
 from rljob.api.conditions import ConditionType
 from rljob.api.status import AutoscalingStatus, Condition, RLJobStatus
-from rljob_operator.kube.metrics import OperatorMetrics
-from rljob_operator.kube.observe import recommendation
+from rljob_operator.kube.job.observe import recommendation
+from rljob_operator.kube.reporting.metrics import OperatorMetrics
 
 from tests.support.paths import EXAMPLES
 

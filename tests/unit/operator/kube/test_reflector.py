@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from rljob_operator.kube import reflector
-from rljob_operator.kube.pods import Pods
+from rljob_operator.kube.apiserver import reflector
+from rljob_operator.kube.watch.pods import Pods
 
 from tests.unit.operator.kube.fake_api_server import Answer, FakeApiServer, listed, never, refuses, served, streams
 from tests.unit.operator.kube.sample_pods import running_pod

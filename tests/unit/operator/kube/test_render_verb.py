@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rljob.api.document import parse_document
 from rljob_operator.cli import app
-from rljob_operator.kube import names
+from rljob_operator.kube.render import names
 from typer.testing import CliRunner, Result
 
 from .rendered import CENTRAL, EXAMPLES, PONG, names_of, owned, worker

@@ -11,7 +11,7 @@ from rljob.api import load_manifest
 from rljob.cli.app import app
 from rljob.roles.options import RoleOptions
 from rljob_operator.core.member import Role
-from rljob_operator.kube import names
+from rljob_operator.kube.render import names
 from rljob_operator.kube.render.pod import grace_seconds
 from rljob_operator.kube.render.problems import PodProblem
 from rljob_operator.kube.render.settings import Settings

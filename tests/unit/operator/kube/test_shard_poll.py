@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 from rljob_operator.core.rules.hangs import NAMED_SECONDS
-from rljob_operator.kube import shard_poll
-from rljob_operator.kube.learner_poll import PERIOD_SECONDS
-from rljob_operator.kube.reach import TIMEOUT_SECONDS
-from rljob_operator.kube.shard_poll import NO_ANSWER, STANDS_STILL, ShardPoll
+from rljob_operator.kube.polls import shard_poll
+from rljob_operator.kube.polls.learner_poll import PERIOD_SECONDS
+from rljob_operator.kube.polls.reach import TIMEOUT_SECONDS
+from rljob_operator.kube.polls.shard_poll import NO_ANSWER, STANDS_STILL, ShardPoll
 
 SOON_SECONDS = 5.0
 

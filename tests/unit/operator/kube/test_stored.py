@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from rljob.api.conditions import Reason
 from rljob.api.status import RLJobStatus
-from rljob_operator.kube.kopf_watch import kept
-from rljob_operator.kube.stored import ReadBefore, is_ours, read
+from rljob_operator.kube.job.stored import ReadBefore, is_ours, read
+from rljob_operator.kube.watch.kopf_watch import kept
 
 from tests.unit.api.bad_manifests import BASE
 from tests.unit.api.written import document

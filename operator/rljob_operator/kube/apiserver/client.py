@@ -1,0 +1,341 @@
+"""The one way to the API server: its verbs, raw JSON in and out, and every refusal a type (`errors.py`).
+
+An object is the `dict` that the server sent: no generated models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, NamedTuple
+
+from aiohttp import StreamReader
+
+from rljob_operator.kube.apiserver.access import Access
+from rljob_operator.kube.apiserver.errors import Conflict, Invalid
+from rljob_operator.kube.apiserver.resources import PODS, Object, Resource
+from rljob_operator.kube.apiserver.transport import JSON, Call, CallObserver, Transport
+from rljob_operator.kube.apiserver.watch_lines import WatchEvent, watch_events
+
+FIELD_MANAGER = "rljob-operator"
+TIMEOUT_SECONDS = 30.0
+WATCH_SECONDS = 240.0
+SILENCE_SECONDS = 90.0
+"""A server sends a bookmark about once a minute; a watch without a word for longer than this is dead."""
+PAGE_LIMIT = 500
+AT_ONCE = 16
+"""Calls under way at the same time, watches apart. More would only wait inside the API server, and with them the calls of others,
+the renewal of our own Lease among them; one that answers within 5 ms takes 3,000 a second so."""
+
+_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+
+class Page(NamedTuple):
+    """A part of a list. All pages of one list have the same resource version, which a watch can go on from."""
+
+    items: list[Object]
+    resource_version: str
+
+
+class Client:
+    """Calls to one API server, made by one event loop.
+
+    Args:
+        access: where it is and how to log in.
+        observe: told of every call when it has ended.
+        guard: called before every call that writes; what it raises goes to the caller, and nothing is written. This is where
+            a process that is no longer the leader is stopped.
+        timeout_seconds: for a call and its whole answer, from when its turn comes, where the caller does not say otherwise.
+        field_manager: who the server is to note as the author of what is written.
+
+    Every method raises a `kube.errors.ApiError` where it has no result.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        observe: CallObserver | None = None,
+        guard: Callable[[], None] | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        field_manager: str = FIELD_MANAGER,
+    ) -> None:
+        self._transport = Transport(access, observe, timeout_seconds)
+        self._guard, self._field_manager = guard, field_manager
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def close(self) -> None:
+        """Give up all connections; watches under way end with `Unavailable`."""
+        await self._transport.close()
+
+    async def get(
+        self, resource: Resource, namespace: str | None, name: str, *, timeout_seconds: float | None = None
+    ) -> Object:
+        """One object as it is now."""
+        call = Call("get", "GET", resource.path(namespace, name), resource.plural, {})
+        return await self._ask(call, timeout_seconds)
+
+    async def pages(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        *,
+        label_selector: str = "",
+        limit: int = PAGE_LIMIT,
+        metadata_only: bool = False,
+    ) -> AsyncGenerator[Page]:
+        """All objects of a namespace (None: of all), page by page; the timeout counts for each.
+
+        Raises `Gone` where the server forgets the list between two pages: begin anew.
+        """
+        query: dict[str, str | int] = {"limit": limit}
+        if label_selector:
+            query["labelSelector"] = label_selector
+        while True:
+            accept = _METADATA_ONLY if metadata_only else JSON
+            answer = await self._ask(
+                Call("list", "GET", resource.path(namespace), resource.plural, dict(query), accept=accept)
+            )
+            about = answer.get("metadata") or {}
+            yield Page(answer.get("items") or [], str(about.get("resourceVersion", "")))
+            if not about.get("continue"):
+                return
+            query["continue"] = about["continue"]
+
+    async def list(
+        self, resource: Resource, namespace: str | None, *, label_selector: str = "", metadata_only: bool = False
+    ) -> Page:
+        """All objects of a namespace (None: of all) at once."""
+        found: list[Object] = []
+        version = ""
+        async for page in self.pages(resource, namespace, label_selector=label_selector, metadata_only=metadata_only):
+            found += page.items
+            version = page.resource_version
+        return Page(found, version)
+
+    async def create(
+        self,
+        resource: Resource,
+        document: Object,
+        *,
+        dry_run: bool = False,
+        strict: bool = False,
+        timeout_seconds: float | None = None,
+    ) -> Object:
+        """Create the object and return it as stored. A dry run is checked and filled in, but not stored.
+
+        ``strict`` refuses fields that the server does not know instead of dropping them.
+        Raises `AlreadyExists` where the name is taken.
+        """
+        path = resource.path(document["metadata"]["namespace"])
+        query = {"fieldManager": self._field_manager, **_flags(dry_run, strict)}
+        return await self._ask(Call("create", "POST", path, resource.plural, query, document), timeout_seconds)
+
+    async def apply(
+        self,
+        resource: Resource,
+        document: Object,
+        *,
+        uid: str | None = None,
+        dry_run: bool = False,
+        strict: bool = False,
+    ) -> Object:
+        """Server-side apply under our field manager, taking over fields that others have set.
+
+        It would create what is not there: with ``uid`` it only ever changes that very object. Raises `Conflict` where the name
+        belongs to another one, or to none.
+        """
+        return await self._apply(resource, document, uid, "", _flags(dry_run, strict))
+
+    async def apply_status(
+        self, resource: Resource, document: Object, *, resource_version: str | None = None
+    ) -> Object:
+        """Server-side apply of the status; ``document`` has nothing else but apiVersion, kind, metadata and status.
+
+        With ``resource_version`` only where the object is still as it was read. Raises `Conflict` where it has changed since or
+        is another one of that name. (A server does not compare uids here: it takes the status for whoever has the name.)
+        """
+        if resource_version is not None:
+            about = {**document["metadata"], "resourceVersion": resource_version}
+            document = {**document, "metadata": about}
+        return await self._apply(resource, document, None, "status", {})
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        resource_version: str | None = None,
+        subresource: str | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Object:
+        """Change parts of an object: a mapping is a JSON merge patch, a sequence of operations a JSON patch.
+
+        With ``resource_version`` it is changed only as it was read. Raises `Conflict` where it has changed since.
+        """
+        body: Any
+        if isinstance(change, Mapping):
+            content_type = "application/merge-patch+json"
+            body = dict(change)
+            if resource_version is not None:
+                body["metadata"] = {**body.get("metadata", {}), "resourceVersion": resource_version}
+        else:
+            content_type = "application/json-patch+json"
+            body = list(change)
+            if resource_version is not None:  # `replace`, not `test`: a stale version is then a 409 and no 422
+                body.append({"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version})
+        path = resource.path(namespace, name, subresource)
+        query = {"fieldManager": self._field_manager}
+        call = Call("patch", "PATCH", path, _counted_as(resource, subresource), query, body, content_type)
+        return await self._ask(call, timeout_seconds)
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        grace_seconds: int | None = None,
+        propagation: str | None = None,
+        timeout_seconds: float | None = None,
+    ) -> None:
+        """Ask for the object's end; it goes when its finalizers and its grace period let it.
+
+        With ``uid`` only that very object. Raises `NotFound` where it is gone, `Conflict` where the name is another one's.
+        ``propagation``: Background, Foreground or Orphan; None is the server's own choice.
+        """
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        if propagation is not None:
+            options["propagationPolicy"] = propagation
+        call = Call("delete", "DELETE", resource.path(namespace, name), resource.plural, {}, options)
+        await self._ask(call, timeout_seconds)
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        timeout_seconds: float = WATCH_SECONDS,
+        silence_seconds: float = SILENCE_SECONDS,
+    ) -> AsyncGenerator[WatchEvent]:
+        """What happens after ``resource_version``: ADDED, MODIFIED, DELETED and BOOKMARK, each with its object.
+
+        It ends by itself after ``timeout_seconds``, and the next one goes on from the last resource version seen.
+
+        Raises:
+            Gone: the server no longer knows what happened since then; list anew.
+            Unavailable: the connection broke, or nothing was heard for ``silence_seconds``.
+        """
+        query: dict[str, str | int] = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": max(1, int(timeout_seconds)),
+        }
+        if label_selector:
+            query["labelSelector"] = label_selector
+        call = Call("watch", "GET", resource.path(namespace), resource.plural, query)
+        async with (
+            self._transport.stream(call, silence_seconds) as content,
+            aclosing(watch_events(content)) as events,
+        ):
+            async for event in events:
+                yield event
+
+    @asynccontextmanager
+    async def log(
+        self, namespace: str, pod: str, query: Mapping[str, str | int], *, silence_seconds: float | None = None
+    ) -> AsyncIterator[StreamReader]:
+        """What a container has written, as bytes that come; ``query`` says of which container, and from where on."""
+        call = Call("get", "GET", PODS.path(namespace, pod, "log"), "pods/log", query, accept="*/*")
+        async with self._transport.stream(call, silence_seconds) as content:
+            yield content
+
+    async def through_pod(
+        self,
+        namespace: str,
+        pod: str,
+        port: int,
+        page: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float,
+        longest_bytes: int,
+    ) -> bytes:
+        """What a server in a pod answers when the API server passes a request on to it (pods/proxy): GET, or POST with ``body``.
+
+        Of a longer answer one byte more than ``longest_bytes`` is read. The API server keeps an Authorization header to itself. A
+        refusal may be its own or the pod's. No object of the API server is written, so nothing is asked of the guard.
+        """
+        path = f"{PODS.path(namespace, f'{pod}:{port}', 'proxy')}/{page}"
+        verb, method = ("get", "GET") if body is None else ("create", "POST")
+        sent = None if body is None else dict(body)
+        call = Call(verb, method, path, "pods/proxy", {}, sent, headers=headers or {})
+        async with self._transport.stream(call, timeout_seconds) as content, asyncio.timeout(timeout_seconds):
+            found = b""
+            while not content.at_eof() and len(found) <= longest_bytes:
+                found += await content.read(longest_bytes + 1 - len(found))
+        return found
+
+    async def may(self, verb: str, resource: Resource, namespace: str | None, subresource: str = "") -> bool:
+        """Whether whoever is logged in has that right in a namespace (None: in all). Everybody may ask that of themselves."""
+        wanted = {
+            "verb": verb, "group": resource.group, "resource": resource.plural, "subresource": subresource,
+            "namespace": namespace or "",
+        }  # fmt: skip
+        kind = "SelfSubjectAccessReview"
+        document = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": {"resourceAttributes": wanted}}
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        answer = await self._transport.ask(Call("create", "POST", path, "selfsubjectaccessreviews", {}, document))
+        return bool((answer.get("status") or {}).get("allowed"))
+
+    async def _apply(
+        self, resource: Resource, document: Object, uid: str | None, subresource: str, flags: Mapping[str, str]
+    ) -> Object:
+        about = document["metadata"]
+        if uid is not None:
+            document = {**document, "metadata": {**about, "uid": uid}}
+        path = resource.path(about["namespace"], about["name"], subresource or None)
+        query = {"fieldManager": self._field_manager, "force": "true", **flags}
+        verb = "apply_status" if subresource else "apply"
+        call = Call(
+            verb, "PATCH", path, _counted_as(resource, subresource), query, document, "application/apply-patch+yaml"
+        )
+        try:
+            return await self._ask(call)
+        except Invalid as problem:
+            if uid is None or not _about_uid(problem):
+                raise
+            raise Conflict(str(problem), code=problem.code, reason=problem.reason, details=problem.details) from problem
+
+    async def _ask(self, call: Call, timeout_seconds: float | None = None) -> Object:
+        async with self._slots:
+            if self._guard is not None and call.method != "GET":
+                self._guard()
+            return await self._transport.ask(call, timeout_seconds)
+
+
+def _flags(dry_run: bool, strict: bool) -> dict[str, str]:
+    flags = {"dryRun": "All"} if dry_run else {}
+    return flags | ({"fieldValidation": "Strict"} if strict else {})
+
+
+def _counted_as(resource: Resource, subresource: str | None) -> str:
+    return f"{resource.plural}/{subresource}" if subresource else resource.plural
+
+
+def _about_uid(problem: Invalid) -> bool:
+    """Whether an object was refused for having another uid: that of one that had the name before."""
+    causes = problem.details.get("causes") or []
+    return any(isinstance(cause, dict) and cause.get("field") == "metadata.uid" for cause in causes)

@@ -1,0 +1,134 @@
+"""What an API server can refuse, as types: what to do next depends on the type, what to tell the user is in the message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class ApiError(Exception):
+    """A call that brought no result. ``str()`` is the server's own message where it sent one.
+
+    ``code`` is the HTTP status (0 where there was no answer), ``reason`` the server's word for it, ``details`` the part of its
+    answer that names fields.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int = 0,
+        reason: str = "",
+        details: Mapping[str, Any] | None = None,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.details: Mapping[str, Any] = details or {}
+        self.retry_after_seconds = retry_after_seconds
+        """How long the server asks to wait before the next try; None where it says nothing."""
+
+
+class Invalid(ApiError):
+    """The object or the request can't be accepted as it is (400, 413, 422): trying again changes nothing."""
+
+
+class Unauthorized(ApiError):
+    """The credentials are not, or no longer, accepted (401)."""
+
+
+class Forbidden(ApiError):
+    """The rights, or an admission plugin, do not allow it (403)."""
+
+
+class QuotaExceeded(Forbidden):
+    """A ResourceQuota has nothing left for it: goes away when something else ends."""
+
+
+class PodSecurityViolated(Forbidden):
+    """The namespace's Pod Security level does not allow such a pod."""
+
+
+class NamespaceTerminating(Forbidden):
+    """Nothing can be created any more in a namespace that is being deleted."""
+
+
+class NotFound(ApiError):
+    """There is no such object (404)."""
+
+
+class Conflict(ApiError):
+    """The object has changed since it was read, or is another one than expected (409)."""
+
+
+class AlreadyExists(ApiError):
+    """The name is taken (409 when creating)."""
+
+
+class Gone(ApiError):
+    """What to continue from is forgotten (410): list anew."""
+
+
+class TooManyRequests(ApiError):
+    """The server asks for patience (429); an eviction gets it, too, where a PodDisruptionBudget does not allow it yet."""
+
+
+class Unavailable(ApiError):
+    """No answer in time, no connection, or a fault of the server (5xx): the call may or may not have had its effect."""
+
+
+class NotLeader(Exception):
+    """This process does not hold the Lease, or can't be sure that it still does: it must change nothing."""
+
+
+def error_of(code: int, status: Mapping[str, Any], retry_after: str | None) -> ApiError:
+    """The error that an answer stands for. ``status`` is its body, a Status object or whatever a proxy has sent instead."""
+    reason = str(status.get("reason") or "")
+    message = str(status.get("message") or reason or f"HTTP {code}")
+    details = status.get("details")
+    details = details if isinstance(details, dict) else {}
+    kind = _kind(code, reason, message, details)
+    return kind(message, code=code, reason=reason, details=details, retry_after_seconds=_seconds(retry_after, details))
+
+
+def _kind(code: int, reason: str, message: str, details: Mapping[str, Any]) -> type[ApiError]:
+    if code == 403:
+        return _forbidden(message, details)
+    if code == 409:
+        return AlreadyExists if reason == "AlreadyExists" else Conflict
+    if code >= 500:
+        return Unavailable
+    return {
+        400: Invalid,
+        413: Invalid,
+        422: Invalid,
+        401: Unauthorized,
+        404: NotFound,
+        410: Gone,
+        429: TooManyRequests,
+    }.get(code, ApiError)
+
+
+def _forbidden(message: str, details: Mapping[str, Any]) -> type[Forbidden]:
+    """All refusals of admission share one code and reason; the plugins are known by their words, which are stable."""
+    causes = details.get("causes")
+    if isinstance(causes, list) and any(
+        isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating" for cause in causes
+    ):
+        return NamespaceTerminating
+    if "exceeded quota:" in message:
+        return QuotaExceeded
+    return PodSecurityViolated if "violates PodSecurity" in message else Forbidden
+
+
+def _seconds(header: str | None, details: Mapping[str, Any]) -> float | None:
+    """Retry-After as seconds. A date, which HTTP allows there too, is no number and counts as nothing said."""
+    for value in (header, details.get("retryAfterSeconds")):
+        try:
+            seconds = float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            continue
+        if 0.0 <= seconds < 3600.0:
+            return seconds
+    return None

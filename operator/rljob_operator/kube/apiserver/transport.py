@@ -1,0 +1,172 @@
+"""One call to the API server: sent with the login, bounded in time, counted, and its refusal made a type.
+
+It stands on the library's `ApiClient` for the connection, TLS and login, and leaves its generated models alone. Nothing is tried
+again here, apart from a call whose token the server refused: whoever calls knows what a repetition would mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.rest import RESTResponse
+from kubernetes.aio.config import ConfigException
+
+from rljob_operator.kube.apiserver.access import Access
+from rljob_operator.kube.apiserver.errors import ApiError, Unauthorized, Unavailable, error_of
+from rljob_operator.kube.apiserver.resources import Object
+
+USER_AGENT = "rljob-operator"
+JSON = "application/json"
+
+CallObserver = Callable[[str, str, str, float], None]
+"""Told of every call when it has ended: verb, resource (``pods``, ``rljobs/status``), code, seconds.
+
+The code is the server's, or ``timeout``, ``connection`` or ``cancelled`` where it sent none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What is sent, and as what it is counted."""
+
+    verb: str
+    method: str
+    path: str
+    counted_as: str
+    query: Mapping[str, str | int]
+    body: Any = None
+    content_type: str = JSON
+    accept: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Transport:
+    """Sends calls on connections that are kept; for one event loop."""
+
+    def __init__(self, access: Access, observe: CallObserver | None, timeout_seconds: float) -> None:
+        self._access = access
+        self._api = ApiClient(access.configuration)
+        self._observe = observe
+        self._closed = False
+        self.timeout_seconds = timeout_seconds
+        """For a call and its whole answer, where nothing else is said."""
+
+    async def close(self) -> None:
+        """Give up all connections."""
+        self._closed = True
+        await self._api.close()  # type: ignore[no-untyped-call]
+
+    async def ask(self, call: Call, timeout_seconds: float | None = None) -> Object:
+        """The whole answer, a JSON object. Raises an `ApiError` where there is none."""
+        limit = self.timeout_seconds if timeout_seconds is None else timeout_seconds
+        began, code = time.monotonic(), "cancelled"
+        answer: RESTResponse | None = None
+        try:
+            async with asyncio.timeout(limit):
+                answer = await self._send_with_token(call, aiohttp.ClientTimeout(total=limit))
+                code = str(answer.status)
+                return _document(await answer.read())  # type: ignore[no-untyped-call]
+        except TimeoutError as problem:
+            code = "timeout"
+            raise Unavailable(f"the API server has not answered within {limit:g} s") from problem
+        except (aiohttp.ClientError, OSError, ConfigException) as problem:
+            code = "connection"
+            raise Unavailable(f"the API server can't be reached: {_words(problem)}") from problem
+        except ApiError as problem:
+            code = str(problem.code or code)
+            raise
+        finally:
+            if answer is not None:
+                answer.response.release()
+            self._count(call, code, began)
+
+    @asynccontextmanager
+    async def stream(self, call: Call, silence_seconds: float | None) -> AsyncIterator[aiohttp.StreamReader]:
+        """The body of an answer under way, which may take for ever, but not be silent for longer than ``silence_seconds`` (None:
+        however long).
+
+        Raises an `ApiError` where it is refused, and `Unavailable` where it breaks while it is read.
+        """
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=self.timeout_seconds, sock_read=silence_seconds)
+        began, code = time.monotonic(), "cancelled"
+        answer: RESTResponse | None = None
+        try:
+            async with asyncio.timeout(self.timeout_seconds):
+                answer = await self._send_with_token(call, limits)
+            code = str(answer.status)
+            yield answer.response.content
+        except TimeoutError as problem:
+            code = "timeout"
+            raise Unavailable(f"{call.verb} {call.counted_as}: nothing was heard for too long") from problem
+        except (aiohttp.ClientError, OSError, ConfigException) as problem:
+            code = "connection"
+            raise Unavailable(f"{call.verb} {call.counted_as}: it was cut: {_words(problem)}") from problem
+        except ApiError as problem:
+            code = str(problem.code or code)
+            raise
+        finally:
+            if answer is not None:
+                answer.response.close()
+            self._count(call, code, began)
+
+    async def _send_with_token(self, call: Call, limits: aiohttp.ClientTimeout) -> RESTResponse:
+        """The answer, once it says that the call was accepted. A token that is refused is read anew, once."""
+        try:
+            return await self._send(call, limits)
+        except Unauthorized:
+            await self._access.renew()
+        return await self._send(call, limits)
+
+    async def _send(self, call: Call, limits: aiohttp.ClientTimeout) -> RESTResponse:
+        if self._closed:
+            raise aiohttp.ClientConnectionError("this client is closed")
+        headers = {
+            **call.headers, "Accept": call.accept, "Content-Type": call.content_type, "User-Agent": USER_AGENT
+        }  # fmt: skip
+        await self._api.update_params_for_auth(headers, [], ["BearerToken"], call.path, call.method, call.body)
+        url = f"{self._access.configuration.host}{call.path}"
+        if call.query:
+            url += f"?{urlencode(call.query)}"
+        answer = await self._api.call_api(call.method, url, headers, call.body, _request_timeout=limits)
+        if 200 <= answer.status <= 299:
+            return answer
+        try:
+            content = await answer.read()  # type: ignore[no-untyped-call]
+        finally:
+            answer.response.release()
+        raise error_of(answer.status, _status(content), answer.headers.get("Retry-After"))
+
+    def _count(self, call: Call, code: str, began: float) -> None:
+        if self._observe is not None:
+            self._observe(call.verb, call.counted_as, code, time.monotonic() - began)
+
+
+def _document(content: bytes) -> Object:
+    try:
+        document = json.loads(content)
+    except ValueError as problem:
+        raise Unavailable("the API server's answer is no JSON") from problem
+    if not isinstance(document, dict):
+        raise Unavailable("the API server's answer is no JSON object")
+    return document
+
+
+def _status(content: bytes) -> Object:
+    """The Status object of a refusal, or the text that somebody in between has sent."""
+    with suppress(ValueError):
+        document = json.loads(content)
+        if isinstance(document, dict):
+            return document
+    return {"message": content[:500].decode(errors="replace").strip()}
+
+
+def _words(problem: BaseException) -> str:
+    return str(problem) or type(problem).__name__

@@ -1,0 +1,195 @@
+"""Carries a decision out on a cluster: pods are created, asked to leave, ended and let go. All of it is idempotent."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
+
+from rljob.api.status import RLJobStatus
+from rljob.api.timestamps import rfc3339
+
+from rljob_operator.core.decision import Decision
+from rljob_operator.core.member import Role
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
+from rljob_operator.kube.apiserver.together import together
+from rljob_operator.kube.job.members import Pod, current, former, member_of
+from rljob_operator.kube.job.owned import NameConflict
+from rljob_operator.kube.job.stored import StoredJob
+from rljob_operator.kube.render import names
+from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.pod import grace_seconds, pod
+from rljob_operator.kube.render.rendering import settings_for
+from rljob_operator.kube.render.revision import revision
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.watch.expectations import Expectations
+from rljob_operator.kube.watch.pods import owner_of
+
+CHUNK: Final = 8
+"""Pods of a job that are asked for at once: half of the calls that may be under way (`client.AT_ONCE`) are left for others."""
+HUNG_GRACE_SECONDS: Final = 1
+_SUFFIX_CHARACTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""As in names that Kubernetes makes: without vowels no word comes about, and no character is taken for another."""
+
+
+class PodWriter:
+    """Makes the changes to pods that decisions name, for every job of one operator."""
+
+    def __init__(
+        self,
+        client: Client,
+        expectations: Expectations,
+        settings: Settings,
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._client, self._expectations, self._settings = client, expectations, settings
+        self._now = now
+
+    async def carry_out(self, stored: StoredJob, decision: Decision, pods: Sequence[Pod]) -> None:
+        """What the decision says of pods. An `ApiError` ends it after the pods that were asked for with the same breath."""
+        owned = stored.owned(decision.status)
+        by_member = current(pods)
+        drained = [by_member[name] for name in decision.drain if name in by_member]
+        hung = [by_member[name] for name in decision.replace if name in by_member]
+        replaced = {name for name in decision.start if name in by_member}
+        removed = [by_member[name] for name in (*decision.remove, *replaced) if name in by_member]
+        staying = [each for name, each in by_member.items() if name not in decision.drain and _was_asked_in_vain(each)]
+        await self._each(staying, lambda each: self._annotate(each, names.ASKED_ANNOTATION, None))
+        await self._each(drained, lambda each: self._ask_to_leave(owned, each))
+        await self._each(hung, lambda each: self._end(owned, each))
+        await self._each([*removed, *former(pods)], lambda each: self.let_go(owned, each))
+        await self._each(
+            decision.start, lambda name: self._start(stored, owned, name, by_member.get(name), decision.status)
+        )
+        if decision.delete_job:
+            namespace, name = stored.key
+            with contextlib.suppress(NotFound):
+                await self._client.delete(RLJOBS, namespace, name, uid=stored.uid, propagation="Background")
+
+    async def let_go(self, owned: Owned, found: Pod) -> None:
+        """Delete a pod whose end has been dealt with, and let it be gone."""
+        await self.release(found)
+        if not found["metadata"].get("deletionTimestamp"):
+            await self._delete(owned, found)
+
+    async def try_one_of_each(self, stored: StoredJob, members: Iterable[str]) -> None:
+        """Have the API server check the pods that the job would have, without creating one. Raises its refusal."""
+        owned = stored.owned()
+        tried = [self._pod(stored, owned, member, "none that is made", stored.status) for member in members]
+        await together(*(self._client.create(PODS, each, dry_run=True) for each in tried))
+
+    def _pod(self, stored: StoredJob, owned: Owned, member: str, follows: str, status: RLJobStatus) -> Object:
+        """The member's next pod; ``follows``, the uid of the one before it, is what tells its name from that one's. It is made
+        with the images that ``status`` has of the job."""
+        suffix = _suffix(owned.uid, member, follows)
+        made_from = revision(stored.document, Role.of(member))
+        return pod(owned, member, suffix, made_from, settings_for(status, self._settings))
+
+    async def _start(
+        self, stored: StoredJob, owned: Owned, member: str, before: Pod | None, status: RLJobStatus
+    ) -> None:
+        """Create the pod that follows on ``before``. Tried again it asks for the same name, so it never makes two."""
+        follows = before["metadata"]["uid"] if before is not None else ""
+        document = self._pod(stored, owned, member, follows, status)
+        name = document["metadata"]["name"]
+        self._expectations.create(owned.uid, name)
+        try:
+            await self._client.create(PODS, document)
+        except AlreadyExists:
+            await self._check_owner(owned, name)  # made before, by a call whose answer was lost
+        except Unavailable:
+            raise  # it may have been created: the watch tells, or the expectation lapses
+        except ApiError:
+            self._expectations.not_created(owned.uid, name)
+            raise
+
+    async def _check_owner(self, owned: Owned, name: str) -> None:
+        found = await self._client.get(PODS, owned.job.metadata.namespace, name)
+        if (owner_of(found) or {}).get("uid") != owned.uid:
+            self._expectations.not_created(owned.uid, name)
+            raise NameConflict(f"Pod {name} of this namespace is not of this job")
+
+    async def _ask_to_leave(self, owned: Owned, found: Pod) -> None:
+        """Note on the pod that its end is asked for, then ask: an end without the note would count as a failure."""
+        about = found["metadata"]
+        if about.get("deletionTimestamp"):
+            return
+        if names.ASKED_ANNOTATION not in (about.get("annotations") or {}):
+            await self._annotate(found, names.ASKED_ANNOTATION, rfc3339(self._now()))
+        member = member_of(found)
+        assert member is not None, "only members are drained"
+        await self._delete(owned, found, grace_seconds(owned.job, Role.of(member)))
+
+    async def _end(self, owned: Owned, found: Pod) -> None:
+        """End a pod that does not answer, almost at once."""
+        if names.HUNG_ANNOTATION not in (found["metadata"].get("annotations") or {}):
+            await self._annotate(found, names.HUNG_ANNOTATION, rfc3339(self._now()))
+        await self._delete(owned, found, HUNG_GRACE_SECONDS)
+
+    async def _annotate(self, found: Pod, annotation: str, value: str | None) -> None:
+        about = found["metadata"]
+        change = {"metadata": {"uid": about["uid"], "annotations": {annotation: value}}}
+        with contextlib.suppress(NotFound, Conflict):
+            await self._client.patch(PODS, about["namespace"], about["name"], change)
+
+    async def release(self, found: Pod) -> None:
+        """Take our finalizer off, and with it the address of its member; finalizers of others stay."""
+        about = found["metadata"]
+        if names.FINALIZER not in (about.get("finalizers") or ()):
+            return
+        kept = [name for name in about.get("finalizers") or () if name != names.FINALIZER]
+        change = {"metadata": {"uid": about["uid"], "finalizers": kept, "labels": {names.REACHABLE_LABEL: None}}}
+        with contextlib.suppress(NotFound):
+            await self._client.patch(
+                PODS, about["namespace"], about["name"], change, resource_version=about["resourceVersion"]
+            )
+
+    async def release_all(self, pods: Iterable[Pod]) -> None:
+        """`release` each; one that was changed meanwhile keeps no other. Raises the first failure."""
+        await together(*(self.release(each) for each in pods))
+
+    async def let_all_go(self, owned: Owned, pods: Iterable[Pod]) -> None:
+        """`let_go` of each, in the same way."""
+        await together(*(self.let_go(owned, each) for each in pods))
+
+    async def _delete(self, owned: Owned, found: Pod, grace: int | None = None) -> None:
+        about = found["metadata"]
+        self._expectations.delete(owned.uid, about["uid"])
+        try:
+            await self._client.delete(PODS, about["namespace"], about["name"], uid=about["uid"], grace_seconds=grace)
+        except (NotFound, Conflict):  # it is gone, or the name is another one's already
+            self._expectations.not_deleted(owned.uid, about["uid"])
+        except Unavailable:
+            raise
+        except ApiError:
+            self._expectations.not_deleted(owned.uid, about["uid"])
+            raise
+
+    @staticmethod
+    async def _each(items: Sequence[object], act: Callable[..., Awaitable[None]]) -> None:
+        """Chunk by chunk; one that fails keeps no other of its chunk from being tried. Raises the first failure."""
+        for start in range(0, len(items), CHUNK):
+            await together(*(act(item) for item in items[start : start + CHUNK]))
+
+
+def _was_asked_in_vain(found: Pod) -> bool:
+    """Whether a pod that works was noted to be asked to leave, and the request itself was lost. Where nobody wants it to leave
+    any more, its end would else be taken for one that was asked for."""
+    about, phase = found["metadata"], (found.get("status") or {}).get("phase")
+    asked = names.ASKED_ANNOTATION in (about.get("annotations") or {})
+    return asked and not about.get("deletionTimestamp") and phase not in ("Failed", "Succeeded")
+
+
+def _suffix(*parts: str) -> str:
+    """Five characters that follow from ``parts``."""
+    number = int.from_bytes(hashlib.sha256("\0".join(parts).encode()).digest()[:8])
+    found = []
+    for _ in range(5):
+        number, digit = divmod(number, len(_SUFFIX_CHARACTERS))
+        found.append(_SUFFIX_CHARACTERS[digit])
+    return "".join(found)

@@ -1,0 +1,130 @@
+"""Makes sure that a job has everything besides its pods: Secrets once, the rest as the job in force says.
+
+A child is created by POST, so that a name which belongs to somebody else is found out and never merged into; from then on it is
+changed by server-side apply under its own uid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Awaitable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import Conflict, NotFound
+from rljob_operator.kube.apiserver.resources import ALL, Object, resource_of
+from rljob_operator.kube.apiserver.together import together
+from rljob_operator.kube.job.keys import ensure_secrets
+from rljob_operator.kube.job.owned import NameConflict, create
+from rljob_operator.kube.render.children import changing_children, unwanted
+from rljob_operator.kube.render.config import service_account
+from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.settings import Settings
+
+_MADE_ONCE = ("PersistentVolumeClaim", "ServiceAccount")
+"""Kinds that are left as they are once they are there: nothing of them may or need be changed."""
+SECRETS_SECONDS: Final = 60.0
+"""Secrets may not be watched. That those of a job which starts pods are all there is believed for so long."""
+_NO_CLAIM: Final = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
+"""The scheduler's words about a pod whose claim is not there."""
+
+
+@dataclass(slots=True)
+class Known:
+    """What is known of one job's children.
+
+    Attributes:
+        digests: (kind, name) -> digest of what was last written, of those that are there.
+        uids: (kind, name) -> uid.
+        token: what requests to the learner carry; empty while the Secrets are not there.
+        secrets_due: when it is looked again whether they are all there, by the clock that `ensure` is given.
+        made_for: what all the other children were made for; None while something may be missing.
+    """
+
+    digests: dict[tuple[str, str], str] = field(default_factory=dict)
+    uids: dict[tuple[str, str], str] = field(default_factory=dict)
+    token: str = ""
+    secrets_due: float = float("-inf")
+    made_for: Owned | None = None
+
+
+def forget_lost_claims(known: Known, waiting: Iterable[str]) -> bool:
+    """Of pods that wait for a place, the scheduler's words: claims that are not there any more are made anew by `ensure`.
+
+    Whether there were any. Nobody watches claims, so this is how one that somebody has deleted is missed.
+    """
+    names_of_lost = {name for words in waiting for name in _NO_CLAIM.findall(words)}
+    lost = [place for place in known.uids if place[0] == "PersistentVolumeClaim" and place[1] in names_of_lost]
+    for place in lost:
+        known.uids.pop(place)
+        known.digests.pop(place, None)
+        known.made_for = None
+    return bool(lost)
+
+
+async def ensure(
+    client: Client, owned: Owned, settings: Settings, known: Known, now: float, *, new: bool = False, idle: bool = False
+) -> None:
+    """Create what is missing, change what differs, delete what the job no longer wants; as much as can be at the same time.
+
+    ``now``: seconds that only go forward; ``new``, ``idle``: as `keys.ensure_secrets`. Raises `NameConflict`, `KeysLost`, and
+    whatever `Client` raises; called again it goes on where it was.
+    """
+    calls: list[Awaitable[None]] = []
+    if not known.token or now >= known.secrets_due:
+        calls.append(_ensure_secrets(client, owned, known, now, new=new and not known.token, idle=idle))
+    made = known.made_for is not None and known.made_for.same_children(owned)
+    if not made:
+        wanted = (service_account(owned), *changing_children(owned, settings))
+        calls += [_ensure(client, owned, document, known) for document in wanted]
+        calls += [_ensure_none(client, owned, kind, name, known) for kind, name in unwanted(owned)]
+    await together(*calls)
+    known.made_for = owned
+
+
+async def ensure_account(client: Client, owned: Owned, known: Known) -> None:
+    """The ServiceAccount alone, before any other: a pod that names one which is not there is refused for that."""
+    with suppress(NameConflict):  # `ensure` tells of it
+        await _ensure(client, owned, service_account(owned), known)
+
+
+async def _ensure_secrets(client: Client, owned: Owned, known: Known, now: float, *, new: bool, idle: bool) -> None:
+    known.token = await ensure_secrets(client, owned, new=new, idle=idle)
+    known.secrets_due = now + SECRETS_SECONDS
+
+
+async def _ensure_none(client: Client, owned: Owned, kind: str, name: str, known: Known) -> None:
+    if known.digests.pop((kind, name), None) is None and (kind, name) in known.uids:
+        return
+    resource, namespace = next(each for each in ALL if each.kind == kind), owned.job.metadata.namespace
+    with suppress(NotFound):
+        found = await client.get(resource, namespace, name)
+        if owned.has(found):
+            await client.delete(resource, namespace, name, uid=found["metadata"]["uid"])
+    known.uids[kind, name] = ""
+
+
+async def _ensure(client: Client, owned: Owned, document: Object, known: Known) -> None:
+    about = document["metadata"]
+    place = (document["kind"], about["name"])
+    digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+    if known.digests.get(place) == digest:
+        return
+    if not known.uids.get(place):
+        stored, new = await create(client, owned, document)
+        known.uids[place] = stored["metadata"]["uid"]
+        if new or document["kind"] in _MADE_ONCE:
+            known.digests[place] = digest
+            return
+    if document["kind"] not in _MADE_ONCE:
+        try:
+            await client.apply(resource_of(document), document, uid=known.uids[place])
+        except Conflict:  # somebody has deleted it: the next try makes it anew
+            known.uids.pop(place)
+            known.digests.pop(place, None)
+            raise
+    known.digests[place] = digest

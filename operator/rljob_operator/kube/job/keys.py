@@ -1,0 +1,113 @@
+"""The Secrets of a job: its keys are made once, for all roles together, and kept while anything of it runs.
+
+All of them stand in one Secret that no pod has; the roles' Secrets are made from it. Whoever deletes some of these costs the job
+nothing, as long as what is left says what the others were. What runs goes on with the keys that it has read. But new keys beside
+old ones would be of no use: nobody could talk to each other.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets as randomness
+from collections.abc import Mapping
+from typing import Any
+
+from rljob.wire.keyfile import joined_keys, keys_of_role, new_keys
+from rljob.wire.security import SecurityProblem
+
+from rljob_operator.core.member import Role
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import NotFound
+from rljob_operator.kube.apiserver.resources import SECRETS, Object
+from rljob_operator.kube.apiserver.together import together
+from rljob_operator.kube.job.owned import create, get_own
+from rljob_operator.kube.render import names
+from rljob_operator.kube.render.children import Secrets, secret_objects
+from rljob_operator.kube.render.metadata import Owned
+
+_KEYS = "keys.json"
+_TOKEN = "token"
+
+
+class KeysLost(Exception):
+    """Nobody knows the keys any more that the job's pods have; ``str()`` says what is to be done."""
+
+
+async def ensure_secrets(client: Client, owned: Owned, *, new: bool, idle: bool) -> str:
+    """Make what is missing; the token that requests to the learner need.
+
+    ``new``: nothing was ever made for the job. ``idle``: nothing of it runs, so that it may get other keys. Raises `KeysLost`,
+    `NameConflict`, and whatever `Client` raises; called again it goes on where it was.
+    """
+    stored = None if new else await get_own(client, owned, SECRETS, names.operator_secret(owned.name))
+    if stored is None:
+        keys, token = (new_keys(), _new_token()) if new else await _known_by_others(client, owned, idle=idle)
+        stored, _ = await create(client, owned, _master(owned, keys, token))
+    kept = _texts(stored)
+    made = Secrets({role: keys_of_role(kept[_KEYS], str(role)) for role in Role}, kept[_TOKEN])
+    await together(*(_ensure_one(client, owned, each, new=new) for each in secret_objects(owned, made)))
+    return made.token
+
+
+async def _ensure_one(client: Client, owned: Owned, secret: Object, *, new: bool) -> None:
+    if new or await get_own(client, owned, SECRETS, secret["metadata"]["name"]) is None:
+        await create(client, owned, secret)
+
+
+async def token_of(client: Client, owned: Owned) -> str:
+    """The token of a job whose Secrets are there; empty where they are not."""
+    for name, key in ((names.operator_secret(owned.name), _TOKEN), (names.token_secret(owned.name), names.TOKEN_FILE)):
+        try:
+            found = await client.get(SECRETS, owned.job.metadata.namespace, name)
+        except NotFound:
+            continue
+        return _texts(found)[key] if owned.has(found) else ""
+    return ""
+
+
+async def _known_by_others(client: Client, owned: Owned, *, idle: bool) -> tuple[str, str]:
+    """(keys, token) as the Secrets have them that pods mount; new ones where there are none and nobody has any."""
+    stored = await get_own(client, owned, SECRETS, names.token_secret(owned.name))
+    token = _texts(stored)[names.TOKEN_FILE] if stored is not None else _new_token()
+    if owned.job.spec.network.encryption == "None":
+        return new_keys(), token
+    texts: dict[str, str] = {}
+    for role in Role:
+        found = await get_own(client, owned, SECRETS, names.keys_secret(owned.name, role))
+        if found is not None:
+            texts[str(role)] = _texts(found)[names.KEYS_FILE]
+    if not texts and idle:
+        return new_keys(), token
+    try:
+        return joined_keys(texts), token
+    except SecurityProblem as problem:
+        raise KeysLost(_what_to_do(owned, list(texts), str(problem), idle=idle)) from None
+
+
+def _what_to_do(owned: Owned, left: list[str], problem: str, *, idle: bool) -> str:
+    secrets = ", ".join(names.keys_secret(owned.name, Role(role)) for role in left)
+    steps = [] if idle else ["suspend the job"]
+    steps += [f"delete Secret {secrets}"] if secrets else []
+    steps += [] if idle else ["resume it"]
+    runs = "" if idle else "; what runs goes on with the keys that it has, and nothing can be added to it"
+    return f"Secret {names.operator_secret(owned.name)} was deleted, and {problem}{runs}: {', '.join(steps)}"
+
+
+def _master(owned: Owned, keys: str, token: str) -> Object:
+    data = {_KEYS: keys, _TOKEN: token}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "immutable": True,
+        "metadata": owned.metadata(names.operator_secret(owned.name)),
+        "data": {name: base64.b64encode(text.encode()).decode() for name, text in data.items()},
+    }
+
+
+def _texts(secret: Mapping[str, Any]) -> dict[str, str]:
+    return {name: base64.b64decode(text).decode() for name, text in (secret.get("data") or {}).items()}
+
+
+def _new_token() -> str:
+    return randomness.token_urlsafe(32)

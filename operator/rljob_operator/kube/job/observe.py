@@ -1,0 +1,57 @@
+"""What is known of a job beside its pods, brought together for one look: nodes, answers, checkpoints. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rljob.api.conditions import ConditionType, Reason
+from rljob.api.status import RLJobStatus
+
+from rljob_operator.core.checkpoint_words import checkpoint_facts
+from rljob_operator.core.member import Member, Phase
+from rljob_operator.core.observed import CheckpointFacts, CheckpointState
+from rljob_operator.kube.job.last_words import parsed
+from rljob_operator.kube.job.members import Pod, current
+from rljob_operator.kube.polls.learner_poll import Answer
+from rljob_operator.kube.polls.shard_poll import Silence
+from rljob_operator.kube.watch.nodes import Node
+
+
+def seen(member: Member, now_seconds: float, node: Node, silence: Silence | None) -> Member:
+    """The member with what its node and its own answers say of it."""
+    if silence is not None and member.phase is Phase.READY:
+        seconds = max(0.0, now_seconds - max(silence.since, member.ready_seconds or 0.0))
+        member = replace(member, silent_seconds=seconds, silent_because=silence.because)
+    if not member.alive or (not node.lost and node.emptied_seconds is None):
+        return member
+    leaving = member.leaving_node or node.emptied_seconds is not None
+    return replace(member, node_lost=node.lost, node_emptied_seconds=node.emptied_seconds, leaving_node=leaving)
+
+
+def recommendation(status: RLJobStatus) -> int | None:
+    """The number of actors that the law recommends; None where the job does not run, or is not to be asked about."""
+    active = status.condition(ConditionType.SCALING_ACTIVE)
+    if active is None or active.reason == Reason.SCALING_DISABLED:
+        return None
+    return status.autoscaling.recommended_replicas
+
+
+def newest_checkpoint(status: RLJobStatus, answer: Answer, pods: Sequence[Pod]) -> CheckpointFacts:
+    """The newest checkpoint: as a learner that has ended said at last, or as the one that is up says, or as is remembered.
+
+    What a learner said while it was up is older than its last words, which stay remembered when its pod is gone.
+    """
+    ended = current(pods).get("learner")
+    if ended is not None:
+        last = checkpoint_facts(parsed(ended))
+        if last.usable or last.state is CheckpointState.STORAGE_ERROR:
+            return last
+    known, answered = status.checkpoint, answer.checkpoint
+    if known is None or answered.state is CheckpointState.STORAGE_ERROR:
+        return answered
+    # A status has whole seconds. The clocks of two learners may differ; a request that came after what is remembered does not.
+    moment = known.time or 0.0
+    if answered.usable and (answered.time_seconds > moment - 1.0 or answered.requested_seconds > moment):
+        return answered
+    return CheckpointFacts(CheckpointState.VERIFIED, known.step, known.time or 0.0, known.uri, known.digest)

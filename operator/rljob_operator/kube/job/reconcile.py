@@ -1,0 +1,298 @@
+"""One turn on one job: gather what is stored and found, decide (`core.turn`), store the status, carry the decision out."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rljob.api.status import RLJobStatus
+
+from rljob_operator.core.desired import Session
+from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.observed import Observation
+from rljob_operator.core.turn import StatusWrite, turn
+from rljob_operator.core.wall_clock import WallClock
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import QuotaExceeded
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
+from rljob_operator.kube.job import children
+from rljob_operator.kube.job.apply import PodWriter
+from rljob_operator.kube.job.keys import KeysLost, token_of
+from rljob_operator.kube.job.lost_volumes import lost_volumes
+from rljob_operator.kube.job.members import Pod, current, members
+from rljob_operator.kube.job.observe import newest_checkpoint, recommendation, seen
+from rljob_operator.kube.job.owned import NameConflict
+from rljob_operator.kube.job.remembered import RememberedJob
+from rljob_operator.kube.job.stored import StoredJob, is_ours, read, released
+from rljob_operator.kube.polls.learner_poll import Answer, Learner, LearnerPoll
+from rljob_operator.kube.polls.reach import has_address, pod_url
+from rljob_operator.kube.polls.shard_poll import ShardPoll, Silence
+from rljob_operator.kube.render import names
+from rljob_operator.kube.render.rendering import offered, unknown_rendering
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.render.volumes import keeps_checkpoints
+from rljob_operator.kube.reporting.events import EventRecorder, reference
+from rljob_operator.kube.watch.expectations import Expectations, Seen
+from rljob_operator.kube.watch.nodes import NodeCache
+from rljob_operator.kube.watch.pods import JobKey, PodCache, owner_of
+
+log = logging.getLogger(__name__)
+
+PROGRESS_SECONDS: Final = 30.0
+"""A status that differs in progress alone is written at most so often."""
+SEEN_SECONDS: Final = 3.0
+"""And so often one that differs in what is seen of members: an API server takes 20 ms for each write of a status."""
+HELD_UP_SECONDS: Final = 30.0
+"""A pod that has had a node for so long and does not come up may lack what it mounts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """Has the API server check pods of one job, once there is the ServiceAccount that they name; see `preflight.Tries`."""
+
+    client: Client
+    writer: PodWriter
+    known: children.Known
+
+    async def try_one_of_each(self, stored: StoredJob, members: list[str]) -> None:
+        await children.ensure_account(self.client, stored.owned(), self.known)
+        await self.writer.try_one_of_each(stored, members)
+
+
+class Reconciler:
+    """Turns on every job of one operator. A key is in work only once at a time; `kube.watch.queue` sees to that.
+
+    Args:
+        job_of: the stored object of a key as it is known; None where it is gone.
+        pods: the cache of pods.
+        releasing: nothing of any job shall run any more, and no pod keep our finalizer.
+        shards: asks replay shards whether they are alive; None where they can't be reached.
+        nodes: the cache of nodes.
+        recommended: told after each turn how many actors are recommended for the job; None for nothing to recommend.
+        now: Unix seconds; ``monotonic``: seconds that only go forward.
+        seen_seconds: see `SEEN_SECONDS`.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        job_of: Callable[[str, str], Object | None],
+        pods: PodCache,
+        poll: LearnerPoll[JobKey],
+        events: EventRecorder,
+        expectations: Expectations,
+        settings: Settings,
+        *,
+        shards: ShardPoll[JobKey] | None,
+        nodes: NodeCache,
+        releasing: bool = False,
+        recommended: Callable[[str, str, int | None], None] = lambda namespace, name, actors: None,
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        seen_seconds: float = SEEN_SECONDS,
+    ) -> None:
+        self._releasing = releasing
+        self._seen_seconds = seen_seconds
+        self._client, self._job_of, self._pods, self._poll = client, job_of, pods, poll
+        self._events, self._expectations, self._settings = events, expectations, settings
+        self._writer = PodWriter(client, expectations, settings, now=now)
+        self._shards, self._nodes, self._recommended = shards, nodes, recommended
+        self._now, self._monotonic = now, monotonic
+        self._known: dict[JobKey, RememberedJob] = {}
+
+    async def reconcile(self, key: JobKey) -> float | None:
+        """Take one turn on the job; in how many seconds to look again, None where only a change matters.
+
+        Raises `ApiError` where the API server keeps it from doing what was decided: try again, later each time.
+        """
+        document = self._job_of(*key)
+        uid = document["metadata"]["uid"] if document is not None else ""
+        known = self._known.get(key)
+        if known is not None and known.uid != uid:
+            self._forget(key, known)
+            known = None
+        # Of those whose job is gone it is only our finalizer that keeps them.
+        await self._writer.release_all(pod for pod in self._pods.of_key(key) if (owner_of(pod) or {}).get("uid") != uid)
+        if document is None or not is_ours(document):
+            return None
+        if known is None:
+            known = self._known[key] = RememberedJob(uid, WallClock(self._now, self._monotonic))
+        known.note_version(document["metadata"]["resourceVersion"])
+        stored = read(document, known.status, known.read)
+        if self._releasing:
+            stored = released(stored, self._settings)
+        pods = await self._pods_of(stored)
+        if pods is None:
+            return self._expectations.lapses_in_seconds(uid)
+        if stored.leaving:
+            await self._leave(key, stored, pods)
+            return None
+        return await self._turn(key, stored, known, pods)
+
+    async def _turn(self, key: JobKey, stored: StoredJob, known: RememberedJob, pods: Sequence[Pod]) -> float | None:
+        idle = not any(member.alive for member in members(pods, self._now()))
+
+        async def make_children(status: RLJobStatus = stored.status) -> None:
+            owned, new, now = stored.owned(status), stored.status.start_time is None, self._monotonic()
+            await children.ensure(self._client, owned, self._settings, known.children, now, new=new, idle=idle)
+
+        trial = _Trial(self._client, self._writer, known.children)
+        await known.preflight.check(stored, trial, self._monotonic(), make_children)
+        refusal = unknown_rendering(stored.status, suspend=stored.desired.suspends)
+        refusal = refusal or stored.desired.refusal or known.preflight.refusal
+        desired = replace(stored.desired, refusal=refusal, rendering=offered(self._settings))
+        clock = known.clock.read()
+        observed = self._observe(key, stored, known, pods)
+        lost = await lost_volumes(
+            self._client, stored.owned(), observed.members, known.gone, self._settings, self._now()
+        )
+        observed = replace(observed, lost_volumes=lost) if lost else observed
+        found = turn(desired, stored.status, observed, clock, Session(interrupted=True) if stored.stopped else None)
+        decision = found.decision
+        await self._store(stored, known, decision.status, found.write)
+        self._recommended(*key, recommendation(decision.status))
+        about = reference(RLJOBS, dict(stored.document))
+        for note in decision.notes:
+            self._events.record(about, "Normal", decision.state or "Pending", note, action="Reconciling")
+        try:
+            held_up = known.preflight.refusal is None and any(map(self._may_lack_children, observed.members))
+            lost_claims = children.forget_lost_claims(known.children, (m.waiting_message for m in observed.members))
+            if decision.start or held_up or lost_claims:
+                await make_children(decision.status)
+            await self._writer.carry_out(stored, decision, pods)
+        except QuotaExceeded as problem:
+            news = known.preflight.admission is None
+            known.preflight.quota_exceeded(str(problem), self._monotonic())
+            return 0.0 if news else known.preflight.sooner(decision.requeue_seconds, self._monotonic())
+        except (NameConflict, KeysLost) as problem:
+            known.preflight.children_refused(problem, stored.desired.generation, self._monotonic())
+            return 0.0
+        if stored.desired.released and not any(member.alive for member in observed.members):
+            await self._writer.release_all(pods)
+        self._follow_shards(key, stored, observed, pods)
+        await self._follow_learner(key, stored, known, observed, pods, decision.checkpoint_seconds)
+        again, now = known.preflight.sooner(decision.requeue_seconds, self._monotonic()), self._monotonic()
+        if known.due == float("inf"):
+            return again
+        due = max(0.0, known.due - now)
+        return due if again is None else min(again, due)
+
+    def _may_lack_children(self, member: Member) -> bool:
+        """Whether a pod has a node and does not come up, as one whose Secret was deleted meanwhile."""
+        held_up = member.phase is Phase.STARTING and member.node_name and member.waiting is None
+        return bool(held_up) and self._now() - member.since_seconds >= HELD_UP_SECONDS
+
+    def _observe(self, key: JobKey, stored: StoredJob, known: RememberedJob, pods: Sequence[Pod]) -> Observation:
+        now, answer = self._now(), self._poll.answer(key)
+        found = []
+        for member in members(pods, now, known.were_up):
+            if member.phase is Phase.READY:
+                known.were_up.add(member.incarnation)
+            silence = self._silence(key, member, answer)
+            member = seen(member, now, self._nodes.get(member.node_name), silence)
+            found.append(member)
+        known.were_up &= {pod["metadata"]["uid"] for pod in pods}
+        return Observation(
+            members=tuple(found),
+            learner=answer.sample,
+            missing=answer.missing,
+            checkpoint=newest_checkpoint(stored.status, answer, pods),
+            admission=known.preflight.admitted(found),
+            keeps_checkpoints=keeps_checkpoints(stored.desired.job, self._settings),
+            keeps_remains=True,
+            ends_silent_members=False,  # its kubelet does, by the liveness probe
+            selector=names.selector(names.role_labels(key[1], Role.ACTOR)),
+        )
+
+    def _silence(self, key: JobKey, member: Member, answer: Answer) -> Silence | None:
+        """How a member that is up fails to answer the operator, which asks learners and shards."""
+        if member.role is Role.REPLAY:
+            return self._shards.silence(key, member.incarnation) if self._shards is not None else None
+        silent = member.role is Role.LEARNER and answer.silent_since is not None
+        return Silence(answer.silent_since or 0.0, answer.missing) if silent else None
+
+    async def _store(self, stored: StoredJob, known: RememberedJob, status: RLJobStatus, write: StatusWrite) -> None:
+        """Store the status, or remember it until it is due."""
+        now = self._monotonic()
+        if write is StatusWrite.WHEN_DUE:
+            known.due = min(known.due, known.written + PROGRESS_SECONDS)
+        elif write is StatusWrite.SOON:
+            known.due = min(known.due, known.written + self._seen_seconds)
+        is_stored = known.due == float("inf") and (write is StatusWrite.NONE or status == stored.status)
+        if is_stored or (write is not StatusWrite.BEFORE_ACTING and now < known.due):
+            known.status = status
+            return
+        namespace, name = stored.key
+        document = {
+            "apiVersion": RLJOBS.api_version,
+            "kind": RLJOBS.kind,
+            "metadata": {"namespace": namespace, "name": name},
+            "status": status.document(),
+        }
+        # Remembered only once it is stored: a turn that started from a status which nobody has would not write it again.
+        answer = await self._client.apply_status(RLJOBS, document, resource_version=known.resource_version)
+        known.status, known.due = status, float("inf")
+        known.resource_version, known.written = answer["metadata"]["resourceVersion"], now
+
+    async def _pods_of(self, stored: StoredJob) -> Sequence[Pod] | None:
+        """The job's pods; None while changes of our own have not come back through the watch."""
+        seen = self._expectations.seen(stored.uid)
+        if seen is Seen.WAITING:
+            return None
+        namespace, name = stored.key
+        if seen is Seen.ALL:
+            return self._pods.of(namespace, stored.uid)
+        listed = await self._client.list(PODS, namespace, label_selector=names.selector(names.labels(name)))
+        self._expectations.forget(stored.uid)
+        return [pod for pod in listed.items if (owner_of(pod) or {}).get("uid") == stored.uid]
+
+    def _follow_shards(self, key: JobKey, stored: StoredJob, observed: Observation, pods: Sequence[Pod]) -> None:
+        """Have the replay shards that are up asked whether they are alive."""
+        if self._shards is None:
+            return
+        by_member, port = current(pods), stored.desired.job.spec.monitoring.metrics_port
+        up = {m.incarnation: by_member[m.name] for m in observed.of(Role.REPLAY) if m.phase is Phase.READY}
+        asked = {incarnation: pod_url(pod, port) for incarnation, pod in up.items() if has_address(pod)}
+        self._shards.follow(key, asked)
+
+    async def _follow_learner(
+        self,
+        key: JobKey,
+        stored: StoredJob,
+        known: RememberedJob,
+        observed: Observation,
+        pods: Sequence[Pod],
+        checkpoint_seconds: float | None,
+    ) -> None:
+        """Have the learner that is up asked how it is, and for the checkpoint that is wanted of it.
+
+        One that has ended is asked no more: its pod still shows an address, which may be another pod's by now.
+        """
+        up = any(m.phase in (Phase.READY, Phase.DRAINING) for m in observed.of(Role.LEARNER))
+        found = current(pods).get("learner") if up else None
+        if found is None or not has_address(found) or found["metadata"]["uid"] not in known.were_up:
+            self._poll.follow(key, None)
+            return
+        if not known.children.token:
+            known.children.token = await token_of(self._client, stored.owned())
+        url = self._poll.url(found, stored.desired.job.spec.monitoring.metrics_port)
+        self._poll.follow(key, Learner(found["metadata"]["uid"], url, known.children.token), checkpoint_seconds)
+
+    async def _leave(self, key: JobKey, stored: StoredJob, pods: Sequence[Pod]) -> None:
+        """The job is being deleted: nothing is made any more, and its pods may go."""
+        self._poll.follow(key, None)
+        if self._shards is not None:
+            self._shards.follow(key, {})
+        self._recommended(*key, None)
+        await self._writer.let_all_go(stored.owned(), pods)
+
+    def _forget(self, key: JobKey, known: RememberedJob) -> None:
+        self._poll.forget(key)
+        if self._shards is not None:
+            self._shards.follow(key, {})
+        self._recommended(*key, None)
+        self._expectations.forget(known.uid)
+        del self._known[key]

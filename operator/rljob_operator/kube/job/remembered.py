@@ -1,0 +1,45 @@
+"""What the operator remembers of a job between two turns. All of it can be found out again but what is in the status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rljob.api.status import RLJobStatus
+
+from rljob_operator.core.wall_clock import WallClock
+from rljob_operator.kube.job import children
+from rljob_operator.kube.job.preflight import Preflight
+from rljob_operator.kube.job.stored import ReadBefore
+
+
+@dataclass(slots=True)
+class RememberedJob:
+    """What is remembered of one stored object.
+
+    Attributes:
+        uid: of the object; one that is made anew under the same name is another job.
+        status: the newest one, where it is newer than the stored one.
+        resource_version: of the object after our own last write of its status.
+        written: when that was, monotonic.
+        due: when ``status``, which is not stored yet, has to be; infinity where it is.
+        were_up: incarnations that were ready once; a learner that is not ready any more is still asked for its checkpoint.
+        gone: as `lost_volumes.lost_volumes` keeps it.
+    """
+
+    uid: str
+    clock: WallClock
+    status: RLJobStatus | None = None
+    resource_version: str = ""
+    written: float = float("-inf")
+    due: float = float("inf")
+    read: ReadBefore = field(default_factory=ReadBefore)
+    children: children.Known = field(default_factory=children.Known)
+    preflight: Preflight = field(default_factory=Preflight)
+    were_up: set[str] = field(default_factory=set)
+    gone: dict[str, float] = field(default_factory=dict)
+
+    def note_version(self, version: str) -> None:
+        """The object as it is stored has this version. Where that is newer than our own last write somebody else has changed it,
+        perhaps its status, too: what is remembered gives way."""
+        if not self.resource_version or int(version) > int(self.resource_version):
+            self.status, self.due, self.resource_version = None, float("inf"), version

@@ -1,0 +1,173 @@
+"""From the RLJob that the API server stores to what the controller works with: the spec in force, and what is refused. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pydantic import ValidationError
+from rljob.api import ManifestError, RLJob, parse_job
+from rljob.api.conditions import ConditionType, Reason
+from rljob.api.job import API_VERSION, KIND
+from rljob.api.status import RLJobStatus
+
+from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, STOP_ANNOTATION, DesiredState, Refusal
+from rljob_operator.kube.job.in_force import started_with, stored_spec, with_changes
+from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.revision import revision_of_job
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.render.volumes import keeps_checkpoints
+
+MANAGED_BY: Final = "rljob.dev/operator"
+"""``spec.managedBy`` of the jobs that are this operator's; others are left alone."""
+
+_NOTHING: Final = {"algorithm": {"type": "IMPALA"}, "environment": {"id": "unnamed"}}
+"""Stands for the spec of a job of which none can be read: it is never run, since its refusal blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJob:
+    """An RLJob as the API server has it.
+
+    Attributes:
+        document: the whole object.
+        desired: what is wanted of it.
+        status: what was written last; a new one where none was, or where nobody can read it.
+        leaving: it is being deleted: nothing is started or created for it any more.
+        stopped: its user wants nothing of it to run, until that is taken back.
+    """
+
+    document: Mapping[str, Any]
+    desired: DesiredState
+    status: RLJobStatus
+    leaving: bool
+    stopped: bool = False
+
+    @property
+    def uid(self) -> str:
+        """Its uid, which every child names."""
+        return str(self.document["metadata"]["uid"])
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """(namespace, name)."""
+        return self.document["metadata"]["namespace"], self.document["metadata"]["name"]
+
+    def owned(self, status: RLJobStatus | None = None) -> Owned:
+        """What its children are made for; by ``status`` where that is newer than the stored one."""
+        memory = (status or self.status).controller
+        return Owned(self.desired.job, self.uid, {each.name: each.number for each in memory.cold_starts})
+
+
+@dataclass(slots=True)
+class ReadBefore:
+    """What a job's spec was read as last. It stands while nothing that it follows from has changed: reading it anew takes more
+    than a millisecond, at every turn."""
+
+    follows_from: Any = None
+    found: tuple[RLJob, Refusal | None, str] | None = None
+
+
+def is_ours(document: Mapping[str, Any]) -> bool:
+    """Whether this operator is responsible for the job."""
+    spec = document.get("spec")
+    return isinstance(spec, Mapping) and spec.get("managedBy", MANAGED_BY) == MANAGED_BY
+
+
+def read(document: Mapping[str, Any], status: RLJobStatus | None = None, before: ReadBefore | None = None) -> StoredJob:
+    """The stored object as the controller takes it; ``status`` is one that was written since, and is not in ``document`` yet.
+    ``before`` is what is kept of the object between two readings.
+
+    A spec that can't be run is refused with every reason; the one in force stays, as ``status.effectiveSpec`` has it. Where
+    there is none, the refusal blocks the job. Whether a spec may follow on another the API server has checked already, by the
+    CRD's rules on what was written.
+    """
+    known = status if status is not None else status_of(document)
+    metadata = document["metadata"]
+    annotations = metadata.get("annotations") or {}
+    generation = int(metadata.get("generation", 1))
+    asked = str(annotations.get(CHECKPOINT_ANNOTATION, ""))
+    job, refusal, written = _in_force(document, known, before if before is not None else ReadBefore())
+    desired = DesiredState(job, generation, asked, refusal, written)
+    return StoredJob(
+        document, desired, known, bool(metadata.get("deletionTimestamp")), stopped=STOP_ANNOTATION in annotations
+    )
+
+
+def released(stored: StoredJob, settings: Settings) -> StoredJob:
+    """The job as an operator takes it that leaves: all of it is drained. A checkpoint is waited for as its user wants it on
+    suspension, where it outlives the learner's pod."""
+    job = stored.desired.job
+    if not keeps_checkpoints(job, settings):
+        checkpoint = job.spec.checkpoint.model_copy(update={"on_suspend": "Skip"})
+        job = job.model_copy(update={"spec": job.spec.model_copy(update={"checkpoint": checkpoint})})
+    return replace(stored, desired=replace(stored.desired, job=job, released=True))
+
+
+def _in_force(
+    document: Mapping[str, Any], status: RLJobStatus, before: ReadBefore
+) -> tuple[RLJob, Refusal | None, str]:
+    """(the job to work with, why it is not the newest one, digest of what was written of it)."""
+    memory = status.controller
+    runs = memory.started_with if memory.active_since is not None else None
+    newest = status.observed_generation, _is_refused(status)
+    follows_from = document.get("spec"), _steady(document), status.effective_spec, memory.started_with, runs, newest
+    if before.found is None or before.follows_from != follows_from:
+        written = revision_of_job(document)
+        job, refusal = _read_in_force(document, status, written)
+        # Of a job that is refused, what was written last is not what is wanted.
+        before.found = job, refusal, written if refusal is None else memory.started_with
+        before.follows_from = follows_from
+    return before.found
+
+
+def _read_in_force(document: Mapping[str, Any], status: RLJobStatus, written: str) -> tuple[RLJob, Refusal | None]:
+    runs = started_with(document, status, written)
+    is_newest = status.observed_generation == int(document["metadata"].get("generation", 1)) and not _is_refused(status)
+    if runs is not None and is_newest:
+        return runs, None
+    job, problems = _job(document)
+    if job is not None:
+        return (job if runs is None else with_changes(runs, job)), None
+    words, last_good = "; ".join(problems), runs or stored_spec(document, status)
+    if last_good is not None:
+        words = f"{words}; the last good spec stays in force"
+        return last_good, Refusal(Reason.INVALID_SPEC, words, blocking=False)
+    return _parsed(document, _NOTHING), Refusal(Reason.INVALID_SPEC, words)
+
+
+def _is_refused(status: RLJobStatus) -> bool:
+    """Whether the spec of the generation that was seen last is not the one in force."""
+    accepted = status.condition(ConditionType.ACCEPTED)
+    return accepted is not None and accepted.reason == Reason.INVALID_SPEC
+
+
+def _job(document: Mapping[str, Any]) -> tuple[RLJob | None, list[str]]:
+    try:
+        return parse_job(document), []
+    except ManifestError as error:
+        return None, [str(problem) for problem in error.problems]
+
+
+def _steady(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The metadata without what changes with every write."""
+    return {
+        name: value for name, value in document["metadata"].items() if name not in ("resourceVersion", "managedFields")
+    }
+
+
+def _parsed(document: Mapping[str, Any], spec: Mapping[str, Any]) -> RLJob:
+    return parse_job({"apiVersion": API_VERSION, "kind": KIND, "metadata": document["metadata"], "spec": dict(spec)})
+
+
+def status_of(document: Mapping[str, Any]) -> RLJobStatus:
+    """The stored status, as mappings or as text. The server keeps what it was given, so one that can't be read was written by
+    somebody else."""
+    found = document.get("status") or {}
+    try:
+        text = found if isinstance(found, str) else json.dumps(found)
+        return RLJobStatus.model_validate(json.loads(text), by_alias=True, by_name=False)
+    except ValidationError:
+        return RLJobStatus()

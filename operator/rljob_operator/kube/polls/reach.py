@@ -1,0 +1,168 @@
+"""How a learner's metrics port is reached: at its pod's address, or through the API server (pods/proxy) by a process that has
+no way into the pods' network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+import aiohttp
+from rljob.telemetry.server import TOKEN_HEADER
+
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import ApiError, Forbidden
+
+LARGEST_BYTES: Final = 8 << 20
+TIMEOUT_SECONDS: Final = 2.0
+
+
+class Way(StrEnum):
+    """The ways there are."""
+
+    PODS = "pods"
+    PODS_PROXY = "pods-proxy"
+
+
+class NoAnswer(Exception):
+    """Why a learner's answer can't be used."""
+
+
+class Reach(Protocol):
+    """One way. ``url`` is what the others take."""
+
+    def url(self, pod: Mapping[str, Any], port: int) -> str:
+        """Where a pod that has an address is asked."""
+        ...
+
+    async def read(self, url: str, page: str) -> bytes:
+        """What a page says. Raises `NoAnswer`."""
+        ...
+
+    async def send(self, url: str, page: str, document: Mapping[str, Any], token: str) -> bool:
+        """Leave a request; whether it was taken."""
+        ...
+
+    async def close(self) -> None:
+        """Give up all connections."""
+        ...
+
+
+def has_address(pod: Mapping[str, Any]) -> bool:
+    """Whether the pod can be reached by now."""
+    return bool((pod.get("status") or {}).get("podIP"))
+
+
+def pod_url(pod: Mapping[str, Any], port: int) -> str:
+    """The address of a port of a pod that has one."""
+    address = pod["status"]["podIP"]
+    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
+
+
+class PodNetwork:
+    """At the pods' addresses: from inside the cluster, or a machine that routes to its pods."""
+
+    def __init__(self, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+        self._session: aiohttp.ClientSession | None = None
+
+    def url(self, pod: Mapping[str, Any], port: int) -> str:
+        """See `Reach`."""
+        return pod_url(pod, port)
+
+    async def read(self, url: str, page: str) -> bytes:
+        """See `Reach`."""
+        try:
+            async with self._open().get(f"{url}/{page}", allow_redirects=False) as response:
+                if response.status != 200:
+                    raise NoAnswer(f"its {page} answers with HTTP {response.status}")
+                body = await response.content.read(LARGEST_BYTES + 1)
+                while not response.content.at_eof() and len(body) <= LARGEST_BYTES:
+                    body += await response.content.read(LARGEST_BYTES + 1 - len(body))
+                return bounded(body, page)
+        except TimeoutError:
+            raise NoAnswer(f"it has not answered within {self._timeout.total:g} s") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise NoAnswer(f"its {page} can't be read: {error or type(error).__name__}") from None
+
+    async def send(self, url: str, page: str, document: Mapping[str, Any], token: str) -> bool:
+        """See `Reach`."""
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            async with self._open().post(
+                f"{url}/{page}", json=dict(document), headers=headers, allow_redirects=False
+            ) as response:
+                return response.status < 300
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            return False
+
+    async def close(self) -> None:
+        """See `Reach`."""
+        if self._session is not None:
+            await self._session.close()
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                timeout=self._timeout,
+                connector=aiohttp.TCPConnector(limit=0, limit_per_host=1),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+
+class PodsProxy:
+    """Through the API server, from wherever that one is reached. It takes the right to get (and, for requests, to create)
+    pods/proxy; where NetworkPolicies are enforced, they must let the API server in."""
+
+    def __init__(self, client: Client, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._client, self._timeout_seconds = client, timeout_seconds
+
+    def url(self, pod: Mapping[str, Any], port: int) -> str:
+        """See `Reach`."""
+        return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}/{port}"
+
+    async def read(self, url: str, page: str) -> bytes:
+        """See `Reach`."""
+        try:
+            return bounded(await self._ask(url, page), page)
+        except Forbidden as problem:
+            namespace = url.partition("/")[0]
+            raise NoAnswer(f"the right to get pods/proxy in namespace {namespace} is missing: {problem}") from None
+        except TimeoutError:
+            raise NoAnswer(f"it has not answered within {self._timeout_seconds:g} s") from None
+        except ApiError as problem:
+            raise NoAnswer(f"its {page} can't be read through the API server: {problem}") from None
+
+    async def send(self, url: str, page: str, document: Mapping[str, Any], token: str) -> bool:
+        """See `Reach`."""
+        try:
+            await self._ask(url, page, document, {TOKEN_HEADER: token})
+        except (ApiError, TimeoutError):
+            return False
+        return True
+
+    async def close(self) -> None:
+        """See `Reach`: the client is its maker's."""
+
+    async def _ask(
+        self, url: str, page: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+    ) -> bytes:
+        namespace, pod, port = url.split("/")
+        return await self._client.through_pod(
+            namespace,
+            pod,
+            int(port),
+            page,
+            body=body,
+            headers=headers,
+            timeout_seconds=self._timeout_seconds,
+            longest_bytes=LARGEST_BYTES,
+        )
+
+
+def bounded(body: bytes, page: str) -> bytes:
+    """The answer, unless it is too long. Raises `NoAnswer`."""
+    if len(body) > LARGEST_BYTES:
+        raise NoAnswer(f"its {page} has more than {LARGEST_BYTES:,} bytes")
+    return body

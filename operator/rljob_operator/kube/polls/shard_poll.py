@@ -1,0 +1,112 @@
+"""Asks the replay shards of all jobs whether they are alive: one task a shard that is up, in one event loop.
+
+Of a learner its status says that it answers (`learner_poll`); a shard has no status that decisions are made from, so its
+`/healthz` is asked, as its kubelet does. A shard that does not answer is named; ending it is its kubelet's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+import aiohttp
+
+from rljob_operator.kube.polls.learner_poll import AGAIN_SECONDS, PERIOD_SECONDS
+from rljob_operator.kube.polls.reach import TIMEOUT_SECONDS
+
+NO_ANSWER: Final = "does not answer"
+STANDS_STILL: Final = "answers, but its loop stands still"
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Since when a shard does not answer as it should, Unix seconds, and how it fails to."""
+
+    since: float
+    because: str
+
+
+@dataclass(slots=True)
+class _Asked:
+    url: str
+    task: asyncio.Future[None] = field(init=False)
+    silence: Silence | None = None
+
+
+class ShardPoll(Generic[Key]):
+    """For one event loop. ``on_silence`` is told of each question without an answer, and of the first answer after that."""
+
+    def __init__(
+        self,
+        on_silence: Callable[[Key], None],
+        *,
+        period_seconds: float = PERIOD_SECONDS,
+        again_seconds: float = AGAIN_SECONDS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._on_silence, self._now = on_silence, now
+        self._period_seconds, self._again_seconds = period_seconds, again_seconds
+        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+        self._session: aiohttp.ClientSession | None = None
+        self._asked: dict[Key, dict[str, _Asked]] = {}  # by incarnation
+
+    def silence(self, key: Key, incarnation: str) -> Silence | None:
+        """How this life of a shard fails to answer; None where it answers, or was not asked yet."""
+        asked = self._asked.get(key, {}).get(incarnation)
+        return asked.silence if asked is not None else None
+
+    def follow(self, key: Key, shards: Mapping[str, str]) -> None:
+        """Ask these from now on, and no others of the job: incarnation -> base address of its metrics port."""
+        known = self._asked.setdefault(key, {})
+        for incarnation in [each for each, asked in known.items() if shards.get(each) != asked.url]:
+            known.pop(incarnation).task.cancel()
+        for incarnation, url in shards.items():
+            if incarnation not in known:
+                asked = known[incarnation] = _Asked(url)
+                asked.task = asyncio.ensure_future(self._ask(key, incarnation, asked))
+        if not known:
+            del self._asked[key]
+
+    async def close(self) -> None:
+        """Ask nobody any more."""
+        tasks = [asked.task for known in self._asked.values() for asked in known.values()]
+        for key in list(self._asked):
+            self.follow(key, {})
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+
+    async def _ask(self, key: Key, incarnation: str, asked: _Asked) -> None:
+        while self._asked.get(key, {}).get(incarnation) is asked:
+            began = self._now()
+            problem = await self._problem(asked.url)
+            before = asked.silence
+            asked.silence = Silence(before.since if before is not None else began, problem) if problem else None
+            if problem or before is not None:
+                self._on_silence(key)
+            if problem:
+                pause = max(0.1, self._again_seconds - (self._now() - began))
+            else:
+                pause = self._period_seconds * random.uniform(0.8, 1.0)  # so that thousands do not answer at once
+            await asyncio.sleep(pause)
+
+    async def _problem(self, url: str) -> str:
+        """What is wrong with the shard there; empty where it is alive."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                timeout=self._timeout, connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar()
+            )
+        try:
+            async with self._session.get(f"{url}/healthz", allow_redirects=False) as response:
+                # One with more callers than places answers 503, too, and is alive.
+                stands_still = response.status == 503 and (await response.content.read(64)).strip() != b"busy"
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            return NO_ANSWER
+        return STANDS_STILL if stands_still else ""

@@ -1,0 +1,321 @@
+"""The operator's process: the edges wired around the reconciler, and as many workers as take turns at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rljob_operator.kube.apiserver.access import SERVICE_ACCOUNT, Access, NoAccess, load_access
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import ApiError, Conflict, NotLeader, Unavailable
+from rljob_operator.kube.apiserver.resources import PODS, Object
+from rljob_operator.kube.job.reconcile import Reconciler
+from rljob_operator.kube.polls.learner_poll import LearnerPoll
+from rljob_operator.kube.polls.reach import PodNetwork, PodsProxy, Way
+from rljob_operator.kube.polls.shard_poll import ShardPoll
+from rljob_operator.kube.process.lease import Elector, new_identity
+from rljob_operator.kube.render import names
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.reporting.events import EventRecorder
+from rljob_operator.kube.reporting.health import Health
+from rljob_operator.kube.reporting.job_figures import JobFigures
+from rljob_operator.kube.reporting.metrics import OperatorMetrics
+from rljob_operator.kube.watch.expectations import Expectations
+from rljob_operator.kube.watch.intake import Intake
+from rljob_operator.kube.watch.nodes import Nodes
+from rljob_operator.kube.watch.pods import JobKey, Pods, owner_of
+from rljob_operator.kube.watch.queue import QueueClosed, WorkQueue
+
+log = logging.getLogger(__name__)
+
+LEASE_NAME: Final = "rljob-operator"
+WORKERS: Final = 16
+SOON_SECONDS: Final = 0.5
+"""After a change by somebody else a job is looked at again so soon."""
+UNAVAILABLE_SECONDS: Final = 8.0
+"""While the API server does not answer, a job is tried later each time, up to this long. So a thousand jobs are no storm, and all
+is right soon after its return."""
+BETWEEN_TURNS_SECONDS: Final = 0.1
+"""What pods bring within this time after a turn on their job is seen by one turn: 500 actors that start bring 1,500 events."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorConfig:
+    """How one operator runs.
+
+    Attributes:
+        settings: what objects are made with.
+        namespaces: whose jobs it looks after; None: those of all.
+        lease_namespace: where the Lease is; empty takes the namespace that this process runs in, or that of the kubeconfig.
+        kubeconfig, context: how to log in; None takes what a pod has, or ``KUBECONFIG`` or the user's own.
+        port: of /metrics, /healthz and /readyz; 0 serves none.
+        workers: turns on different jobs at the same time.
+        releasing: it drains all jobs and takes its finalizers off their pods, instead of running them.
+        reach: the way to learners.
+    """
+
+    settings: Settings
+    namespaces: tuple[str, ...] | None = None
+    lease_namespace: str = ""
+    kubeconfig: str | None = None
+    context: str | None = None
+    port: int = 0
+    workers: int = WORKERS
+    releasing: bool = False
+    reach: Way = Way.PODS
+
+
+class Operator:
+    """One candidate: waits for the Lease, then looks after jobs until it is stopped or has lost it."""
+
+    def __init__(self, config: OperatorConfig, access: Access, metrics: OperatorMetrics, client: Client) -> None:
+        self._config, self._metrics = config, metrics
+        namespaces: Sequence[str] | None = config.namespaces
+        identity = f"{socket.gethostname()}-{os.getpid()}"
+        self._queue: WorkQueue[JobKey] = WorkQueue()
+        self._expectations = Expectations()
+        self._pods = Pods(client, namespaces, self._pod_seen)
+        self._intake = Intake(access, client, namespaces, lambda namespace, name: self._queue.add((namespace, name)))
+        metrics.registry.register(JobFigures(self._intake.documents))
+        self._events = EventRecorder(client, identity, counted=metrics.event)
+        reach = PodsProxy(client) if config.reach is Way.PODS_PROXY else PodNetwork()
+        self._poll: LearnerPoll[JobKey] = LearnerPoll(self._queue.add, reach)
+        # Through the API server only learners are asked: a shard that hangs is then its kubelet's alone to see.
+        self._shards: ShardPoll[JobKey] | None = ShardPoll(self._queue.add) if config.reach is Way.PODS else None
+        self._nodes = Nodes(client, self._node_changed)
+        self._reconciler = Reconciler(
+            client,
+            self._intake.get,
+            self._pods,
+            self._poll,
+            self._events,
+            self._expectations,
+            config.settings,
+            releasing=config.releasing,
+            shards=self._shards,
+            nodes=self._nodes,
+            recommended=metrics.recommended,
+        )
+        self._stopping = asyncio.Event()
+        self._turned: dict[JobKey, float] = {}
+        self.leading = False
+        self.started = asyncio.Event()
+        """Set once all jobs and pods are known, and work on them begins."""
+
+    def stop(self) -> None:
+        """End in good order: turns under way are finished, and the Lease is released."""
+        self._stopping.set()
+
+    async def lead(self) -> None:
+        """Look after jobs until `stop`. What a member was asked to do goes on without us."""
+        self.leading = True
+        try:
+            async with asyncio.TaskGroup() as group:
+                running = (self._pods.run(), self._intake.run(), self._events.run(), self._nodes.run())
+                sources = [group.create_task(each) for each in running]
+                starting = group.create_task(self._start(group))
+                await self._stopping.wait()
+                starting.cancel()
+                self._queue.close()
+                for source in sources:
+                    source.cancel()
+            await self._events.flush()
+        finally:
+            self.leading = False
+            await self._poll.close()
+            if self._shards is not None:
+                await self._shards.close()
+
+    async def _start(self, group: asyncio.TaskGroup) -> None:
+        await self._pods.wait_synced()
+        await self._intake.synced.wait()
+        for pod in (pod for key in self._pods.jobs() for pod in self._pods.of(*key)):
+            owner = owner_of(pod)
+            if owner is not None:
+                self._queue.add((pod["metadata"]["namespace"], owner["name"]))
+        log.info("looks after %d jobs with %d pods", len(self._intake), len(self._pods))
+        for _ in range(self._config.workers):
+            group.create_task(self._work())
+        self.started.set()
+
+    def jobs_with_finalizers(self) -> set[JobKey]:
+        """The jobs that have, or had, pods which only go when their end has been counted."""
+        found = set()
+        for pod in (pod for key in self._pods.jobs() for pod in self._pods.of(*key)):
+            owner = owner_of(pod)
+            if owner is not None and names.FINALIZER in (pod["metadata"].get("finalizers") or ()):
+                found.add((pod["metadata"]["namespace"], owner["name"]))
+        return found
+
+    async def _work(self) -> None:
+        with suppress(QueueClosed):
+            while True:
+                key = await self._queue.get()
+                began, result = time.monotonic(), "ok"
+                try:
+                    again = await self._reconciler.reconcile(key)
+                    self._queue.forget(key)
+                    if again is not None:
+                        self._queue.add_after(key, again)
+                except NotLeader as problem:
+                    result = "again"
+                    log.warning("%s/%s: %s", *key, problem)
+                    self._queue.retry(key)
+                    await asyncio.sleep(SOON_SECONDS)  # the elector, which judges whether it is lost, needs the time
+                except Conflict as problem:
+                    result = "again"
+                    log.info("%s/%s: %s", *key, problem)
+                    self._queue.add_after(key, max(SOON_SECONDS, problem.retry_after_seconds or 0.0))
+                except Unavailable as problem:
+                    result = "again"
+                    delay = self._queue.retry(key, problem.retry_after_seconds or 0.0, UNAVAILABLE_SECONDS)
+                    log.info("%s/%s: %s; again in %.1f s", *key, problem, delay)
+                except ApiError as problem:
+                    result = "refused"
+                    delay = self._queue.retry(key, problem.retry_after_seconds or 0.0)
+                    log.warning("%s/%s: %s; again in %.1f s", *key, problem, delay)
+                except Exception:  # a defect in one job's turn is that job's alone
+                    result = "error"
+                    delay = self._queue.retry(key)
+                    log.exception("%s/%s: a turn failed; again in %.1f s", *key, delay)
+                finally:
+                    self._queue.done(key)
+                    self._note_turn(key)
+                    self._metrics.reconciled(result, time.monotonic() - began)
+
+    def _note_turn(self, key: JobKey) -> None:
+        if self._intake.get(*key) is None:
+            self._turned.pop(key, None)
+        else:
+            self._turned[key] = time.monotonic()
+
+    def _pod_seen(self, key: JobKey, kind: str, pod: Object) -> None:
+        owner = owner_of(pod)
+        if owner is not None:
+            self._expectations.observe(owner["uid"], kind, pod)
+        self._queue.add_after(key, self._turned.get(key, float("-inf")) + BETWEEN_TURNS_SECONDS - time.monotonic())
+
+    def _node_changed(self, name: str) -> None:
+        """Look again at the jobs that have pods on the node."""
+        for pod in self._pods.on_node(name):
+            owner = owner_of(pod)
+            if owner is not None:
+                self._queue.add((pod["metadata"]["namespace"], owner["name"]))
+
+    @property
+    def synced(self) -> bool:
+        """Whether it stands ready: its caches are filled, or it does not lead."""
+        return not self.leading or (self._pods.synced and self._intake.synced.is_set())
+
+    @property
+    def watch_age_seconds(self) -> float | None:
+        """Since the API server was last heard; None while it does not lead."""
+        return self._pods.age_seconds if self.leading and self._pods.synced else None
+
+    def show(self) -> None:
+        """Set those figures that are states."""
+        metrics = self._metrics
+        metrics.queue_depth.set(self._queue.depth)
+        metrics.queue_delayed.set(self._queue.delayed)
+        metrics.queue_failing.set(self._queue.failing)
+        metrics.queue_age_seconds.set(self._queue.age_seconds)
+        metrics.leader.set(1 if self.leading else 0)
+        metrics.jobs.set(len(self._intake))
+        metrics.cached_pods.set(len(self._pods))
+
+
+class Candidate(NamedTuple):
+    """An operator that does not work yet, and the election that it stands for."""
+
+    operator: Operator
+    elector: Elector
+    metrics: OperatorMetrics
+
+
+@asynccontextmanager
+async def candidate(config: OperatorConfig) -> AsyncIterator[Candidate]:
+    """One that can be elected while this is entered; work it has begun must have ended before. Raises `NoAccess`."""
+    access = await load_access(config.kubeconfig, config.context)
+    metrics = OperatorMetrics()
+    of_the_lease = Client(access, observe=metrics.called)
+    if config.reach is Way.PODS_PROXY:
+        try:
+            await check_rights(of_the_lease, config.namespaces)
+        except BaseException:
+            await of_the_lease.close()
+            raise
+    namespace = config.lease_namespace or _own_namespace() or access.namespace
+    elector = Elector(of_the_lease, namespace, LEASE_NAME, new_identity())
+    client = Client(access, observe=metrics.called, guard=elector.check)
+    try:
+        yield Candidate(Operator(config, access, metrics, client), elector, metrics)
+    finally:
+        await client.close()
+        await of_the_lease.close()
+
+
+async def run_operator(config: OperatorConfig) -> None:
+    """Run until SIGTERM or SIGINT. Raises `NoAccess`, `LeadershipLost`, and OSError where the port is taken."""
+    async with candidate(config) as (operator, elector, metrics):
+        health = Health(
+            metrics,
+            synced=lambda: operator.synced,
+            watch_age_seconds=lambda: operator.watch_age_seconds,
+            look=operator.show,
+            port=config.port,
+        )
+        await _until_stopped(operator, elector, health)
+
+
+async def _until_stopped(operator: Operator, elector: Elector, health: Health) -> None:
+    loop = asyncio.get_running_loop()
+    leading = asyncio.ensure_future(elector.lead(operator.lead))
+
+    def stop() -> None:
+        operator.stop()
+        if not operator.leading:
+            leading.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    looking = asyncio.ensure_future(health.run())
+    try:
+        await asyncio.wait({leading, looking}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (leading, looking):
+            if task.done() and not task.cancelled():
+                task.result()
+    finally:
+        for task in (leading, looking):
+            task.cancel()
+        await asyncio.gather(leading, looking, return_exceptions=True)
+
+
+async def check_rights(client: Client, namespaces: Sequence[str] | None) -> None:
+    """Raises `NoAccess` where a right is missing that it takes to ask learners through the API server."""
+    asked = [(verb, namespace) for namespace in namespaces or (None,) for verb in ("get", "create")]
+    has = [await client.may(verb, PODS, namespace, "proxy") for verb, namespace in asked]
+    missing = [
+        f"{verb} in {where or 'all namespaces'}" for (verb, where), held in zip(asked, has, strict=True) if not held
+    ]
+    if missing:
+        raise NoAccess(
+            f"--reach pods-proxy takes rights on pods/proxy that this login lacks: {', '.join(missing)}; grant them, or run "
+            "where the pods' addresses are reached"
+        )
+
+
+def _own_namespace() -> str:
+    """The namespace of the pod that this process runs in; empty elsewhere."""
+    try:
+        return Path(SERVICE_ACCOUNT, "namespace").read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,1 @@
+"""What the operator tells: events, metrics, health."""

@@ -1,0 +1,127 @@
+"""The intake of RLJobs: what kopf sees of them is kept, and the keys of those that want a look are enqueued. Nothing else.
+
+What kopf does not tell is found by a list now and then: jobs that went while its watch was cut, and that it has gone blind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+
+from rljob_operator.kube.apiserver.access import Access
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import ApiError
+from rljob_operator.kube.apiserver.resources import RLJOBS, Object
+from rljob_operator.kube.watch.kopf_watch import KopfWatch
+from rljob_operator.kube.watch.pods import JobKey
+
+log = logging.getLogger(__name__)
+
+SWEEP_SECONDS = 60.0
+UNSYNCED_SWEEP_SECONDS = 0.5
+NO_DEFINITION_SECONDS = 2.0
+
+Jobs = dict[JobKey, Object]
+
+
+class Intake:
+    """All RLJobs of the given namespaces (None: of all), as the API server last told them. ``enqueue`` gets (namespace, name)."""
+
+    def __init__(
+        self, access: Access, client: Client, namespaces: Sequence[str] | None, enqueue: Callable[[str, str], None]
+    ) -> None:
+        self._client, self._namespaces, self._enqueue = client, namespaces, enqueue
+        self._watch = KopfWatch(access, namespaces, self.change)
+        self._jobs: Jobs = {}
+        self._behind: set[tuple[str, str]] = set()
+        self.synced = asyncio.Event()
+        """Set once all jobs are known that a list has shown."""
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        """The job as it is known, without its managed fields; it must not be changed. None where there is none."""
+        return self._jobs.get((namespace, name))
+
+    def known(self) -> tuple[JobKey, ...]:
+        """(namespace, name) of every job."""
+        return tuple(self._jobs)
+
+    def documents(self) -> tuple[Object, ...]:
+        """Every job as it is known; none of them may be changed. From any thread."""
+        return tuple(self._jobs.values())
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    async def run(self, sweep_seconds: float = SWEEP_SECONDS) -> None:
+        """Never ends by itself. Waits for the definition of RLJobs where it is not there yet."""
+        while (listed := await self._list()) is None:
+            await asyncio.sleep(NO_DEFINITION_SECONDS)
+        self._watch.start()
+        try:
+            while True:
+                self._watch.check()
+                if listed is not None:
+                    self.compare(*listed)
+                synced = self.synced.is_set()
+                await asyncio.sleep(sweep_seconds * random.uniform(0.8, 1.0) if synced else UNSYNCED_SWEEP_SECONDS)
+                listed = await self._list()
+        finally:
+            await self._watch.stop()
+
+    async def _list(self) -> tuple[Jobs, Jobs] | None:
+        """What is known, and then what the API server says there is; None where it can't be asked."""
+        known, found = dict(self._jobs), {}
+        try:
+            for namespace in [None] if self._namespaces is None else self._namespaces:
+                for job in (await self._client.list(RLJOBS, namespace, metadata_only=True)).items:
+                    found[job["metadata"]["namespace"], job["metadata"]["name"]] = job
+        except ApiError as problem:
+            log.warning("RLJobs can't be listed: %s", problem)
+            return None
+        return known, found
+
+    def compare(self, known: Jobs, found: Jobs) -> None:
+        """Forget what was known before a list and is not in it; start kopf anew where it is twice behind by the same change."""
+        for key, job in known.items():
+            if key not in found or _uid(found[key]) != _uid(job):
+                self.change("DELETED", job)
+        behind = set()
+        for key, job in found.items():
+            kept = self._jobs.get(key)
+            if kept is None or (kept is known.get(key) and _version(kept) != _version(job)):
+                behind.add((_uid(job), _version(job)))
+        if not behind:
+            self.synced.set()
+        elif self.synced.is_set() and behind & self._behind:
+            log.warning("kopf has missed changes of %d RLJobs and is started anew", len(behind))
+            self._watch.start_anew()
+        self._behind = behind
+
+    def change(self, kind: str | None, job: Object) -> None:
+        """One event. A change of nothing but the status is noted, but nobody needs to look at the job for it."""
+        key = job["metadata"]["namespace"], job["metadata"]["name"]
+        before = self._jobs.get(key)
+        if kind == "DELETED":
+            if before is None or _uid(before) != _uid(job):
+                return  # another one has the name already
+            del self._jobs[key]
+        else:
+            self._jobs[key] = job
+            if before is not None and _wanted(before) == _wanted(job):
+                return
+        self._enqueue(*key)
+
+
+def _uid(job: Object) -> str:
+    return str(job["metadata"]["uid"])
+
+
+def _version(job: Object) -> str:
+    return str(job["metadata"]["resourceVersion"])
+
+
+def _wanted(job: Object) -> Object:
+    """The job without what its controller writes."""
+    return {**job, "status": None, "metadata": {**job["metadata"], "resourceVersion": None}}

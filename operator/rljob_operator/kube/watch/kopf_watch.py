@@ -1,0 +1,117 @@
+"""kopf, made to watch RLJobs and to do nothing else: the whole of our dealings with it, so that it could be replaced.
+
+It has one handler, for raw events; there is no peering, nothing is posted, no finalizer is set and nothing is written. It runs on
+a thread and a loop of its own because it cancels every task of its loop when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import kopf
+from rljob.threads import SupervisedThread
+
+from rljob_operator.kube.apiserver.access import Access
+from rljob_operator.kube.apiserver.resources import RLJOBS, Object
+
+log = logging.getLogger(__name__)
+
+RESTART_SECONDS = 2.0
+STOP_SECONDS = 15.0
+
+
+class KopfWatch:
+    """Watches the RLJobs of the given namespaces (None: of all) from ``start`` to ``stop``, both called on one loop.
+
+    ``on_event`` is called on that loop with ADDED, MODIFIED or DELETED, or None for what a list has shown, and the job as `kept`.
+    The definition of RLJobs must be there. When kopf ends, for whatever reason, it is started anew.
+    """
+
+    def __init__(
+        self, access: Access, namespaces: Sequence[str] | None, on_event: Callable[[str | None, Object], None]
+    ) -> None:
+        self._access, self._namespaces, self._on_event = access, namespaces, on_event
+        self._stop = threading.Event()
+        self._end: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        self._thread: SupervisedThread | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        loop = asyncio.get_running_loop()
+        self._thread = SupervisedThread("intake", lambda: self._keep_running(loop), until=self._stop)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raises ``ThreadEnded`` where a defect has ended the watching."""
+        assert self._thread is not None
+        self._thread.check()
+
+    def start_anew(self) -> None:
+        """End kopf, so that it begins again with a list."""
+        if self._end is not None and not self._end[0].is_closed():
+            self._end[0].call_soon_threadsafe(self._end[1].set)
+
+    async def stop(self) -> None:
+        """End the watching."""
+        assert self._thread is not None
+        self._stop.set()
+        self.start_anew()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + STOP_SECONDS
+        while self._thread.alive and loop.time() < until:
+            await asyncio.sleep(0.02)
+        self._thread.close(timeout_seconds=0.1)
+
+    def _keep_running(self, loop: asyncio.AbstractEventLoop) -> None:
+        while not self._stop.is_set():
+            try:
+                asyncio.run(self._run(loop))
+            except Exception as problem:  # noqa: BLE001  whatever ends kopf, jobs must be watched
+                log.warning("kopf has ended: %s: %s", type(problem).__name__, problem)
+            self._stop.wait(RESTART_SECONDS)
+
+    async def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        registry, end = kopf.OperatorRegistry(), asyncio.Event()
+
+        @kopf.on.login(registry=registry)
+        async def login(**_: Any) -> kopf.ConnectionInfo:
+            await self._access.renew()
+            said = self._access.configuration
+            return kopf.ConnectionInfo(
+                server=said.host, ca_path=said.ssl_ca_cert, insecure=not said.verify_ssl, proxy_url=said.proxy,
+                token=await self._access.token(), certificate_path=said.cert_file, private_key_path=said.key_file,
+            )  # fmt: skip
+
+        @kopf.on.event(RLJOBS.group, RLJOBS.version, RLJOBS.plural, registry=registry)
+        async def event(event: Any, **_: Any) -> None:
+            loop.call_soon_threadsafe(self._on_event, event["type"], kept(event["object"]))
+
+        self._end = asyncio.get_running_loop(), end
+        scope: dict[str, Any] = {"clusterwide": True} if self._namespaces is None else {"namespaces": self._namespaces}
+        if not self._stop.is_set():
+            await kopf.operator(registry=registry, settings=_settings(), standalone=True, stop_flag=end, **scope)
+
+
+def kept(job: Object) -> Object:
+    """A job without its managed fields and with its status as the text of its JSON: it is read once, and would take 35 KB
+    of memory as mappings, a third of all that is kept of a job."""
+    about = {name: value for name, value in job["metadata"].items() if name != "managedFields"}
+    return {**job, "metadata": about, **({"status": json.dumps(job["status"])} if "status" in job else {})}
+
+
+def _settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.scanning.disabled = True  # nobody needs the right to watch definitions and namespaces
+    settings.process.ultimate_exiting_timeout = None
+    settings.networking.request_timeout = 30.0
+    settings.networking.error_backoffs = (0.5, 1.0, 2.0, 4.0)
+    settings.networking.enforce_retry_after = True
+    settings.watching.server_timeout = 240
+    settings.queueing.error_delays = (1.0, 2.0, 4.0, 8.0)
+    return settings
