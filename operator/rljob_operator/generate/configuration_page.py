@@ -11,9 +11,9 @@ _INTRODUCTION = """\
 # The operator's configuration
 
 Made from `operator/rljob_operator/kube/process/configuration.py` by `make generate`. It is the YAML that
-`rljob operator --config FILE` reads, and the value `config` of the chart: what an administrator decides for jobs that say nothing.
-Every field may be left out; unknown fields and wrong values are refused, all at once and with their places. An option on the command
-line wins over the file.
+`rljob operator --config FILE` reads, and the value `config` of the chart: what an administrator decides for jobs that say
+nothing. Every field may be left out; unknown fields and wrong values are refused, all at once and with their places. An
+option on the command line wins over the file.
 No pod of a running job is started anew because of a change here.
 
 """
