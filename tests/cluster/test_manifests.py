@@ -1,4 +1,4 @@
-"""Every example, every bad manifest and every change of the shared tables, at the door of a real API server.
+"""Every example, every bad manifest and every change of the shared tables, given to a real API server.
 
 `tests/support/api_server.py` is what we believe such a server does; here both are asked.
 """

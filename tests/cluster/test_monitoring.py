@@ -1,4 +1,4 @@
-"""The chart's monitors and alerts at the door of a real API server that has the Prometheus operator's CRDs."""
+"""The chart's monitors and alerts given to a real API server that has the Prometheus operator's CRDs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every object that the operator would make, at the door of a real API server, in a namespace with Pod Security `restricted`."""
+"""Every object that the operator would make, given to a real API server, in a namespace with Pod Security `restricted`."""
 
 from __future__ import annotations
 

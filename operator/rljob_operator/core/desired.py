@@ -13,7 +13,7 @@ CHECKPOINT_ANNOTATION = "rljob.dev/checkpoint-requested-at"
 """A user's request for a checkpoint: any new text in it, by custom the time of the request."""
 
 STOP_ANNOTATION = "rljob.dev/stop-requested-at"
-"""A user's wish that a cluster's job leaves in good order and stays stopped for as long as this is there, whatever its text."""
+"""A user's request that a cluster's job leaves in good order and stays stopped as long as this is there, whatever its text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""For how long members have been starting without a word; one that hangs before it has announced itself has no door to ask at."""
+"""For how long members have been starting without a word; one that hangs before it has announced itself has no address."""
 
 from __future__ import annotations
 

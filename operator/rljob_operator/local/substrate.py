@@ -87,7 +87,7 @@ class LocalSubstrate:
         )
 
     def apply(self, job: RLJob, decision: Decision) -> None:
-        """Start and drain what the decision names, and pass on a wish for a checkpoint; all of it is idempotent."""
+        """Start and drain what the decision names, and pass on a request for a checkpoint; all of it is idempotent."""
         if decision.start:
             self._arrange(job)
         for name in decision.start:

@@ -177,7 +177,7 @@ class ClusterJob:
         return int(stored["metadata"]["generation"])
 
     def stop(self, say: Callable[[str], None], timeout_seconds: float) -> None:
-        """See `Job`: a wish on the object that its operator follows."""
+        """See `Job`: a request on the object that its operator follows."""
         if self.look(figures=False).status.finished:
             say(f"{self.place}: it has ended, nothing of it runs")
             return
@@ -269,5 +269,5 @@ class ClusterJob:
 
 
 def _has_stopped(seen: JobView) -> bool:
-    """Whether the operator has seen the wish, and nothing of the job runs."""
+    """Whether the operator has seen the request, and nothing of the job runs."""
     return seen.status.state == "SessionEnded" and seen.status.controller.active_since is None

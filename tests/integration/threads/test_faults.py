@@ -185,7 +185,7 @@ def inject(thread: threading.Thread) -> None:
 
 
 def knock(roles: RoleThreads, case: Case) -> None:
-    """Wake the thread at the door, which sleeps until somebody comes."""
+    """Wake the thread of the allow-list, which sleeps until somebody comes."""
     role = {run_replay: "ingest", run_learner: "weights", run_inference: "inference"}[case.role]
     server_key = load_keys(roles.run_dir / "keys.json", case.options["keys"]).server().keys.public
     with zmq.Context.instance().socket(zmq.DEALER) as stranger:
@@ -193,7 +193,7 @@ def knock(roles: RoleThreads, case: Case) -> None:
         stranger.curve_serverkey = server_key
         stranger.curve_publickey, stranger.curve_secretkey = zmq.curve_keypair()
         stranger.connect(roles.endpoints[role])
-        eventually(lambda: alive(case.thread) is None, "the fault has not reached the thread at the door")
+        eventually(lambda: alive(case.thread) is None, "the fault has not reached the thread of the allow-list")
 
 
 def named(case: Case) -> str:
@@ -279,15 +279,15 @@ def test_an_operator_hears_that_nobody_watches_its_jobs(monkeypatch: pytest.Monk
 
 
 def test_a_controller_hears_that_nobody_asks_the_learner() -> None:
-    door = LearnerStatusClient(lambda: None, period_seconds=0.01)
+    client = LearnerStatusClient(lambda: None, period_seconds=0.01)
     try:
-        assert door.answer.document is None
+        assert client.answer.document is None
         inject(eventually(lambda: at_work("learner-status"), "no thread"))
         eventually(lambda: alive("learner-status") is None, "it does not end")
         with pytest.raises(ThreadEnded, match=r"^thread learner-status has ended: Fault$"):
-            door.answer  # noqa: B018 - the controller reads it in every tick
+            client.answer  # noqa: B018 - the controller reads it in every tick
     finally:
-        door.close()
+        client.close()
 
 
 def test_a_controller_hears_that_nobody_asks_the_members() -> None:

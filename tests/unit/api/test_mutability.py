@@ -1,4 +1,4 @@
-"""What may change of a stored job: every field of the types is in exactly one list, and both doors keep to it."""
+"""What may change of a stored job: every field of the types is in exactly one list, and Python and CEL keep to it."""
 
 from __future__ import annotations
 
@@ -133,18 +133,18 @@ CHANGEABLE = [place for place in FIELDS if place.path != "suspend" and len(_word
 
 
 @pytest.mark.parametrize("place", CHANGEABLE, ids=lambda place: place.path)
-def test_both_doors_keep_to_the_list_that_a_field_is_in(place: Place) -> None:
+def test_python_and_cel_keep_to_the_list_that_a_field_is_in(place: Place) -> None:
     when = place.mutability.when
     for kind, (old, new) in changes(place).items():
         running = refused(old, new)
-        assert [bool(door) for door in running] == [when is not When.ANY_TIME] * 2, (kind, running)
+        assert [bool(verdict) for verdict in running] == [when is not When.ANY_TIME] * 2, (kind, running)
         for before, after in (
             (True, True),
             (True, False),
             (False, True),
         ):  # while suspended, and with either edge of it
             stopped = refused(suspended(old, before), suspended(new, after))
-            assert [bool(door) for door in stopped] == [when is When.NEVER] * 2, (kind, stopped)
+            assert [bool(verdict) for verdict in stopped] == [when is When.NEVER] * 2, (kind, stopped)
         if when is not When.ANY_TIME:
             assert running[0][0].startswith(f"spec.{place.path}"), f"{kind}: it names the field itself"
             assert running[0][0].endswith(running[1][0].split(": ", 1)[1]), f"{kind}: both say the same"

@@ -92,27 +92,27 @@ def test_the_controller_never_waits_and_knows_why_there_is_nothing(
 ) -> None:
     monkeypatch.setattr(learner_status_client, "fetch_status", partial(fetch_status, timeout_seconds=600.0))
     url: list[str | None] = [None]
-    door = LearnerStatusClient(lambda: url[0], period_seconds=0.02)
+    client = LearnerStatusClient(lambda: url[0], period_seconds=0.02)
     try:
-        assert "not announced" in door.answer.problem
+        assert "not announced" in client.answer.problem
         learner.body = b'{"updates": 7}'
         before = time.time()
         url[0] = learner.url
-        answer = eventually(lambda: door.answer.document and door.answer)
+        answer = eventually(lambda: client.answer.document and client.answer)
         assert answer.document == {"updates": 7}
         assert before <= answer.taken_seconds <= time.time()
         learner.body = b"nonsense"
-        eventually(lambda: "no JSON" in door.answer.problem)
-        assert door.answer.document is None
+        eventually(lambda: "no JSON" in client.answer.problem)
+        assert client.answer.document is None
         learner.may_answer.clear()
         learner.asked.clear()
         assert learner.asked.wait(60)
-        held = door.answer
+        held = client.answer
         for _ in range(100):
-            assert door.answer is held, "no look waits for an answer that is held back"
+            assert client.answer is held, "no look waits for an answer that is held back"
     finally:
         learner.may_answer.set()
-        door.close()
+        client.close()
 
 
 def test_a_wish_for_a_checkpoint_is_passed_on_once_to_each_life_of_the_learner(
@@ -121,18 +121,18 @@ def test_a_wish_for_a_checkpoint_is_passed_on_once_to_each_life_of_the_learner(
     monkeypatch.setattr(learner_status_client, "_TIMEOUT_SECONDS", 60.0)
     other = Learner()
     url = [learner.url]
-    door = LearnerStatusClient(lambda: url[0], period_seconds=0.02)
+    client = LearnerStatusClient(lambda: url[0], period_seconds=0.02)
     try:
-        door.want_checkpoint(12.5)
+        client.want_checkpoint(12.5)
         eventually(lambda: learner.wishes)
         time.sleep(0.2)
         assert learner.wishes == [{"sinceUnix": 12.5}]
         url[0] = other.url
         eventually(lambda: other.wishes)
-        door.want_checkpoint(None)
+        client.want_checkpoint(None)
         time.sleep(0.1)
         assert (len(learner.wishes), len(other.wishes)) == (1, 1)
     finally:
-        door.close()
+        client.close()
         other.server.shutdown()
         other.server.server_close()

@@ -1,4 +1,4 @@
-"""A rule between fields, written once for both doors: Python (``rljob validate``) and CEL (the cluster's API server).
+"""A rule between fields, checked in two places: Python (``rljob validate``) and CEL (the cluster's API server).
 
 The two texts of a rule stand side by side, and a property test compares their verdicts, so that they cannot drift apart.
 Python's message shows the numbers; the cluster's says the same without them.

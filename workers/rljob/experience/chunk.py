@@ -34,7 +34,7 @@ class InvalidChunk(ValueError):
     """A chunk whose columns contradict each other or the layout of the run; the text says which and how."""
 
 
-class Piece(Protocol):
+class HasOrigin(Protocol):
     """What chunks and unrolls say of where they come from."""
 
     @property
@@ -64,9 +64,9 @@ _ORIGIN: tuple[tuple[str, str], ...] = (
 )
 
 
-def fields_of(piece: Piece) -> dict[str, Any]:
+def fields_of(experience: HasOrigin) -> dict[str, Any]:
     """The wire fields of a chunk or an unroll."""
-    return {field: getattr(piece, attribute) for attribute, field in _ORIGIN} | {"steps": piece.steps}
+    return {field: getattr(experience, attribute) for attribute, field in _ORIGIN} | {"steps": experience.steps}
 
 
 def origin_of(fields: Mapping[str, Any]) -> dict[str, Any]:

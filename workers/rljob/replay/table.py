@@ -34,7 +34,7 @@ class Capacity:
 
 
 class ReplayTable:
-    """Ring, selector and limiter behind one door, with first-in-first-out eviction of whole chunks.
+    """Ring, selector and limiter as one table, with first-in-first-out eviction of whole chunks.
 
     Not thread-safe: one thread owns the table. The oldest chunks are evicted before an insert would pass a limit of
     ``capacity``, in steps or in bytes; freed slots are reused before fresh ones, so that memory follows what is stored.

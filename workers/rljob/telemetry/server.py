@@ -1,4 +1,4 @@
-"""The HTTP side door of a role: Prometheus figures, liveness, readiness, the status document, and requests to the role.
+"""The HTTP server of a role: Prometheus figures, liveness, readiness, the status document, and requests to the role.
 
 It runs on daemon threads of the role's own process. A page only *reads*, and a request only leaves a note that the role's
 loop picks up when it can, so no client can hold up training: the number of threads is bounded, a slow client is cut off,

@@ -118,7 +118,7 @@ class Server(_Endpoint):
         self._refusals = RefusalLimiter(time.monotonic)
 
     def close(self) -> None:
-        """Closes the socket and its door; what was not delivered is lost."""
+        """Closes the socket and its domain of allowed clients; what was not delivered is lost."""
         if not self.socket.closed:
             transport.unbind(self.socket, self._domain)
 

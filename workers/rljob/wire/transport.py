@@ -96,7 +96,7 @@ def bind(socket: Socket, endpoint: str, security: ServerSecurity | None) -> tupl
         if security is not None and not endpoint.startswith("inproc://"):
             domain = zap.start_authenticator(socket.context, security.allowed_clients)
             socket.setsockopt(zmq.ZAP_DOMAIN, domain)
-            # Without this, a handshake that finds no answerer at the door is let in.
+            # Without this, a handshake that finds no authenticator is let in.
             socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
             socket.setsockopt(zmq.CURVE_SERVER, 1)
             socket.setsockopt(zmq.CURVE_SECRETKEY, security.keys.secret)
@@ -112,7 +112,7 @@ def bind(socket: Socket, endpoint: str, security: ServerSecurity | None) -> tupl
 
 
 def unbind(socket: Socket, domain: bytes | None) -> None:
-    """Closes a bound socket and then its door, in this order, so that it never stands open without one."""
+    """Closes a bound socket and then its domain of allowed clients, in this order, so that it never listens without one."""
     context = socket.context
     endpoint = "" if socket.closed else socket.get_string(zmq.LAST_ENDPOINT).rstrip("\0")
     if endpoint.startswith("inproc://"):

@@ -1,4 +1,4 @@
-"""The allow-list at the door: one thread that answers libzmq's question whether a client key may come in.
+"""The allow-list of clients: one thread that answers libzmq's question whether a client key may come in.
 
 libzmq asks once per CURVE handshake, by a REQ to `inproc://zeromq.zap.01` of the same context (ZeroMQ RFC 27). There
 can be one answerer per context, and several servers share a context, so each server registers a domain of its own with
@@ -82,7 +82,7 @@ class ZapAuthenticator:
             self._over.set()
             _log.debug("the context ended before its servers were closed")
         else:
-            # close() alone frees the name only later, on another thread; the next door may open at once.
+            # close() alone frees the name only later, on another thread; the next authenticator may start at once.
             self._answers.unbind(_ENDPOINT)
         finally:
             self._answers.close()
@@ -113,7 +113,9 @@ class ZapAuthenticator:
         )
 
 
-_doors: weakref.WeakKeyDictionary[zmq.Context[zmq.Socket[bytes]], ZapAuthenticator] = weakref.WeakKeyDictionary()
+_authenticators: weakref.WeakKeyDictionary[zmq.Context[zmq.Socket[bytes]], ZapAuthenticator] = (
+    weakref.WeakKeyDictionary()
+)
 _lock = threading.Lock()
 
 
@@ -125,23 +127,23 @@ def start_authenticator(context: zmq.Context[zmq.Socket[bytes]], clients: Collec
     """
     domain = uuid.uuid4().hex.encode()
     with _lock:
-        door = _doors.get(context)
-        if door is None:
-            door = _doors[context] = ZapAuthenticator(context)
-        door.allow(domain, clients)
+        authenticator = _authenticators.get(context)
+        if authenticator is None:
+            authenticator = _authenticators[context] = ZapAuthenticator(context)
+        authenticator.allow(domain, clients)
     return domain
 
 
 def stop_authenticator(context: zmq.Context[zmq.Socket[bytes]], domain: bytes) -> None:
     """Closes the domain of a socket that is closed; the last one stops the thread."""
     with _lock:
-        door = _doors.get(context)
-        if door is not None and door.withdraw(domain):
-            del _doors[context]
-            door.stop()
+        authenticator = _authenticators.get(context)
+        if authenticator is not None and authenticator.withdraw(domain):
+            del _authenticators[context]
+            authenticator.stop()
 
 
 def refused_handshakes_total(context: zmq.Context[zmq.Socket[bytes]] | None = None) -> int:
     """Handshakes refused since the first domain of this context (without one: of the process's own) was opened."""
-    door = _doors.get(context or zmq.Context.instance())
-    return door.refused_total if door is not None else 0
+    authenticator = _authenticators.get(context or zmq.Context.instance())
+    return authenticator.refused_total if authenticator is not None else 0

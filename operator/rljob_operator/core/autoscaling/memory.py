@@ -96,7 +96,7 @@ class AutoscalingMemory:
 
     Attributes:
         desired: the number of actors decided last.
-        requested: ``spec.actors.replicas`` as seen last; a change of it is a user's wish.
+        requested: ``spec.actors.replicas`` as seen last; a change of it is a user's request.
         seen_seconds: the latest call. looked_seconds: the one before it. decided_seconds: the latest decision.
         watching_since_seconds: since when nothing has been missed; no shrinking before one stabilization window.
         learner_started_seconds, advancing_since_seconds: for the warm-up after a (re)start.

@@ -16,7 +16,7 @@ from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.spot import on_spot_nodes
 
 _GPU_WEIGHT: Final = 60
-"""Of the wish to keep off nodes with a GPU, from 1 to 100: above that for spot nodes."""
+"""Of the preference to keep off nodes with a GPU, from 1 to 100: above that for spot nodes."""
 _HOST: Final = "kubernetes.io/hostname"
 _SPREAD: Final = {"Preferred": "ScheduleAnyway", "Required": "DoNotSchedule"}
 
@@ -71,8 +71,8 @@ def _off_gpu_nodes(spec: dict[str, Any], settings: Settings) -> dict[str, Any]:
     changed = copy.deepcopy(spec)
     of_nodes = at(at(changed, "affinity", {}), "nodeAffinity", {})
     if settings.keep_off_gpu_nodes == "Preferred":
-        wish = {"weight": _GPU_WEIGHT, "preference": {"matchExpressions": expressions}}
-        at(of_nodes, "preferredDuringSchedulingIgnoredDuringExecution", []).append(wish)
+        preferred = {"weight": _GPU_WEIGHT, "preference": {"matchExpressions": expressions}}
+        at(of_nodes, "preferredDuringSchedulingIgnoredDuringExecution", []).append(preferred)
         return changed
     terms = at(at(of_nodes, "requiredDuringSchedulingIgnoredDuringExecution", {}), "nodeSelectorTerms", [])
     if not terms:

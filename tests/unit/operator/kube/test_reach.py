@@ -38,10 +38,10 @@ def test_the_poll_goes_through_the_api_server_and_carries_the_token_past_it() ->
             await poll.close()
 
     asyncio.run(story())
-    door = f"/api/v1/namespaces/team/pods/{NAME}:9090/proxy"
+    proxy = f"/api/v1/namespaces/team/pods/{NAME}:9090/proxy"
     assert sent[:2] == [
-        ("POST", f"{door}/checkpoint", "s3cret", {"sinceUnix": 12.5}),
-        ("GET", f"{door}/status", "", None),
+        ("POST", f"{proxy}/checkpoint", "s3cret", {"sinceUnix": 12.5}),
+        ("GET", f"{proxy}/status", "", None),
     ]
 
 

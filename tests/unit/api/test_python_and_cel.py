@@ -95,7 +95,7 @@ def test_a_bad_manifest_is_refused_by_the_cluster(
 
 
 @pytest.mark.parametrize(("base", "overrides", "path", "words"), OF_THE_MANIFEST, ids=IDS)
-def test_both_doors_agree_on_a_bad_manifest_once_every_field_is_written(
+def test_python_and_cel_agree_on_a_bad_manifest_once_every_field_is_written(
     base: Path, overrides: list[str], path: str, words: list[str]
 ) -> None:
     whole = effective(base, overrides)
@@ -332,7 +332,7 @@ def test_the_cluster_refuses_nothing_that_python_accepts_nor_accepts_a_field_tha
 
 @settings(max_examples=300)
 @given(st.sampled_from(IN_FORCE), st.lists(SETTING, max_size=4))
-def test_both_doors_give_the_same_verdict_on_the_job_in_force(
+def test_python_and_cel_give_the_same_verdict_on_the_job_in_force(
     start: dict[str, Any], edits: list[tuple[str, Any]]
 ) -> None:
     given = copy.deepcopy(start)
