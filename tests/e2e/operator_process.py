@@ -26,9 +26,9 @@ class OperatorProcess:
         self._started: list[subprocess.Popen[bytes]] = []
         self._leads_before = 0
 
-    def start(self, image: str = "") -> None:
+    def start(self, image: str = "", *options: str) -> None:
         """Start one and wait until it leads. ``image``: of jobs that name none, where it is not that of all these tests."""
-        self._process = self.start_candidate(image)
+        self._process = self.start_candidate(image, *options)
         self._wait_leads()
 
     def start_outside(self, *options: str) -> None:

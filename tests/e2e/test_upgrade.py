@@ -1,22 +1,35 @@
-"""An operator with another default image takes over while a job trains: nothing is restarted, and nothing is mixed."""
+"""An operator with another image and configuration takes over while a job trains: nothing is restarted, and nothing is mixed."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.e2e.cluster import LONG_SECONDS, Namespace, pause
+from tests.e2e.cluster import LONG_SECONDS, Namespace, Object, pause
 from tests.e2e.jobs import endless
 from tests.e2e.operator_process import OperatorProcess
 from tests.support.waiting import eventually
 
 VARIABLE = "RLJOB_E2E_NEXT_IMAGE"
+CONFIGURATION = {
+    "requests": {"actor": {"cpu": "30m", "ephemeral-storage": "1Mi"}},
+    "gpuNodes": {"keepOff": "None"},
+    "prometheusNamespaces": {"team": "watch"},
+}
 
 
 def images(namespace: Namespace, job: str) -> dict[str, str]:
     """Member -> image of its worker."""
     return {member: pod["spec"]["containers"][0]["image"] for member, pod in namespace.pods(job).items()}
+
+
+def look(namespace: Namespace, job: str, member: str) -> Object:
+    """What its pod was made like."""
+    spec = namespace.pods(job)[member]["spec"]
+    return {name: value for name, value in spec.items() if name != "nodeName"}
 
 
 @pytest.fixture
@@ -28,17 +41,18 @@ def next_image() -> str:
     return found
 
 
-def test_an_operator_with_another_image_restarts_nothing(
-    namespace: Namespace, operator: OperatorProcess, next_image: str
+def test_an_operator_with_another_image_and_configuration_restarts_nothing(
+    namespace: Namespace, operator: OperatorProcess, next_image: str, tmp_path: Path
 ) -> None:
     first = os.environ["RLJOB_E2E_IMAGE"]
     namespace.apply(endless("upgraded", checkpoint={"onSuspend": "Skip"}))
     namespace.wait_for("upgraded", "Ready", "True")
     namespace.wait_updates("upgraded")
-    before = namespace.uids("upgraded")
+    before, actor = namespace.uids("upgraded"), look(namespace, "upgraded", "actor-0")
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(CONFIGURATION))
     operator.stop()
     try:
-        operator.start(next_image)
+        operator.start(next_image, f"--config={tmp_path / 'config.yaml'}")
         namespace.kubectl("scale", "rljob", "upgraded", "--replicas=2")  # the next one works
         _wait_actors(namespace, 2)
         after = namespace.uids("upgraded")
@@ -54,6 +68,10 @@ def test_an_operator_with_another_image_restarts_nothing(
         )
         _wait_actors(namespace, 2)
         assert images(namespace, "upgraded") == dict.fromkeys(("learner", "actor-0", "actor-1"), first)
+        assert look(namespace, "upgraded", "actor-0") == actor
+        (policy,) = namespace.list("networkpolicies")
+        readers = [each["namespaceSelector"]["matchLabels"] for each in policy["spec"]["ingress"][1]["from"]]
+        assert CONFIGURATION["prometheusNamespaces"] in readers, "who reads the metrics counts at once"
         assert namespace.uids("upgraded")["learner"] == before["learner"]
         assert namespace.job_status("upgraded")["restarts"] == {"counted": 0, "ignored": 1}
 
@@ -63,6 +81,9 @@ def test_an_operator_with_another_image_restarts_nothing(
         namespace.wait_for("upgraded", "Ready", "True")
         _wait_actors(namespace, 2)
         assert images(namespace, "upgraded") == dict.fromkeys(("learner", "actor-0", "actor-1"), next_image)
+        assert look(namespace, "upgraded", "actor-0") != actor
+        (worker,) = look(namespace, "upgraded", "actor-0")["containers"]
+        assert worker["resources"]["requests"]["ephemeral-storage"] == "1Mi", "what the job's manifest does not say"
     finally:
         operator.ensure_runs()
         namespace.delete_jobs()

@@ -5,16 +5,22 @@ from __future__ import annotations
 from rljob.api.generate.reference import field_table
 from rljob.api.paths import TypedPlace
 
-from rljob_operator.kube.process.configuration import OperatorConfiguration
+from rljob_operator.kube.process.configuration import AT_ONCE, OperatorConfiguration
 
-_INTRODUCTION = """\
+_AT_ONCE = " and ".join(f"`{name}`" for name in AT_ONCE)
+
+_INTRODUCTION = f"""\
 # The operator's configuration
 
 Made from `operator/rljob_operator/kube/process/configuration.py` by `make generate`. It is the YAML that
 `rljob operator --config FILE` reads, and the value `config` of the chart: what an administrator decides for jobs that say
 nothing. Every field may be left out; unknown fields and wrong values are refused, all at once and with their places. An
 option on the command line wins over the file.
-No pod of a running job is started anew because of a change here.
+
+**No pod of a running job is started anew because of a change here.** A job keeps what it was started with, also for pods that are
+replaced or added, until it comes up from nothing: when it is suspended and resumed, or its user changes what its roles start with
+(`status.controller.rendering` has what it keeps). A claim that it got for its checkpoints stays its own for as long as it lives.
+At once, and without touching a pod, count {_AT_ONCE}, and the namespace that the operator itself is in.
 
 """
 

@@ -18,6 +18,8 @@ MAX_REMEMBERED_MEMBERS = 2000
 actors."""
 
 MAX_CURVE_POINTS = 24
+MAX_SETTINGS = 16384
+"""Characters that may be remembered of an operator's settings; the built-in ones take 1,100."""
 MAX_SHARDS = 256
 """As many as a job may have (`rljob.api.replay`)."""
 
@@ -103,7 +105,7 @@ class CheckpointRequestMemory(StatusModel):
 
 
 class RenderingMemory(StatusModel):
-    """What the pods of a job are made with where its manifest does not say."""
+    """What a job is made with where its manifest does not say."""
 
     version: Count = 0
     """Of the way in which pods are rendered."""
@@ -111,6 +113,8 @@ class RenderingMemory(StatusModel):
     """Of roles that name none."""
     gpu_image: Annotated[str, Text(512, "a container image", shortest=0)] = ""
     """Of a learner with a device that names none; empty takes ``image``."""
+    settings: Annotated[str, Text(MAX_SETTINGS, "JSON", shortest=0)] = ""
+    """The operator's other settings."""
 
 
 class ColdStartMemory(StatusModel):

@@ -11,7 +11,13 @@ def fix(context: ReconcileContext) -> ReconcileContext:
     Members of different images or renderings need not understand each other, so one that comes back is made as the others were.
     """
     offered, memory = context.desired.rendering, context.memory
-    comes_up = memory.active_since is None or (memory.suspension is not None and not context.alive())
-    if offered is None or memory.rendering == offered or (memory.rendering is not None and not comes_up):
+    known = memory.rendering
+    if offered is None or known == offered:
         return context
-    return context.with_memory(rendering=offered)
+    comes_up = memory.active_since is None or (memory.suspension is not None and not context.alive())
+    if known is None or comes_up:
+        return context.with_memory(rendering=offered)
+    if known.settings:
+        return context
+    # An operator that remembered images alone has started it: the first that remembers more gives it what it has.
+    return context.with_memory(rendering=known.model_copy(update={"settings": offered.settings}))

@@ -85,7 +85,7 @@ class PodWriter:
 
     def _pod(self, stored: StoredJob, owned: Owned, member: str, follows: str, status: RLJobStatus) -> Object:
         """The member's next pod; ``follows``, the uid of the one before it, is what tells its name from that one's. It is made
-        with the images that ``status`` has of the job."""
+        with the settings that ``status`` has of the job."""
         suffix = _suffix(owned.uid, member, follows)
         made_from = revision(stored.document, Role.of(member))
         return pod(owned, member, suffix, made_from, settings_for(status, self._settings))

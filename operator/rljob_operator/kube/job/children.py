@@ -42,7 +42,7 @@ class Known:
         uids: (kind, name) -> uid.
         token: what requests to the learner carry; empty while the Secrets are not there.
         secrets_due: when it is looked again whether they are all there, by the clock that `ensure` is given.
-        made_for: what all the other children were made for; None while something may be missing.
+        made_for: what all the other children were made for; None while something may be missing. ``made_with``: and with what.
     """
 
     digests: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -50,6 +50,7 @@ class Known:
     token: str = ""
     secrets_due: float = float("-inf")
     made_for: Owned | None = None
+    made_with: Settings | None = None
 
 
 def forget_lost_claims(known: Known, waiting: Iterable[str]) -> bool:
@@ -77,13 +78,13 @@ async def ensure(
     calls: list[Awaitable[None]] = []
     if not known.token or now >= known.secrets_due:
         calls.append(_ensure_secrets(client, owned, known, now, new=new and not known.token, idle=idle))
-    made = known.made_for is not None and known.made_for.same_children(owned)
+    made = known.made_for is not None and known.made_for.same_children(owned) and known.made_with == settings
     if not made:
         wanted = (service_account(owned), *changing_children(owned, settings))
         calls += [_ensure(client, owned, document, known) for document in wanted]
         calls += [_ensure_none(client, owned, kind, name, known) for kind, name in unwanted(owned)]
     await together(*calls)
-    known.made_for = owned
+    known.made_for, known.made_with = owned, settings
 
 
 async def ensure_account(client: Client, owned: Owned, known: Known) -> None:

@@ -25,13 +25,14 @@ from rljob_operator.kube.job.lost_volumes import lost_volumes
 from rljob_operator.kube.job.members import Pod, current, members
 from rljob_operator.kube.job.observe import newest_checkpoint, recommendation, seen
 from rljob_operator.kube.job.owned import NameConflict
+from rljob_operator.kube.job.policy import renew_policy
 from rljob_operator.kube.job.remembered import RememberedJob
 from rljob_operator.kube.job.stored import StoredJob, is_ours, read, released
 from rljob_operator.kube.polls.learner_poll import Answer, Learner, LearnerPoll
 from rljob_operator.kube.polls.reach import has_address, pod_url
 from rljob_operator.kube.polls.shard_poll import ShardPoll, Silence
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.rendering import offered, unknown_rendering
+from rljob_operator.kube.render.rendering import offered, settings_for, unknown_rendering
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import keeps_checkpoints
 from rljob_operator.kube.reporting.events import EventRecorder, reference
@@ -123,7 +124,7 @@ class Reconciler:
         known.note_version(document["metadata"]["resourceVersion"])
         stored = read(document, known.status, known.read)
         if self._releasing:
-            stored = released(stored, self._settings)
+            stored = released(stored, settings_for(stored.status, self._settings))
         pods = await self._pods_of(stored)
         if pods is None:
             return self._expectations.lapses_in_seconds(uid)
@@ -137,13 +138,14 @@ class Reconciler:
 
         async def make_children(status: RLJobStatus = stored.status) -> None:
             owned, new, now = stored.owned(status), stored.status.start_time is None, self._monotonic()
-            await children.ensure(self._client, owned, self._settings, known.children, now, new=new, idle=idle)
+            settings = settings_for(status, self._settings)
+            await children.ensure(self._client, owned, settings, known.children, now, new=new, idle=idle)
 
         trial = _Trial(self._client, self._writer, known.children)
         await known.preflight.check(stored, trial, self._monotonic(), make_children)
         refusal = unknown_rendering(stored.status, suspend=stored.desired.suspends)
         refusal = refusal or stored.desired.refusal or known.preflight.refusal
-        desired = replace(stored.desired, refusal=refusal, rendering=offered(self._settings))
+        desired = replace(stored.desired, refusal=refusal, rendering=offered(stored.status, self._settings))
         clock = known.clock.read()
         observed = self._observe(key, stored, known, pods)
         lost = await lost_volumes(
@@ -162,6 +164,9 @@ class Reconciler:
             lost_claims = children.forget_lost_claims(known.children, (m.waiting_message for m in observed.members))
             if decision.start or held_up or lost_claims:
                 await make_children(decision.status)
+            elif not (idle or known.policy_seen):
+                await renew_policy(self._client, stored.owned(), self._settings)
+            known.policy_seen = known.policy_seen or not idle
             await self._writer.carry_out(stored, decision, pods)
         except QuotaExceeded as problem:
             news = known.preflight.admission is None
@@ -201,7 +206,7 @@ class Reconciler:
             missing=answer.missing,
             checkpoint=newest_checkpoint(stored.status, answer, pods),
             admission=known.preflight.admitted(found),
-            keeps_checkpoints=keeps_checkpoints(stored.desired.job, self._settings),
+            keeps_checkpoints=keeps_checkpoints(stored.desired.job, settings_for(stored.status, self._settings)),
             keeps_remains=True,
             ends_silent_members=False,  # its kubelet does, by the liveness probe
             selector=names.selector(names.role_labels(key[1], Role.ACTOR)),

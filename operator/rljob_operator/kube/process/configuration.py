@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError
+from rljob.api.controller_memory import MAX_SETTINGS
 from rljob.api.document import parse_document
 from rljob.api.pods import ContainerImage, Labels, ResourceName
 from rljob.api.problems import ABSENT, ManifestError, Problem
@@ -17,6 +18,7 @@ from rljob.api.structure import structural_problems
 from rljob.api.types import APIModel, Flag, Integer, Quantity, Text
 
 from rljob_operator.core.member import Role
+from rljob_operator.kube.render.kept_settings import as_text
 from rljob_operator.kube.render.settings import (
     GPU_NODE_LABELS,
     NAMESPACE_LABEL,
@@ -28,6 +30,9 @@ from rljob_operator.kube.render.settings import (
     default_image,
 )
 from rljob_operator.kube.render.spot import CLOUDS, SpotMarks
+
+AT_ONCE: Final = ("prometheusNamespaces", "volumeLostSeconds")
+"""Fields that count at once, also for jobs that run: no pod is made with them. All others a job keeps as it was started with."""
 
 Key = Annotated[str, Text(253, "the key of a label or a taint")]
 Requests = Annotated[dict[ResourceName, Quantity], Field(max_length=16)]
@@ -130,7 +135,12 @@ def read_configuration(path: Path) -> OperatorConfiguration:
 def checked(document: Mapping[str, Any], source: str) -> OperatorConfiguration:
     """The configuration that a document is. ``source`` names the document in problems. Raises ManifestError."""
     try:
-        return OperatorConfiguration.model_validate(document, by_alias=True, by_name=False)
+        found = OperatorConfiguration.model_validate(document, by_alias=True, by_name=False)
+        size = len(as_text(settings_of(found, "")))
+        if size > MAX_SETTINGS:
+            words = f"with it {size:,} characters would have to be remembered in each job's status; allowed: {MAX_SETTINGS:,}"
+            raise ManifestError([Problem(source, ABSENT, words)])
+        return found
     except ValidationError as error:
         problems, _ = structural_problems(error, OperatorConfiguration)
         raise ManifestError(Problem(f"{source}: {each.path}", each.value, each.message) for each in problems) from None

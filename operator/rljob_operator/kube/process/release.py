@@ -25,6 +25,7 @@ from rljob_operator.kube.job.stored import StoredJob, is_ours, read
 from rljob_operator.kube.process.lease import Elector
 from rljob_operator.kube.process.operator import Operator, OperatorConfig, candidate
 from rljob_operator.kube.render import names
+from rljob_operator.kube.render.rendering import settings_for
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import keeps_checkpoints
 from rljob_operator.kube.watch.expectations import Expectations
@@ -220,7 +221,7 @@ def _would(stored: StoredJob | None, settings: Settings) -> str:
         return "its pods would be let go"
     if stored.status.finished or stored.leaving:
         return "nothing would be drained; its pods would be let go"
-    if not keeps_checkpoints(stored.desired.job, settings):
+    if not keeps_checkpoints(stored.desired.job, settings_for(stored.status, settings)):
         return "would be drained; what it has learned is lost, since it has no checkpoint.storage"
     return "would be drained, after a verified checkpoint"
 
@@ -233,7 +234,7 @@ def _became(stored: StoredJob | None, pods: list[Pod], settings: Settings) -> st
     if stored.status.finished:
         return "released; it was over"
     checkpoint = stored.status.checkpoint
-    if checkpoint is None or not keeps_checkpoints(stored.desired.job, settings):
+    if checkpoint is None or not keeps_checkpoints(stored.desired.job, settings_for(stored.status, settings)):
         return "released; no checkpoint outlives it"
     return f"released; checkpoint of step {checkpoint.step:,}"
 

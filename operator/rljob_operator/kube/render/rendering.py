@@ -1,8 +1,8 @@
-"""What pods are made with beside the manifest, and how a job keeps it while it runs: the operator's images, and the version of
-rendering.
+"""What a job's objects are made with beside its manifest, and how it keeps that while it runs: the operator's images and other
+settings, and the version of rendering.
 
 A worker image reads the variables, ports and paths that its pod was rendered with, and members of one job talk to each other. So
-a job that runs goes on with what it was started with, under an operator with another default image and under another release.
+a job that runs goes on with what it was started with, under an operator with another configuration and under another release.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from rljob.api.controller_memory import RenderingMemory
 from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.desired import Refusal
+from rljob_operator.kube.render.kept_settings import as_text, with_kept
 from rljob_operator.kube.render.settings import Settings
 
 VERSION: Final = 1
@@ -24,17 +25,29 @@ KNOWN: Final = frozenset({VERSION})
 """Versions of which pods can be made."""
 
 
-def offered(settings: Settings) -> RenderingMemory:
-    """What a job that starts now is made with."""
-    return RenderingMemory(version=VERSION, image=settings.image, gpu_image=settings.gpu_image)
+def offered(status: RLJobStatus, settings: Settings) -> RenderingMemory:
+    """What the job is made with where it starts now."""
+    taken = _at_a_start(status, settings)
+    return RenderingMemory(version=VERSION, image=taken.image, gpu_image=taken.gpu_image, settings=as_text(taken))
 
 
 def settings_for(status: RLJobStatus, settings: Settings) -> Settings:
-    """The operator's settings with the images that the job was started with; as they are where nothing of it runs."""
+    """What the job's objects are made with: ``settings`` of the operator, and of a job that runs those that it keeps."""
     fixed = status.controller.rendering
     if fixed is None or status.controller.active_since is None:
+        return _at_a_start(status, settings)
+    kept = with_kept(settings, fixed.settings)
+    return replace(kept, image=fixed.image or settings.image, gpu_image=fixed.gpu_image)
+
+
+def _at_a_start(status: RLJobStatus, settings: Settings) -> Settings:
+    """The operator's settings. A job that was given a claim for its checkpoints keeps it when it comes up again, also where
+    jobs are given none any more: what it has learned is there."""
+    fixed = status.controller.rendering
+    if fixed is None or settings.checkpoint_size:
         return settings
-    return replace(settings, image=fixed.image or settings.image, gpu_image=fixed.gpu_image)
+    had = with_kept(settings, fixed.settings)
+    return replace(settings, checkpoint_size=had.checkpoint_size, checkpoint_class=had.checkpoint_class)
 
 
 def unknown_rendering(status: RLJobStatus, *, suspend: bool) -> Refusal | None:

@@ -107,14 +107,14 @@ def fixed(status: RLJobStatus, **fields: Any) -> RLJobStatus:
 
 
 def test_images_are_those_of_the_start_while_anything_is_to_run() -> None:
-    settings = Settings(image="rl:2", gpu_image="rl-gpu:2", cluster_domain="a")
+    settings = Settings(image="rl:2", gpu_image="rl-gpu:2")
     status = fixed(running(manifest()), version=1, image="rl:1", gpu_image="")
     found = rendering.settings_for(status, settings)
-    assert (found.image, found.gpu_image, found.cluster_domain) == ("rl:1", "", "a")
+    assert (found.image, found.gpu_image) == ("rl:1", "")
     assert rendering.settings_for(RLJobStatus(), settings) == settings
     stopped = status.model_copy(update={"controller": status.controller.model_copy(update={"active_since": None})})
     assert rendering.settings_for(stopped, settings) == settings
-    assert rendering.offered(settings).image == "rl:2"
+    assert rendering.offered(stopped, settings).image == "rl:2"
 
 
 def test_pods_of_an_unknown_rendering_are_not_made_until_a_suspension() -> None:
