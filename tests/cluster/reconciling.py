@@ -104,6 +104,9 @@ class SilentShards:
         self.silences: dict[str, Silence] = {}
         self.followed: dict[JobKey, dict[str, str]] = {}
 
+    def url(self, pod: Object, port: int) -> str:
+        return f"http://{pod['status']['podIP']}:{port}"
+
     def silence(self, key: JobKey, incarnation: str) -> Silence | None:
         return self.silences.get(incarnation)
 

@@ -19,6 +19,7 @@ from rljob_operator.kube.apiserver.access import load_access
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
 from rljob_operator.kube.polls.learner_poll import Learner, LearnerPoll
 from rljob_operator.kube.polls.reach import PodsProxy
+from rljob_operator.kube.polls.shard_poll import NO_ANSWER, STANDS_STILL, ShardPoll
 
 from tests.cluster.kube_client import connected
 from tests.cluster.kubelet_server import KubeletServer, kubelet_server, own_address
@@ -152,6 +153,38 @@ def test_an_operator_asks_and_requests_through_the_api_server(running: tuple[Use
             while not door.notes:
                 await asyncio.sleep(0.05)
             assert door.notes[0] == {"sinceUnix": 7.5}
+            await poll.close()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_an_operator_tells_through_the_api_server_how_a_shard_fails_to_answer(
+    running: tuple[User, KubeletServer], door: Door
+) -> None:
+    """The port is that of the job's learner: a shard's answers in the same way."""
+    user, _ = running
+
+    async def story() -> None:
+        async with connected(user.cluster) as client:
+            pods = (await client.list(PODS, user.namespace, label_selector="rljob.dev/role=learner")).items
+            told: list[str] = []
+            poll: ShardPoll[str] = ShardPoll(told.append, PodsProxy(client), period_seconds=0.05, again_seconds=0.05)
+            url = poll.url(pods[0], door.server.port)
+
+            async def until(because: str) -> None:
+                while (silence := poll.silence("pong", "a")) is None or silence.because != because:
+                    await asyncio.sleep(0.02)
+
+            poll.follow("pong", {"a": url})
+            await asyncio.sleep(0.5)
+            assert (poll.silence("pong", "a"), told) == (None, [])
+            door.server.beat(within_seconds=0.0)
+            await until(STANDS_STILL)
+            door.server.beat()
+            while poll.silence("pong", "a") is not None:
+                await asyncio.sleep(0.02)
+            door.server.close()
+            await until(NO_ANSWER)
             await poll.close()
 
     asyncio.run(asyncio.wait_for(story(), 60))

@@ -19,13 +19,13 @@ OURS = "app.kubernetes.io/managed-by=rljob"
 CHILDREN = (
     "pods,services,secrets,configmaps,serviceaccounts,persistentvolumeclaims,poddisruptionbudgets,networkpolicies"
 )
-KILL_WORKER = (
-    "import os, signal\n"
+SIGNAL_WORKER = (
+    "import os, signal, sys\n"
     "for pid in filter(str.isdigit, os.listdir('/proc')):\n"
     "    if open(f'/proc/{pid}/stat').read().rsplit(')', 1)[1].split()[1] == '1':\n"
-    "        os.kill(int(pid), signal.SIGKILL)\n"
+    "        os.kill(int(pid), signal.Signals[sys.argv[1]])\n"
 )
-"""Run in a worker's container: kills what its first process has started. The first one itself takes no SIGKILL from inside."""
+"""Run in a worker's container: signals what its first process has started. The first one itself takes no SIGKILL from inside."""
 
 Object = dict[str, Any]
 
@@ -132,8 +132,12 @@ class Namespace:
 
     def kill_worker(self, job: str, member: str) -> None:
         """End the member's process as a fault would, inside its container."""
+        self.signal_worker(job, member, "SIGKILL")
+
+    def signal_worker(self, job: str, member: str, name: str) -> None:
+        """Send the member's process a signal by its name."""
         pod = self.pods(job)[member]["metadata"]["name"]
-        self.kubectl("exec", pod, "-c", "worker", "--", "python3", "-c", KILL_WORKER)
+        self.kubectl("exec", pod, "-c", "worker", "--", "python3", "-c", SIGNAL_WORKER, name)
 
     def patch(self, job: str, spec: Mapping[str, Any]) -> None:
         self.kubectl("patch", "rljob", job, "--type=merge", "-p", json.dumps({"spec": spec}))

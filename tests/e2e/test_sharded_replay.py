@@ -135,6 +135,27 @@ def test_a_suspended_job_goes_on_where_its_checkpoint_is(trains: Namespace) -> N
     assert trains.job_status(JOB)["restarts"] == restarts
 
 
+def test_a_shard_that_stands_still_is_named_also_through_the_api_server(
+    trains: Namespace, operator: OperatorProcess
+) -> None:
+    """From where no pod's address is reached, as from a laptop."""
+    operator.stop()
+    operator.start_outside("--reach=pods-proxy")
+    trains.wait_for(JOB, "Ready", "True", "Running")
+    trains.signal_worker(JOB, "replay-1", "SIGSTOP")
+    try:
+        eventually(
+            lambda: "replay-1 does not answer" in trains.condition(JOB, "Ready").get("message", ""),
+            lambda: f"Ready is {trains.condition(JOB, 'Ready')}",
+            LONG_SECONDS,
+            pause,
+        )
+        assert "replay-0" not in trains.condition(JOB, "Ready")["message"]
+    finally:
+        trains.signal_worker(JOB, "replay-1", "SIGCONT")
+    trains.wait_for(JOB, "Ready", "True", "Running")
+
+
 def _wait_actors(namespace: Namespace, count: int) -> None:
     eventually(
         lambda: namespace.job_status(JOB)["actors"]["ready"] == count,

@@ -103,7 +103,7 @@ def operator(
     reach: Annotated[
         Reached,
         typer.Option(
-            help="How learners are asked: pods, at their addresses; pods-proxy, through the API server, which takes rights on "
+            help="How members are asked: pods, at their addresses; pods-proxy, through the API server, which takes rights on "
             "pods/proxy and no way into the pods' network."
         ),
     ] = Reached.PODS,

@@ -29,7 +29,7 @@ from rljob_operator.kube.job.policy import renew_policy
 from rljob_operator.kube.job.remembered import RememberedJob
 from rljob_operator.kube.job.stored import StoredJob, is_ours, read, released
 from rljob_operator.kube.polls.learner_poll import Answer, Learner, LearnerPoll
-from rljob_operator.kube.polls.reach import has_address, pod_url
+from rljob_operator.kube.polls.reach import has_address
 from rljob_operator.kube.polls.shard_poll import ShardPoll, Silence
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.rendering import offered, settings_for, unknown_rendering
@@ -70,7 +70,7 @@ class Reconciler:
         job_of: the stored object of a key as it is known; None where it is gone.
         pods: the cache of pods.
         releasing: nothing of any job shall run any more, and no pod keep our finalizer.
-        shards: asks replay shards whether they are alive; None where they can't be reached.
+        shards: asks replay shards whether they are alive.
         nodes: the cache of nodes.
         recommended: told after each turn how many actors are recommended for the job; None for nothing to recommend.
         now: Unix seconds; ``monotonic``: seconds that only go forward.
@@ -87,7 +87,7 @@ class Reconciler:
         expectations: Expectations,
         settings: Settings,
         *,
-        shards: ShardPoll[JobKey] | None,
+        shards: ShardPoll[JobKey],
         nodes: NodeCache,
         releasing: bool = False,
         recommended: Callable[[str, str, int | None], None] = lambda namespace, name, actors: None,
@@ -215,7 +215,7 @@ class Reconciler:
     def _silence(self, key: JobKey, member: Member, answer: Answer) -> Silence | None:
         """How a member that is up fails to answer the operator, which asks learners and shards."""
         if member.role is Role.REPLAY:
-            return self._shards.silence(key, member.incarnation) if self._shards is not None else None
+            return self._shards.silence(key, member.incarnation)
         silent = member.role is Role.LEARNER and answer.silent_since is not None
         return Silence(answer.silent_since or 0.0, answer.missing) if silent else None
 
@@ -256,11 +256,9 @@ class Reconciler:
 
     def _follow_shards(self, key: JobKey, stored: StoredJob, observed: Observation, pods: Sequence[Pod]) -> None:
         """Have the replay shards that are up asked whether they are alive."""
-        if self._shards is None:
-            return
         by_member, port = current(pods), stored.desired.job.spec.monitoring.metrics_port
         up = {m.incarnation: by_member[m.name] for m in observed.of(Role.REPLAY) if m.phase is Phase.READY}
-        asked = {incarnation: pod_url(pod, port) for incarnation, pod in up.items() if has_address(pod)}
+        asked = {incarnation: self._shards.url(pod, port) for incarnation, pod in up.items() if has_address(pod)}
         self._shards.follow(key, asked)
 
     async def _follow_learner(
@@ -289,15 +287,13 @@ class Reconciler:
     async def _leave(self, key: JobKey, stored: StoredJob, pods: Sequence[Pod]) -> None:
         """The job is being deleted: nothing is made any more, and its pods may go."""
         self._poll.follow(key, None)
-        if self._shards is not None:
-            self._shards.follow(key, {})
+        self._shards.follow(key, {})
         self._recommended(*key, None)
         await self._writer.let_all_go(stored.owned(), pods)
 
     def _forget(self, key: JobKey, known: RememberedJob) -> None:
         self._poll.forget(key)
-        if self._shards is not None:
-            self._shards.follow(key, {})
+        self._shards.follow(key, {})
         self._recommended(*key, None)
         self._expectations.forget(known.uid)
         del self._known[key]

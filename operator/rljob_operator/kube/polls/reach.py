@@ -1,4 +1,4 @@
-"""How a learner's metrics port is reached: at its pod's address, or through the API server (pods/proxy) by a process that has
+"""How a member's metrics port is reached: at its pod's address, or through the API server (pods/proxy) by a process that has
 no way into the pods' network."""
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from rljob_operator.kube.apiserver.errors import ApiError, Forbidden
 
 LARGEST_BYTES: Final = 8 << 20
 TIMEOUT_SECONDS: Final = 2.0
+_WORDS_BYTES: Final = 64
 
 
 class Way(StrEnum):
@@ -25,7 +26,11 @@ class Way(StrEnum):
 
 
 class NoAnswer(Exception):
-    """Why a learner's answer can't be used."""
+    """Why a member's answer can't be used, or that there is none."""
+
+
+_UNREACHED: Final = "error trying to reach service"
+"""An API server's own words, as plain text, where it gets no answer out of a pod."""
 
 
 class Reach(Protocol):
@@ -37,6 +42,10 @@ class Reach(Protocol):
 
     async def read(self, url: str, page: str) -> bytes:
         """What a page says. Raises `NoAnswer`."""
+        ...
+
+    async def health(self, url: str) -> tuple[int, str]:
+        """What /healthz says, whatever that is: (HTTP status, how it begins). Raises `NoAnswer`."""
         ...
 
     async def send(self, url: str, page: str, document: Mapping[str, Any], token: str) -> bool:
@@ -84,6 +93,14 @@ class PodNetwork:
             raise NoAnswer(f"it has not answered within {self._timeout.total:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise NoAnswer(f"its {page} can't be read: {error or type(error).__name__}") from None
+
+    async def health(self, url: str) -> tuple[int, str]:
+        """See `Reach`."""
+        try:
+            async with self._open().get(f"{url}/healthz", allow_redirects=False) as response:
+                return response.status, (await response.content.read(_WORDS_BYTES)).decode(errors="replace")
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise NoAnswer(str(error) or type(error).__name__) from None
 
     async def send(self, url: str, page: str, document: Mapping[str, Any], token: str) -> bool:
         """See `Reach`."""
@@ -133,6 +150,19 @@ class PodsProxy:
             raise NoAnswer(f"it has not answered within {self._timeout_seconds:g} s") from None
         except ApiError as problem:
             raise NoAnswer(f"its {page} can't be read through the API server: {problem}") from None
+
+    async def health(self, url: str) -> tuple[int, str]:
+        """See `Reach`."""
+        try:
+            return 200, (await self._ask(url, "healthz"))[:_WORDS_BYTES].decode(errors="replace")
+        except TimeoutError:
+            raise NoAnswer(f"it has not answered within {self._timeout_seconds:g} s") from None
+        except ApiError as problem:
+            words = str(problem)
+            # A refusal of the API server's own has a reason; a member's answers have none.
+            if problem.reason or not problem.code or words.startswith(_UNREACHED):
+                raise NoAnswer(words) from None
+            return problem.code, words[:_WORDS_BYTES]
 
     async def send(self, url: str, page: str, document: Mapping[str, Any], token: str) -> bool:
         """See `Reach`."""

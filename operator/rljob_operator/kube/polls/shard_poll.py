@@ -1,7 +1,8 @@
 """Asks the replay shards of all jobs whether they are alive: one task a shard that is up, in one event loop.
 
 Of a learner its status says that it answers (`learner_poll`); a shard has no status that decisions are made from, so its
-`/healthz` is asked, as its kubelet does. A shard that does not answer is named; ending it is its kubelet's.
+`/healthz` is asked, as its kubelet does, but perhaps through the API server. A shard that does not answer is named; ending it is
+its kubelet's.
 """
 
 from __future__ import annotations
@@ -11,12 +12,10 @@ import random
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
-
-import aiohttp
+from typing import Any, Final, Generic, TypeVar
 
 from rljob_operator.kube.polls.learner_poll import AGAIN_SECONDS, PERIOD_SECONDS
-from rljob_operator.kube.polls.reach import TIMEOUT_SECONDS
+from rljob_operator.kube.polls.reach import NoAnswer, Reach
 
 NO_ANSWER: Final = "does not answer"
 STANDS_STILL: Final = "answers, but its loop stands still"
@@ -40,22 +39,25 @@ class _Asked:
 
 
 class ShardPoll(Generic[Key]):
-    """For one event loop. ``on_silence`` is told of each question without an answer, and of the first answer after that."""
+    """For one event loop. ``on_silence`` is told of each question without an answer, and of the first answer after that;
+    ``reach`` is the way to shards, and closed with this."""
 
     def __init__(
         self,
         on_silence: Callable[[Key], None],
+        reach: Reach,
         *,
         period_seconds: float = PERIOD_SECONDS,
         again_seconds: float = AGAIN_SECONDS,
-        timeout_seconds: float = TIMEOUT_SECONDS,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._on_silence, self._now = on_silence, now
+        self._on_silence, self._reach, self._now = on_silence, reach, now
         self._period_seconds, self._again_seconds = period_seconds, again_seconds
-        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds)
-        self._session: aiohttp.ClientSession | None = None
         self._asked: dict[Key, dict[str, _Asked]] = {}  # by incarnation
+
+    def url(self, pod: Mapping[str, Any], port: int) -> str:
+        """Where a shard's pod is asked."""
+        return self._reach.url(pod, port)
 
     def silence(self, key: Key, incarnation: str) -> Silence | None:
         """How this life of a shard fails to answer; None where it answers, or was not asked yet."""
@@ -63,7 +65,7 @@ class ShardPoll(Generic[Key]):
         return asked.silence if asked is not None else None
 
     def follow(self, key: Key, shards: Mapping[str, str]) -> None:
-        """Ask these from now on, and no others of the job: incarnation -> base address of its metrics port."""
+        """Ask these from now on, and no others of the job: incarnation -> where, as `url` says."""
         known = self._asked.setdefault(key, {})
         for incarnation in [each for each, asked in known.items() if shards.get(each) != asked.url]:
             known.pop(incarnation).task.cancel()
@@ -80,8 +82,7 @@ class ShardPoll(Generic[Key]):
         for key in list(self._asked):
             self.follow(key, {})
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._session is not None:
-            await self._session.close()
+        await self._reach.close()
 
     async def _ask(self, key: Key, incarnation: str, asked: _Asked) -> None:
         while self._asked.get(key, {}).get(incarnation) is asked:
@@ -99,14 +100,9 @@ class ShardPoll(Generic[Key]):
 
     async def _problem(self, url: str) -> str:
         """What is wrong with the shard there; empty where it is alive."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                timeout=self._timeout, connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar()
-            )
         try:
-            async with self._session.get(f"{url}/healthz", allow_redirects=False) as response:
-                # One with more callers than places answers 503, too, and is alive.
-                stands_still = response.status == 503 and (await response.content.read(64)).strip() != b"busy"
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            code, words = await self._reach.health(url)
+        except NoAnswer:
             return NO_ANSWER
-        return STANDS_STILL if stands_still else ""
+        # One with more callers than places answers 503, too, and is alive.
+        return STANDS_STILL if code == 503 and words.strip() != "busy" else ""

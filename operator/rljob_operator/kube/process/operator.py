@@ -20,7 +20,7 @@ from rljob_operator.kube.apiserver.errors import ApiError, Conflict, NotLeader, 
 from rljob_operator.kube.apiserver.resources import PODS, Object
 from rljob_operator.kube.job.reconcile import Reconciler
 from rljob_operator.kube.polls.learner_poll import LearnerPoll
-from rljob_operator.kube.polls.reach import PodNetwork, PodsProxy, Way
+from rljob_operator.kube.polls.reach import PodNetwork, PodsProxy, Reach, Way
 from rljob_operator.kube.polls.shard_poll import ShardPoll
 from rljob_operator.kube.process.lease import Elector, new_identity
 from rljob_operator.kube.render import names
@@ -60,7 +60,7 @@ class OperatorConfig:
         port: of /metrics, /healthz and /readyz; 0 serves none.
         workers: turns on different jobs at the same time.
         releasing: it drains all jobs and takes its finalizers off their pods, instead of running them.
-        reach: the way to learners.
+        reach: the way to learners and replay shards.
     """
 
     settings: Settings
@@ -87,10 +87,12 @@ class Operator:
         self._intake = Intake(access, client, namespaces, lambda namespace, name: self._queue.add((namespace, name)))
         metrics.registry.register(JobFigures(self._intake.documents))
         self._events = EventRecorder(client, identity, counted=metrics.event)
-        reach = PodsProxy(client) if config.reach is Way.PODS_PROXY else PodNetwork()
-        self._poll: LearnerPoll[JobKey] = LearnerPoll(self._queue.add, reach)
-        # Through the API server only learners are asked: a shard that hangs is then its kubelet's alone to see.
-        self._shards: ShardPoll[JobKey] | None = ShardPoll(self._queue.add) if config.reach is Way.PODS else None
+
+        def reach() -> Reach:
+            return PodsProxy(client) if config.reach is Way.PODS_PROXY else PodNetwork()
+
+        self._poll: LearnerPoll[JobKey] = LearnerPoll(self._queue.add, reach())
+        self._shards: ShardPoll[JobKey] = ShardPoll(self._queue.add, reach())
         self._nodes = Nodes(client, self._node_changed)
         self._reconciler = Reconciler(
             client,
@@ -132,8 +134,7 @@ class Operator:
         finally:
             self.leading = False
             await self._poll.close()
-            if self._shards is not None:
-                await self._shards.close()
+            await self._shards.close()
 
     async def _start(self, group: asyncio.TaskGroup) -> None:
         await self._pods.wait_synced()
@@ -300,7 +301,7 @@ async def _until_stopped(operator: Operator, elector: Elector, health: Health) -
 
 
 async def check_rights(client: Client, namespaces: Sequence[str] | None) -> None:
-    """Raises `NoAccess` where a right is missing that it takes to ask learners through the API server."""
+    """Raises `NoAccess` where a right is missing that it takes to ask members through the API server."""
     asked = [(verb, namespace) for namespace in namespaces or (None,) for verb in ("get", "create")]
     has = [await client.may(verb, PODS, namespace, "proxy") for verb, namespace in asked]
     missing = [

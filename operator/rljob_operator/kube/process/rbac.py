@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 Where = Literal["Jobs", "Operator", "Outside", "Cluster"]
 """Jobs: in every namespace that the operator looks after. Operator: in its own. Outside: as Jobs, and only where it asks
-learners through the API server (`rljob operator --reach pods-proxy`). Cluster: what has no namespace; granted only to one that
+members through the API server (`rljob operator --reach pods-proxy`). Cluster: what has no namespace; granted only to one that
 looks after all of them."""
 
 
@@ -55,7 +55,7 @@ TABLE: Final[tuple[Grant, ...]] = (
     Grant("events.k8s.io", ("events",), ("create", "patch"), "what happened, in series"),
     Grant("coordination.k8s.io", ("leases",), ("get", "create", "patch"), "which replica leads", "Operator"),
     Grant("", ("nodes",), ("get", "list", "watch"), "which node is being emptied or lost, or has lost a volume", "Cluster"),
-    Grant("", ("pods/proxy",), ("get", "create"), "the learners' /status and /checkpoint, through the API server", "Outside"),
+    Grant("", ("pods/proxy",), ("get", "create"), "what learners and shards answer, through the API server", "Outside"),
 )  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def role_objects(
     """Roles of the ServiceAccount ``name`` in ``namespace`` with their bindings.
 
     ``watched`` names the namespaces that the operator looks after, with a Role in each and no ClusterRole; without any it looks
-    after all of them. ``outside``: it asks learners through the API server.
+    after all of them. ``outside``: it asks members through the API server.
     """
     of_jobs = rules("Jobs", "Outside") if outside else rules("Jobs")
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}

@@ -62,6 +62,15 @@ def says(code: int, document: Any, headers: dict[str, str] | None = None) -> Ans
     return answer
 
 
+def text(code: int, words: str) -> Answer:
+    """An answer that is no JSON, as one of a server in a pod."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=code, text=words)
+
+    return answer
+
+
 def refuses(code: int, reason: str = "", message: str = "", headers: dict[str, str] | None = None) -> Answer:
     """An answer with a Status object."""
     return says(code, {"kind": "Status", "reason": reason, "message": message, "code": code}, headers)

@@ -12,7 +12,7 @@ from rljob_operator.kube.polls import reach
 from rljob_operator.kube.polls.learner_poll import Learner, LearnerPoll
 from rljob_operator.kube.polls.reach import NoAnswer, PodNetwork, PodsProxy
 
-from tests.unit.operator.kube.fake_api_server import never, refuses, says, served
+from tests.unit.operator.kube.fake_api_server import never, refuses, says, served, text
 from tests.unit.operator.kube.sample_pods import running_pod
 
 POD = running_pod(0)
@@ -65,6 +65,32 @@ def test_what_is_no_answer(monkeypatch: pytest.MonkeyPatch, answer: Any, words: 
             with pytest.raises(NoAnswer, match=words):
                 await way.read(way.url(POD, 9090), "status")
             assert (await way.send(way.url(POD, 9090), "checkpoint", {}, "")) is (words == "more than 1,000 bytes")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (says(200, {}), (200, "{}")),
+        (text(503, "replay-0: no progress\n"), (503, "replay-0: no progress")),
+        (text(503, "busy\n"), (503, "busy")),
+        (text(503, "error trying to reach service: dial tcp 10.1.0.7:9090: connect: connection refused"), None),
+        (refuses(403, "Forbidden", "user guest cannot get pods/proxy"), None),
+        (refuses(404, "NotFound", "pods not found"), None),
+        (refuses(503, "ServiceUnavailable", "the server is starting"), None),
+        (never(), None),
+    ],
+)  # fmt: skip
+def test_the_health_of_a_member_is_told_from_trouble_on_the_way_to_it(answer: Any, expected: Any) -> None:
+    async def story() -> None:
+        async with served(answer) as (_, client):
+            way = PodsProxy(client, timeout_seconds=0.5)
+            if expected is not None:
+                assert await way.health(way.url(POD, 9090)) == expected
+                return
+            with pytest.raises(NoAnswer):
+                await way.health(way.url(POD, 9090))
 
     asyncio.run(story())
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from rljob_operator.core.rules.hangs import NAMED_SECONDS
 from rljob_operator.kube.polls import shard_poll
 from rljob_operator.kube.polls.learner_poll import PERIOD_SECONDS
-from rljob_operator.kube.polls.reach import TIMEOUT_SECONDS
+from rljob_operator.kube.polls.reach import TIMEOUT_SECONDS, PodNetwork
 from rljob_operator.kube.polls.shard_poll import NO_ANSWER, STANDS_STILL, ShardPoll
 
 SOON_SECONDS = 5.0
@@ -37,7 +37,7 @@ async def asking() -> AsyncIterator[tuple[Shard, ShardPoll[str], list[str]]]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     shard.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    poll: ShardPoll[str] = ShardPoll(told.append, period_seconds=0.05, again_seconds=0.05, timeout_seconds=0.3)
+    poll: ShardPoll[str] = ShardPoll(told.append, PodNetwork(0.3), period_seconds=0.05, again_seconds=0.05)
     try:
         yield shard, poll, told
     finally:
