@@ -8,7 +8,7 @@ import pytest
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render.strategic_merge import PodTemplateProblem
 
-from .rendered import pod_of, with_section, worker
+from .rendered import MEMBERS, pod_of, with_section, worker
 
 
 def patched(patch: dict[str, Any], role: Role = Role.ACTOR) -> dict[str, Any]:
@@ -79,3 +79,20 @@ def test_a_sidecar_of_a_shard_can_be_patched() -> None:
     (redis,) = pod_of(job, "replay-0")["spec"]["initContainers"]
     assert redis["image"] == "valkey:9"
     assert redis["restartPolicy"] == "Always"
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        {"labels": {"scheduling.x-k8s.io/pod-group": "pong-replay"}},
+        {"annotations": {"scheduling.k8s.io/group-name": "pong-replay"}},
+    ],
+    ids=["Coscheduling", "Volcano"],
+)
+@pytest.mark.parametrize("role", MEMBERS)
+def test_marks_of_a_gang_scheduler_reach_every_pod_of_a_role(role: Role, marks: dict[str, Any]) -> None:
+    patch = {"metadata": marks, "spec": {"schedulerName": "gangs"}}
+    pod = pod_of(with_section(role, podTemplate=patch), MEMBERS[role])
+    assert pod["spec"]["schedulerName"] == "gangs"
+    for kind, wanted in marks.items():
+        assert wanted.items() <= pod["metadata"][kind].items()
