@@ -11,7 +11,7 @@ lacks, and integers with a leading zero, which kubectl reads as octal where thei
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
@@ -36,6 +36,8 @@ _DECIMAL: Final = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?
 _LEADING_ZERO: Final = re.compile(r"[-+]?0[0-9]+")
 _BETWEEN_DIGITS: Final = re.compile(r"(?<=[0-9])_(?=[0-9])")
 _BASES: Final = {"x": 16, "o": 8, "b": 2}
+_ENDLESS: Final = 2**31 - 1
+"""Width of a line that is never folded."""
 _EXACT: Final = 2.0**53
 """Floats below this are exact where they are whole numbers."""
 
@@ -61,7 +63,7 @@ def dump_document(document: Any) -> str:
 
 def in_one_line(value: Any) -> str:
     """Plain values as YAML on one line: ``0.001``, ``[0, 2, 3]``, ``{cpu: '2'}``."""
-    text: str = yaml.dump(value, Dumper=_Writer, sort_keys=False, default_flow_style=True, width=float("inf"))
+    text: str = yaml.dump(value, Dumper=_Writer, sort_keys=False, default_flow_style=True, width=_ENDLESS)
     return text.removesuffix("...\n").strip()
 
 
@@ -130,7 +132,13 @@ class Reader(_Dialect, yaml.SafeLoader):
     }
 
 
-class _Writer(_Dialect, yaml.SafeDumper):
+if TYPE_CHECKING:
+    _Dumper = yaml.SafeDumper
+else:  # libyaml's, where PyYAML was built with it, takes a sixth of the time; an operator writes a thousand jobs
+    _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Writer(_Dialect, _Dumper):
     """Quotes each text that would be something else without quotes, writes a value that is there twice twice, a list of scalars
     on one line, and a text of many lines as these."""
 

@@ -24,7 +24,6 @@ from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.pod import grace_seconds, pod
 from rljob_operator.kube.render.rendering import settings_for
-from rljob_operator.kube.render.revision import revision
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.watch.expectations import Expectations
 from rljob_operator.kube.watch.pods import owner_of
@@ -87,7 +86,7 @@ class PodWriter:
         """The member's next pod; ``follows``, the uid of the one before it, is what tells its name from that one's. It is made
         with the settings that ``status`` has of the job."""
         suffix = _suffix(owned.uid, member, follows)
-        made_from = revision(stored.document, Role.of(member))
+        made_from = stored.revision(Role.of(member))
         return pod(owned, member, suffix, made_from, settings_for(status, self._settings))
 
     async def _start(

@@ -21,21 +21,29 @@ M = TypeVar("M", bound=BaseModel)
 _AT_ANY_TIME: Final = tuple(place for place in places(RLJobSpec) if place.mutability.when is When.ANY_TIME)
 
 
-def started_with(document: Mapping[str, Any], status: RLJobStatus, written: str) -> RLJob | None:
+def started_with(
+    document: Mapping[str, Any], status: RLJobStatus, written: str, known: RLJob | None = None
+) -> RLJob | None:
     """The job that runs, as the status has it; None where nothing of it runs, or its user has changed what roles read when they
-    start. ``written`` is the digest of that (`render.revision.revision_of_job`)."""
+    start. ``written`` is the digest of that (`render.revision.revision_of_job`), ``known`` as for `stored_spec`."""
     if status.controller.active_since is None or status.controller.started_with != written:
         return None
-    return stored_spec(document, status)
+    return stored_spec(document, status, known)
 
 
-def stored_spec(document: Mapping[str, Any], status: RLJobStatus) -> RLJob | None:
+def stored_spec(document: Mapping[str, Any], status: RLJobStatus, known: RLJob | None = None) -> RLJob | None:
     """The job with the spec that the status says is in force; None where there is none, or this release does not take it.
 
     The preset's values are in it already. They are not laid under it again: this release's preset may say something else.
+    ``known``: a job with the metadata of ``document``; it is answered where it has that spec, since reading one takes longer.
     """
     if not status.effective_spec:
         return None
+    if (
+        known is not None
+        and known.spec.model_dump(mode="json", by_alias=True, exclude_none=True) == status.effective_spec
+    ):
+        return known
     spec = {name: value for name, value in status.effective_spec.items() if name != "preset"}
     try:
         job = parse_job({"apiVersion": API_VERSION, "kind": KIND, "metadata": document["metadata"], "spec": spec})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -14,9 +14,10 @@ from rljob.api.job import API_VERSION, KIND
 from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, STOP_ANNOTATION, DesiredState, Refusal
+from rljob_operator.core.member import Role
 from rljob_operator.kube.job.in_force import started_with, stored_spec, with_changes
 from rljob_operator.kube.render.metadata import Owned
-from rljob_operator.kube.render.revision import revision_of_job
+from rljob_operator.kube.render.revision import revision, revision_of_job
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import keeps_checkpoints
 
@@ -37,6 +38,7 @@ class StoredJob:
         status: what was written last; a new one where none was, or where nobody can read it.
         leaving: it is being deleted: nothing is started or created for it any more.
         stopped: its user wants nothing of it to run, until that is taken back.
+        revisions: of the roles' pods, as far as they are known: what `revision` keeps.
     """
 
     document: Mapping[str, Any]
@@ -44,6 +46,7 @@ class StoredJob:
     status: RLJobStatus
     leaving: bool
     stopped: bool = False
+    revisions: dict[Role, str] = field(default_factory=dict)
 
     @property
     def uid(self) -> str:
@@ -54,6 +57,12 @@ class StoredJob:
     def key(self) -> tuple[str, str]:
         """(namespace, name)."""
         return self.document["metadata"]["namespace"], self.document["metadata"]["name"]
+
+    def revision(self, role: Role) -> str:
+        """Of the role's pods; see `kube.render.revision`."""
+        if role not in self.revisions:
+            self.revisions[role] = revision(self.document, role)
+        return self.revisions[role]
 
     def owned(self, status: RLJobStatus | None = None) -> Owned:
         """What its children are made for; by ``status`` where that is newer than the stored one."""
@@ -66,8 +75,10 @@ class ReadBefore:
     """What a job's spec was read as last. It stands while nothing that it follows from has changed: reading it anew takes more
     than a millisecond, at every turn."""
 
-    follows_from: Any = None
+    follows_from: tuple[Any, ...] = (None, None)
     found: tuple[RLJob, Refusal | None, str] | None = None
+    written: str = ""
+    revisions: dict[Role, str] = field(default_factory=dict)
 
 
 def is_ours(document: Mapping[str, Any]) -> bool:
@@ -89,11 +100,11 @@ def read(document: Mapping[str, Any], status: RLJobStatus | None = None, before:
     annotations = metadata.get("annotations") or {}
     generation = int(metadata.get("generation", 1))
     asked = str(annotations.get(CHECKPOINT_ANNOTATION, ""))
-    job, refusal, written = _in_force(document, known, before if before is not None else ReadBefore())
+    before = before if before is not None else ReadBefore()
+    job, refusal, written = _in_force(document, known, before)
     desired = DesiredState(job, generation, asked, refusal, written)
-    return StoredJob(
-        document, desired, known, bool(metadata.get("deletionTimestamp")), stopped=STOP_ANNOTATION in annotations
-    )
+    leaving, stopped = bool(metadata.get("deletionTimestamp")), STOP_ANNOTATION in annotations
+    return StoredJob(document, desired, known, leaving, stopped, before.revisions)
 
 
 def released(stored: StoredJob, settings: Settings) -> StoredJob:
@@ -113,18 +124,24 @@ def _in_force(
     memory = status.controller
     runs = memory.started_with if memory.active_since is not None else None
     newest = status.observed_generation, _is_refused(status)
-    follows_from = document.get("spec"), _steady(document), status.effective_spec, memory.started_with, runs, newest
+    spec, about = document.get("spec"), _steady(document)
+    follows_from = spec, about, status.effective_spec, memory.started_with, runs, newest
     if before.found is None or before.follows_from != follows_from:
-        written = revision_of_job(document)
-        job, refusal = _read_in_force(document, status, written)
+        if not before.written or before.follows_from[0] != spec:
+            before.written, before.revisions = revision_of_job(document), {}
+        # A job that has just started is in force as it was read before it did.
+        known = before.found[0] if before.found is not None and before.follows_from[1] == about else None
+        job, refusal = _read_in_force(document, status, before.written, known)
         # Of a job that is refused, what was written last is not what is wanted.
-        before.found = job, refusal, written if refusal is None else memory.started_with
-        before.follows_from = follows_from
+        before.found = job, refusal, before.written if refusal is None else memory.started_with
+    before.follows_from = follows_from
     return before.found
 
 
-def _read_in_force(document: Mapping[str, Any], status: RLJobStatus, written: str) -> tuple[RLJob, Refusal | None]:
-    runs = started_with(document, status, written)
+def _read_in_force(
+    document: Mapping[str, Any], status: RLJobStatus, written: str, known: RLJob | None
+) -> tuple[RLJob, Refusal | None]:
+    runs = started_with(document, status, written, known)
     is_newest = status.observed_generation == int(document["metadata"].get("generation", 1)) and not _is_refused(status)
     if runs is not None and is_newest:
         return runs, None

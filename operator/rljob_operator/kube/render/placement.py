@@ -68,7 +68,7 @@ def _off_gpu_nodes(spec: dict[str, Any], settings: Settings) -> dict[str, Any]:
     if settings.keep_off_gpu_nodes == "None" or sent_there or not labels:
         return spec
     expressions = [{"key": label, "operator": "DoesNotExist"} for label in labels]
-    changed = copy.deepcopy(spec)
+    changed = {**spec, **({"affinity": copy.deepcopy(spec["affinity"])} if spec.get("affinity") else {})}
     of_nodes = at(at(changed, "affinity", {}), "nodeAffinity", {})
     if settings.keep_off_gpu_nodes == "Preferred":
         preferred = {"weight": _GPU_WEIGHT, "preference": {"matchExpressions": expressions}}
