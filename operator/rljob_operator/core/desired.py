@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rljob.api import RLJob
 from rljob.api.conditions import Reason
@@ -41,6 +43,8 @@ class DesiredState:
             is known.
         rendering: what pods of a job that starts now are made with; None where nothing is rendered.
         released: the operator leaves: nothing of the job shall run until another one looks after it.
+        in_fields_of_start: the spec in force in the fields of another release, which has started the job; None where the fields
+            are those of this one.
     """
 
     job: RLJob
@@ -50,6 +54,7 @@ class DesiredState:
     written: str = ""
     rendering: RenderingMemory | None = None
     released: bool = False
+    in_fields_of_start: Mapping[str, Any] | None = None
 
     @property
     def suspends(self) -> bool:

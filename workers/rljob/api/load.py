@@ -111,9 +111,12 @@ def _given(document: Mapping[str, Any]) -> dict[str, Any]:
     return without_nulls(given)
 
 
-def dump_manifest(job: RLJob) -> str:
-    """The job in force as YAML, with every field, of presets and defaults too: what a role is started from."""
-    return dump_document(json.loads(job.model_dump_json(by_alias=True, exclude_none=True)))
+def dump_manifest(job: RLJob, spec: Mapping[str, Any] | None = None) -> str:
+    """The job in force as YAML, with every field, of presets and defaults too: what a role is started from.
+
+    ``spec``: what stands there as its spec, in the place of this release's words."""
+    document = json.loads(job.model_dump_json(by_alias=True, exclude_none=True))
+    return dump_document(document if spec is None else {**document, "spec": dict(spec)})
 
 
 def _repaired(document: dict[str, Any], wrong: Sequence[Location]) -> RLJob | None:

@@ -33,8 +33,10 @@ def spec(context: ReconcileContext, generation: int) -> ReconcileContext:
     """Write which generation of the spec this look was about, and what is in force by it."""
     if context.status.observed_generation == generation and context.status.effective_spec:
         return context
-    in_force = context.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return context.with_status(observed_generation=generation, effective_spec=in_force)
+    in_force = context.desired.in_fields_of_start
+    if in_force is None:
+        in_force = context.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return context.with_status(observed_generation=generation, effective_spec=dict(in_force))
 
 
 def _learner(context: ReconcileContext) -> LearnerStatus:

@@ -15,7 +15,8 @@ from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, STOP_ANNOTATION, DesiredState, Refusal
 from rljob_operator.core.member import Role
-from rljob_operator.kube.job.in_force import started_with, stored_spec, with_changes
+from rljob_operator.kube.job.in_force import started_with, stored_spec, with_additions, with_changes
+from rljob_operator.kube.job.other_release import in_fields_of_start
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.revision import revision, revision_of_job
 from rljob_operator.kube.render.settings import Settings
@@ -67,7 +68,8 @@ class StoredJob:
     def owned(self, status: RLJobStatus | None = None) -> Owned:
         """What its children are made for; by ``status`` where that is newer than the stored one."""
         memory = (status or self.status).controller
-        return Owned(self.desired.job, self.uid, {each.name: each.number for each in memory.cold_starts})
+        lost = {each.name: each.number for each in memory.cold_starts}
+        return Owned(self.desired.job, self.uid, lost, self.desired.in_fields_of_start)
 
 
 @dataclass(slots=True)
@@ -76,7 +78,7 @@ class ReadBefore:
     than a millisecond, at every turn."""
 
     follows_from: tuple[Any, ...] = (None, None)
-    found: tuple[RLJob, Refusal | None, str] | None = None
+    found: tuple[RLJob, Refusal | None, str, Mapping[str, Any] | None] | None = None
     written: str = ""
     revisions: dict[Role, str] = field(default_factory=dict)
 
@@ -101,8 +103,8 @@ def read(document: Mapping[str, Any], status: RLJobStatus | None = None, before:
     generation = int(metadata.get("generation", 1))
     asked = str(annotations.get(CHECKPOINT_ANNOTATION, ""))
     before = before if before is not None else ReadBefore()
-    job, refusal, written = _in_force(document, known, before)
-    desired = DesiredState(job, generation, asked, refusal, written)
+    job, refusal, written, fields = _in_force(document, known, before)
+    desired = DesiredState(job, generation, asked, refusal, written, in_fields_of_start=fields)
     leaving, stopped = bool(metadata.get("deletionTimestamp")), STOP_ANNOTATION in annotations
     return StoredJob(document, desired, known, leaving, stopped, before.revisions)
 
@@ -119,8 +121,9 @@ def released(stored: StoredJob, settings: Settings) -> StoredJob:
 
 def _in_force(
     document: Mapping[str, Any], status: RLJobStatus, before: ReadBefore
-) -> tuple[RLJob, Refusal | None, str]:
-    """(the job to work with, why it is not the newest one, digest of what was written of it)."""
+) -> tuple[RLJob, Refusal | None, str, Mapping[str, Any] | None]:
+    """(the job to work with, why it is not the newest one, digest of what was written of it, its spec in the fields of another
+    release that has started it)."""
     memory = status.controller
     runs = memory.started_with if memory.active_since is not None else None
     newest = status.observed_generation, _is_refused(status)
@@ -131,21 +134,27 @@ def _in_force(
             before.written, before.revisions = revision_of_job(document), {}
         # A job that has just started is in force as it was read before it did.
         known = before.found[0] if before.found is not None and before.follows_from[1] == about else None
-        job, refusal = _read_in_force(document, status, before.written, known)
+        running = started_with(document, status, before.written, known)
+        fields = None if running is None else in_fields_of_start(running, running, status.effective_spec)
+        job, refusal = _read_in_force(document, status, running, of_this_release=fields is None)
+        if running is not None and fields is not None:
+            fields = in_fields_of_start(running, job, status.effective_spec)
         # Of a job that is refused, what was written last is not what is wanted.
-        before.found = job, refusal, before.written if refusal is None else memory.started_with
+        before.found = job, refusal, before.written if refusal is None else memory.started_with, fields
     before.follows_from = follows_from
     return before.found
 
 
 def _read_in_force(
-    document: Mapping[str, Any], status: RLJobStatus, written: str, known: RLJob | None
+    document: Mapping[str, Any], status: RLJobStatus, runs: RLJob | None, *, of_this_release: bool
 ) -> tuple[RLJob, Refusal | None]:
-    runs = started_with(document, status, written, known)
+    """``runs``: the job as it was started, by this release or by one with other fields."""
     is_newest = status.observed_generation == int(document["metadata"].get("generation", 1)) and not _is_refused(status)
-    if runs is not None and is_newest:
+    if runs is not None and is_newest and of_this_release:
         return runs, None
     job, problems = _job(document)
+    if runs is not None and is_newest:  # what another release took goes on, whatever this one makes of it
+        return (runs if job is None else with_additions(runs, job, status.effective_spec)), None
     if job is not None:
         return (job if runs is None else with_changes(runs, job)), None
     words, last_good = "; ".join(problems), runs or stored_spec(document, status)

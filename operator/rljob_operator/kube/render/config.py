@@ -14,12 +14,13 @@ from rljob_operator.kube.render.metadata import Owned
 
 
 def config_map(owned: Owned) -> dict[str, Any]:
-    """The job in force, with every preset and default filled in, as roles read it when they start."""
+    """The job in force, with every preset and default filled in, as roles read it when they start; in the fields of the release
+    whose images they run."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": owned.metadata(names.config_map(owned.name)),
-        "data": {names.JOB_FILE: dump_manifest(owned.job)},
+        "data": {names.JOB_FILE: dump_manifest(owned.job, owned.in_fields_of_start)},
     }
 
 

@@ -16,12 +16,14 @@ from rljob_operator.kube.render import names
 class Owned:
     """A stored job: the job in force, and the uid of its object, which every child names as its owner's.
 
-    ``lost_volumes``: member -> how many volumes it has lost.
+    ``lost_volumes``: member -> how many volumes it has lost. ``in_fields_of_start``: the job's spec in the fields of another
+    release, which has started it; None where the fields are those of this one.
     """
 
     job: RLJob
     uid: str
     lost_volumes: Mapping[str, int] = field(default_factory=dict)
+    in_fields_of_start: Mapping[str, Any] | None = None
 
     @property
     def name(self) -> str:
