@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shlex
@@ -123,6 +124,27 @@ def test_what_is_installed_changed_and_left(helm: Installed, cluster: ControlPla
     gone = (deployment, f"{ROLES}/clusterroles/rljob-operator", "/api/v1/namespaces/changed/services/rl-rljob-operator")
     assert not any(map(helm.get, gone))
     assert helm.get(CRD)
+
+
+def test_a_cluster_without_a_default_storage_class_is_told_of(helm: Installed, cluster: ControlPlane) -> None:
+    missing = "This cluster has no default StorageClass"
+    plain = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "plain"},
+        "provisioner": "a.b",
+    }
+    try:
+        assert cluster.kubectl("apply", "-f", "-", stdin=json.dumps(plain)).returncode == 0
+        said = helm.install("rl", "storage", **WITHOUT_CRD, config={"checkpointClaim": {"size": "1Gi"}})
+        assert missing in said
+        assert "config.checkpointClaim.storageClass" in said
+        assert missing not in helm.upgrade("rl", "storage", **WITHOUT_CRD, conflictCheck=False)
+        (command,) = re.findall(r"^ +kubectl (annotate .*)$", said, re.MULTILINE)
+        assert cluster.kubectl(*shlex.split(command.replace("NAME", "plain"))).returncode == 0
+        assert missing not in helm.upgrade("rl", "storage", **WITHOUT_CRD)
+    finally:
+        cluster.kubectl("delete", "storageclass", "plain", "--ignore-not-found")
 
 
 def test_an_uninstall_that_was_stopped_is_taken_back_by_a_rollback(helm: Installed) -> None:

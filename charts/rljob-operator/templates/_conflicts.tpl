@@ -23,20 +23,25 @@ most of these too, in words about annotations. Without a cluster (helm template)
 {{- end -}}
 {{- end -}}
 
-{{/* Takes root, found (a role or nothing), what (it stands for) and do (what helps). */}}
+{{/* Takes root, found (a role or nothing), what (it stands for) and do (what helps). One `if` in another, since Go
+before 1.18, with which Helm 3.8 is built, looks at all that `and` is given. */}}
 {{- define "rljob-operator.refuseOther" -}}
-{{- if and .found (ne (include "rljob-operator.releaseOf" .found) (include "rljob-operator.thisRelease" .root)) -}}
+{{- if .found -}}
+{{- if ne (include "rljob-operator.releaseOf" .found) (include "rljob-operator.thisRelease" .root) -}}
 {{- fail (printf "%s %s already, and two operators of one namespace work against each other. %s conflictCheck=false skips this check." (include "rljob-operator.releaseOf" .found) .what .do) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "rljob-operator.refuseCRD" -}}
 {{- $found := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "rljobs.rljob.dev" -}}
-{{- if and $found (ne (include "rljob-operator.releaseOf" $found) (include "rljob-operator.thisRelease" .)) -}}
+{{- if $found -}}
+{{- if ne (include "rljob-operator.releaseOf" $found) (include "rljob-operator.thisRelease" .) -}}
 {{- fail (printf `the CRD rljobs.rljob.dev is there already, from %s. Leave it alone with crds.enabled=false, or hand it to this release first:
   kubectl annotate crd rljobs.rljob.dev --overwrite meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s
   kubectl label crd rljobs.rljob.dev --overwrite app.kubernetes.io/managed-by=Helm
 ` (include "rljob-operator.releaseOf" $found) .Release.Name .Release.Namespace) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
