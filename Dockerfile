@@ -26,6 +26,10 @@ FROM builder AS operator-dependencies
 COPY --from=requirements /requirements/operator.txt /requirements.txt
 RUN python3 -m venv /tools && python3 -m venv --without-pip /opt/rljob \
  && /tools/bin/pip --python /opt/rljob/bin/python install -c /constraints.txt -r /requirements.txt
+# The Kubernetes client loads the type of an object, and the calls of a group, when somebody asks for it. The operator asks for three
+# of 1,800, so their byte code is left out; the sources are there, and whoever imports one waits for its compilation.
+RUN find /opt/rljob/lib -path '*/kubernetes/*' \( -path '*/client/api/*' -o -path '*/client/models/*' \) \
+    -name '*.pyc' ! -name '__init__.*' -delete
 
 FROM builder AS torch-cpu
 # Where wheels of torch without CUDA come from; empty: from the package index that pip is configured with.
