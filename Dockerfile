@@ -82,13 +82,13 @@ CMD ["--help"]
 # container's first process, and Python does not collect children that it has not started: they would stay as zombies.
 #
 # `pip install` in an image made FROM a worker adds to /opt/extra, which is the user's, and finds what is installed already; it cannot
-# replace what rljob was tested with, which is root's.
+# replace what rljob was tested with, which is root's. A file that is copied to /opt/plugins can be imported, too.
 FROM runtime AS worker
 USER 0:0
-RUN install --directory --owner=10001 --group=10001 /opt/extra \
+RUN install --directory --owner=10001 --group=10001 /opt/extra /opt/plugins \
  && packages=lib/python$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')/site-packages \
  && mkdir --parents /opt/rljob/$packages \
- && echo "import site; site.addsitedir('/opt/extra/$packages')" > /opt/rljob/$packages/extra.pth \
+ && printf "import site; site.addsitedir('/opt/extra/$packages')\n/opt/plugins\n" > /opt/rljob/$packages/extra.pth \
  && printf '[global]\nno-cache-dir = true\ndisable-pip-version-check = true\n[install]\nprefix = /opt/extra\n' > /opt/rljob/pip.conf
 COPY --from=init /usr/bin/tini-static /usr/bin/tini
 USER 10001:10001

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rljob.api import read_manifest
+from rljob.api import read_manifest, with_files_beside
 from rljob.cli.app import app, common
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
@@ -85,10 +85,10 @@ def run(
         console = Console()
         if resume_ and run_dir is not None:
             stored = is_stored_job(file, run_dir) and not set_
-            written = None if stored else read_manifest(file, set_ or ())
+            written = None if stored else with_files_beside(read_manifest(file, set_ or ()), file.parent)
             code = local.go_on(run_dir, written, max_seconds=max_seconds, max_actors=max_actors, console=console)
         else:
-            written = read_manifest(file, set_ or ())
+            written = with_files_beside(read_manifest(file, set_ or ()), file.parent)
             code = local.start(written, run_dir, max_seconds=max_seconds, max_actors=max_actors, console=console)
     raise typer.Exit(code)
 

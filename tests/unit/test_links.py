@@ -12,7 +12,7 @@ import pytest
 from tests.support.paths import ROOT
 
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-SOURCES = ("workers", "operator", "tests", "benchmarks", "docs", "manifests")
+SOURCES = ("workers", "operator", "tests", "benchmarks", "docs", "manifests", "examples")
 """Folders whose files are called by their whole path."""
 
 

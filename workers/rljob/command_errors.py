@@ -13,6 +13,7 @@ import typer
 from rljob.api import ManifestError
 from rljob.api.exit_codes import EXIT_FAILURE, EXIT_INVALID
 from rljob.errors import CommandRefused, UsageError, first_line
+from rljob.loading import authors_line
 
 _INPUT_PROBLEMS = (
     ("rljob.envs.errors", "EnvironmentProblem"),
@@ -54,7 +55,9 @@ def one_line_errors(configuration_exit: int = EXIT_INVALID) -> Iterator[None]:
             _fail(first_line(error), configuration_exit)
         if _is_one_of(_OUTSIDE_PROBLEMS, error):
             _fail(first_line(error), EXIT_FAILURE)
-        _fail(f"{first_line(error)}  (--debug shows where)", EXIT_FAILURE)
+        where = authors_line(error)  # of code that the user has written, which is what he wants to see
+        text = f"{where}{type(error).__name__}: {first_line(error)}" if where else first_line(error)
+        _fail(f"{text}  (--debug shows where)", EXIT_FAILURE)
 
 
 def _fail(text: str, code: int) -> None:

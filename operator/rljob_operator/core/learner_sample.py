@@ -45,6 +45,7 @@ def parse_sample(content: bytes | str | Mapping[str, Any], taken_seconds: float)
         production_per_second=_number(document, "production_per_second", problems),
         depth_batches=_number(document, "queue_depth_batches", problems),
         bound_batches=_number(document, "queue_bound_batches", problems),
+        batch_size=_count(document, "batch_size", problems),
         policy_lag_updates_p95=_number(document, "policy_lag_updates_p95", problems),
         standstill=_text(document, "standstill", problems),
         lags=_lags(document.get("actors")),

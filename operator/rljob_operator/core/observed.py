@@ -39,6 +39,7 @@ class LearnerSample:
     Attributes:
         taken_seconds: when the document was fetched.
         depth_batches, bound_batches: the learner's queue and its limit.
+        batch_size: transitions or unrolls of a batch.
         consumption_per_second: what the learner learns from, transitions as often as they are drawn, or unrolls.
         production_per_second: what all actors make, transitions or unrolls.
         standstill: why neither batches nor inserts move, in the learner's words; empty where they do.
@@ -58,6 +59,7 @@ class LearnerSample:
     production_per_second: float | None = None
     depth_batches: float | None = None
     bound_batches: float | None = None
+    batch_size: int | None = None
     policy_lag_updates_p95: float | None = None
     standstill: str = ""
     lags: Mapping[str, float] = field(default_factory=dict)

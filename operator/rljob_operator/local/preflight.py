@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import psutil
+from rljob.algorithms.registry import has_own_parts, with_own_parts
 from rljob.api import RLJob, memory_estimate
 from rljob.api.networks import resolved_network
 from rljob.checkpoints.files import stored
@@ -17,13 +18,21 @@ class PreflightProblem(UsageError):
 
 
 def check(job: RLJob, *, new: bool = False) -> None:
-    """Build the environment once, ask for a network that sees its frames, and compare the memory that the run needs with what
-    is free; for a ``new`` run, also look into its bucket and read through the one that it shall start from.
+    """Build the environment once, ask for a network that sees its frames, try what the user has written of the algorithm, and
+    compare the memory that the run needs with what is free; for a ``new`` run, also look into its bucket and read through the one
+    that it shall start from.
 
-    Raises EnvironmentProblem (from the environment room), NetworkProblem, CheckpointProblem, StorageProblem or PreflightProblem.
+    Raises EnvironmentProblem (from the environment room), NetworkProblem, PluginProblem, ManifestError, CheckpointProblem,
+    StorageProblem or PreflightProblem.
     """
+    job = with_own_parts(job)
     spec = describe_environment(job.spec.environment.id, job.spec.environment.parameters)
-    resolved_network(job.spec.algorithm.type, job.spec.algorithm.parameters.network, spec.frame_shape)
+    if job.spec.algorithm.type != "Custom":
+        resolved_network(job.spec.algorithm.type, job.spec.algorithm.parameters.network, spec.frame_shape)
+    if has_own_parts(job):
+        from rljob.algorithms.conformance import check_own_parts
+
+        check_own_parts(job, spec)
     if new:
         if (bucket := bucket_of(job)) is not None:
             stored(bucket)

@@ -10,8 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.algorithms import algorithm
-from rljob.algorithms.apex_dqn import ApeXDQN, epsilon_ladder, q_values, targets
+from rljob.algorithms.apex_dqn import ApeXDQN, targets
 from rljob.algorithms.batches import TransitionBatch
+from rljob.algorithms.epsilon_greedy import epsilon_ladder, q_values
 from rljob.api import ApeXDQNParameters
 from torch import nn
 

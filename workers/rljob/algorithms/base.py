@@ -42,11 +42,11 @@ Network = TypeVar("Network", bound=FrameNetwork)
 class Algorithm(ABC, Generic[P, Network]):
     """Acting and being evaluated, which is the same for both kinds."""
 
-    name: str
-    """What checkpoints and manifests call it."""
+    name: str = ""
+    """What messages call it. (Manifests and checkpoints name one from outside this package by its factory.)"""
     parameters: type[P]
     """Its parameter set, a ``rljob.api.parameters.ParameterSet``."""
-    metrics: tuple[str, ...]
+    metrics: tuple[str, ...] = ()
     """Names of the ``LossResult.metrics`` that are reported, in this order, behind ``loss`` and ``gradient_norm``."""
 
     # ----------------------------------------------------------------------------------------------------------- network

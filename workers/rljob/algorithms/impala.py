@@ -70,6 +70,7 @@ class IMPALA(UnrollAlgorithm[ImpalaParameters, PolicyNetwork]):
                 orthogonal=params.orthogonal_init,
                 scale=env_params.input_scale or default_scale,
                 centred=env_params.centre_input,
+                own=params.network_parameters,
             )
         )
 

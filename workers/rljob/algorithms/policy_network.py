@@ -8,14 +8,16 @@ state is one tensor, float32 [N, 2, H] (hidden and cell), so that it travels as 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from rljob.algorithms import convolutions
+from rljob.algorithms.own_network import own_layers
 from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers, seen_by_convolutions
 from rljob.api.networks import resolved_network
 
@@ -43,7 +45,8 @@ class PolicyConfig:
 
     ``kind`` Nature, Deep, Compact, Small or MLP, or Auto, which chooses by ``frame_shape``; ``hidden`` the width of its dense
     layer(s); ``lstm`` the units of an LSTM behind them, 0 for none. ``orthogonal``: orthogonal weights (gain sqrt 2, policy head
-    0.01, value head 1) and zero biases. ``scale``, ``centred``: network input is ``(frame - mean) * scale``.
+    0.01, value head 1) and zero biases. ``scale``, ``centred``: network input is ``(frame - mean) * scale``. ``own``:
+    parameters of a network of the user's own, whose name ``kind`` then is.
     Raises NetworkProblem where no such network sees these frames.
     """
 
@@ -57,6 +60,7 @@ class PolicyConfig:
     orthogonal: bool = False
     scale: float = 1.0
     centred: bool = False
+    own: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if min((self.stack, self.num_actions, self.hidden, *self.frame_shape), default=0) < 1 or self.lstm < 0:
@@ -72,10 +76,12 @@ class PolicyNetwork(FrameNetwork):
     """``forward`` acts on one observation of each of N environments, ``unroll`` judges unrolls of B streams."""
 
     def __init__(self, config: PolicyConfig) -> None:
-        super().__init__(config.frame_shape, config.scale, centred=config.centred)
+        super().__init__(config.frame_shape, config.scale, centred=config.centred, stack=config.stack)
         self.config = config
         self.kind = config.resolved_kind()
-        if self.kind == "Deep":
+        if ":" in self.kind:
+            self.convolutions, width = own_layers(self.kind, config.own, config.stack, config.frame_shape)
+        elif self.kind == "Deep":
             self.convolutions, width = _deep(config)
         else:
             self.convolutions, width = convolution_layers(

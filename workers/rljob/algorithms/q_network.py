@@ -7,11 +7,14 @@ precision in which the trunk is computed. Parameters are always float32; bf16 is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor, nn
 
 from rljob.algorithms import convolutions
+from rljob.algorithms.own_network import own_layers
 from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers
 from rljob.api.networks import resolved_network
 
@@ -24,7 +27,7 @@ class QNetworkConfig:
     ``hidden_units``: width of the dense layers, 0 for the kind's own (Nature 512, all others 128).
     ``layer_norm``: normalise before every ReLU (GroupNorm with one group after convolutions, LayerNorm after dense layers).
     ``scale``: network input is ``(frame - mean) * scale``. ``centred``: a mean frame will be set; without it, nothing is
-    subtracted.
+    subtracted. ``own``: parameters of a network of the user's own, whose name ``kind`` then is.
     """
 
     kind: str
@@ -36,6 +39,7 @@ class QNetworkConfig:
     layer_norm: bool = False
     scale: float = 1.0
     centred: bool = False
+    own: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if min((self.stack, self.num_actions, *self.frame_shape), default=0) < 1:
@@ -63,21 +67,26 @@ _GEOMETRY = {
     "Small": _Geometry(convolutions.SMALL, dense=1, hidden=128, own_streams=False),
     "MLP": _Geometry(convolutions.NONE, dense=2, hidden=128, own_streams=False),
 }
+_BEHIND_OWN = _Geometry(convolutions.NONE, dense=1, hidden=512, own_streams=True)
+"""What stands behind layers of the user's own."""
 
 
 class QNetwork(FrameNetwork):
     """``forward(observation uint8|float32 [B, S, *F]) -> float32 [B, A]``; precision and layout as in ``FrameNetwork``."""
 
     def __init__(self, config: QNetworkConfig) -> None:
-        super().__init__(config.frame_shape, config.scale, centred=config.centred)
+        super().__init__(config.frame_shape, config.scale, centred=config.centred, stack=config.stack)
         self.config = config
         self.kind = config.resolved_kind()
-        geometry = _GEOMETRY[self.kind]
+        geometry = _GEOMETRY.get(self.kind, _BEHIND_OWN)
         streams = 2 if config.dueling and geometry.own_streams else 1
         hidden = config.hidden_units or geometry.hidden
-        self.convolutions, width = convolution_layers(
-            config.stack, config.frame_shape, geometry.convolutions, layer_norm=config.layer_norm
-        )
+        if ":" in self.kind:
+            self.convolutions, width = own_layers(self.kind, config.own, config.stack, config.frame_shape)
+        else:
+            self.convolutions, width = convolution_layers(
+                config.stack, config.frame_shape, geometry.convolutions, layer_norm=config.layer_norm
+            )
         self.dense = dense_layers(width, hidden, geometry.dense, streams=streams, layer_norm=config.layer_norm)
         self.advantage = nn.Linear(hidden, config.num_actions)
         self.value = nn.Linear(hidden, 1) if config.dueling else None

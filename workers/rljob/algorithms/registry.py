@@ -1,9 +1,27 @@
-"""The built-in algorithms by the name that a manifest gives them (``spec.algorithm.type``)."""
+"""Algorithms by the name that a manifest gives them: a built-in one's (``spec.algorithm.type``), or the user's own factory.
+
+A factory, ``module:factory`` or ``file.py:factory``, is called without arguments and gives a ``TransitionAlgorithm`` or an
+``UnrollAlgorithm``, or the class of one; the class may be the factory itself.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterator
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from rljob.algorithms import parameters as seam
+from rljob.api import ManifestError, Problem, RLJob
+from rljob.api.algorithm import BLOCKS
+from rljob.api.parameters import ParameterSet
+from rljob.api.problems import ABSENT
+from rljob.api.rules import own_algorithm_problems
+from rljob.api.structure import structural_problems
+from rljob.loading import PluginProblem, loaded, short, told
 
 if TYPE_CHECKING:
     from rljob.algorithms.base import AnyAlgorithm
@@ -12,13 +30,144 @@ BUILT_IN = {
     "ApeXDQN": "rljob.algorithms.apex_dqn:ApeXDQN",
     "IMPALA": "rljob.algorithms.impala:IMPALA",
 }
+_OWN = "spec.algorithm.custom.parameters"
 
 
 def algorithm(name: str) -> AnyAlgorithm:
-    """The algorithm called ``name``. Raises ValueError naming those that exist."""
+    """The algorithm called ``name``. Raises ValueError naming those that exist, and PluginProblem where the user's own can't be
+    loaded or is none."""
+    if ":" in name:
+        return _own(name)
     try:
         module, _, factory = BUILT_IN[name].partition(":")
     except KeyError:
         raise ValueError(f"there is no algorithm {name!r}; there is {', '.join(sorted(BUILT_IN))}") from None
     made: Any = getattr(import_module(module), factory)()
     return made  # type: ignore[no-any-return]
+
+
+def declared_parameters(factory: str) -> type[ParameterSet]:
+    """The type of the parameters that ``factory`` declares: that of an algorithm takes no arguments, that of a network does.
+
+    Raises PluginProblem.
+    """
+    try:
+        takes = inspect.signature(loaded(factory)).parameters
+    except (TypeError, ValueError):  # a callable of C has no signature
+        takes = MappingProxyType({})
+    if takes:
+        from rljob.algorithms.own_network import parameters_type
+
+        return parameters_type(factory)
+    return _own(factory).parameters
+
+
+def has_own_parts(job: RLJob) -> bool:
+    """Whether its algorithm, or a built-in algorithm's network, is of the user's own."""
+    spec = job.spec.algorithm
+    return spec.type == "Custom" or ":" in str(spec.parameters.network)
+
+
+def with_own_parts(job: RLJob) -> RLJob:
+    """``job`` with what its user has written loaded and checked: the parameters of a Custom algorithm are known from here on
+    (``spec.algorithm.parameters``), all defaults filled in. A job without such parts comes back as it is, nothing is imported.
+
+    Raises ManifestError for parameters that are not those declared, and PluginProblem.
+    """
+    spec = job.spec.algorithm
+    if spec.type != "Custom" or spec.custom is None:
+        path = f"spec.algorithm.{BLOCKS[spec.type]}"
+        _refuse(_network_problems(spec.parameters, path))
+        return job
+    made = algorithm(spec.name)
+    try:
+        own = made.parameters.model_validate(dict(spec.custom.parameters), by_alias=True, by_name=False)
+    except ValidationError as error:
+        problems, _ = structural_problems(error, made.parameters)
+        _refuse(Problem(f"{_OWN}.{each.path}" if each.path else _OWN, each.value, each.message) for each in problems)
+        raise
+    written = spec.custom.model_copy(update={"parameters": own.model_dump(mode="json", by_alias=True)})
+    bound = spec.model_copy(update={"custom": written}).with_own(own)
+    job = job.model_copy(update={"spec": job.spec.model_copy(update={"algorithm": bound})})
+    _refuse([*_place_problems(job, made), *_network_problems(own, _OWN)])
+    _refuse(own_algorithm_problems(job))
+    return job
+
+
+def _refuse(found: Any) -> None:
+    if problems := list(found):
+        raise ManifestError(problems)
+
+
+def _network_problems(parameters: Any, path: str) -> list[Problem]:
+    if ":" not in str(getattr(parameters, "network", "")) and not getattr(parameters, "network_parameters", None):
+        return []
+    from rljob.algorithms.own_network import own_network_problems
+
+    return own_network_problems(parameters, path)
+
+
+def _place_problems(job: RLJob, made: AnyAlgorithm) -> Iterator[Problem]:
+    """Whether the job has a place where what the algorithm learns from waits."""
+    from rljob.algorithms.base import TransitionAlgorithm
+
+    transitions = isinstance(made, TransitionAlgorithm)
+    if transitions and job.spec.replay is None:
+        yield Problem(
+            "spec.replay",
+            ABSENT,
+            f"required: {short(job.spec.algorithm.name)} learns from transitions, which wait in the replay service; "
+            "replay: {} takes its defaults",
+        )
+    if not transitions and job.spec.replay is not None:
+        yield Problem(
+            "spec.replay", ABSENT, f"not allowed: {short(job.spec.algorithm.name)} learns from unrolls and stores none"
+        )
+
+
+def _own(name: str) -> AnyAlgorithm:
+    from rljob.algorithms.base import TransitionAlgorithm, UnrollAlgorithm
+
+    made: Any = loaded(name)
+    try:
+        while callable(made):  # a class, or a function that gives an object or a class
+            made = made()
+            if not inspect.isclass(made):
+                break
+    except Exception as error:
+        raise PluginProblem(f"algorithm {short(name)}: it can't be made: {told(error)}") from error
+    if not isinstance(made, TransitionAlgorithm | UnrollAlgorithm):
+        raise PluginProblem(
+            f"algorithm {short(name)}: a TransitionAlgorithm or an UnrollAlgorithm (rljob.plugins) was expected of it, what came "
+            f"is {type(made).__name__}"
+        )
+    _check_declarations(name, made)
+    return made
+
+
+def _check_declarations(name: str, made: AnyAlgorithm) -> None:
+    """``parameters`` and ``metrics``, which every algorithm declares."""
+    from rljob.algorithms.base import TransitionAlgorithm
+
+    kind: Any = getattr(made, "parameters", None)
+    transitions = isinstance(made, TransitionAlgorithm)
+    base = "TransitionParameterSet" if transitions else "UnrollParameterSet"
+    if not (isinstance(kind, type) and issubclass(kind, ParameterSet)):
+        raise PluginProblem(
+            f"algorithm {short(name)}: its attribute parameters has to be a class that is a rljob.plugins.{base}, but is {kind!r}"
+        )
+    needed = seam.TransitionParameters if transitions else seam.UnrollParameters
+    names = [key for each in needed.__mro__ for key, value in vars(each).items() if isinstance(value, property)]
+    if not transitions:
+        names.append("unroll_queue")
+    missing = [each for each in names if each not in kind.model_fields and not hasattr(kind, each)]
+    if missing:
+        raise PluginProblem(
+            f"algorithm {short(name)}: its parameters {kind.__name__} lack {', '.join(missing)}, which the loops read; "
+            f"rljob.plugins.{base} has them all"
+        )
+    metrics: Any = getattr(made, "metrics", None)
+    if not isinstance(metrics, tuple) or not all(isinstance(each, str) for each in metrics):
+        raise PluginProblem(
+            f"algorithm {short(name)}: its attribute metrics has to be a tuple of names, such as ('q_taken',), but is {metrics!r}"
+        )

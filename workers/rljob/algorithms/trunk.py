@@ -21,11 +21,12 @@ class FrameNetwork(nn.Module):
 
     ``plan`` is how the trunk is computed in the running process, in bf16 under autocast (see ``compute``; it is no part of the
     weights). Heads are always float32: a value rounded to 8 bits would put a floor under the temporal-difference error.
+    ``stack``: frames of an observation; 0 where the first layer, a ``Conv2d``, says it.
     """
 
     mean: Tensor
 
-    def __init__(self, frame_shape: Sequence[int], scale: float, *, centred: bool) -> None:
+    def __init__(self, frame_shape: Sequence[int], scale: float, *, centred: bool, stack: int = 0) -> None:
         super().__init__()
         self.convolutions: nn.Sequential = nn.Sequential()
         self.dense: nn.Sequential = nn.Sequential()
@@ -33,20 +34,21 @@ class FrameNetwork(nn.Module):
         self.frame_shape = tuple(frame_shape)
         self.image = Image.of(frame_shape)
         self.scale = scale
+        self.stack = stack
         self.centred = centred
         self.plan = Compute()
 
     @property
     def block(self) -> int:
         """Side of the blocks of pixels that the first convolution can see as channels; 1 where it cannot."""
-        if not self.convolutions:
+        if not self.convolutions or not isinstance(self.convolutions[0], nn.Conv2d):  # a network of the user's own
             return 1
         (stride, _), (kernel, _) = self._first.stride, self._first.kernel_size
         return stride if kernel % stride == 0 and self._first.padding == (0, 0) else 1
 
     def compute_plans(self, precision: str, *, native: bool) -> tuple[Compute, ...]:
         """How this network may be computed, plainest first; see ``candidates``."""
-        convolutional = len(self.convolutions) > 0
+        convolutional = len(self.convolutions) > 0 and self.image is not None
         return candidates(precision, native=native, convolutional=convolutional, blocks=self.block > 1)
 
     def compute(self, plan: Compute) -> Self:
@@ -113,7 +115,8 @@ class FrameNetwork(nn.Module):
         """The mean frame, to be subtracted from frames that are laid out."""
         if self.image is None or not self.convolutions or (len(self.frame_shape) == 2 and not self.plan.space_to_depth):
             return self.mean
-        mean = self.mean.expand(1, self._first.in_channels // self.image.channels, *self.frame_shape)
+        stack = self.stack or self._first.in_channels // self.image.channels
+        mean = self.mean.expand(1, stack, *self.frame_shape)
         if len(self.frame_shape) == 3:
             mean = planes(mean, channels_first=self.image.channels_first)
         return space_to_depth(mean, self.block) if self.plan.space_to_depth else mean

@@ -4,6 +4,7 @@ no numpy."""
 from __future__ import annotations
 
 from rljob.api.apex_dqn import ApeXDQNParameters
+from rljob.api.beside import with_files_beside
 from rljob.api.environment import EnvironmentParameters
 from rljob.api.impala import ImpalaParameters
 from rljob.api.job import API_VERSION, KIND, RLJob, RLJobSpec
@@ -40,4 +41,5 @@ __all__ = [
     "quantity",
     "read_manifest",
     "transition_problems",
+    "with_files_beside",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.impala import ImpalaParameters
@@ -24,12 +24,13 @@ BLOCKS: Mapping[str, str] = MappingProxyType({"ApeXDQN": "apeXDQN", "IMPALA": "i
 
 
 class CustomAlgorithm(APIModel):
-    """An algorithm from outside this package. Its place in the manifest is settled; this version does not load one yet."""
+    """An algorithm from outside this package (docs/plugins.md). All that a controller has to know of it is whether there is a
+    spec.replay: with one it learns from transitions, without from unrolls."""
 
-    factory: Annotated[str, Text(253, '"module:factory"', f"^{FACTORY_PATTERN}$")]
-    """The function that makes it, as ``module:factory``."""
+    factory: Annotated[str, Text(253, '"module:factory" or "file.py:factory"', f"^{FACTORY_PATTERN}$")]
+    """What makes it, as ``module:factory`` or ``file.py:factory``."""
     parameters: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
-    """Handed to the function by name."""
+    """Its own; ``rljob explain FACTORY`` explains them."""
 
 
 class AlgorithmSpec(APIModel):
@@ -44,15 +45,30 @@ class AlgorithmSpec(APIModel):
     """Hyper-parameters of IMPALA (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561)."""
     custom: Annotated[CustomAlgorithm | None, never("checkpoints of one algorithm mean nothing to another")] = None
     """The algorithm of type Custom."""
+    _own: Any = PrivateAttr(None)
+
+    @property
+    def name(self) -> str:
+        """What the data plane and checkpoints call it: its type, or the factory of a Custom one."""
+        return self.custom.factory if self.type == "Custom" and self.custom is not None else self.type
+
+    def with_own(self, parameters: ParameterSet) -> AlgorithmSpec:
+        """A copy of a Custom algorithm whose ``parameters`` are these, of its own type."""
+        bound = self.model_copy()
+        bound._own = parameters
+        return bound
 
     @property
     def parameters(self) -> AlgorithmParameters:
-        """The parameters in force. Raises TypeError for a Custom algorithm, which no job that was checked has."""
+        """The parameters in force. Raises TypeError for a Custom algorithm whose own were not given (`with_own`): they are known
+        where it can be loaded."""
+        if self._own is not None:
+            return self._own  # type: ignore[no-any-return]
         if self.type == "ApeXDQN":
             return self.apex_dqn or ApeXDQNParameters()
         if self.type == "IMPALA":
             return self.impala or ImpalaParameters()
-        raise TypeError(f"algorithm {self.type} has no parameters of this package")
+        raise TypeError(f"the parameters of {self.name} are its own; they are known where it is loaded")
 
     def parameters_as(self, kind: builtins.type[P]) -> P:
         """`parameters`, for code that serves one algorithm only. Raises TypeError when the job names another one."""

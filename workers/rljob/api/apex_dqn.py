@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from rljob.api.mutability import never
 from rljob.api.parameters import OF_THIS_NETWORK, ParameterSet
-from rljob.api.types import Flag, Integer, Real, WordOrFactory
+from rljob.api.types import Flag, Integer, JSONObject, Real, WordOrFactory
 
 _STORED = "stored experience was made with it"
 
@@ -57,6 +57,8 @@ class ApeXDQNParameters(ParameterSet):
     """Nature: Mnih et al. 2015, for 84x84. Compact: two small convolutions, for 42x42. Small: one of 3x3, for grids of a few
     cells. MLP: for vectors. Auto chooses by the shape of a
     frame (docs/algorithms/networks.md)."""
+    network_parameters: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
+    """Of a network of one's own."""
     hidden_units: Annotated[int, Integer(0, 16_384), never(OF_THIS_NETWORK)] = 0
     """Width of the hidden layer(s); 0 takes the network's own default."""
     layer_norm: Annotated[Flag, never(OF_THIS_NETWORK)] = False

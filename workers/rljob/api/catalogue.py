@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from rljob.api.computed import COMPUTED
@@ -17,7 +18,7 @@ from rljob.api.paths import TypedPlace, places_below
 from rljob.api.pods import CoreEntry
 from rljob.api.presets import PRESETS
 from rljob.api.presets.values import fields_set_in, is_set, values_at
-from rljob.api.problems import folded, nearest
+from rljob.api.problems import folded, nearest, unknown_name
 from rljob.api.status import RLJobStatus
 from rljob.api.type_words import type_in_words
 from rljob.api.yaml_dialect import in_one_line
@@ -84,6 +85,28 @@ def explained(path: str) -> Explanation:
         description=_description(place),
         presets=values_at(shown),
         presets_below=fields_set_in(shown),
+        fields=tuple(_lines(place.entry)),
+    )
+
+
+def explained_own(model: type[BaseModel], name: str, path: str) -> Explanation:
+    """Explain a parameter of what a user has written, whose parameters are a ``model``; all of them where ``path`` is empty.
+    ``name`` is what it is called. Raises UnknownField."""
+    place, shown = TypedPlace(model), name
+    for step in (step for step in path.split(".") if step):
+        below = place.entry.below(step)
+        if below is None:
+            known = place.entry.field_names
+            raise UnknownField(f"{shown}: {unknown_name(step, known, 'parameter')}")
+        place, shown = below, f"{shown} {step}" if shown == name else f"{shown}.{step}"
+    return Explanation(
+        path=shown,
+        type=type_in_words(place),
+        default=_default(place, shown),
+        changes="",
+        description=_description(place),
+        presets={},
+        presets_below={},
         fields=tuple(_lines(place.entry)),
     )
 

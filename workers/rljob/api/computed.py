@@ -64,16 +64,25 @@ def _guard(spec: RLJobSpec) -> int:
 
 
 def _min_size(spec: RLJobSpec) -> int:
-    return max(min(50_000, spec.required_replay.capacity), min(_apex(spec).batch_size, spec.required_replay.capacity))
+    batch, capacity = _drawn(spec)[0], spec.required_replay.capacity
+    return max(min(50_000, capacity), min(batch, capacity))
+
+
+def _drawn(spec: RLJobSpec) -> tuple[int, int]:
+    """Transitions of a batch and of a chunk; 0 where they are parameters of a Custom algorithm, which not everybody can load.
+    Whether the limiter fits those is asked where it is loaded."""
+    if spec.algorithm.type != "ApeXDQN":
+        return 0, 0
+    return _apex(spec).batch_size, _apex(spec).chunk_length
 
 
 def _error_buffer(spec: RLJobSpec) -> float:
     """A tenth of the samples that minSize stands for, but never less than four chunks of 50 steps a shard, so that neither side
     waits for the other at every chunk; and never so narrow that the next chunk may not be inserted and the next batch not be
     drawn (`rules.replay.no_mutual_wait`)."""
-    replay, parameters = spec.required_replay, _apex(spec)
+    replay, (batch, chunk) = spec.required_replay, _drawn(spec)
     limiter, ratio = replay.rate_limiter, max(1.0, replay.rate_limiter.samples_per_insert)
-    least = replay.shards * max(2 * ratio * parameters.chunk_length, float(parameters.batch_size))
+    least = replay.shards * max(2 * ratio * chunk, float(batch))
     return max(ratio * max(0.1 * limiter.min_size, 200.0 * replay.shards), least)
 
 
@@ -94,14 +103,11 @@ COMPUTED: Mapping[tuple[type[BaseModel], str], Computed] = MappingProxyType(
             _lag_limit,
             "IMPALA",
         ),
-        (RateLimiter, "min_size"): Computed(
-            "50000, or capacity where that is less; at least batchSize", _min_size, "ApeXDQN"
-        ),
+        (RateLimiter, "min_size"): Computed("50000, or capacity where that is less; at least batchSize", _min_size),
         (RateLimiter, "error_buffer"): Computed(
             "a tenth of the samples of minSize, at least shards * max(200 * samplesPerInsert, "
             "2 * samplesPerInsert * chunkLength, batchSize)",
             _error_buffer,
-            "ApeXDQN",
         ),
         (InferenceSpec, "max_batch_size"): Computed(
             "64, or actors.envsPerActor where that is more", lambda spec: max(64, spec.actors.envs_per_actor)

@@ -65,10 +65,11 @@ class EnvironmentSource(EnvironmentParameters):
         Text(
             253,
             'a Gymnasium id ("ALE/Pong-v5", "CartPole-v1") or "module:factory"',
-            r"^[A-Za-z_][A-Za-z0-9_./-]*(:[A-Za-z_][A-Za-z0-9_./-]*)?$",
+            r"^([^:\n]+[.]py:|[A-Za-z_][A-Za-z0-9_./-]*:)?[A-Za-z_][A-Za-z0-9_./-]*$",
         ),
     ]
-    """Unless a preset names it: a Gymnasium id, or ``module:factory`` where factory(**kwargs) returns a gymnasium.Env."""
+    """Unless a preset names it: a Gymnasium id, or ``module:factory`` or ``file.py:factory``, where factory(**kwargs) returns a
+    gymnasium.Env."""
 
     @property
     def parameters(self) -> EnvironmentParameters:

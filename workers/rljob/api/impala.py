@@ -3,13 +3,13 @@ by a clipped surrogate (Schulman et al., 2017) on the same unrolls."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from rljob.api.mutability import never
 from rljob.api.parameters import OF_THIS_NETWORK, ParameterSet
-from rljob.api.types import Flag, Integer, Real, WordOrFactory
+from rljob.api.types import Flag, Integer, JSONObject, Real, WordOrFactory
 from rljob.api.unroll_queue import UnrollQueue
 
 
@@ -85,6 +85,8 @@ class ImpalaParameters(ParameterSet):
     """Nature: Mnih et al. 2015, for 84x84. Deep: the residual network of Espeholt et al. 2018. Compact: two small
     convolutions, for 42x42. Small: one of 3x3, for grids of a few cells. MLP: for vectors. Auto chooses by the shape of a
     frame (docs/algorithms/networks.md)."""
+    network_parameters: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
+    """Of a network of one's own."""
     hidden_units: Annotated[int, Integer(1, 16_384), never(OF_THIS_NETWORK)] = 256
     """Width of the hidden layer(s)."""
     layer_norm: Annotated[Flag, never(OF_THIS_NETWORK)] = False

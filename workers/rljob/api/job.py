@@ -72,7 +72,7 @@ class RLJobSpec(APIModel):
     learner: LearnerSpec = Field(default_factory=LearnerSpec)
     """The process that trains."""
     replay: ReplaySpec | None = None
-    """The store of experience, for ApeXDQN alone."""
+    """The store of experience, for ApeXDQN and, from transitions, Custom."""
     actors: ActorsSpec = Field(default_factory=ActorsSpec)
     """The processes that play."""
     inference: InferenceSpec = Field(default_factory=InferenceSpec)

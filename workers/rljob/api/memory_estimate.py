@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from rljob.api.apex_dqn import ApeXDQNParameters
-from rljob.api.impala import ImpalaParameters
+from rljob.api.algorithm import BLOCKS
 from rljob.api.job import RLJob, RLJobSpec
 from rljob.api.problems import Problem
 from rljob.api.replay import ReplayParameters
@@ -94,13 +94,13 @@ def memory_estimate(job: RLJob, *, frame_bytes: int) -> MemoryEstimate:
     parameters = job.spec.algorithm.parameters
     stack = job.spec.environment.frame_stack
     processes = _processes(job)
-    if isinstance(parameters, ImpalaParameters):
+    if job.spec.replay is None:
         return _of_a_queue(job.spec, parameters, stack, frame_bytes, processes)
-    return _of_a_replay(job.spec.required_replay.resolved(), parameters, stack, frame_bytes, processes)
+    return _of_a_replay(job.spec.replay.resolved(), parameters, stack, frame_bytes, processes)
 
 
 def _of_a_replay(
-    replay: ReplayParameters, parameters: ApeXDQNParameters, stack: int, frame_bytes: int, processes: MemoryLine
+    replay: ReplayParameters, parameters: Any, stack: int, frame_bytes: int, processes: MemoryLine
 ) -> MemoryEstimate:
     """Frames are held uncompressed once, by the learner's mirror (sampling Index) or the replay service (Frames), and
     compressed in the Redis log and, for Index, in the replay service. Frames of less than 1,024 bytes are taken for
@@ -138,7 +138,7 @@ def _of_a_replay(
 
 
 def _of_a_queue(
-    spec: RLJobSpec, parameters: ImpalaParameters, stack: int, frame_bytes: int, processes: MemoryLine
+    spec: RLJobSpec, parameters: Any, stack: int, frame_bytes: int, processes: MemoryLine
 ) -> MemoryEstimate:
     """Each unroll holds its frames once. Unrolls wait in the queue and, sent or to be sent, at the actors; the batches that
     are prefetched or learned from have every observation stacked."""
@@ -155,7 +155,9 @@ def _of_a_queue(
         batches * size * (length + 1) * stack * frame_bytes,
         f"{batches} batches * {size} unrolls * {length + 1} observations * {stack} frames * {frame_bytes:,} B",
     )
-    stored = Stored("spec.algorithm.impala.unrollQueue.capacity", queue.capacity, "unrolls", size, "one batch", unroll)
+    block = BLOCKS[spec.algorithm.type] + (".parameters" if spec.algorithm.type == "Custom" else "")
+    path = f"spec.algorithm.{block}.unrollQueue.capacity"
+    stored = Stored(path, queue.capacity, "unrolls", size, "one batch", unroll)
     fixed = at_actors.size_bytes + stacked.size_bytes + processes.size_bytes
     return MemoryEstimate((waiting, at_actors, stacked, processes), stored, fixed)
 

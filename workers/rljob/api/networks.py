@@ -55,6 +55,8 @@ def resolved_network(algorithm: str, network: str, frame_shape: Sequence[int]) -
     Raises NetworkProblem for a network that is not known or cannot see such frames, and where Auto finds none: an image is
     never made a vector unless the job says so.
     """
+    if ":" in network:  # one's own, which says itself what it can't see
+        return network
     smallest, image = SMALLEST_SIDE_PIXELS[algorithm], Image.of(frame_shape)
     frame = f"a frame of this environment has shape {tuple(frame_shape)}"
     if network == "Auto":

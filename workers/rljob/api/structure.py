@@ -65,6 +65,8 @@ def structural_problems(error: ValidationError, model: type[BaseModel] = RLJob) 
             message = "allowed: text that is valid Unicode"
         elif kind in ("model_type", "dict_type", "model_attributes_type"):
             message = "allowed: a mapping of fields"
+        elif kind in ("value_error", "assertion_error"):  # in the words of whoever wrote the check
+            message = str(context["error"])
         elif kind == "list_type":
             message = "allowed: a list, such as [a, b]"
         elif kind == "too_long":

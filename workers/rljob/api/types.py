@@ -170,12 +170,13 @@ class Text:
         return _guarded(inner, self.allowed)
 
 
-FACTORY_PATTERN = r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_.]*"
+FACTORY_PATTERN = r"[^:\n]+:[A-Za-z_][A-Za-z0-9_.]*"
+"""``module:factory`` or ``file.py:factory``. Which names a module or a folder can have is for the loader to say."""
 
 
 @dataclass(frozen=True, slots=True)
 class WordOrFactory:
-    """One of ``words``, or ``module:factory``: something by name, or one's own."""
+    """One of ``words``, or ``module:factory`` or ``file.py:factory``: something by name, or one's own."""
 
     words: tuple[str, ...]
 

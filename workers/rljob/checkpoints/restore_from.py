@@ -11,6 +11,7 @@ from rljob.checkpoints.files import VerifiedFiles, directory_in, is_checkpoint, 
 from rljob.checkpoints.location import Location, bucket_of, location
 from rljob.checkpoints.names import CheckpointProblem
 from rljob.envs.spec import EnvironmentSpec
+from rljob.loading import short
 
 STARTED_FROM = "started_from"
 """In the manifest of a checkpoint: what the ``restoreFrom`` of its job named, empty for nothing."""
@@ -51,7 +52,7 @@ def named_checkpoint(job: RLJob, environment: EnvironmentSpec) -> VerifiedFiles 
     except CheckpointProblem as problem:
         raise CheckpointProblem(f"{_FIELD}: {problem}; Latest and None can, too") from None
     found = _found(source)
-    _check_fits(found, job.spec.algorithm.type, environment)
+    _check_fits(found, job.spec.algorithm.name, environment)
     return found
 
 
@@ -95,4 +96,4 @@ def _described(manifest: Mapping[str, Any]) -> str:
 
 
 def _words(algorithm: str, frame_shape: tuple[int, ...], stack: int, actions: int) -> str:
-    return f"{algorithm} for {stack} frames of shape {frame_shape} and {actions} actions"
+    return f"{short(algorithm)} for {stack} frames of shape {frame_shape} and {actions} actions"

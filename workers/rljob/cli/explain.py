@@ -5,12 +5,16 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rljob.command_errors import one_line_errors
+from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
+
+if TYPE_CHECKING:
+    from rljob.api.catalogue import Explanation
 
 _WIDEST = 110
 _TYPE_COLUMN = 34
@@ -23,10 +27,19 @@ def explain(
             metavar="FIELD", help="A field, such as algorithm.impala.learningRate.", show_default="all of them"
         ),
     ] = "",
+    parameter: Annotated[
+        str,
+        typer.Argument(
+            metavar="PARAMETER",
+            help="One of the parameters, where FIELD is the factory of an algorithm or a network of your own.",
+            show_default="all of them",
+        ),
+    ] = "",
 ) -> None:
     """Explain a field of the manifest: its type, its default, when it may change, what it does, and which presets set it.
 
-    A section is explained with its fields. spec. may be left out; status. and metadata. are explained too.
+    A section is explained with its fields. spec. may be left out; status. and metadata. are explained too. So are the parameters
+    of an algorithm or a network of your own, by its factory.
 
     Examples:
 
@@ -35,13 +48,15 @@ def explain(
         rljob explain actors
 
         rljob explain algorithm.impala.learningRate
+
+        rljob explain examples/plugins/qr_dqn.py:QRDQN kappa
     """
     with one_line_errors():
         from rljob.api.catalogue import UnknownField, explained
         from rljob.api.yaml_dialect import in_one_line
 
         try:
-            found = explained(field)
+            found = _own(field, parameter) if ":" in field else explained(field)
         except UnknownField as error:
             raise UsageError(str(error)) from None
         width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
@@ -64,6 +79,14 @@ def explain(
                     f"  {line.name:{widest}}  {_cut(line.type, _TYPE_COLUMN):{_TYPE_COLUMN}}  {line.summary}".rstrip()
                 )
         typer.echo("\n".join(lines))
+
+
+def _own(factory: str, parameter: str) -> Explanation:
+    require_data_plane("explaining the parameters of your own")
+    from rljob.algorithms.registry import declared_parameters
+    from rljob.api.catalogue import explained_own
+
+    return explained_own(declared_parameters(factory), factory, parameter)
 
 
 def _facts(facts: Mapping[str, str], width: int) -> Iterator[str]:

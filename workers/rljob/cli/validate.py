@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
-from rljob.api import ManifestError, RLJob, dump_manifest, load_manifest
+from rljob.api import ManifestError, RLJob, dump_manifest, parse_job, read_manifest, with_files_beside
 from rljob.api.exit_codes import EXIT_INVALID
+from rljob.data_plane import require_data_plane
+from rljob.errors import UsageError
+from rljob.loading import NotHere, PluginProblem, short
 
 SetOption = Annotated[
     list[str] | None,
@@ -30,6 +33,8 @@ def validate(
 ) -> None:
     """Check manifests without running them: every problem at once, each with its place, its value and what is allowed.
 
+    An algorithm or a network of one's own is checked too, where it can be loaded.
+
     Exit code 0 if all are right, 2 if not. With --effective, stdout holds YAML and nothing else.
 
     Examples:
@@ -43,7 +48,10 @@ def validate(
     valid: list[RLJob] = []
     for file in files:
         try:
-            job = load_manifest(file, overrides or ())
+            written = with_files_beside(read_manifest(file, overrides or ()), file.parent)
+            job, note = _with_own_parts(parse_job(written))
+        except PluginProblem as error:
+            typer.echo(f"{file}: {error}", err=True)
         except ManifestError as error:
             count = len(error.problems)
             typer.echo(f"{file}: {count} problem{'s' if count > 1 else ''}", err=True)
@@ -52,8 +60,25 @@ def validate(
         else:
             valid.append(job)
             if not effective:
-                typer.echo(f"{file}: ok, {job.spec.algorithm.type} on {job.spec.environment.id}")
+                typer.echo(f"{file}: ok, {short(job.spec.algorithm.name)} on {short(job.spec.environment.id)}{note}")
     if effective:
         typer.echo("---\n".join(dump_manifest(job) for job in valid), nl=False)
     if len(valid) < len(files):
         raise typer.Exit(EXIT_INVALID)
+
+
+def _with_own_parts(job: RLJob) -> tuple[RLJob, str]:
+    """The job with what its user has written loaded and checked; or as it is, and a word on why that could not be done here."""
+    own = job.spec.algorithm
+    if own.type != "Custom" and ":" not in str(own.parameters.network):
+        return job, ""
+    try:
+        require_data_plane("checking an algorithm or a network of your own")
+    except UsageError:
+        return job, "; its own parameters were not checked: this install has no data plane"
+    from rljob.algorithms.registry import with_own_parts
+
+    try:
+        return with_own_parts(job), ""
+    except NotHere as problem:
+        return job, f"; its own parameters were not checked: {problem}"

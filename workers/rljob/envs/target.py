@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import difflib
-import importlib
 import inspect
 import re
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import gymnasium
 from ale_py import roms
 
 from rljob.envs.errors import EnvironmentProblem
+from rljob.loading import PluginProblem, loaded
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -78,12 +78,13 @@ def clips_rewards(target: Target, parameters: EnvironmentParameters) -> bool:
 def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
     """Find what ``environment_id`` names. Raises EnvironmentProblem with the nearest names if nothing has that name.
 
-    "module:name" is a factory when ``name`` is a plain identifier; Gymnasium's own "module:Name-v0" stays an id.
+    "module:name" (or "file.py:name") is a factory when ``name`` is a plain identifier; Gymnasium's own "module:Name-v0" stays
+    an id.
     """
     kwargs = copy.deepcopy(parameters.kwargs)  # a factory may change what it is given
-    module, colon, name = environment_id.partition(":")
+    _, colon, name = environment_id.rpartition(":")
     if colon and name.isidentifier():
-        return _factory(environment_id, module, name, kwargs)
+        return _factory(environment_id, kwargs)
     try:
         spec = gymnasium.spec(environment_id)
     except ModuleNotFoundError as error:
@@ -131,19 +132,11 @@ def _checked_rom(environment_id: str, rom: str) -> str:
     return rom
 
 
-def _factory(environment_id: str, module: str, name: str, kwargs: dict[str, Any]) -> UserFactory:
+def _factory(environment_id: str, kwargs: dict[str, Any]) -> UserFactory:
     try:
-        loaded = importlib.import_module(module)
-    except Exception as error:
-        raise EnvironmentProblem(
-            f"environment {environment_id!r}: module {module!r} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
-    make = getattr(loaded, name, None)
-    if not callable(make):
-        callables = [key for key, value in vars(loaded).items() if callable(value) and not key.startswith("_")]
-        near = difflib.get_close_matches(name, callables, n=3, cutoff=0.5)
-        advice = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise EnvironmentProblem(f"environment {environment_id!r}: {module!r} has no callable {name!r}{advice}")
+        make = loaded(environment_id)
+    except PluginProblem as problem:
+        raise EnvironmentProblem(f"environment {environment_id!r}: {problem}") from problem
     try:
         takes = dict(inspect.signature(make).parameters)
     except (TypeError, ValueError):  # a callable of C has no signature

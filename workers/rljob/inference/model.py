@@ -98,7 +98,7 @@ def served_model(job: RLJob, device: torch.device, compute: Compute | None = Non
     """The job's network, to be served on ``device``; ``compute`` None chooses by a short measurement on this processor."""
     parameters, environment_parameters = job.spec.algorithm.parameters, job.spec.environment.parameters
     spec = describe_environment(job.spec.environment.id, environment_parameters)
-    method = algorithm(job.spec.algorithm.type)
+    method = algorithm(job.spec.algorithm.name)
     network = method.build(spec, parameters, environment_parameters)
     if compute is None:
         size = min(job.spec.inference.max_batch_size, job.spec.actors.envs_per_actor)

@@ -30,6 +30,7 @@ from rljob.learner.saver import Saver
 from rljob.learner.source import BatchSource, Ready
 from rljob.learner.status import return_to_go_by, steps_and_raw_frames
 from rljob.learner.verdicts import Verdicts
+from rljob.loading import short
 from rljob.telemetry.clock import StageClock
 from rljob.weights.exchange import WeightServer
 from rljob.weights.versions import VersionLog
@@ -204,6 +205,8 @@ class Learner:
             return
         self.counters.skipped_updates += 1
         what = f"update {self._updater.updates}: the loss is {loss} and its gradient's norm {norm}"
+        if ":" in self._identity.algorithm:  # the user's own, who looks for it there
+            what += f"; finite numbers were expected of {short(self._identity.algorithm)}, function loss"
         if self._config.on_non_finite == "Ignore":
             log.warning("%s; the update was skipped (onNonFiniteLoss: Ignore)", what)
             return

@@ -71,7 +71,7 @@ def config_of(
     algorithm, replay = job.spec.algorithm.parameters, job.spec.required_replay.resolved()
     if not isinstance(algorithm, TransitionParameters):
         raise ValueError(
-            f"the algorithm {job.spec.algorithm.type} learns from no transitions: it needs no replay service"
+            f"the algorithm {job.spec.algorithm.name} learns from no transitions: it needs no replay service"
         )
     layout = ChunkLayout(
         length=algorithm.chunk_length,

@@ -66,7 +66,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     environment_id = spec_of_job.environment.id
     num_envs = spec_of_job.actors.envs_per_actor
     spec = describe_environment(environment_id, environment_parameters)
-    chosen = algorithm(spec_of_job.algorithm.type)
+    chosen = algorithm(spec_of_job.algorithm.name)
     layout = chosen.layout(spec, parameters)
     identity = ActorIdentity(options.name, uuid.uuid4().hex[:12], num_envs)
     figures = ActorFigures(identity)
@@ -181,7 +181,7 @@ def _connect(
     endpoint = options.inference[server_of(options.name, len(options.inference))]
     client = Client(endpoint, keys.client(server) if keys else None)
     # One lane a group, and one for the values of final observations.
-    outputs = algorithm(spec.algorithm.type).output_size(spec.algorithm.parameters, num_actions)
+    outputs = algorithm(spec.algorithm.name).output_size(spec.algorithm.parameters, num_actions)
     return sink, InferenceClient(
         client, identity, GROUPS + 1, compress=bool(layout.compressed_columns), outputs=outputs
     )

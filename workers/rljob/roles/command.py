@@ -91,7 +91,7 @@ def check_options(role: Role, options: RoleOptions) -> None:
     """Refuse options that the role could not work with. Raises `UsageError`, naming every missing option."""
     replay = options.job.spec.replay
     if role is Role.REPLAY and replay is None:
-        algorithm = options.job.spec.algorithm.type
+        algorithm = options.job.spec.algorithm.name
         raise UsageError(f"replay: a job of {algorithm} has none; its learner keeps the queue of unrolls itself")
     needs = _needs(role, options.job)
     missing = [name for name in needs if not getattr(options, name)]
@@ -259,8 +259,10 @@ def worker(
         stopping_on_signals(stop),
     ):
         require_data_plane(f"rljob worker {role}")
+        from rljob.algorithms.registry import with_own_parts
+
         options = RoleOptions(
-            job=load_manifest(job, on_cluster=False),  # its controller has checked what a cluster needs
+            job=with_own_parts(load_manifest(job, on_cluster=False)),  # its controller has checked what a cluster needs
             run_dir=run_dir,
             name=name,
             replay_ingest=tuple(replay_ingest or ()),

@@ -51,7 +51,7 @@ def run_evaluator(options: RoleOptions, stop: threading.Event) -> None:
     job = options.job.spec
     parameters, environment = job.algorithm.parameters, job.environment.parameters
     spec = describe_environment(job.environment.id, environment)
-    policy = PolicyIdentity(job.algorithm.type, spec, parameters, environment)
+    policy = PolicyIdentity(job.algorithm.name, spec, parameters, environment)
     players = Players(policy, job.evaluator.resources.cores(), job.evaluator.episodes)
     security = load_keys(options.keys, "evaluator").client("learner") if options.keys else None
     client = WeightClient(options.weights, options.notice, security, evaluation=True)

@@ -15,6 +15,7 @@ import torch
 from rljob.algorithms import algorithm
 from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm, UnrollAlgorithm
 from rljob.algorithms.compute import Compute, denormals_as_zero
+from rljob.algorithms.conformance import check_own_parts
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import RLJob, credits_per_actor, quantity
 from rljob.checkpoints import store as checkpoint
@@ -67,7 +68,8 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     params, env_params = spec.algorithm.parameters, spec.environment.parameters
     device = choose(spec.learner.accelerator, on_cluster=options.on_cluster)
     environment = describe_environment(spec.environment.id, env_params)
-    method = algorithm(spec.algorithm.type)
+    method = algorithm(spec.algorithm.name)
+    check_own_parts(options.job, environment)
     threads = _threads(options.job, params, device)
     if device.type == "cpu":
         keep_freed_memory()
@@ -127,6 +129,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
 
         surroundings = {
             "device": str(device),
+            "batch_size": params.batch_size,
             "precision": str(plan),
             "rewards": describe_rewards(spec.environment.id, env_params),
             "started_unix": time.time(),
@@ -140,7 +143,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
             on_non_finite=spec.early_stopping.on_non_finite_loss,
             started_from=started_from(options.job),
         )
-        identity = PolicyIdentity(spec.algorithm.type, environment, params, env_params)
+        identity = PolicyIdentity(spec.algorithm.name, environment, params, env_params)
         learner = Learner(config, identity, updater, source, server, saver, record, surroundings, versions)
         telemetry = closing.enter_context(
             TelemetryServer(

@@ -150,7 +150,9 @@ def law_sample(context: ReconcileContext) -> ScalingSample | None:
         seen.depth_batches,
         seen.bound_batches,
     )
-    if any(figure is None for figure in figures):
+    algorithm = context.spec.algorithm
+    batch_size = seen.batch_size if algorithm.type == "Custom" else algorithm.parameters.batch_size
+    if batch_size is None or any(figure is None for figure in figures):
         return None
     wait, blocked, consumption, production, depth, bound = (float(figure or 0.0) for figure in figures)
     replay = context.spec.replay
@@ -163,7 +165,7 @@ def law_sample(context: ReconcileContext) -> ScalingSample | None:
         production_per_second=production,
         depth_batches=depth,
         bound_batches=bound,
-        items_per_batch=context.spec.algorithm.parameters.batch_size / ratio,
+        items_per_batch=batch_size / ratio,
         policy_lag_updates_p95=seen.policy_lag_updates_p95,
         learner_advancing=progress.advancing(context),
     )

@@ -8,6 +8,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
+from rljob.api.apex_dqn import ApeXDQNParameters
+from rljob.api.impala import ImpalaParameters
 from rljob.api.job import RLJob
 from rljob.api.keyed import KEYED
 from rljob.api.problems import ABSENT, Problem
@@ -45,6 +47,28 @@ def cross_field_problems(job: RLJob, *, on_cluster: bool = True, wrong: Collecti
     for path, node in _nodes(job, ""):
         problems += [each for each in _repeated(path, node) if not any(_overlap(each.path, place) for place in wrong)]
     return problems
+
+
+def own_algorithm_problems(job: RLJob) -> list[Problem]:
+    """Broken rules of a job whose Custom algorithm has been loaded: those that jobs of the built-in one of its kind are asked,
+    too, between its parameters (where it has them) and with the rest of the job."""
+    parameters, at = job.spec.algorithm.parameters, "spec.algorithm.custom.parameters"
+    model = ApeXDQNParameters if job.spec.replay is not None else ImpalaParameters
+    found = []
+    for rule in RULES:
+        own = rule.at is model and all(_has(parameters, each) for each in rule.reads)
+        whole = rule.algorithm == "ApeXDQN" and job.spec.replay is not None
+        outcome = rule.check(parameters) if own else rule.check(job.spec) if whole else None
+        if outcome is None:
+            continue
+        place = f"{at if own else 'spec'}.{rule.field}"
+        value = outcome.value if isinstance(outcome, Broken) else _value(parameters if own else job.spec, rule.field)
+        found.append(Problem(place, value, outcome.message if isinstance(outcome, Broken) else outcome))
+    return found
+
+
+def _has(parameters: BaseModel, path: str) -> bool:
+    return path.partition(".")[0] in {field.alias or name for name, field in type(parameters).model_fields.items()}
 
 
 def _overlap(path: str, other: str) -> bool:

@@ -23,7 +23,7 @@ _ANOTHER = (
 )
 _PRESETS_TYPE = "allowed: the type of the preset's algorithm, or nothing, which means the same"
 _REQUIRED = "required: algorithm.type and environment.id, or a preset, which names both"
-_NOT_LOADED = "allowed: ApeXDQN, IMPALA; this version does not load algorithms from outside the package yet"
+_NO_FACTORY = "required with type Custom: its factory"
 
 
 @rule(
@@ -72,10 +72,13 @@ def block_of_the_type(spec: RLJobSpec) -> Outcome:
 
 @rule(
     RLJobSpec,
-    "algorithm.type",
-    cel="has(self.preset) || !has(self.algorithm) || !has(self.algorithm.type) || self.algorithm.type != 'Custom'",
-    message=_NOT_LOADED,
+    "algorithm.custom",
+    reason="FieldValueRequired",
+    cel="has(self.preset) || !has(self.algorithm) || !has(self.algorithm.type) || self.algorithm.type != 'Custom' || "
+    "has(self.algorithm.custom)",
+    message=_NO_FACTORY,
 )
-def an_algorithm_of_this_package(spec: RLJobSpec) -> Outcome:
-    """Beside a preset, it is the wrong type whatever this version loads."""
-    return _NOT_LOADED if spec.algorithm.type == "Custom" and spec.preset is None else None
+def a_factory_of_its_own(spec: RLJobSpec) -> Outcome:
+    """Beside a preset, Custom is the wrong type anyhow."""
+    missing = spec.algorithm.type == "Custom" and spec.preset is None and spec.algorithm.custom is None
+    return Broken(_NO_FACTORY, ABSENT) if missing else None

@@ -6,7 +6,6 @@ from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.impala import ImpalaParameters
 from rljob.api.rule import Outcome, rule
 
-_OWN_NETWORK = "allowed: one of the named networks; this version does not load networks from outside the package yet"
 _NO_GROWTH = "allowed: at most learningRate; it decays, it does not grow"
 _NO_GROWTH_CEL = "self.learningRateFinal <= self.learningRate"
 _NO_DECAY = "allowed: below learningRate only with learningRateDecaySteps above 0; without it nothing would decay"
@@ -141,16 +140,6 @@ def weights_to_leave_out(it: ImpalaParameters) -> Outcome:
     if it.correct_off_policy or it.loss == "VTrace":
         return None
     return "allowed: false only with loss VTrace; ClippedSurrogate has no importance weights to leave out"
-
-
-@rule(ApeXDQNParameters, "network", cel="!self.network.contains(':')", message=_OWN_NETWORK)
-def a_named_network_for_q_values(it: ApeXDQNParameters) -> Outcome:
-    return _OWN_NETWORK if ":" in it.network else None
-
-
-@rule(ImpalaParameters, "network", cel="!self.network.contains(':')", message=_OWN_NETWORK)
-def a_named_network_for_a_policy(it: ImpalaParameters) -> Outcome:
-    return _OWN_NETWORK if ":" in it.network else None
 
 
 @rule(

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from rljob.api.apex_dqn import ApeXDQNParameters
+from typing import Any
+
 from rljob.api.job import RLJobSpec
 from rljob.api.rule import Outcome, rule
 from rljob.api.types import plain_number
+
+
+def _parameters(spec: RLJobSpec) -> Any:
+    """Those of ApeXDQN, or of any other algorithm that learns from transitions."""
+    return spec.algorithm.parameters
 
 
 @rule(
@@ -33,7 +39,7 @@ def min_size_within_capacity(spec: RLJobSpec) -> Outcome:
     message="allowed: at least the algorithm's batchSize, or a batch would be drawn from fewer transitions than it holds",
 )
 def min_size_of_a_batch(spec: RLJobSpec) -> Outcome:
-    parameters = spec.algorithm.parameters_as(ApeXDQNParameters)
+    parameters = _parameters(spec)
     if spec.replay is None or spec.replay.rate_limiter.min_size >= parameters.batch_size:
         return None
     return (
@@ -51,7 +57,7 @@ def min_size_of_a_batch(spec: RLJobSpec) -> Outcome:
     "an actor's chunk would push out another's before it is ever drawn",
 )
 def room_for_every_environment(spec: RLJobSpec) -> Outcome:
-    parameters = spec.algorithm.parameters_as(ApeXDQNParameters)
+    parameters = _parameters(spec)
     actors = spec.actors
     environments = actors.replicas * actors.envs_per_actor
     needed = environments * parameters.chunk_length
@@ -72,7 +78,7 @@ def room_for_every_environment(spec: RLJobSpec) -> Outcome:
     message="allowed: so few that a shard's part of replay.capacity holds a chunk of chunkLength transitions",
 )
 def a_chunk_in_every_shard(spec: RLJobSpec) -> Outcome:
-    replay, chunk = spec.replay, spec.algorithm.parameters_as(ApeXDQNParameters).chunk_length
+    replay, chunk = spec.replay, _parameters(spec).chunk_length
     if replay is None or replay.shards == 1 or replay.capacity // replay.shards >= chunk:
         return None
     return (
@@ -98,7 +104,7 @@ def no_mutual_wait(spec: RLJobSpec) -> Outcome:
     2 * errorBuffer is narrower than the two together. Twice the chunk's share (the bound Reverb uses) always leaves room."""
     if spec.replay is None:
         return None
-    replay, parameters = spec.replay.resolved(), spec.algorithm.parameters_as(ApeXDQNParameters)
+    replay, parameters = spec.replay.resolved(), _parameters(spec)
     ratio, chunk, batch = replay.samples_per_insert, parameters.chunk_length, parameters.batch_size
     needed = replay.shards * max(2 * max(1.0, ratio) * chunk, float(batch))
     if ratio == 0 or replay.error_buffer >= needed:

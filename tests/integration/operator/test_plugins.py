@@ -1,0 +1,115 @@
+"""What users write themselves, in real runs: algorithms, networks and environments that are files beside a manifest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.local_run import ENDLESS, LocalRun
+from tests.support.paths import ROOT
+from tests.support.plugins_page import write_example
+
+PLUGINS = ROOT / "examples" / "plugins"
+COUNT = "        SoftQ.calls = getattr(SoftQ, 'calls', 0) + 1\n"
+pytestmark = pytest.mark.timeout(600)
+
+
+def test_quantile_regression_trains_and_its_checkpoint_is_a_policy(local_run: Callable[..., LocalRun]) -> None:
+    run = local_run(*ENDLESS, "--set", "spec.checkpoint.intervalSeconds=2", job=PLUGINS / "cartpole-qr-dqn.yaml")
+    run.until_learning(500)
+    run.until(lambda: run.status("actor-0").get("policy_version", 0) > 1, 60, "weights at the actor")
+    status = run.status("learner")
+    assert status["quantile_spread"] > 0.0, "what its loss measures is reported"
+    assert status["batch_size"] == 128
+    assert run.interrupt() == 130
+    records = [json.loads(line) for line in (run.run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert any("quantile_spread" in json.dumps(record) for record in records)
+    code, said = run.verb("eval", str(run.run_dir), "--episodes", "2")
+    assert code == 0, said
+    assert "over 2 episodes" in said
+
+
+def test_the_pages_example_trains_as_it_is_written(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
+    run = local_run(*ENDLESS, job=write_example(tmp_path))
+    assert run.until_learning(200) >= 200
+    assert run.interrupt() == 130
+    code, said = run.verb("explain", f"{tmp_path}/soft_q.py:SoftQ", "temperature")
+    assert code == 0
+    assert "number above 0 to 100" in said
+
+
+@pytest.mark.parametrize("inference", ["Local", "Central"])
+def test_a_residual_network_trains_on_pong(local_run: Callable[..., LocalRun], inference: str) -> None:
+    impala = "spec.algorithm.impala"
+    small = ["networkParameters.channels=[4,8]", "unrollLength=16", "batchSize=4", "minibatches=1", "epochs=1"]
+    changes = [f"{impala}.{change}" for change in (*small, "weightsRefreshSteps=1", "unrollQueue.capacity=")]
+    changes += [f"spec.actors.inference={inference}", "spec.actors.envsPerActor=4"]
+    options = [word for change in changes for word in ("--set", change)]
+    run = local_run(*ENDLESS, *options, job=PLUGINS / "pong-impala-resnet.yaml")
+    assert run.until_learning(20) >= 20
+    run.until(lambda: run.status("actor-0").get("policy_version", 0) > 1, 60, "acting with its weights")
+    assert run.interrupt() == 130
+
+
+def test_an_environment_in_a_file_with_wrappers_of_its_own(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
+    (tmp_path / "my_game.py").write_text(
+        "import gymnasium\n\n\n"
+        "class Doubled(gymnasium.RewardWrapper):\n"
+        "    def reward(self, reward):\n        return 2.0 * reward\n\n\n"
+        "def make(steps: int = 10, render_mode: str | None = None) -> gymnasium.Env:\n"
+        "    game = gymnasium.make('CartPole-v1', render_mode=render_mode).unwrapped\n"
+        "    return Doubled(gymnasium.wrappers.TimeLimit(game, steps))\n"
+    )
+    job = tmp_path / "my-game.yaml"
+    job.write_text(
+        "apiVersion: rljob.dev/v1alpha1\nkind: RLJob\nmetadata: {name: my-game}\nspec:\n"
+        "  preset: CartPoleApeX\n"
+        "  environment: {id: my_game.py:make, kwargs: {steps: 7}, backend: Async}\n"
+    )
+    run = local_run(*ENDLESS, job=job)
+    run.until_learning(50)
+    assert run.interrupt() == 130
+    code, said = run.verb("eval", str(run.run_dir), "--episodes", "3", "--epsilon", "0")
+    assert code == 0, said
+    assert "14 to 14" in said, "seven steps of two points"
+
+
+def test_a_mistake_ends_the_run_before_it_begins(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
+    job = write_example(tmp_path)
+    code = (tmp_path / "soft_q.py").read_text()
+    (tmp_path / "soft_q.py").write_text(code.replace("batch.n_step_return +", "batch.reward +"))
+    run = local_run(job=job)
+    assert run.finish(60) == 2
+    assert "in loss: AttributeError" in run.output
+    assert "a TransitionBatch has observation" in run.output
+    assert "Traceback" not in run.output
+    assert not run.run_dir.exists()
+
+
+def test_an_error_in_the_middle_of_training_names_the_authors_line(
+    local_run: Callable[..., LocalRun], tmp_path: Path
+) -> None:
+    job = write_example(tmp_path)
+    code = (tmp_path / "soft_q.py").read_text()
+    late = f"{COUNT}        if SoftQ.calls > 30:\n            raise KeyError('late')\n"
+    (tmp_path / "soft_q.py").write_text(code.replace("        taken = online(", f"{late}        taken = online("))
+    run = local_run(*ENDLESS, "--set", "spec.backoffLimit=0", job=job)
+    assert run.finish(120) == 1
+    assert "in loss: KeyError: 'late'" in run.output
+
+
+def test_a_loss_that_becomes_nan_names_the_algorithm(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
+    job = write_example(tmp_path)
+    code = (tmp_path / "soft_q.py").read_text()
+    code = code.replace("        taken = online(", f"{COUNT}        taken = online(")
+    code = code.replace(
+        "(batch.weight * each).mean()", "(batch.weight * each).mean() * (1.0 if SoftQ.calls < 30 else torch.nan)"
+    )
+    (tmp_path / "soft_q.py").write_text(code)
+    run = local_run(*ENDLESS, job=job)
+    assert run.finish(120) == 1
+    assert "the loss is nan" in run.output
+    assert "finite numbers were expected of soft_q.py:SoftQ, function loss" in run.output

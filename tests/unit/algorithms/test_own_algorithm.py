@@ -1,0 +1,290 @@
+"""An algorithm of the user's own in a job: its parameters typed and checked, itself tried, every mistake told in its words."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rljob.algorithms import algorithm
+from rljob.algorithms.conformance import check_own_parts
+from rljob.algorithms.registry import with_own_parts
+from rljob.api import ManifestError, RLJob, memory_estimate, parse_job, read_manifest, with_files_beside
+from rljob.envs import describe_environment
+from rljob.loading import PluginProblem
+
+from tests.support.paths import ROOT
+from tests.support.plugins_page import write_example
+
+EXAMPLE = ROOT / "examples" / "plugins" / "cartpole-qr-dqn.yaml"
+PARAMETERS = "spec.algorithm.custom.parameters"
+PLUGIN = """\
+from __future__ import annotations
+
+import torch
+from torch import nn
+from typing import Annotated
+
+from rljob.plugins import (
+    ActionValueAlgorithm, ActionValueParameterSet, FrameNetwork, Integer, LossResult, dense_layers,
+)
+
+
+class Parameters(ActionValueParameterSet):
+    units: Annotated[int, Integer(1, 100)] = 16
+
+
+class Network(FrameNetwork):
+    def __init__(self, spec, units):
+        super().__init__(spec.frame_shape, 1.0, centred=False)
+        self.dense = dense_layers(4, units, 1, layer_norm=False)
+        self.head = nn.Linear(units, spec.num_actions)
+
+    def forward(self, observation):
+        return self.head(self.features(observation))
+
+
+class Own(ActionValueAlgorithm):
+    parameters = Parameters
+    metrics = ("q",)
+
+    def build(self, spec, params, env_params):
+        return Network(spec, params.units)
+
+    def action_values(self, net, observation):
+        return net(observation)
+
+    def loss(self, params, online, target, batch):
+        taken = online(batch.observation).gather(1, batch.action.unsqueeze(1)).squeeze(1)
+        with torch.no_grad():
+            wanted = batch.n_step_return + batch.discount * target(batch.next_observation).max(1).values
+        error = wanted - taken
+        return LossResult((batch.weight * error.square()).mean(), {"q": taken.detach().mean()}, td_abs=error.detach().abs())
+
+
+def make():
+    return Own()
+"""
+_numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def path_as_before() -> Iterator[None]:
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
+
+
+def job(folder: Path, *changes: tuple[str, str], factory: str = "make", **spec: Any) -> RLJob:
+    """A job of the plug-in above with some of its text replaced."""
+    text = PLUGIN
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    file = folder / f"plugin_{next(_numbers)}.py"
+    file.write_text(text)
+    custom = {"factory": f"{file}:{factory}", "parameters": spec.pop("parameters", {})}
+    document = {
+        "apiVersion": "rljob.dev/v1alpha1",
+        "kind": "RLJob",
+        "metadata": {"name": "own"},
+        "spec": {
+            "algorithm": {"type": "Custom", "custom": custom},
+            "environment": {"id": "CartPole-v1"},
+            "replay": {"capacity": 50_000},
+            **spec,
+        },
+    }
+    return parse_job(document)
+
+
+def tried(given: RLJob) -> RLJob:
+    """The job with its plug-in loaded and tried, as ``rljob run`` and the learner do before anything else."""
+    bound = with_own_parts(given)
+    spec = describe_environment(bound.spec.environment.id, bound.spec.environment.parameters)
+    check_own_parts(bound, spec)
+    return bound
+
+
+def test_the_example_is_what_it_says() -> None:
+    given = parse_job(with_files_beside(read_manifest(EXAMPLE), EXAMPLE.parent))
+    parameters: Any = tried(given).spec.algorithm.parameters
+    assert (parameters.quantiles, parameters.kappa, parameters.n_step) == (32, 1.0, 3)
+    paper = type(parameters)()
+    assert (paper.quantiles, paper.kappa, paper.learning_rate, paper.optimizer_epsilon) == (200, 1.0, 5e-5, 0.01 / 32)
+
+
+def test_the_pages_example_is_whole(tmp_path: Path) -> None:
+    manifest = write_example(tmp_path)
+    tried(parse_job(with_files_beside(read_manifest(manifest), tmp_path)))
+
+
+def test_its_parameters_are_in_force_with_every_default(tmp_path: Path) -> None:
+    bound = tried(job(tmp_path, parameters={"units": 8, "learningRate": 0.01}))
+    parameters: Any = bound.spec.algorithm.parameters
+    assert (parameters.units, parameters.learning_rate, parameters.learning_rate_final) == (8, 0.01, 0.01)
+    assert bound.spec.algorithm.custom is not None
+    assert bound.spec.algorithm.custom.parameters["batchSize"] == 256
+    assert memory_estimate(bound, frame_bytes=16).total_bytes > 0
+
+
+@pytest.mark.parametrize("factory", ["make", "Own"])
+def test_a_factory_is_a_function_or_the_class(tmp_path: Path, factory: str) -> None:
+    tried(job(tmp_path, factory=factory))
+
+
+def test_a_controller_does_not_import_it(tmp_path: Path) -> None:
+    given = job(tmp_path, ("import torch\n", "import a_package_that_nobody_has\n"))
+    assert given.spec.algorithm.name.endswith(":make")
+    with pytest.raises(TypeError, match="known where it is loaded"):
+        _ = given.spec.algorithm.parameters
+
+
+@pytest.mark.parametrize(
+    ("parameters", "path", "said"),
+    [
+        ({"unit": 3}, "unit", "unknown field; did you mean 'units'?"),
+        ({"units": 0}, "units", "allowed: an integer from 1 to 100"),
+        ({"units": "many"}, "units", "allowed: an integer from 1 to 100"),
+        ({"learningRateFinal": 0.5}, "learningRateFinal", "allowed: at most learningRate (0.0001)"),
+        ({"nStep": 60}, "nStep", "allowed: at most chunkLength"),
+        ({"targetUpdateInterval": 0}, "targetUpdateInterval", "the target network would never be updated"),
+    ],
+)
+def test_a_wrong_parameter(tmp_path: Path, parameters: dict[str, Any], path: str, said: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        with_own_parts(job(tmp_path, parameters=parameters))
+    (problem,) = caught.value.problems
+    assert problem.path == f"{PARAMETERS}.{path}"
+    assert said in problem.message
+
+
+def test_a_check_of_the_authors_own_is_told_in_its_words(tmp_path: Path) -> None:
+    check = (
+        "    units: Annotated[int, Integer(1, 100)] = 16\n\n"
+        "    @pydantic.field_validator('units')\n    @classmethod\n    def even(cls, value):\n"
+        "        if value % 2:\n            raise ValueError('allowed: an even number')\n        return value\n"
+    )
+    changes = (
+        ("    units: Annotated[int, Integer(1, 100)] = 16\n", check),
+        ("import torch\n", "import pydantic\nimport torch\n"),
+    )
+    with pytest.raises(ManifestError, match="units: got 3; allowed: an even number"):
+        with_own_parts(job(tmp_path, *changes, parameters={"units": 3}))
+
+
+def test_what_it_learns_from_has_a_place_that_fits(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"spec.replay: required: plugin_\d+.py:make learns from transitions"):
+        with_own_parts(job(tmp_path, replay=None))
+    with pytest.raises(ManifestError, match=r"minSize: got 100; allowed: at least batchSize \(256\)"):
+        with_own_parts(job(tmp_path, replay={"rateLimiter": {"minSize": 100}}))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "    return Own()",
+            "    return 3",
+            "a TransitionAlgorithm or an UnrollAlgorithm .* was expected of it, what came is int",
+        ),
+        ("    return Own()", "    raise KeyError('x')", r"can't be made: plugin_\d+\.py:\d+, in make: KeyError: 'x'"),
+        ("    def action_values(", "    def other(", "can't be made: .*abstract method '?action_values"),
+        (
+            "    parameters = Parameters\n",
+            "",
+            "its attribute parameters has to be a class that is a rljob.plugins.Transition",
+        ),
+        ('    metrics = ("q",)', "    metrics = 'q'", "its attribute metrics has to be a tuple of names"),
+        (
+            "class Parameters(ActionValueParameterSet):",
+            "from rljob.plugins import ParameterSet\nclass Parameters(ParameterSet):",
+            "its parameters Parameters lack n_step, .*seed, .*which the loops read; rljob.plugins.TransitionParameterSet",
+        ),
+    ],
+)
+def test_what_is_no_algorithm(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(PluginProblem, match=said):
+        with_own_parts(job(tmp_path, (old, new)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "dense_layers(4, units",
+            "dense_layers(5, units",
+            r"infer failed: plugin_\d+\.py:\d+, in forward: RuntimeError: mat1",
+        ),
+        (
+            "return net(observation)\n",
+            "return net(observation)[:, :1]\n",
+            r"infer: outputs: expected a tensor float32 \[3, 2\], got a tensor float32 \[3, 1\]",
+        ),
+        (
+            "return Network(spec, params.units)",
+            "return nn.Linear(4, 2)",
+            "build: expected a rljob.plugins.FrameNetwork, got a Linear",
+        ),
+        (
+            "batch.n_step_return +",
+            "batch.reward +",
+            r"in loss: AttributeError: .*'reward'; a TransitionBatch has observation, .*n_step_return",
+        ),
+        (
+            "td_abs=error.detach().abs()",
+            "td_abs=error.detach().abs().mean()",
+            r"loss: td_abs: expected a tensor float32 \[4\], got a tensor float32 \[\]",
+        ),
+        (", td_abs=error.detach().abs()", "", r"loss: td_abs: expected a tensor float32 \[4\], got None"),
+        (
+            "error.square()).mean()",
+            "error.square())",
+            r"loss: value: expected a tensor float32 \[\], got a tensor float32 \[4\]",
+        ),
+        (
+            "error.square()).mean()",
+            "error.square()).mean().neg().log()",
+            "loss: value: expected a finite number, got nan",
+        ),
+        (
+            "error.square()).mean()",
+            "error.detach().square()).mean()",
+            "loss: value: expected a number to differentiate, got one without",
+        ),
+        (
+            '{"q": taken',
+            '{"value": taken',
+            r"loss: metrics: expected metrics q, as the attribute metrics says, got \['value'\]",
+        ),
+        (
+            "import torch\n",
+            "import torch\n1 / 0\n",
+            r"cannot be imported: plugin_\d+\.py:4, in <module>: ZeroDivisionError",
+        ),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_trained(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(PluginProblem, match=said):
+        tried(job(tmp_path, (old, new)))
+
+
+def test_an_algorithm_of_unrolls_has_no_replay(tmp_path: Path) -> None:
+    change = (
+        "def make():\n    return Own()",
+        "from rljob.plugins import IMPALA\n\nclass Mine(IMPALA):\n    pass\n\ndef make():\n    return Mine()",
+    )
+    bound = tried(job(tmp_path, change, replay=None, parameters={"network": "MLP", "hiddenUnits": 16}))
+    assert memory_estimate(bound, frame_bytes=16).stored.path == f"{PARAMETERS}.unrollQueue.capacity"
+    with pytest.raises(ManifestError, match=r"spec.replay: not allowed: .* learns from unrolls"):
+        with_own_parts(job(tmp_path, change, parameters={"network": "MLP"}))
+    with pytest.raises(ManifestError, match=r"unrollQueue\.capacity: got 8; allowed: at least batchSize"):
+        with_own_parts(job(tmp_path, change, replay=None, parameters={"unrollQueue": {"capacity": 8}}))
+
+
+def test_a_checkpoint_names_it_by_its_factory(tmp_path: Path) -> None:
+    name = job(tmp_path).spec.algorithm.name
+    assert algorithm(name).metrics == ("q",)

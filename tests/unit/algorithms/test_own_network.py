@@ -1,0 +1,122 @@
+"""Layers of the user's own in the place of the built-in convolutions, with parameters of their own type."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rljob.algorithms.conformance import check_own_parts
+from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
+from rljob.algorithms.q_network import QNetwork, QNetworkConfig
+from rljob.algorithms.registry import with_own_parts
+from rljob.api import ManifestError, RLJob, parse_job
+from rljob.envs import EnvironmentSpec
+from rljob.loading import PluginProblem
+
+from tests.support.paths import ROOT
+
+RESNET = f"{ROOT / 'examples' / 'plugins' / 'impala_resnet.py'}:ImpalaResNet"
+SMALL = {"channels": [4, 8], "blocks": 1}
+FRAMES = torch.randint(0, 255, (3, 4, 42, 42), dtype=torch.uint8)
+_numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def path_as_before() -> Iterator[None]:
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
+
+
+def written(folder: Path, text: str) -> str:
+    file = folder / f"net_{next(_numbers)}.py"
+    file.write_text(f"from torch import nn\nfrom rljob.plugins import ParameterSet\n{text}")
+    return f"{file}:make"
+
+
+def job(network: str, parameters: dict[str, Any], environment: str = "ALE/Pong-v5", block: str = "impala") -> RLJob:
+    kind = "IMPALA" if block == "impala" else "ApeXDQN"
+    algorithm = {"type": kind, block: {"network": network, "networkParameters": parameters}}
+    spec = {"algorithm": algorithm, "environment": {"id": environment, "frameSize": 42}}
+    return parse_job({"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "own"}, "spec": spec})
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_every_way_to_compute_it_means_the_same(centred: bool) -> None:
+    torch.manual_seed(0)
+    network = PolicyNetwork(PolicyConfig(RESNET, (42, 42), 4, 6, hidden=16, scale=1 / 255, centred=centred, own=SMALL))
+    if centred:
+        network.centre(torch.full((42, 42), 87.0))
+    assert sum(isinstance(each, torch.nn.Conv2d) for each in network.modules()) == 6
+    plain, *others = network.compute_plans("BF16", native=True) + network.compute_plans("FP32", native=True)
+    wanted = network.compute(network.compute_plans("FP32", native=True)[0])(FRAMES).logits
+    for plan in (plain, *others):
+        found = network.compute(plan)(FRAMES).logits
+        torch.testing.assert_close(found, wanted, rtol=0.1, atol=0.02)
+
+
+def test_action_values_come_out_of_it_too() -> None:
+    network = QNetwork(QNetworkConfig(RESNET, (42, 42), 4, 6, hidden_units=16, own=SMALL))
+    assert network(FRAMES).shape == (3, 6)
+
+
+def test_a_vector_is_shown_flat(tmp_path: Path) -> None:
+    name = written(tmp_path, "def make(inputs):\n    return nn.Linear(*inputs, 7)\n")
+    network = PolicyNetwork(PolicyConfig(name, (4,), 2, 3))
+    assert network(torch.zeros(5, 2, 4)).logits.shape == (5, 3)
+    assert [str(plan) for plan in network.compute_plans("FP32", native=False)] == ["fp32"]
+
+
+@pytest.mark.parametrize("block", ["impala", "apeXDQN"])
+def test_its_parameters_are_checked_as_its_type_says(block: str) -> None:
+    with_own_parts(job(RESNET, {"channels": [4]}, block=block))
+    with pytest.raises(ManifestError) as caught:
+        with_own_parts(job(RESNET, {"channels": [0], "block": 1}, block=block))
+    first, second = caught.value.problems
+    assert (first.path, second.path) == tuple(
+        f"spec.algorithm.{block}.networkParameters.{each}" for each in ("channels[0]", "block")
+    )
+    assert "integer from 1 to 1,024" in first.message
+    assert "did you mean 'blocks'" in second.message
+
+
+def test_parameters_of_a_built_in_network_are_refused() -> None:
+    with pytest.raises(ManifestError, match="networkParameters: allowed: only beside a network of one's own"):
+        with_own_parts(job("Compact", {"channels": [4]}))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def make(a, b, c): ...", r"has to take \(inputs\) or \(inputs, parameters\), but takes \(a, b, c\)"),
+        (
+            "def make(inputs, parameters): ...",
+            "second argument, 'parameters', has to be a subclass of .* but is not written",
+        ),
+        ("def make(inputs, parameters: dict): ...", "has to be a subclass of .* but is dict"),
+        ("def make(inputs): return 3", "a torch.nn.Module was expected of it, what came is int"),
+        (
+            "def make(inputs):\n    raise ValueError('too small')",
+            r"can't be made for inputs \(4, 42, 42\): net_\d+\.py:4, in make: ValueError: too small",
+        ),
+        ("def make(inputs): return nn.Conv2d(3, 8, 3)", r"it failed on float32 \(2, 4, 42, 42\): RuntimeError"),
+        (
+            "class Viewing(nn.Module):\n    def forward(self, x):\n        return x.view(len(x), -1)\n"
+            "def make(inputs): return Viewing()",
+            r"it failed on float32 \(2, 4, 42, 42\) in channels-last order: net_\d+\.py:5, in forward: RuntimeError: view",
+        ),
+        (
+            "class Mean(nn.Module):\n    def forward(self, x):\n        return x.mean()\ndef make(inputs): return Mean()",
+            r"features \[2, ...\] were expected, what came is \(\)",
+        ),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_trained(tmp_path: Path, text: str, said: str) -> None:
+    spec = EnvironmentSpec("Pong", (42, 42), "uint8", 4, 6, 4, "")
+    with pytest.raises(PluginProblem, match=said):
+        check_own_parts(with_own_parts(job(written(tmp_path, text), {})), spec)

@@ -1,0 +1,117 @@
+"""What a user has written is found by its module or its file, and what is wrong with it is told in its author's words."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rljob.loading import NotHere, PluginProblem, authors_line, loaded, same, short
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Path]:
+    """A file of a name that nobody has; what it adds to ``sys.path`` goes again."""
+    before = list(sys.path)
+    yield tmp_path / f"outside_{next(_numbers)}.py"
+    sys.path[:] = before
+
+
+def test_a_function_of_a_file(file: Path) -> None:
+    file.write_text("def make(): return 3\n")
+    assert loaded(f"{file}:make")() == 3
+    assert loaded(f"{file}:make") is loaded(f"{file}:make"), "a file is one module, however often it is asked for"
+
+
+def test_a_file_imports_what_lies_beside_it(file: Path) -> None:
+    beside = file.with_name(f"{file.stem}_beside.py")
+    beside.write_text("SEVEN = 7\n")
+    file.write_text(f"import {beside.stem}\n\ndef make(): return {beside.stem}.SEVEN\n")
+    assert loaded(f"{file}:make")() == 7
+
+
+def test_a_function_of_an_installed_module_and_of_a_class() -> None:
+    assert loaded("json:loads")("3") == 3
+    assert loaded("json:JSONDecoder.decode") is not None
+
+
+def test_a_file_that_is_not_where_it_was_may_be_a_module(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text("def make(): return 4\n")
+    monkeypatch.syspath_prepend(str(file.parent))
+    assert loaded(f"/not/there/{file.name}:make")() == 4
+
+
+def test_what_is_not_here_is_told_apart_from_what_is_wrong(file: Path) -> None:
+    with pytest.raises(NotHere, match="there is no such file, and no module"):
+        loaded(f"{file}:make")
+    with pytest.raises(NotHere, match="No module named 'not_installed'"):
+        loaded("not_installed.algorithms:make")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "x = 1\nimport not_there_at_all\n",
+            r"outside_\d+\.py:2, in <module>: ModuleNotFoundError: .*not_there_at_all",
+        ),
+        ("def f():\n    return [\n", r"outside_\d+\.py:2: SyntaxError: "),
+        ("def helper():\n    raise KeyError('x')\nhelper()\n", r"outside_\d+\.py:2, in helper: KeyError: 'x'"),
+    ],
+)
+def test_an_import_that_fails_names_the_authors_line(file: Path, text: str, said: str) -> None:
+    file.write_text(text)
+    with pytest.raises(PluginProblem, match=said) as caught:
+        loaded(f"{file}:make")
+    assert not isinstance(caught.value, NotHere)
+
+
+def test_a_misspelt_function(file: Path) -> None:
+    file.write_text("def make(): ...\n")
+    with pytest.raises(PluginProblem, match=r"has no callable 'mak'; did you mean make\?"):
+        loaded(f"{file}:mak")
+
+
+def test_a_name_that_is_taken_or_can_be_none(file: Path) -> None:
+    taken = file.with_name("json.py")
+    taken.write_text("def make(): ...\n")
+    with pytest.raises(PluginProblem, match=r"the name 'json' is taken by .*json.*; rename the file"):
+        loaded(f"{taken}:make")
+    bad = file.with_name("my-algorithm.py")
+    bad.write_text("def make(): ...\n")
+    with pytest.raises(PluginProblem, match="'my-algorithm' is no name in Python; rename it"):
+        loaded(f"{bad}:make")
+
+
+def test_the_line_of_an_error_that_came_through_a_users_code(file: Path) -> None:
+    file.write_text("import json\n\ndef make():\n    return json.loads('{')\n")
+    with pytest.raises(ValueError, match="Expecting property name") as theirs:
+        loaded(f"{file}:make")()
+    assert authors_line(theirs.value) == f"{file.name}:4, in make: "
+    assert authors_line(ValueError("ours")) == ""
+
+
+def test_a_path_says_where_a_file_is_and_not_what_it_is() -> None:
+    assert short("/home/me/plugins/qr_dqn.py:make") == "qr_dqn.py:make"
+    assert short("my_pkg.algorithms:make") == "my_pkg.algorithms:make"
+    assert same("/a/qr_dqn.py:make", "/b/qr_dqn.py:make")
+    assert not same("qr_dqn.py:make", "qr_dqn.py:other")
+
+
+def test_another_process_finds_the_file_by_its_name(file: Path) -> None:
+    """As the workers of ``backend: Async`` do, which are told ``sys.path`` and get functions by their modules' names."""
+    file.write_text("def make(): return 5\n")
+    program = (
+        "import multiprocessing\nfrom rljob.loading import loaded\n"
+        "if __name__ == '__main__':\n"
+        f"    with multiprocessing.get_context('spawn').Pool(1) as pool: print(pool.apply(loaded({str(file) + ':make'!r})))\n"
+    )
+    script = file.with_name("program.py")
+    script.write_text(program)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == "5", done.stderr

@@ -1,0 +1,179 @@
+"""Whether an algorithm gives the loops what they expect of it, tried on random observations: which function, what was expected,
+what came. For one of the user's own, or a network of one's own, before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm
+from rljob.algorithms.batches import TransitionBatch, UnrollBatch
+from rljob.algorithms.decision import Decision, Inference
+from rljob.algorithms.loss_result import LossResult
+from rljob.algorithms.registry import algorithm, has_own_parts
+from rljob.algorithms.trunk import FrameNetwork
+from rljob.api import EnvironmentParameters, RLJob
+from rljob.api.problems import ManifestError
+from rljob.envs.spec import EnvironmentSpec
+from rljob.loading import PluginProblem, short, told
+
+_N = 3
+_ROWS = 4
+T = TypeVar("T")
+
+
+class _Game:
+    def __init__(self) -> None:
+        self.random = np.random.default_rng(0)
+        self.memory: Any = None
+
+
+def check_own_parts(job: RLJob, spec: EnvironmentSpec) -> None:
+    """`check` of a job that has an algorithm or a network of its user's own; nothing where all is built in."""
+    if not has_own_parts(job):
+        return
+    own = job.spec.algorithm
+    name = own.name if own.type == "Custom" else own.parameters.network
+    check(name, algorithm(own.name), own.parameters, spec, job.spec.environment.parameters)
+
+
+def check(
+    name: str, method: AnyAlgorithm, params: Any, spec: EnvironmentSpec, env_params: EnvironmentParameters
+) -> None:
+    """Build the network, act, judge and learn once, with a few observations. ``name`` is what messages begin with.
+
+    Raises PluginProblem, with the author's own line where an exception was raised; leaves torch's global generator alone.
+    """
+    state = torch.get_rng_state()
+    try:
+        torch.manual_seed(0)
+        _Check(name, method, params, spec, env_params).run()
+    finally:
+        torch.set_rng_state(state)
+
+
+class _Check:
+    def __init__(
+        self, name: str, method: AnyAlgorithm, params: Any, spec: EnvironmentSpec, env_params: EnvironmentParameters
+    ) -> None:
+        self._name, self._method, self._params, self._spec = short(name), method, params, spec
+        self._env_params = env_params
+
+    def run(self) -> None:
+        method, params, spec = self._method, self._params, self._spec
+        net = self._call("build", lambda: method.build(spec, params, self._env_params))
+        self._expect("build", isinstance(net, FrameNetwork), "a rljob.plugins.FrameNetwork", net)
+        floats = all(each.dtype == torch.float32 for each in net.parameters())
+        self._expect("build", floats, "weights of float32", {str(each.dtype) for each in net.parameters()})
+        self._acts(net)
+        net.train()
+        self._learns(net)
+
+    def _acts(self, net: FrameNetwork) -> None:
+        method, params, spec, draws = self._method, self._params, self._spec, np.random.default_rng(0)
+        acting = net.eval()
+        memory, outputs = method.memory_units(params), method.output_size(params, spec.num_actions)
+        shown = _frames(draws, (_N, *spec.observation_shape), spec.frame_dtype)
+        found = self._call("infer", lambda: method.infer(acting, shown, np.zeros((_N, 2, memory), np.float32)))
+        self._expect("infer", isinstance(found, Inference), "an Inference(outputs, state)", found)
+        self._tensor("infer: outputs", found.outputs, (_N, outputs))
+        self._tensor("infer: state", found.state, (_N, 2, memory))
+        numbers = found.outputs.numpy()
+        epsilon = self._call("exploration", lambda: method.exploration(params, 0, 1, _N))
+        self._array("exploration", epsilon, (_N,))
+        self._decision("decide", self._call("decide", lambda: method.decide(numbers, epsilon, draws)))
+        self._decision(
+            "random_decision",
+            self._call("random_decision", lambda: method.random_decision(_N, spec.num_actions, draws)),
+        )
+        self._array("state_values", self._call("state_values", lambda: method.state_values(numbers)), (_N,))
+        games: Sequence[Any] = [_Game() for _ in range(_N)]
+        actions = self._call("evaluation_action", lambda: method.evaluation_action(params, acting, shown, games))
+        self._actions("evaluation_action", actions)
+
+    def _learns(self, net: FrameNetwork) -> None:
+        method, params, spec = self._method, self._params, self._spec
+        batch = self._call("example", lambda: method.example(spec, params, torch.device("cpu")))
+        rows = batch.action.shape[-1]
+        batch = _random_actions(batch.split(max(1, rows // _ROWS))[0].batch, spec.num_actions)
+        rows = batch.action.shape[-1]
+        if isinstance(method, TransitionAlgorithm):
+            result = self._call("loss", lambda: method.loss(params, net, net, batch), batch)
+        else:
+            result = self._call("loss", lambda: method.loss(params, net, batch), batch)  # type: ignore[attr-defined]
+        self._expect("loss", isinstance(result, LossResult), "a LossResult", result)
+        self._tensor("loss: value", result.value, ())
+        self._expect("loss: value", bool(torch.isfinite(result.value)), "a finite number", float(result.value.detach()))
+        self._expect("loss: value", result.value.requires_grad, "a number to differentiate", "one without a gradient")
+        missing = [name for name in method.metrics if name not in result.metrics]
+        expected = f"metrics {', '.join(method.metrics)}, as the attribute metrics says"
+        self._expect("loss: metrics", not missing, expected, sorted(result.metrics))
+        for name in method.metrics:
+            self._tensor(f"loss: metrics[{name!r}]", result.metrics[name], ())
+        if isinstance(method, TransitionAlgorithm):
+            errors: Any = result.td_abs
+            self._tensor("loss: td_abs", errors, (rows,))
+            self._expect("loss: td_abs", bool((errors >= 0).all()), "errors of 0 or more", errors.tolist())
+            self._tensor("priorities", self._call("priorities", lambda: method.priorities(errors)), (rows,))
+        self._call("loss", lambda: torch.autograd.grad(result.value, list(net.parameters())), batch)
+
+    # ------------------------------------------------------------------------------------------------------------- words
+
+    def _call(self, function: str, call: Callable[[], T], batch: Any = None) -> T:
+        try:
+            return call()
+        except (PluginProblem, ManifestError):
+            raise
+        except Exception as error:
+            has = ""
+            if isinstance(error, AttributeError) and batch is not None and isinstance(error.obj, type(batch)):
+                has = f"; a {type(batch).__name__} has {', '.join(batch._fields)}"
+            raise PluginProblem(f"{self._name}: {function} failed: {told(error)}{has}") from error
+
+    def _expect(self, function: str, holds: bool, expected: str, came: object) -> None:
+        if not holds:
+            raise PluginProblem(f"{self._name}: {function}: expected {expected}, got {_shown(came)}")
+
+    def _tensor(self, function: str, found: Any, shape: tuple[int, ...]) -> None:
+        expected = f"a tensor float32 {list(shape)}"
+        fits = isinstance(found, Tensor) and found.dtype == torch.float32 and tuple(found.shape) == shape
+        self._expect(function, fits, expected, found)
+
+    def _array(self, function: str, found: Any, shape: tuple[int, ...]) -> None:
+        fits = isinstance(found, np.ndarray) and found.dtype == np.float32 and found.shape == shape
+        self._expect(function, fits, f"an array float32 {list(shape)}", found)
+
+    def _actions(self, function: str, found: Any) -> None:
+        fits = isinstance(found, np.ndarray) and found.dtype == np.int64 and found.shape == (_N,)
+        self._expect(function, fits, f"actions int64 [{_N}]", found)
+        inside = bool(((found >= 0) & (found < self._spec.num_actions)).all())
+        self._expect(function, inside, f"actions from 0 to {self._spec.num_actions - 1}", found.tolist())
+
+    def _decision(self, function: str, found: Any) -> None:
+        self._expect(function, isinstance(found, Decision), "a Decision(action, taken, value)", found)
+        self._actions(f"{function}: action", found.action)
+        self._array(f"{function}: taken", found.taken, (_N,))
+        self._array(f"{function}: value", found.value, (_N,))
+
+
+def _frames(draws: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:
+    return draws.integers(0, 255, shape).astype(dtype) if dtype == "uint8" else draws.normal(size=shape).astype(dtype)
+
+
+def _random_actions(batch: Any, actions: int) -> Any:
+    if isinstance(batch, TransitionBatch | UnrollBatch):
+        return batch._replace(action=torch.randint(0, actions, batch.action.shape))
+    return batch
+
+
+def _shown(came: object) -> str:
+    if isinstance(came, Tensor | np.ndarray):
+        kind = "a tensor" if isinstance(came, Tensor) else "an array"
+        return f"{kind} {str(came.dtype).removeprefix('torch.')} {list(came.shape)}"
+    if isinstance(came, int | float | str | list | set):
+        return str(came)
+    return "None" if came is None else f"a {type(came).__name__}"

@@ -1,0 +1,113 @@
+"""Acting by action values: the best action, and by a ladder of epsilons any. What Q-learning of every kind has in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rljob.algorithms.base import TransitionAlgorithm
+from rljob.algorithms.decision import Decision, Game, Inference, RandomNumbers
+from rljob.algorithms.parameters import TransitionParameters
+from rljob.algorithms.trunk import FrameNetwork
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class EpsilonParameters(TransitionParameters, Protocol):
+    """What is read where an algorithm acts by action values."""
+
+    @property
+    def epsilon_base(self) -> float: ...
+    @property
+    def epsilon_exponent(self) -> float: ...
+    @property
+    def evaluation_epsilon(self) -> float: ...
+
+
+P = TypeVar("P", bound=EpsilonParameters)
+Network = TypeVar("Network", bound=FrameNetwork)
+
+
+class ActionValueAlgorithm(TransitionAlgorithm[P, Network]):
+    """Acts epsilon-greedily on ``action_values``; what is left to a subclass is the network, those values and the loss."""
+
+    @abstractmethod
+    def action_values(self, net: Network, observation: Tensor) -> Tensor:
+        """Action values float32 [N, A] of observations uint8|float32 [N, S, *F], which are only read."""
+
+    def output_size(self, params: P, num_actions: int) -> int:
+        return num_actions
+
+    def infer(self, net: Network, observation: Tensor | NDArray[Any], state: Tensor | NDArray[Any]) -> Inference:
+        """Action values of N observations; the memory, of which there is none, comes back as it was."""
+        with torch.inference_mode():
+            return Inference(self.action_values(net, torch.as_tensor(observation)), torch.as_tensor(state))
+
+    def decide(
+        self,
+        outputs: NDArray[np.float32],
+        epsilon: NDArray[np.floating[Any]] | float,
+        generator: RandomNumbers,
+    ) -> Decision:
+        """Epsilon-greedy actions from action values float32 [N, A], each environment with its own epsilon."""
+        count, actions = outputs.shape
+        greedy = outputs.argmax(axis=1)
+        explores = generator.random(count) < epsilon
+        action = np.where(explores, generator.integers(0, actions, count), greedy).astype(np.int64, copy=False)
+        rows = np.arange(count)
+        return Decision(action, outputs[rows, action], outputs[rows, greedy])
+
+    def random_decision(self, num_envs: int, num_actions: int, generator: RandomNumbers) -> Decision:
+        unknown = np.full(num_envs, np.nan, np.float32)
+        return Decision(generator.integers(0, num_actions, num_envs), unknown, unknown)
+
+    def state_values(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """max_a Q, float32 [N]."""
+        best: NDArray[np.float32] = outputs.max(axis=1)
+        return best
+
+    def exploration(self, params: P, slot: int, slots: int, num_envs: int) -> NDArray[np.float32]:
+        """Epsilons float32 [N]: the environments of an actor take neighbouring rungs of the ladder.
+
+        A slot outside the ladder (more actors than the job has slots) wraps around.
+        """
+        total = max(1, slots) * num_envs
+        first = slot % max(1, slots) * num_envs
+        rungs = [
+            epsilon_ladder(first + i, total, params.epsilon_base, params.epsilon_exponent) for i in range(num_envs)
+        ]
+        return np.array(rungs, np.float32)
+
+    def evaluation_action(
+        self, params: P, net: Network, observation: NDArray[Any], games: Sequence[Game]
+    ) -> NDArray[np.int64]:
+        """The greedy action of each game; random ones are the scorer's business."""
+        with torch.inference_mode():
+            best: NDArray[np.int64] = self.action_values(net, torch.as_tensor(observation)).argmax(dim=1).cpu().numpy()
+        return best
+
+    def evaluation_epsilon(self, params: P) -> float:
+        return float(params.evaluation_epsilon)
+
+
+def epsilon_ladder(index: int, total: int, base: float = 0.4, exponent: float = 7.0) -> float:
+    """``base ** (1 + exponent * i / (N - 1))``: environment ``index`` of ``total`` explores less the higher its index.
+
+    A single environment (``total`` 1) stands at the exploring end, ``base``. Raises ValueError for an index outside.
+    """
+    if not 0 <= index < total:
+        raise ValueError(f"environment {index} is not on a ladder of {total}; an index from 0 to {total - 1} is")
+    return float(base ** (1.0 + exponent * index / max(1, total - 1)))
+
+
+def q_values(net: nn.Module, observation: Tensor | NDArray[Any]) -> Tensor:
+    """Action values float32 [N, A] without a gradient; ``observation`` uint8|float32 [N, S, *F] is only read."""
+    with torch.inference_mode():
+        values: Tensor = net(torch.as_tensor(observation))
+    return values

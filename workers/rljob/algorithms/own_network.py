@@ -1,0 +1,137 @@
+"""A network of the user's own in the place of the built-in convolutions: ``network: module:factory`` or ``file.py:factory``.
+
+``factory(inputs, parameters)`` gives a module from frames to features; the dense layers, a memory and the heads behind it are
+the algorithm's. ``inputs`` is what it sees of one observation: (channels, height, width) of an image, stacked frames beside each
+other, or (values,) of a vector. It is called with float32 ``[B, *inputs]``, scaled, and may give features of any shape
+``[B, ...]``. The type of the argument ``parameters``, a ``ParameterSet``, says which ``networkParameters`` a manifest may give; a
+factory without that argument takes none.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any, get_type_hints
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from rljob.algorithms.trunk import seen_by_convolutions
+from rljob.api.networks import Image
+from rljob.api.parameters import ParameterSet
+from rljob.api.problems import ABSENT, ManifestError, Problem
+from rljob.api.structure import structural_problems
+from rljob.loading import PluginProblem, loaded, short, told
+
+_ROWS = 2
+
+
+class NoParameters(ParameterSet):
+    """Those of a factory that takes none."""
+
+
+def network_parameters(name: str, given: Mapping[str, Any], path: str) -> ParameterSet:
+    """The parameters ``given`` at ``path`` of a manifest, as the type that the network ``name`` declares. Raises ManifestError
+    for what that type does not take, and PluginProblem."""
+    kind = parameters_type(name)
+    try:
+        return kind.model_validate(dict(given), by_alias=True, by_name=False)
+    except ValidationError as error:
+        problems, _ = structural_problems(error, kind)
+        raise ManifestError(Problem(f"{path}.{each.path}", each.value, each.message) for each in problems) from None
+
+
+def parameters_type(name: str) -> type[ParameterSet]:
+    """The type of the parameters of the network ``name``. Raises PluginProblem."""
+    factory = loaded(name)
+    takes = _arguments(name, factory)
+    if len(takes) == 1:
+        return NoParameters
+    called = factory.__init__ if inspect.isclass(factory) else factory
+    try:
+        kind = get_type_hints(called).get(takes[1])
+    except Exception as error:
+        raise PluginProblem(
+            f"network {short(name)}: the types of its arguments can't be read: {told(error)}"
+        ) from error
+    if not (isinstance(kind, type) and issubclass(kind, ParameterSet)):
+        raise PluginProblem(
+            f"network {short(name)}: the type of its second argument, {takes[1]!r}, has to be a subclass of "
+            f"rljob.plugins.ParameterSet, but is {getattr(kind, '__name__', kind) if kind is not None else 'not written'}"
+        )
+    return kind
+
+
+def own_layers(
+    name: str, given: Mapping[str, Any], stack: int, frame_shape: Sequence[int]
+) -> tuple[nn.Sequential, int]:
+    """The layers that ``name`` makes of ``given`` parameters for ``stack`` frames, and the number of features they leave.
+
+    Raises PluginProblem and ManifestError.
+    """
+    image = Image.of(frame_shape)
+    inputs = (stack * prod(frame_shape),) if image is None else seen_by_convolutions(stack, frame_shape)
+    parameters = network_parameters(name, given, "networkParameters")
+    factory = loaded(name)
+    arguments = (inputs, parameters)[: len(_arguments(name, factory))]
+    try:
+        module: Any = factory(*arguments)
+    except Exception as error:
+        raise PluginProblem(f"network {short(name)}: it can't be made for inputs {inputs}: {told(error)}") from error
+    if not isinstance(module, nn.Module):
+        raise PluginProblem(
+            f"network {short(name)}: a torch.nn.Module was expected of it, what came is {type(module).__name__}"
+        )
+    width = _features(name, module, inputs)
+    return nn.Sequential(module) if image is not None else nn.Sequential(nn.Flatten(), module), width
+
+
+def _features(name: str, module: nn.Module, inputs: tuple[int, ...]) -> int:
+    """How many features it gives, tried with frames in each order in memory that it will be shown."""
+    shown = torch.zeros(_ROWS, *inputs)
+    formats = [torch.contiguous_format, torch.channels_last] if len(inputs) == 3 else [torch.contiguous_format]
+    width = 0
+    for order in formats:
+        try:
+            with torch.no_grad():
+                found: Any = module(shown.contiguous(memory_format=order))
+        except Exception as error:
+            how = f"float32 {tuple(shown.shape)}" + (" in channels-last order" if order is torch.channels_last else "")
+            raise PluginProblem(f"network {short(name)}: it failed on {how}: {told(error)}") from error
+        if not isinstance(found, Tensor) or found.dim() < 2 or len(found) != _ROWS:
+            came = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise PluginProblem(
+                f"network {short(name)}: for inputs {tuple(shown.shape)} features [{_ROWS}, ...] were expected, what came is "
+                f"{came}"
+            )
+        width = found.flatten(1).shape[1]
+    return width
+
+
+def _arguments(name: str, factory: Callable[..., Any]) -> list[str]:
+    try:
+        takes = list(inspect.signature(factory).parameters)
+    except (TypeError, ValueError) as error:
+        raise PluginProblem(f"network {short(name)}: its arguments can't be read: {error}") from error
+    if len(takes) not in (1, 2):
+        raise PluginProblem(
+            f"network {short(name)}: it has to take (inputs) or (inputs, parameters), but takes ({', '.join(takes)})"
+        )
+    return takes
+
+
+def own_network_problems(parameters: Any, path: str) -> list[Problem]:
+    """What is wrong with the network of an algorithm's ``parameters``, which lie at ``path``; nothing where it is a built-in one
+    and has no parameters. Raises PluginProblem."""
+    network, given = getattr(parameters, "network", ""), getattr(parameters, "network_parameters", {})
+    place = f"{path}.networkParameters"
+    if ":" not in str(network):
+        message = f"allowed: only beside a network of one's own (module:factory); {network} takes none"
+        return [Problem(place, ABSENT, message)] if given else []
+    try:
+        network_parameters(network, given, place)
+    except ManifestError as error:
+        return list(error.problems)
+    return []

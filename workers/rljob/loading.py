@@ -1,0 +1,114 @@
+"""What a user has written outside this package: found by ``module:factory`` or ``file.py:factory``, and named when it fails."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+import traceback
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rljob.errors import UsageError, first_line
+
+_authors: set[str] = set()
+"""Files, and folders of packages, that were loaded here and are not ours."""
+
+
+class PluginProblem(UsageError):
+    """Something of the user's own can't be loaded, or is not what it has to be: which function, what was expected, what came."""
+
+
+class NotHere(PluginProblem):
+    """There is no such file or module on this machine; on another one there may be."""
+
+
+def loaded(name: str) -> Callable[..., Any]:
+    """The callable that ``name`` names. Raises PluginProblem, NotHere where the module itself is not there.
+
+    A file is imported by its own name, with its folder at the end of ``sys.path``: what lies beside it can be imported too, and
+    so can the file by other processes. One that is not where it was (in another machine's checkpoint, say) may be any module of
+    that name that can be imported.
+    """
+    place, _, path = name.rpartition(":")
+    module = _of_file(Path(place)) if place.endswith(".py") else _module(place)
+    found: Any = module
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        callables = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        near = difflib.get_close_matches(path, callables, n=3, cutoff=0.5)
+        advice = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise PluginProblem(f"{place!r} has no callable {path!r}{advice}")
+    return found  # type: ignore[no-any-return]
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two names may mean the same: the path of a file says where it is, not what it is."""
+    return short(one) == short(other)
+
+
+def short(name: str) -> str:
+    """``/home/me/plugins/qr_dqn.py:make`` -> ``qr_dqn.py:make``; any other name as it is."""
+    place, colon, path = name.rpartition(":")
+    return f"{Path(place).name}{colon}{path}" if place.endswith(".py") else name
+
+
+def authors_line(error: BaseException) -> str:
+    """The deepest line of a user's own code that an error came through, ``qr_dqn.py:83, in loss: ``; empty where none is."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{Path(error.filename).name}:{error.lineno}: "
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if any(frame.filename == own or frame.filename.startswith(f"{own}/") for own in _authors):
+            return f"{Path(frame.filename).name}:{frame.lineno}, in {frame.name}: "
+    return ""
+
+
+def told(error: BaseException) -> str:
+    """An error of a user's own code in one line: where, of which type, and what it says."""
+    return f"{authors_line(error)}{type(error).__name__}: {first_line(error)}"
+
+
+def _of_file(path: Path) -> ModuleType:
+    name = path.stem
+    if not name.isidentifier():
+        raise PluginProblem(f"{path}: a file is imported by its name, and {name!r} is no name in Python; rename it")
+    if not path.is_file():
+        if _spec(name) is None:
+            raise NotHere(f"{path}: there is no such file, and no module {name!r} that can be imported in its place")
+        return _module(name)
+    path = path.resolve()
+    if name not in sys.modules:
+        if str(path.parent) not in sys.path:
+            sys.path.append(str(path.parent))
+            importlib.invalidate_caches()
+        _authors.add(str(path))
+        _authors.update(str(other) for other in path.parent.glob("*.py"))
+    module = _module(name)
+    origin = getattr(module, "__file__", None)
+    if origin is None or Path(origin).resolve() != path:
+        raise PluginProblem(f"{path}: the name {name!r} is taken by {origin or 'a module of Python'}; rename the file")
+    return module
+
+
+def _module(name: str) -> ModuleType:
+    top = name.partition(".")[0]
+    if top not in sys.modules and _spec(top) is None:
+        raise NotHere(f"module {name!r} cannot be imported: ModuleNotFoundError: No module named {top!r}")
+    if top != "rljob" and top not in sys.stdlib_module_names and (spec := _spec(top)) is not None:
+        _authors.update(spec.submodule_search_locations or ())
+        _authors.update((spec.origin,) if spec.origin and not spec.submodule_search_locations else ())
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        raise PluginProblem(f"module {name!r} cannot be imported: {told(error)}") from error
+
+
+def _spec(name: str) -> Any:
+    try:
+        return find_spec(name)
+    except (ImportError, ValueError):  # of a module that has none, such as __main__
+        return None

@@ -1,0 +1,62 @@
+"""All that an algorithm, a network or an environment of one's own is written with (docs/plugins.md).
+
+What is named here stays as it is documented; everything else in ``rljob`` may change with any release. ``rljob.envs`` is not
+needed: an environment of one's own is a plain ``gymnasium.Env``.
+"""
+
+from __future__ import annotations
+
+from rljob.algorithms.base import TransitionAlgorithm, UnrollAlgorithm
+from rljob.algorithms.batches import TransitionBatch, UnrollBatch
+from rljob.algorithms.conformance import check
+from rljob.algorithms.decision import Decision, Game, Inference, RandomNumbers
+from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm, epsilon_ladder
+from rljob.algorithms.impala import IMPALA
+from rljob.algorithms.loss_result import LossResult
+from rljob.algorithms.minibatches import minibatches_of_steps, minibatches_of_unrolls
+from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
+from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers, seen_by_convolutions
+from rljob.algorithms.vtrace import gae, vtrace
+from rljob.api import EnvironmentParameters, ImpalaParameters, UnrollQueue
+from rljob.api.own_parameters import ActionValueParameterSet, TransitionParameterSet, UnrollParameterSet
+from rljob.api.parameters import ParameterSet
+from rljob.api.types import Flag, Integer, Real, Text
+from rljob.envs.spec import EnvironmentSpec
+
+__all__ = [
+    "IMPALA",
+    "ActionValueAlgorithm",
+    "ActionValueParameterSet",
+    "Decision",
+    "EnvironmentParameters",
+    "EnvironmentSpec",
+    "Flag",
+    "FrameNetwork",
+    "Game",
+    "ImpalaParameters",
+    "Inference",
+    "Integer",
+    "LossResult",
+    "ParameterSet",
+    "PolicyConfig",
+    "PolicyNetwork",
+    "RandomNumbers",
+    "Real",
+    "Text",
+    "TransitionAlgorithm",
+    "TransitionBatch",
+    "TransitionParameterSet",
+    "UnrollAlgorithm",
+    "UnrollBatch",
+    "UnrollParameterSet",
+    "UnrollQueue",
+    "check",
+    "convolution_layers",
+    "dense_layers",
+    "epsilon_ladder",
+    "gae",
+    "minibatches_of_steps",
+    "minibatches_of_unrolls",
+    "seen_by_convolutions",
+    "vtrace",
+]
