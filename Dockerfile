@@ -59,7 +59,7 @@ sys.exit(None if torch.version.cuda else 'worker-gpu got torch without CUDA; TOR
 FROM builder AS sources
 RUN python3 -m venv /opt/rljob && /opt/rljob/bin/pip install -c /constraints.txt --upgrade setuptools
 WORKDIR /sources
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE ./
 COPY workers workers
 COPY operator operator
 RUN /opt/rljob/bin/pip install --no-deps --no-build-isolation --prefix /rljob .
@@ -105,7 +105,8 @@ ARG SOURCE=
 LABEL org.opencontainers.image.title="rljob operator" \
       org.opencontainers.image.description="Controller and command line of rljob, without the data plane" \
       org.opencontainers.image.version="$VERSION" org.opencontainers.image.revision="$REVISION" \
-      org.opencontainers.image.created="$CREATED" org.opencontainers.image.source="$SOURCE"
+      org.opencontainers.image.created="$CREATED" org.opencontainers.image.source="$SOURCE" \
+      org.opencontainers.image.licenses="Apache-2.0"
 
 FROM worker AS worker-cpu
 COPY --from=worker-cpu-dependencies /opt/rljob /opt/rljob
@@ -117,7 +118,8 @@ ARG SOURCE=
 LABEL org.opencontainers.image.title="rljob worker (CPU)" \
       org.opencontainers.image.description="Every role of an RLJob, with torch for the CPU" \
       org.opencontainers.image.version="$VERSION" org.opencontainers.image.revision="$REVISION" \
-      org.opencontainers.image.created="$CREATED" org.opencontainers.image.source="$SOURCE"
+      org.opencontainers.image.created="$CREATED" org.opencontainers.image.source="$SOURCE" \
+      org.opencontainers.image.licenses="Apache-2.0"
 
 FROM worker AS worker-gpu
 ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility
@@ -130,4 +132,5 @@ ARG SOURCE=
 LABEL org.opencontainers.image.title="rljob worker (GPU)" \
       org.opencontainers.image.description="Every role of an RLJob, with torch for CUDA" \
       org.opencontainers.image.version="$VERSION" org.opencontainers.image.revision="$REVISION" \
-      org.opencontainers.image.created="$CREATED" org.opencontainers.image.source="$SOURCE"
+      org.opencontainers.image.created="$CREATED" org.opencontainers.image.source="$SOURCE" \
+      org.opencontainers.image.licenses="Apache-2.0"
