@@ -101,6 +101,7 @@ def test_nothing_of_the_data_plane_is_loaded_where_it_is_installed() -> None:
         (("eval", "."), 2),
         (("play", ".", "--video", "a.mp4"), 2),
         (("report", "."), 2),
+        (("export", "."), 2),
         (("worker", "actor", "--job", EXAMPLE, "--run-dir", "here", "--name", "actor-0"), 78),
     ],
 )
@@ -115,3 +116,10 @@ def test_a_command_that_needs_the_data_plane_says_what_to_install(
     assert "lacks ale_py, cv2, gymnasium" in done.stderr
     assert "pip install 'rljob[worker]'" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_from_python_what_to_install_is_said_too() -> None:
+    done = python(ABSENT, "import rljob", "rljob.load_policy('here')")
+    assert (
+        "rljob.errors.UsageError: rljob.load_policy needs the data plane, but this install lacks ale_py" in done.stderr
+    )

@@ -70,7 +70,8 @@ def imports_of_rooms(house: str, of: str) -> dict[str, set[str]]:
     for module, home in homes.items():
         for other in IMPORTS[module]:
             there = place(other, of)
-            if home is not None and there is not None and there != home:
+            # The door of a house (its ``__init__``) is in no room: what it names comes from one.
+            if home is not None and home.room and there is not None and there != home:
                 found[home.room].add(there.room)
     return found
 

@@ -9,33 +9,15 @@ from pathlib import Path
 import imageio.v2 as imageio
 import numpy as np
 import pytest
-import torch
-from rljob.algorithms import algorithm
-from rljob.api import load_manifest
 from rljob.checkpoints import store as checkpoint
-from rljob.checkpoints.policy import PolicyIdentity
 from rljob.cli.app import app
-from rljob.envs import describe_environment
 from typer.testing import CliRunner, Result
 
-from tests.support.paths import EXAMPLES
+from tests.support.untrained import untrained
 
 
 def invoke(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def untrained(folder: Path, manifest: str, *overrides: str) -> Path:
-    """A run folder with one checkpoint of a job's untrained network."""
-    job = load_manifest(EXAMPLES / manifest, overrides)
-    params, env_params = job.spec.algorithm.parameters, job.spec.environment.parameters
-    spec = describe_environment(job.spec.environment.id, env_params)
-    torch.manual_seed(1)
-    network = algorithm(job.spec.algorithm.type).build(spec, params, env_params)
-    tensors = {f"online.{name}": tensor for name, tensor in network.state_dict().items()}
-    document = PolicyIdentity(job.spec.algorithm.type, spec, params, env_params).document()
-    checkpoint.write(folder / "checkpoints", checkpoint.checkpoint_name(1, 100), tensors, document)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -96,6 +96,15 @@ class Algorithm(ABC, Generic[P, Network]):
     def state_values(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """The values of states, float32 [N], of ``outputs`` [N, K]: what a truncated episode is bootstrapped with."""
 
+    def preferences(self, outputs: Tensor) -> Tensor:
+        """How much the policy prefers each action, float32 [N, A], of ``outputs`` [N, K]: the largest is what it does when it
+        does not explore. ``outputs`` as they are unless it is overridden, which is right where they are action values or logits
+        alone.
+
+        Computed of tensors, so that it becomes part of an exported policy.
+        """
+        return outputs
+
     def exploration(self, params: P, slot: int, slots: int, num_envs: int) -> NDArray[np.float32]:
         """How the environments of the ``slot``-th of ``slots`` actors explore, float32 [N], handed to ``decide`` as ``epsilon``.
 

@@ -111,6 +111,10 @@ class IMPALA(UnrollAlgorithm[ImpalaParameters, PolicyNetwork]):
         """V(s), float32 [N]."""
         return outputs[:, -1]
 
+    def preferences(self, outputs: Tensor) -> Tensor:
+        """The logits, without the value behind them."""
+        return outputs[:, :-1]
+
     # -------------------------------------------------------------------------------------------------------- evaluation
 
     def evaluation_action(

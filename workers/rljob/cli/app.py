@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rljob.cli.explain import explain
+from rljob.cli.export import export
 from rljob.cli.keys import keys
 from rljob.cli.policies import evaluate, play, report
 from rljob.cli.presets import presets
@@ -44,5 +45,6 @@ app.command()(presets)
 app.command("eval")(evaluate)
 app.command()(play)
 app.command()(report)
+app.command()(export)
 app.command()(keys)
 app.command(cls=RoleCommand)(worker)

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from rljob import wire
 from rljob.experience.layout import ChunkLayout
-from rljob.wire import Message
 
 TERMINATED = 1
 TRUNCATED = 2
@@ -112,19 +112,19 @@ class Chunk:
         """Transitions in this chunk."""
         return int(self.action.shape[0])
 
-    def to_message(self) -> Message:
+    def to_message(self) -> wire.Message:
         """The ``chunk`` message of this chunk; its columns share memory with the chunk."""
         columns = {"frames": self.frames}
         for attribute, column, _ in _STEP_COLUMNS:
             columns[column] = getattr(self, attribute)
-        return Message(
+        return wire.Message(
             kind="chunk",
             fields=fields_of(self),
             columns=columns,
         )
 
     @classmethod
-    def from_message(cls, message: Message, layout: ChunkLayout | None = None) -> Chunk:
+    def from_message(cls, message: wire.Message, layout: ChunkLayout | None = None) -> Chunk:
         """Read a chunk from any message that carries its fields and columns (``chunk``, ``mirror``).
 
         Raises ``InvalidChunk`` when a field or column is missing or, with a layout, when the chunk does not satisfy it.

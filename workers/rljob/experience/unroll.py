@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rljob import wire
 from rljob.experience.chunk import InvalidChunk, check_actions, fields_of, origin_of
 from rljob.experience.layout import MAX_POSITION
-from rljob.wire import Message
 
 Array = NDArray[Any]
 
@@ -106,12 +106,12 @@ class Unroll:
         """Steps in this unroll."""
         return int(self.action.shape[0])
 
-    def to_message(self) -> Message:
+    def to_message(self) -> wire.Message:
         """The ``unroll`` message; its columns share memory with the unroll."""
         columns = {"frames": self.frames, "state": self.state}
         for attribute, column, _, _ in _COLUMNS:
             columns[column] = getattr(self, attribute)
-        return Message(
+        return wire.Message(
             kind="unroll",
             fields=fields_of(self),
             columns=columns,

@@ -1,0 +1,156 @@
+"""``rljob export``: the files act as the policy does, where there is no rljob either, and what acts otherwise is not kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rljob
+import safetensors.torch
+from rljob.cli.app import app
+from rljob.errors import UsageError
+from rljob.policy import export as exporting
+from rljob.policy.export import ExportProblem, export
+from typer.testing import CliRunner, Result
+
+from tests.support.untrained import untrained
+
+MANIFESTS = {
+    "vector": ("cartpole-apex.yaml",),
+    "image": ("pong-vtrace.yaml",),
+    "nature": ("pong-apex-nature.yaml",),
+    "recurrent": ("cartpole-impala.yaml", "spec.algorithm.impala.recurrent=LSTM"),
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {name: untrained(tmp_path_factory.mktemp("run"), *of) for name, of in MANIFESTS.items()}
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_torchscript_acts_the_same_where_there_is_no_rljob(runs: dict[str, Path], name: str, tmp_path: Path) -> None:
+    """On noise, in a batch of a size that the file was not made with."""
+    policy = rljob.load_policy(runs[name])
+    written = export(policy, "torchscript", tmp_path)
+    random = np.random.default_rng(5)
+    if policy.observation_dtype == "uint8":
+        observations = random.integers(0, 256, (9, *policy.observation_shape)).astype(np.uint8)
+    else:
+        observations = random.normal(size=(9, *policy.observation_shape)).astype(np.float32)
+    memory = random.normal(size=(9, 2, policy.memory_units)).astype(np.float32)
+    np.savez(tmp_path / "given.npz", observations=observations, memory=memory)
+    code = f"""
+import sys
+sys.modules["rljob"] = None
+import numpy, torch
+given = numpy.load({str(tmp_path / "given.npz")!r})
+inputs = [torch.from_numpy(given[name]) for name in {["observations", "memory"][: 2 if policy.memory_units else 1]!r}]
+print(torch.jit.load({str(written.file)!r})(*inputs)[0].tolist())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    wanted = policy.act(observations, memory=memory)
+    assert json.loads(done.stdout) == wanted.tolist()
+    assert written.difference < 1e-5
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_onnx_acts_the_same(runs: dict[str, Path], name: str, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra [onnx]")
+    pytest.importorskip("onnxscript", reason="needs the extra [onnx]")
+    policy = rljob.load_policy(runs[name])
+    written = export(policy, "onnx", tmp_path)
+    assert written.difference < 1e-4
+    session = onnxruntime.InferenceSession(str(written.file), providers=["CPUExecutionProvider"])
+    shape = ["N", *policy.observation_shape]
+    assert session.get_inputs()[0].shape == shape == json.loads(written.about.read_text())["observations"]["shape"]
+
+
+def test_safetensors_holds_the_weights_under_their_names(runs: dict[str, Path], tmp_path: Path) -> None:
+    policy = rljob.load_policy(runs["image"])
+    written = export(policy, "safetensors", tmp_path)
+    tensors = safetensors.torch.load_file(str(written.file))
+    state = policy.stored.module.state_dict()
+    assert tensors.keys() == state.keys()
+    assert all(tensors[name].equal(state[name]) for name in state)
+
+
+def test_the_command_says_what_it_wrote_and_how_it_was_checked(runs: dict[str, Path], tmp_path: Path) -> None:
+    result = invoke("export", runs["image"], "--to", tmp_path / "made" / "here")
+    assert result.exit_code == 0, result.output
+    file, about, checked = result.stdout.splitlines()
+    assert file.startswith(f"{tmp_path}/made/here/policy.pt: torchscript, ")
+    assert file.endswith("of IMPALA on ALE/Pong-v5: uint8 [N, 4, 42, 42] -> 3 actions")
+    assert about.startswith(f"{tmp_path}/made/here/policy.pt.json: ")
+    assert checked.startswith("checked: the same action for each of 64 observations (ALE/Pong-v5); ")
+    facts = json.loads((tmp_path / "made" / "here" / "policy.pt.json").read_text())
+    assert facts["sha256"] == hashlib.sha256((tmp_path / "made" / "here" / "policy.pt").read_bytes()).hexdigest()
+    assert facts["observations"]["shape"] == ["N", 4, 42, 42]
+    assert facts["actions"] == {"count": 3, "ofTheEnvironment": [0, 2, 3]}
+    assert facts["environment"]["frameSkip"] == 4
+    assert facts["checked"]["observations"] == 64
+    assert sorted(path.name for path in (tmp_path / "made" / "here").iterdir()) == ["policy.pt", "policy.pt.json"]
+
+
+def test_a_run_folder_gets_a_folder_of_its_own_and_a_checkpoint_needs_one_named(
+    runs: dict[str, Path], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    checkpoint = next((runs["vector"] / "checkpoints").iterdir())
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "checkpoints" / checkpoint.name).symlink_to(checkpoint)
+    (run / "job.yaml").write_text((Path("manifests") / "examples" / "cartpole-apex.yaml").read_text())
+    assert invoke("export", run, "--format", "safetensors").exit_code == 0
+    assert (run / "export" / "policy.safetensors").is_file()
+    refused = invoke("export", checkpoint)
+    assert refused.exit_code == 2
+    assert refused.stderr.count("\n") == 1
+    assert "is no run folder to write export/ to; name the folder to write to" in refused.stderr
+
+
+def test_what_acts_otherwise_is_not_kept(
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mirrored(policy: rljob.Policy, file: Path, samples: exporting.Samples) -> exporting.Exported:
+        file.write_bytes(b"wrong")
+        return lambda observations, memory: (1 - policy.act(observations), policy.preferences(observations, memory)[0])
+
+    policy = rljob.load_policy(runs["vector"])
+    monkeypatch.setattr(exporting, "_WRITERS", {"torchscript": mirrored})
+    with pytest.raises(ExportProblem, match="nothing was kept: for 64 of 64 observations of CartPole-v1"):
+        export(policy, "torchscript", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_its_packages_onnx_is_refused_in_a_sentence(
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = rljob.load_policy(runs["vector"])
+    monkeypatch.setattr(exporting, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"needs onnx, onnxruntime, onnxscript, .* pip install 'rljob\[onnx\]'$"):
+        export(policy, "onnx", tmp_path)
+
+
+def test_where_the_environment_cannot_be_made_numbers_are_drawn(
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = rljob.load_policy(runs["image"])
+    unknown = type(policy.stored.spec)(**{**_fields(policy.stored.spec), "id": "gone_module:factory"})
+    policy.stored = policy.stored._replace(spec=unknown)
+    written = export(policy, "torchscript", tmp_path)
+    assert written.origin.startswith("random numbers, as environment 'gone_module:factory'")
+    assert written.compared == 64
+
+
+def _fields(spec: object) -> dict[str, object]:
+    return {name: getattr(spec, name) for name in spec.__slots__}  # type: ignore[attr-defined]

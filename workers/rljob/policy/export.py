@@ -1,0 +1,201 @@
+"""A trained policy as one file for programs that have no rljob: written, read back, and compared with the policy it is of.
+
+TorchScript and ONNX are the whole way from observations to actions: ``observations`` [N, S, *F] (and ``memory`` float32
+[N, 2, H] of a recurrent policy) to ``actions`` int64 [N], ``preferences`` float32 [N, A] (and ``memory``). safetensors holds
+the weights alone, under the names that the network of ``rljob`` gives them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rljob.algorithms import algorithm
+from rljob.algorithms.base import AnyAlgorithm
+from rljob.errors import UsageError
+from rljob.policy.document import document
+from rljob.policy.samples import Samples, sample
+from rljob.policy.trained import Policy
+
+Answer = tuple[NDArray[np.int64], NDArray[np.float32]]
+"""Actions int64 [N] and preferences float32 [N, A]."""
+Exported = Callable[[NDArray[Any], NDArray[np.float32]], Answer]
+"""What a file answers to observations and a memory."""
+
+SUFFIX: Final = MappingProxyType({"torchscript": ".pt", "onnx": ".onnx", "safetensors": ".safetensors"})
+_ONNX_PACKAGES: Final = ("onnx", "onnxruntime", "onnxscript")
+
+
+class ExportProblem(RuntimeError):
+    """What was written does not act as the policy does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """``file`` and ``about``, what is to be known of it (JSON). ``origin``: where the ``compared`` observations are from.
+    ``difference``: the largest between two preferences for the same action."""
+
+    file: Path
+    about: Path
+    origin: str
+    compared: int
+    difference: float
+
+
+def export(policy: Policy, form: str, folder: Path) -> Export:
+    """Write ``folder/policy.SUFFIX`` and ``.json`` beside it; both appear only once they were checked.
+
+    ``form``: torchscript, onnx or safetensors. Raises UsageError where a package for it is missing, and ExportProblem.
+    """
+    if form == "onnx" and (missing := [name for name in _ONNX_PACKAGES if find_spec(name) is None]):
+        raise UsageError(
+            f"--format onnx needs {', '.join(missing)}, which this install lacks: pip install 'rljob[onnx]'"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"policy{SUFFIX[form]}"
+    partial = folder / f".partial-{file.name}"
+    samples = sample(policy)
+    try:
+        exported = _WRITERS[form](policy, partial, samples)
+        difference = _checked(policy, exported, samples)
+        about = file.with_name(f"{file.name}.json")
+        checked = {"observations": len(samples.observations), "of": samples.origin, "largestDifference": difference}
+        digest = hashlib.sha256(partial.read_bytes()).hexdigest()
+        facts = document(policy, form) | {"sha256": digest, "checked": checked}
+        about.write_text(json.dumps(facts, indent=1) + "\n")
+        os.replace(partial, file)
+    finally:
+        partial.unlink(missing_ok=True)
+    return Export(file, about, samples.origin, len(samples.observations), difference)
+
+
+class Acting(nn.Module):
+    """From observations to actions, as one graph of tensors: ``(observations, memory) -> (actions, preferences, memory)``,
+    without ``memory`` where the policy has none."""
+
+    def __init__(self, method: AnyAlgorithm, network: nn.Module, memory_units: int) -> None:
+        super().__init__()
+        self.network = network
+        self._method, self._units = method, memory_units
+
+    def forward(self, observations: Tensor, memory: Tensor | None = None) -> tuple[Tensor, ...]:
+        state = torch.zeros(observations.shape[0], 2, self._units) if memory is None else memory
+        outputs, after = self._method.infer(self.network, observations, state)
+        preferences = self._method.preferences(outputs)
+        answer = (preferences.argmax(dim=1), preferences)
+        return answer if memory is None else (*answer, after)
+
+
+def _torchscript(policy: Policy, file: Path, samples: Samples) -> Exported:
+    with _quietly():
+        jit: Any = torch.jit
+        traced = jit.trace(_acting(policy), _inputs(policy, samples), check_trace=False)
+        jit.save(traced, str(file))
+        loaded = jit.load(str(file))
+
+    def answer(observations: NDArray[Any], memory: NDArray[np.float32]) -> Answer:
+        given = [torch.from_numpy(observations), torch.from_numpy(memory)]
+        with torch.inference_mode():
+            actions, preferences, *_ = loaded(*given[: 2 if policy.memory_units else 1])
+        return actions.numpy(), preferences.numpy()
+
+    return answer
+
+
+def _onnx(policy: Policy, file: Path, samples: Samples) -> Exported:
+    import onnxruntime  # type: ignore[import-not-found]
+
+    names = ("observations", "memory") if policy.memory_units else ("observations",)
+    games = torch.export.Dim("N")
+    with _quietly():
+        torch.onnx.export(
+            _acting(policy),
+            _inputs(policy, samples),
+            str(file),
+            input_names=list(names),
+            output_names=["actions", "preferences", *(["memory_after"] if policy.memory_units else [])],
+            dynamic_shapes=tuple({0: games} for _ in names),
+            external_data=False,
+            verbose=False,
+        )
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+
+    def answer(observations: NDArray[Any], memory: NDArray[np.float32]) -> Answer:
+        actions, preferences, *_ = session.run(None, dict(zip(names, (observations, memory), strict=False)))
+        return actions, preferences
+
+    return answer
+
+
+def _safetensors(policy: Policy, file: Path, samples: Samples) -> Exported:
+    stored = policy.stored
+    state = {name: tensor.contiguous() for name, tensor in stored.module.state_dict().items()}
+    file.write_bytes(safetensors.torch.save(state, {"policy": json.dumps(document(policy, "safetensors"))}))
+    method = algorithm(policy.algorithm)
+    built = method.build(stored.spec, stored.params, stored.env_params)
+    built.load_state_dict(safetensors.torch.load_file(str(file)))
+    acting = Acting(method, built.eval(), policy.memory_units)
+
+    def answer(observations: NDArray[Any], memory: NDArray[np.float32]) -> Answer:
+        actions, preferences, *_ = acting(torch.from_numpy(observations), torch.from_numpy(memory))
+        return actions.numpy(), preferences.numpy()
+
+    return answer
+
+
+_WRITERS: Final = {"torchscript": _torchscript, "onnx": _onnx, "safetensors": _safetensors}
+
+
+def _acting(policy: Policy) -> Acting:
+    return Acting(algorithm(policy.algorithm), policy.stored.module, policy.memory_units).eval()
+
+
+def _inputs(policy: Policy, samples: Samples) -> tuple[Tensor, ...]:
+    """A few samples to follow the graph with; not one, which would be taken for the only size of a batch."""
+    both = (torch.from_numpy(samples.observations[:3]), torch.from_numpy(samples.memory[:3]))
+    return both if policy.memory_units else both[:1]
+
+
+def _checked(policy: Policy, exported: Exported, samples: Samples) -> float:
+    """The largest difference between preferences. Raises ExportProblem where an action differs, in a batch of all or of one."""
+    largest = 0.0
+    for count in (len(samples.observations), 1):
+        observations, memory = samples.observations[:count], samples.memory[:count]
+        wanted, _ = policy.preferences(observations, memory)
+        actions, preferences = exported(observations, memory)
+        if different := int((actions != wanted.argmax(axis=1)).sum()):
+            raise ExportProblem(
+                f"nothing was kept: for {different} of {count} observations of {samples.origin} the file gives another action"
+            )
+        largest = max(largest, float(np.abs(preferences - wanted).max()))
+    return largest
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """torch tells of what it follows, in warnings and in the log, which says nothing to who exports."""
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)

@@ -1,0 +1,159 @@
+"""A trained policy to act with: batches of observations in, actions out, and the environment that makes such observations."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from rljob.algorithms import algorithm
+from rljob.checkpoints import policy as stored
+from rljob.checkpoints.location import location
+from rljob.checkpoints.names import CheckpointProblem
+from rljob.envs import make_single_environment
+
+
+class Policy:
+    """What ``rljob.load_policy`` gives. It keeps nothing from one ``act`` to the next: one will do for any number of games.
+
+    Observations are those of ``environment()``: preprocessed and stacked, oldest frame first, ``[N, S, *F]``. Raw frames of an
+    emulator are none: what is made of them (the newest four, say) depends on the frames before.
+
+    algorithm: its name, as in ``spec.algorithm.type``. environment_id: what it was trained in. observation_shape: ``(S, *F)``.
+    observation_dtype: "uint8" or "float32". num_actions: actions are 0 to this - 1. memory_units: H of a recurrent policy, or 0.
+    manifest: what its checkpoint says of itself, such as ``manifest["verdict"]`` of a judged one.
+    """
+
+    def __init__(self, policy: stored.Policy, source: str) -> None:
+        self.source = source
+        self.stored = policy
+        self.manifest: dict[str, Any] = policy.manifest
+        self.algorithm = str(policy.manifest["algorithm"])
+        self.environment_id = policy.spec.id
+        self.observation_shape = policy.spec.observation_shape
+        self.observation_dtype = policy.spec.frame_dtype
+        self.num_actions = policy.spec.num_actions
+        self._method = algorithm(self.algorithm)
+        self.memory_units = self._method.memory_units(policy.params)
+
+    def act(
+        self,
+        observations: NDArray[Any],
+        deterministic: bool = True,
+        *,
+        memory: NDArray[np.float32] | None = None,
+        generator: np.random.Generator | None = None,
+    ) -> NDArray[np.int64]:
+        """The action for each of N observations ``[N, S, *F]``, int64 [N]. Only reads ``observations``.
+
+        deterministic: the action that the policy prefers. Otherwise it acts as its run judges it: IMPALA samples at its
+        ``evaluationTemperature``, Ape-X takes a random action with the probability ``evaluationEpsilon``.
+        memory: what a recurrent policy has seen, from ``new_memory``; it is brought up to date. All other policies need none.
+        generator: what is drawn from; by default one that differs from call to call.
+
+        Raises ValueError for observations, or a memory, of another shape or type.
+        """
+        shown = self._checked(observations)
+        state = self._checked_memory(memory, len(shown))
+        actions: NDArray[np.int64]
+        if deterministic:
+            preferences, after = self.preferences(shown, state)
+            actions = preferences.argmax(axis=1)
+        else:
+            actions, after = self._as_judged(shown, state, generator or np.random.default_rng())
+        if memory is not None:
+            memory[:] = after
+        return actions
+
+    def new_memory(self, count: int) -> NDArray[np.float32]:
+        """The memory of ``count`` games that begin, float32 [N, 2, H], all zero. Set the rows of games that ended to 0 again."""
+        return np.zeros((count, 2, self.memory_units), np.float32)
+
+    def environment(self, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+        """The environment that it was trained in, with the same preprocessing; rewards are the game's own, never clipped.
+
+        One of several: ``gymnasium.vector.SyncVectorEnv([policy.environment] * 8)``. Raises EnvironmentProblem where it can't be
+        made here, for instance because the module of the user's own factory can't be imported.
+        """
+        spec, params = self.stored.spec, self.stored.env_params
+        return make_single_environment(spec.id, params, for_scoring=True, render_mode=render_mode)
+
+    def preferences(
+        self, observations: NDArray[Any], state: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """How much it prefers each action (its value, or its logit), float32 [N, A], and the memory afterwards; nothing is
+        checked."""
+        outputs, after = self._method.infer(self.stored.module, observations, state)
+        return self._method.preferences(outputs).numpy(), after.numpy()
+
+    def _as_judged(
+        self, observations: NDArray[Any], state: NDArray[np.float32], generator: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        params, count = self.stored.params, len(observations)
+        games = [_Game(generator, each) for each in state]
+        chosen = self._method.evaluation_action(params, self.stored.module, observations, games)
+        explores = generator.random(count) < self._method.evaluation_epsilon(params)
+        actions = np.where(explores, generator.integers(0, self.num_actions, count), chosen)
+        return actions, np.stack([game.memory for game in games]) if games else state
+
+    def _checked(self, observations: NDArray[Any]) -> NDArray[Any]:
+        shown = np.asarray(observations)
+        wanted = ", ".join(map(str, self.observation_shape))
+        if shown.shape[1:] != self.observation_shape or shown.ndim == 0:
+            alone = "; a batch of this one alone is observation[None]" if shown.shape == self.observation_shape else ""
+            raise ValueError(
+                f"observations have the shape {shown.shape}, but this policy takes [N, {wanted}], as policy.environment() "
+                f"gives them{alone}"
+            )
+        if str(shown.dtype) != self.observation_dtype:
+            raise ValueError(
+                f"observations are {shown.dtype}, but this policy takes {self.observation_dtype}, as policy.environment() "
+                "gives them"
+            )
+        shown = np.ascontiguousarray(shown)
+        return shown if shown.flags.writeable else shown.copy()  # torch warns of memory that it could write to
+
+    def _checked_memory(self, memory: NDArray[np.float32] | None, count: int) -> NDArray[np.float32]:
+        if memory is None and self.memory_units:
+            raise ValueError(
+                f"this policy remembers with {self.memory_units} units: give act(observations, memory=memory), with a memory "
+                "that policy.new_memory(N) makes once for N games"
+            )
+        if memory is None:
+            return self.new_memory(count)
+        if memory.shape != (count, 2, self.memory_units) or memory.dtype != np.float32:
+            raise ValueError(
+                f"memory is {memory.dtype} of the shape {memory.shape}, but {count} observations need float32 of "
+                f"{(count, 2, self.memory_units)}, as policy.new_memory({count}) makes it"
+            )
+        return memory
+
+    def __repr__(self) -> str:
+        shape = ", ".join(map(str, self.observation_shape))
+        return (
+            f"<rljob policy: {self.algorithm} on {self.environment_id}, {self.observation_dtype} [N, {shape}] -> "
+            f"{self.num_actions} actions, from {self.source}>"
+        )
+
+
+def load(source: str | os.PathLike[str]) -> Policy:
+    """As ``rljob.load_policy`` says."""
+    text = os.fspath(source)
+    where = location(text)
+    if isinstance(where, Path) and not where.exists():
+        raise CheckpointProblem(f"{text}: no such file or folder; give a run folder or one of its checkpoints")
+    return Policy(stored.load_policy(where), text)
+
+
+class _Game:
+    """A row of a batch, as an algorithm sees a game that is judged."""
+
+    __slots__ = ("memory", "random")
+
+    def __init__(self, generator: np.random.Generator, memory: NDArray[np.float32]) -> None:
+        self.random = generator
+        self.memory: Any = memory
