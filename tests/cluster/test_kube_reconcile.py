@@ -379,6 +379,32 @@ def test_figures_alone_are_written_every_thirty_seconds_at_most(cluster: Control
     asyncio.run(story())
 
 
+def test_a_wave_whose_status_is_not_written_yet_is_not_doubled_by_the_next_operator(
+    cluster: ControlPlane, namespace: str
+) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
+            clock = Clock()
+            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=3.0)
+            await run.settle(viewer, "pong")
+            await kubelet.start("pong")
+            client.reset()
+            await run.turn(viewer, "pong")
+            assert client.writes.get(("create", "pods")) == 1, "the learner"
+            assert not client.calls["apply_status", "rljobs/status"]
+            assert (await status_of(viewer, namespace, "pong"))["replay"]["ready"] == 0
+            after = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=3.0)
+            for _ in range(3):
+                await after.turn(viewer, "pong")
+            assert {k: len(v) for k, v in (await kubelet.pods("pong")).items()} == {"replay-0": 1, "learner": 1}
+            clock.seconds += 3.1
+            await after.turn(viewer, "pong")
+            assert (await status_of(viewer, namespace, "pong"))["replay"]["ready"] == 1
+
+    asyncio.run(story())
+
+
 def test_actors_that_come_one_by_one_are_told_of_together(cluster: ControlPlane, namespace: str) -> None:
     async def story() -> None:
         async with at_work(cluster, namespace) as (viewer, client, kubelet):

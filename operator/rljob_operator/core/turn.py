@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from rljob.api.conditions import ConditionType
 from rljob.api.status import AutoscalingStatus, ProgressStatus, RLJobStatus
 
 from rljob_operator.core.decide import decide
@@ -17,8 +18,11 @@ from rljob_operator.core.decision import Decision
 from rljob_operator.core.desired import ClockReading, DesiredState, Session
 from rljob_operator.core.observed import Observation
 
-_SEEN_OF_MEMBERS: Final = frozenset({"replay", "learner", "inference", "actors"})
-"""Fields of a status that are what the last look found, and nothing besides."""
+_SEEN_OF_MEMBERS: Final = frozenset({"replay", "learner", "inference", "actors", "conditions_of_roles"})
+"""Parts of a status (`_durable`) that are what the last look found, and nothing besides."""
+_OF_ROLES: Final = frozenset(
+    {ConditionType.REPLAY_READY, ConditionType.LEARNER_READY, ConditionType.INFERENCE_READY, ConditionType.ACTORS_READY}
+)
 
 
 class StatusWrite(StrEnum):
@@ -28,8 +32,9 @@ class StatusWrite(StrEnum):
     """At once, and nothing is done until it is: an act replaces the very evidence that the status was made from, and a
     controller that forgets what it has counted counts it again."""
     SOON = "Soon"
-    """It differs in what is seen of members, such as how many actors are ready, which the next turn would find out again. Where
-    writing costs something, a moment of waiting gathers what five hundred actors bring one by one."""
+    """It differs in what is seen of members, such as how many actors are ready and whether their role is, which the next turn would
+    find out again; also where members start that were not there before, since that takes the evidence of nothing away. Where
+    writing costs something, a moment of waiting gathers what five hundred actors bring one by one, or a job's waves."""
     WHEN_DUE = "WhenDue"
     """It differs in progress alone, which the next turn would find out again."""
     NONE = "None"
@@ -61,11 +66,11 @@ def turn(
 ) -> Turn:
     """Decide, and say when the status must be stored. The arguments are those of `decide`."""
     decision = decide(desired, status, observed, clock, session)
-    return Turn(desired, observed, session, decision, _write(status, decision))
+    return Turn(desired, observed, session, decision, _write(status, observed, decision))
 
 
-def _write(before: RLJobStatus, decision: Decision) -> StatusWrite:
-    if _acts(decision):
+def _write(before: RLJobStatus, observed: Observation, decision: Decision) -> StatusWrite:
+    if _acts(observed, decision):
         return StatusWrite.BEFORE_ACTING
     if decision.status is before:
         return StatusWrite.NONE
@@ -76,16 +81,19 @@ def _write(before: RLJobStatus, decision: Decision) -> StatusWrite:
     return StatusWrite.SOON if differs <= _SEEN_OF_MEMBERS else StatusWrite.BEFORE_ACTING
 
 
-def _acts(decision: Decision) -> bool:
-    """Whether something is to be done that the status must not forget."""
+def _acts(observed: Observation, decision: Decision) -> bool:
+    """Whether something is to be done that takes evidence away: an ended member is replaced, one is asked to leave.
+
+    What is noted needs no look: it follows from what differs in the status.
+    """
+    there = {member.name for member in observed.members} if decision.start else set()
     return bool(
-        decision.start
+        any(name in there for name in decision.start)
         or decision.drain
         or decision.replace
         or decision.remove
         or decision.finished
         or decision.delete_job
-        or decision.notes
     )
 
 
@@ -96,6 +104,11 @@ def _durable(status: RLJobStatus) -> dict[str, Any]:
     decision on actors, and the numbers that sentences are made with.
     """
     fields: dict[str, Any] = dict(status)
+    of_roles: list[Any] = []
+    others: list[Any] = []
+    for c in status.conditions:
+        said = c.type, c.status, c.reason, c.observed_generation
+        (of_roles if c.type in _OF_ROLES else others).append(said)
     memory = status.controller.model_copy(update={"advance": None, "curve": []})
     autoscaling = AutoscalingStatus.model_construct(
         desired_replicas=status.autoscaling.desired_replicas, last_scale_time=status.autoscaling.last_scale_time
@@ -105,5 +118,6 @@ def _durable(status: RLJobStatus) -> dict[str, Any]:
         "active_seconds": 0,
         "autoscaling": autoscaling,
         "controller": memory,
-        "conditions": [(c.type, c.status, c.reason, c.observed_generation) for c in status.conditions],
+        "conditions": others,
+        "conditions_of_roles": of_roles,
     }

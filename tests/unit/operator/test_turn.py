@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rljob.api.status import RLJobStatus
 from rljob_operator.core.desired import ClockReading, DesiredState, Session
-from rljob_operator.core.member import Phase
+from rljob_operator.core.member import Phase, Role
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.turn import StatusWrite, Turn, turn
 
@@ -50,6 +50,27 @@ def test_an_end_is_counted_on_the_disk_before_its_member_is_replaced() -> None:
     counted = turn_of(controller, 1.0, members=exited("actor-0", members()))
     assert controller.status.failures
     assert counted.write is StatusWrite.BEFORE_ACTING
+
+
+def test_a_member_that_was_not_there_before_may_start_before_it_is_told_what_was_waited_for() -> None:
+    """All that its start follows from is stored, or is found again. A crash in between costs nothing."""
+    controller = Controller(make_job())
+    assert turn_of(controller, 1.0, members=()).write is StatusWrite.BEFORE_ACTING
+    replay = members(actors=0, learner=Phase.ABSENT)
+    found = turn_of(controller, 1.0, members=tuple(each for each in replay if each.role is Role.REPLAY))
+    assert found.decision.start == ("learner",)
+    assert found.decision.status.is_true("ReplayReady")
+    assert found.write is StatusWrite.SOON
+
+
+def test_a_member_that_has_ended_is_started_again_only_once_that_is_stored() -> None:
+    controller = running()
+    gone = exited("actor-0", members())
+    writes = {}
+    for _ in range(60):
+        found = turn_of(controller, 1.0, members=gone)
+        writes[found.decision.start] = found.write
+    assert writes["actor-0",] is StatusWrite.BEFORE_ACTING
 
 
 @pytest.mark.parametrize("mode", [(), INTERNAL])

@@ -46,6 +46,10 @@ PROGRESS_SECONDS: Final = 30.0
 """A status that differs in progress alone is written at most so often."""
 SEEN_SECONDS: Final = 3.0
 """And so often one that differs in what is seen of members: an API server takes 20 ms for each write of a status."""
+QUICK_WRITE_SECONDS: Final = 0.1
+MOST_TIMES_SEEN_SECONDS: Final = 5.0
+"""Where writes take longer than the first, the API server has too much to do: those that may wait do so as many times longer, up
+to this."""
 HELD_UP_SECONDS: Final = 30.0
 """A pod that has had a node for so long and does not come up may lack what it mounts."""
 
@@ -103,6 +107,7 @@ class Reconciler:
         self._shards, self._nodes, self._recommended = shards, nodes, recommended
         self._now, self._monotonic = now, monotonic
         self._known: dict[JobKey, RememberedJob] = {}
+        self._write_seconds = 0.0  # of the latest writes of statuses, the newest counting a fifth
 
     async def reconcile(self, key: JobKey) -> float | None:
         """Take one turn on the job; in how many seconds to look again, None where only a change matters.
@@ -225,7 +230,8 @@ class Reconciler:
         if write is StatusWrite.WHEN_DUE:
             known.due = min(known.due, known.written + PROGRESS_SECONDS)
         elif write is StatusWrite.SOON:
-            known.due = min(known.due, known.written + self._seen_seconds)
+            slowness = min(max(1.0, self._write_seconds / QUICK_WRITE_SECONDS), MOST_TIMES_SEEN_SECONDS)
+            known.due = min(known.due, known.written + self._seen_seconds * slowness)
         is_stored = known.due == float("inf") and (write is StatusWrite.NONE or status == stored.status)
         if is_stored or (write is not StatusWrite.BEFORE_ACTING and now < known.due):
             known.status = status
@@ -241,6 +247,7 @@ class Reconciler:
         answer = await self._client.apply_status(RLJOBS, document, resource_version=known.resource_version)
         known.status, known.due = status, float("inf")
         known.resource_version, known.written = answer["metadata"]["resourceVersion"], now
+        self._write_seconds += 0.2 * (self._monotonic() - now - self._write_seconds)
 
     async def _pods_of(self, stored: StoredJob) -> Sequence[Pod] | None:
         """The job's pods; None while changes of our own have not come back through the watch."""
