@@ -109,6 +109,7 @@ async def at_work(cluster: ControlPlane, namespace: str, folder: Path) -> AsyncI
             await asyncio.gather(playing, return_exceptions=True)
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", FAULTS)
 def test_calls_that_go_wrong_double_and_lose_nothing(
     cluster: ControlPlane, namespace: str, tmp_path: Path, name: str
