@@ -75,6 +75,7 @@ SWITCHES: list[tuple[str, bool, set[str]]] = [
     ("networkPolicy.enabled", False, {f"NetworkPolicy/{NAME}"}),
     ("uninstall.checkJobs", True, {f"Job/{NAME}-uninstall"}),
     ("uninstall.drainJobs", False, {f"Role/{NAME}-uninstall", f"RoleBinding/{NAME}-uninstall"}),
+    ("priorityClass.create", False, {f"PriorityClass/{NAME}"}),
     ("rbac.create", True, {
         "Role/rljob-operator-leader", "RoleBinding/rljob-operator-leader", "ClusterRole/rljob-operator",
         "ClusterRoleBinding/rljob-operator", *(f"ClusterRole/rljobs-{role}" for role in ("view", "edit", "admin")),
@@ -102,7 +103,8 @@ def names(objects: list[Object]) -> set[str]:
 
 def leaves(values: dict[str, Any], path: str = "") -> Iterator[str]:
     """Every value that has a description: those below blocks that have none themselves."""
-    blocks = {"image", "crds", "rbac", "serviceAccount", "service", "podDisruptionBudget", "networkPolicy", "uninstall"}
+    blocks = {"image", "crds", "rbac", "serviceAccount", "service", "podDisruptionBudget", "networkPolicy", "uninstall",
+              "priorityClass"}  # fmt: skip
     for name, value in values.items():
         if name in blocks:
             yield from leaves(value, f"{name}.")
@@ -147,6 +149,19 @@ def test_how_long_draining_may_take(chart: Chart) -> None:
     assert at(job, f"{CONTAINER}.args.5") == "--release-seconds=77"
 
 
+def test_a_priority_of_the_operators_own(chart: Chart) -> None:
+    def of_pods(**values: Any) -> Any:
+        return at(only(chart.render(values), "Deployment"), f"{POD}.priorityClassName")
+
+    assert of_pods() is None
+    assert of_pods(priorityClass={"create": True}) == NAME
+    named = {"create": True, "name": "operators", "value": 12345678}
+    assert of_pods(priorityClass=named) == "operators"
+    assert of_pods(priorityClass=named, priorityClassName="high") == "high", "one that is there wins"
+    made = only(chart.render({"priorityClass": named}), "PriorityClass")
+    assert (made["metadata"]["name"], made["value"], made["globalDefault"]) == ("operators", 12345678, False)
+
+
 def test_what_looks_at_jobs_before_an_uninstall_knows_which_are_meant(chart: Chart) -> None:
     """As the operator itself, in all that says which jobs they are and how one gets to them."""
     values = {
@@ -172,7 +187,7 @@ def test_every_value_has_its_test() -> None:
     tried = (
         {case[0] for case in [*OPTIONS, *SWITCHES]}
         | {f"networkPolicy.{case[0]}" for case in NETWORK}
-        | {"uninstall.drainSeconds"}
+        | {"uninstall.drainSeconds", "priorityClass.name", "priorityClass.value"}
     )
     assert set(leaves(values)) == tried | WITHOUT_OBJECTS
 

@@ -43,6 +43,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 {{- end -}}
 
+{{- define "rljob-operator.priorityClass" -}}
+{{- default (include "rljob-operator.fullname" .) .Values.priorityClass.name -}}
+{{- end -}}
+
 {{/* The operator's image; a digest wins over a tag. */}}
 {{- define "rljob-operator.image" -}}
 {{- $name := .Values.image.repository -}}

@@ -16,7 +16,7 @@ automountServiceAccountToken: true
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.priorityClassName }}
+{{- with default (ternary (include "rljob-operator.priorityClass" .) "" .Values.priorityClass.create) .Values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
 {{- with .Values.podSecurityContext }}
