@@ -9,16 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.documents import DOCUMENTS, prose
 from tests.support.paths import ROOT
 
-DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 SOURCES = ("workers", "operator", "tests", "benchmarks", "docs", "manifests", "examples")
 """Folders whose files are called by their whole path."""
-
-
-def prose(document: Path) -> str:
-    """Without its blocks of code, in which brackets and hashes mean something else."""
-    return re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
 def links(document: Path) -> Iterator[str]:
