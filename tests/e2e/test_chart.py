@@ -7,65 +7,19 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.e2e.cluster import LONG_SECONDS, KubectlFailed, Namespace, made_namespace, pause
-from tests.e2e.jobs import CHECKPOINTS, cartpole, checkpoint_claim, endless
-from tests.support.chart import CHART, Chart, HelmRefused, find_program
+from tests.e2e.jobs import CHECKPOINTS, checkpoint_claim, endless
+from tests.e2e.release import NAME, OWNED, RELEASE, Release
+from tests.support.chart import Chart, HelmRefused, find_program
 from tests.support.waiting import eventually
 
 VARIABLE = "RLJOB_E2E_OPERATOR_IMAGE"
-RELEASE = "e2e"
-NAME = f"{RELEASE}-rljob-operator"
-PODS = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/name=rljob-operator"
-OF_THE_CLUSTER = "clusterroles,clusterrolebindings"
-OWNED = f"app.kubernetes.io/instance={RELEASE}"
-
-
-class Release:
-    """The release in a namespace of its own."""
-
-    def __init__(self, chart: Chart, namespace: Namespace) -> None:
-        self._chart, self.namespace = chart, namespace
-        image, _, tag = os.environ[VARIABLE].rpartition(":")
-        self._values: dict[str, Any] = {
-            "image": {"repository": image, "tag": tag},
-            "config": {"image": os.environ["RLJOB_E2E_IMAGE"]},
-            "resources": {"requests": {"cpu": "20m", "memory": "128Mi"}},
-            "logFormat": "Plain",
-        }
-
-    def helm(self, verb: str, *words: str, values: dict[str, Any] | None = None) -> str:
-        place = (f"--kubeconfig={self.namespace.kubeconfig}", f"--namespace={self.namespace.name}")
-        return self._chart.run(verb, RELEASE, *words, *place, values=values)
-
-    def install(self) -> None:
-        self.helm("install", str(CHART), values=self._values)
-
-    def upgrade(self, **values: Any) -> None:
-        self._values |= values
-        self.helm("upgrade", str(CHART), values=self._values)
-
-    def wait_rolled_out(self) -> None:
-        self.namespace.kubectl("rollout", "status", f"deployment/{NAME}", f"--timeout={LONG_SECONDS:.0f}s")
-
-    def pods(self) -> dict[str, dict[str, Any]]:
-        return {pod["metadata"]["uid"]: pod for pod in self.namespace.list("pods", PODS)}
-
-    def left(self) -> list[str]:
-        """Everything of the release that is still there."""
-        own = self.namespace.list(
-            "deployments,pods,services,configmaps,serviceaccounts,roles,rolebindings,poddisruptionbudgets,jobs", OWNED
-        )
-        return [
-            f"{each['kind']}/{each['metadata']['name']}" for each in [*own, *self.namespace.list(OF_THE_CLUSTER, OWNED)]
-        ]
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +29,8 @@ def release(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     if program is None or not os.environ.get(VARIABLE):
         pytest.skip(f"needs helm on the PATH, and in {VARIABLE} an operator image that the cluster can pull")
     with made_namespace(kubeconfig) as namespace:
-        found = Release(Chart(program, tmp_path_factory.mktemp("helm")), namespace)
+        chart = Chart(program, tmp_path_factory.mktemp("helm"))
+        found = Release(chart, namespace, os.environ[VARIABLE], os.environ["RLJOB_E2E_IMAGE"])
         yield found
         found.helm("uninstall", "--no-hooks", "--ignore-not-found")
 
@@ -89,13 +44,7 @@ def jobs(kubeconfig: Path) -> Iterator[Namespace]:
 def test_install(release: Release) -> None:
     """The CRD was applied by somebody else; the release takes it with the commands that the refusal tells."""
     began = time.monotonic()
-    try:
-        release.install()
-    except HelmRefused as refused:
-        for command in re.findall(r"^ +kubectl (.*)$", str(refused), re.MULTILINE):
-            release.namespace.kubectl(*shlex.split(command))
-        began = time.monotonic()
-        release.install()
+    release.install()
     installed = time.monotonic()
     release.wait_rolled_out()
     print(f"helm install {installed - began:.1f} s, ready {time.monotonic() - began:.1f} s after its start")
@@ -111,8 +60,9 @@ def test_install(release: Release) -> None:
 
 
 def test_a_job_trains_to_its_end(release: Release, jobs: Namespace) -> None:
-    jobs.apply(cartpole())
-    jobs.wait_for("cartpole", "Complete", "True")
+    """That it learns to balance the pole is seen in `test_cartpole.py`."""
+    jobs.apply(endless("short", successPolicy={"rawFrames": 5000}))
+    jobs.wait_for("short", "Complete", "True")
     jobs.delete_jobs()
 
 

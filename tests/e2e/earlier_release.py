@@ -1,0 +1,53 @@
+"""The tree of an earlier commit as a release of its own, for the test of an upgrade.
+
+    python3 tests/e2e/earlier_release.py FOLDER
+
+No commit since the chart exists has fields in its CRD that differ from today's. So two fields are renamed in that tree, in its
+types, its CRD and its examples alike: seen from today's release, each is one field that was removed since and one that was added.
+One may be changed at any time, the other is read by the roles when they start.
+
+Exit code 3: the repository does not have the commit, as a shallow clone. Nothing but Python's own library and git is needed.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+COMMIT = "99e307dbb61d9c67385cbeb2e1a2ab7780bcc364"
+"""Of the day on which the chart was first installed, upgraded and uninstalled on a cluster. To be moved on to a tag once there
+are releases."""
+RENAMED = {
+    "ttlSecondsAfterFinished": "secondsKeptAfterFinished",
+    "ttl_seconds_after_finished": "seconds_kept_after_finished",
+    "vtraceLambda": "lambdaOfTraces",
+    "vtrace_lambda": "lambda_of_traces",
+}
+"""Today's name -> the name in the earlier release."""
+NO_COMMIT = 3
+
+
+def write(folder: Path) -> bool:
+    """The earlier release's tree in ``folder``; False where the repository does not have its commit."""
+    ended = subprocess.run(["git", "-C", str(ROOT), "archive", COMMIT], capture_output=True, check=False)
+    if ended.returncode:
+        return False
+    with tarfile.open(fileobj=io.BytesIO(ended.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    pattern = re.compile(rf"\b({'|'.join(RENAMED)})\b")
+    for path in folder.rglob("*"):
+        if path.suffix in (".py", ".yaml", ".json", ".tpl"):
+            text = path.read_text()
+            path.write_text(pattern.sub(lambda found: RENAMED[found[0]], text))
+    return True
+
+
+if __name__ == "__main__":
+    if not write(Path(sys.argv[1])):
+        print(f"the repository does not have commit {COMMIT}: a shallow clone, fetch its history", file=sys.stderr)
+        sys.exit(NO_COMMIT)
