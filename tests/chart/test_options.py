@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from rljob_operator.kube.process import rbac
 
 from tests.support.chart import CHART, NAMESPACE, RELEASE, Chart, Object, at, only
 
@@ -160,6 +161,20 @@ def test_a_priority_of_the_operators_own(chart: Chart) -> None:
     assert of_pods(priorityClass=named, priorityClassName="high") == "high", "one that is there wins"
     made = only(chart.render({"priorityClass": named}), "PriorityClass")
     assert (made["metadata"]["name"], made["value"], made["globalDefault"]) == ("operators", 12345678, False)
+
+
+@pytest.mark.parametrize(("watched", "more"), [([], ("Cluster",)), (["team-a"], ())])
+def test_rights_to_ask_kueue_only_where_it_is_asked(
+    chart: Chart, watched: list[str], more: tuple[rbac.Where, ...]
+) -> None:
+    def granted(**values: Any) -> Any:
+        kind = "Role" if watched else "ClusterRole"
+        return only(chart.render({"watchNamespaces": watched, **values}), kind, "rljob-operator")["rules"]
+
+    without = rbac.rules("Jobs", *more)
+    queue: tuple[rbac.Where, ...] = ("Queue", "QueueCluster") if more else ("Queue",)
+    assert granted() == granted(config={"kueue": {"enabled": False}}) == without
+    assert granted(config={"kueue": {"enabled": True}}) == [*without, *rbac.rules(*queue)]
 
 
 def test_what_looks_at_jobs_before_an_uninstall_knows_which_are_meant(chart: Chart) -> None:

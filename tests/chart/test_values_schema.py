@@ -48,6 +48,7 @@ BAD: list[tuple[Any, tuple[str, ...]]] = [
     ({"priorityClass": {"value": "high"}}, ("/priorityClass/value",)),
     ({"priorityClass": {"value": 2000000000}}, ("/priorityClass/value",)),
     ({"priorityClass": {"name": "High"}}, ("/priorityClass/name",)),
+    ({"config": {"kueue": {"enable": True}}}, ("/config/kueue", "enable")),
     ({"nodeSelector": {"a": True}}, ("/nodeSelector/a",)),
     ({"tolerations": {"key": "a"}}, ("/tolerations",)),
     ({"extraArgs": ["port=1"]}, ("/extraArgs/0",)),

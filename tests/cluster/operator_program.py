@@ -15,12 +15,12 @@ AGAIN_SECONDS = 1.0
 class OperatorProgram:
     """For the jobs of one namespace."""
 
-    def __init__(self, kubeconfig: Path, namespace: str, log_file: Path) -> None:
+    def __init__(self, kubeconfig: Path, namespace: str, log_file: Path, *options: str) -> None:
         self._log_file, self._process = log_file, None
         self._command = [
             sys.executable, "-c", "from rljob_operator.cli import main; main()", "operator", f"--namespace={namespace}",
             f"--lease-namespace={namespace}", "--image=rl:1", "--plain-logs", "--port=0",
-            f"--kubeconfig={kubeconfig}",
+            f"--kubeconfig={kubeconfig}", *options,
         ]  # fmt: skip
         self.ends: list[int] = []
         """With which codes it has ended."""
@@ -44,9 +44,11 @@ class OperatorProgram:
 
 
 @asynccontextmanager
-async def operator_program(kubeconfig: Path, namespace: str, log_file: Path) -> AsyncIterator[OperatorProgram]:
-    """One at work."""
-    program = OperatorProgram(kubeconfig, namespace, log_file)
+async def operator_program(
+    kubeconfig: Path, namespace: str, log_file: Path, *options: str
+) -> AsyncIterator[OperatorProgram]:
+    """One at work, with more options of the command line."""
+    program = OperatorProgram(kubeconfig, namespace, log_file, *options)
     running = asyncio.ensure_future(program.keep_running())
     try:
         yield program

@@ -53,6 +53,16 @@
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]
   verbs: ["create", "patch"]
+{{- if (.Values.config.kueue).enabled }}
+# to ask Kueue for quota
+- apiGroups: ["kueue.x-k8s.io"]
+  resources: ["workloads"]
+  verbs: ["get", "list", "watch", "create", "delete"]
+# to give quota back
+- apiGroups: ["kueue.x-k8s.io"]
+  resources: ["workloads/status"]
+  verbs: ["patch"]
+{{- end }}
 {{- end -}}
 
 {{- define "rljob-operator.rulesOfAllJobs" -}}
@@ -112,6 +122,22 @@
 - apiGroups: [""]
   resources: ["nodes"]
   verbs: ["get", "list", "watch"]
+{{- if (.Values.config.kueue).enabled }}
+# to ask Kueue for quota
+- apiGroups: ["kueue.x-k8s.io"]
+  resources: ["workloads"]
+  verbs: ["get", "list", "watch", "create", "delete"]
+# to give quota back
+- apiGroups: ["kueue.x-k8s.io"]
+  resources: ["workloads/status"]
+  verbs: ["patch"]
+{{- end }}
+{{- if (.Values.config.kueue).enabled }}
+# to which nodes a queue sends pods
+- apiGroups: ["kueue.x-k8s.io"]
+  resources: ["resourceflavors"]
+  verbs: ["get"]
+{{- end }}
 {{- end -}}
 
 {{- define "rljob-operator.rulesOfOperator" -}}

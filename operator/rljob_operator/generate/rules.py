@@ -9,8 +9,8 @@ from rljob_operator.kube.process.rbac import TABLE, Where
 
 HEAD = "{{/* Made from operator/rljob_operator/kube/process/rbac.py by `make generate`. */}}\n"
 BLOCKS: dict[str, tuple[Where, ...]] = {
-    "rljob-operator.rulesOfJobs": ("Jobs",),
-    "rljob-operator.rulesOfAllJobs": ("Jobs", "Cluster"),
+    "rljob-operator.rulesOfJobs": ("Jobs", "Queue"),
+    "rljob-operator.rulesOfAllJobs": ("Jobs", "Cluster", "Queue", "QueueCluster"),
     "rljob-operator.rulesOfOperator": ("Operator",),
 }
 """Names of the templates; what stands for `Outside` is granted to nobody who runs in a pod."""
@@ -23,8 +23,17 @@ def rules_template() -> str:
     )
 
 
+ONLY_WHERE: dict[Where, str] = dict.fromkeys(("Queue", "QueueCluster"), "(.Values.config.kueue).enabled")
+"""The value of the chart without which such rows are not granted."""
+
+
 def _rules(where: tuple[Where, ...]) -> str:
-    return "".join("".join(_lines(grant.rule, grant.why)) for grant in TABLE if grant.where in where)
+    blocks = ("".join("".join(_lines(each.rule, each.why)) for each in TABLE if each.where == one) for one in where)
+    return "".join(_if(ONLY_WHERE.get(one), text) for one, text in zip(where, blocks, strict=True))
+
+
+def _if(value: str | None, text: str) -> str:
+    return text if value is None else f"{{{{- if {value} }}}}\n{text}{{{{- end }}}}\n"
 
 
 def _lines(rule: dict[str, list[str]], why: str) -> Iterator[str]:

@@ -36,7 +36,8 @@ _SUFFIX_CHARACTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class PodWriter:
-    """Makes the changes to pods that decisions name, for every job of one operator."""
+    """Makes the changes to pods that decisions name, for every job of one operator. ``placed`` may
+    change a pod before it is created."""
 
     def __init__(
         self,
@@ -44,10 +45,11 @@ class PodWriter:
         expectations: Expectations,
         settings: Settings,
         *,
+        placed: Callable[[StoredJob, Object], Object] = lambda stored, pod: pod,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._client, self._expectations, self._settings = client, expectations, settings
-        self._now = now
+        self._placed, self._now = placed, now
 
     async def carry_out(self, stored: StoredJob, decision: Decision, pods: Sequence[Pod]) -> None:
         """What the decision says of pods. An `ApiError` ends it after the pods that were asked for with the same breath."""
@@ -94,7 +96,7 @@ class PodWriter:
     ) -> None:
         """Create the pod that follows on ``before``. Tried again it asks for the same name, so it never makes two."""
         follows = before["metadata"]["uid"] if before is not None else ""
-        document = self._pod(stored, owned, member, follows, status)
+        document = self._placed(stored, self._pod(stored, owned, member, follows, status))
         name = document["metadata"]["name"]
         self._expectations.create(owned.uid, name)
         try:

@@ -21,6 +21,7 @@ from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.job import children
 from rljob_operator.kube.job.apply import PodWriter
 from rljob_operator.kube.job.keys import KeysLost, token_of
+from rljob_operator.kube.job.kueue import JobQueue, NoQueue
 from rljob_operator.kube.job.lost_volumes import lost_volumes
 from rljob_operator.kube.job.members import Pod, current, members
 from rljob_operator.kube.job.observe import newest_checkpoint, recommendation, seen
@@ -76,6 +77,7 @@ class Reconciler:
         releasing: nothing of any job shall run any more, and no pod keep our finalizer.
         shards: asks replay shards whether they are alive.
         nodes: the cache of nodes.
+        queue: asks Kueue for quota, where the operator is to.
         recommended: told after each turn how many actors are recommended for the job; None for nothing to recommend.
         now: Unix seconds; ``monotonic``: seconds that only go forward.
         seen_seconds: see `SEEN_SECONDS`.
@@ -93,6 +95,7 @@ class Reconciler:
         *,
         shards: ShardPoll[JobKey],
         nodes: NodeCache,
+        queue: JobQueue | NoQueue = NoQueue(),  # noqa: B008 - it has no state
         releasing: bool = False,
         recommended: Callable[[str, str, int | None], None] = lambda namespace, name, actors: None,
         now: Callable[[], float] = time.time,
@@ -103,8 +106,8 @@ class Reconciler:
         self._seen_seconds = seen_seconds
         self._client, self._job_of, self._pods, self._poll = client, job_of, pods, poll
         self._events, self._expectations, self._settings = events, expectations, settings
-        self._writer = PodWriter(client, expectations, settings, now=now)
-        self._shards, self._nodes, self._recommended = shards, nodes, recommended
+        self._writer = PodWriter(client, expectations, settings, placed=queue.placed, now=now)
+        self._shards, self._nodes, self._queue, self._recommended = shards, nodes, queue, recommended
         self._now, self._monotonic = now, monotonic
         self._known: dict[JobKey, RememberedJob] = {}
         self._write_seconds = 0.0  # of the latest writes of statuses, the newest counting a fifth
@@ -152,7 +155,7 @@ class Reconciler:
         refusal = refusal or stored.desired.refusal or known.preflight.refusal
         desired = replace(stored.desired, refusal=refusal, rendering=offered(stored.status, self._settings))
         clock = known.clock.read()
-        observed = self._observe(key, stored, known, pods)
+        observed = await self._queue.seen(stored, self._observe(key, stored, known, pods), pods, refusal)
         lost = await lost_volumes(
             self._client, stored.owned(), observed.members, known.gone, self._settings, self._now()
         )

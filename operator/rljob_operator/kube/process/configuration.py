@@ -78,6 +78,13 @@ class CheckpointClaim(APIModel):
     """Its StorageClass; the cluster's default where it is empty."""
 
 
+class Kueue(APIModel):
+    """Quota by Kueue, for jobs with the label ``kueue.x-k8s.io/queue-name``."""
+
+    enabled: Flag = False
+    """Jobs with the label kueue.x-k8s.io/queue-name wait until Kueue has admitted them. Without it the label has no effect."""
+
+
 class RoleRequests(APIModel):
     """What containers ask for where the manifest does not say. A resource that is not named keeps what it has built in."""
 
@@ -119,6 +126,8 @@ class OperatorConfiguration(APIModel):
     volume_lost_seconds: Annotated[int, Integer(0, 10**9)] = VOLUME_LOST_SECONDS
     """A replay shard that finds no place starts without its experience, on a new claim, once the node of its volume has been away
     for so long; 0 waits for ever."""
+    kueue: Kueue = Field(default_factory=Kueue)
+    """Quota by Kueue."""
     requests: RoleRequests = Field(default_factory=RoleRequests)
     """What containers ask for where the manifest does not say."""
 
@@ -168,4 +177,5 @@ def settings_of(given: OperatorConfiguration, operator_namespace: str, image: st
         volume_lost_seconds=given.volume_lost_seconds,
         requests={role: {**REQUESTS[role], **getattr(given.requests, role)} for role in Role},
         redis_requests={**REDIS_REQUESTS, **given.requests.redis},
+        kueue=given.kueue.enabled,
     )

@@ -18,6 +18,7 @@ from rljob_operator.kube.apiserver.access import SERVICE_ACCOUNT, Access, NoAcce
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import ApiError, Conflict, NotLeader, Unavailable
 from rljob_operator.kube.apiserver.resources import PODS, Object
+from rljob_operator.kube.job.kueue import JobQueue, NoQueue
 from rljob_operator.kube.job.reconcile import Reconciler
 from rljob_operator.kube.polls.learner_poll import LearnerPoll
 from rljob_operator.kube.polls.reach import PodNetwork, PodsProxy, Reach, Way
@@ -34,6 +35,7 @@ from rljob_operator.kube.watch.intake import Intake
 from rljob_operator.kube.watch.nodes import Nodes
 from rljob_operator.kube.watch.pods import JobKey, Pods, owner_of
 from rljob_operator.kube.watch.queue import QueueClosed, WorkQueue
+from rljob_operator.kube.watch.workloads import Workloads
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +96,9 @@ class Operator:
         self._poll: LearnerPoll[JobKey] = LearnerPoll(self._queue.add, reach())
         self._shards: ShardPoll[JobKey] = ShardPoll(self._queue.add, reach())
         self._nodes = Nodes(client, self._node_changed)
+        self._workloads = (
+            Workloads(client, namespaces, self._queue.add, self._look_at_all) if config.settings.kueue else None
+        )
         self._reconciler = Reconciler(
             client,
             self._intake.get,
@@ -105,6 +110,7 @@ class Operator:
             releasing=config.releasing,
             shards=self._shards,
             nodes=self._nodes,
+            queue=self._job_queue(client),
             recommended=metrics.recommended,
         )
         self._stopping = asyncio.Event()
@@ -122,7 +128,9 @@ class Operator:
         self.leading = True
         try:
             async with asyncio.TaskGroup() as group:
-                running = (self._pods.run(), self._intake.run(), self._events.run(), self._nodes.run())
+                running = [self._pods.run(), self._intake.run(), self._events.run(), self._nodes.run()]
+                if self._workloads is not None:
+                    running.append(self._workloads.run())
                 sources = [group.create_task(each) for each in running]
                 starting = group.create_task(self._start(group))
                 await self._stopping.wait()
@@ -211,6 +219,15 @@ class Operator:
             owner = owner_of(pod)
             if owner is not None:
                 self._queue.add((pod["metadata"]["namespace"], owner["name"]))
+
+    def _job_queue(self, client: Client) -> JobQueue | NoQueue:
+        if self._workloads is None:
+            return NoQueue()
+        return JobQueue(client, self._workloads, self._config.settings, self._queue.add_after)
+
+    def _look_at_all(self) -> None:
+        for key in self._intake.known():
+            self._queue.add(key)
 
     @property
     def synced(self) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-Where = Literal["Jobs", "Operator", "Outside", "Cluster"]
+Where = Literal["Jobs", "Operator", "Outside", "Cluster", "Queue", "QueueCluster"]
 """Jobs: in every namespace that the operator looks after. Operator: in its own. Outside: as Jobs, and only where it asks
 members through the API server (`rljob operator --reach pods-proxy`). Cluster: what has no namespace; granted only to one that
-looks after all of them."""
+looks after all of them. Queue and QueueCluster: as Jobs and Cluster, and only where ``kueue.enabled`` is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Grant:
 
 
 _RLJOB: Final = "rljob.dev"
+_KUEUE: Final = "kueue.x-k8s.io"
 
 TABLE: Final[tuple[Grant, ...]] = (
     Grant(_RLJOB, ("rljobs",), ("list", "watch"), "the jobs; what they want is only read"),
@@ -56,6 +57,9 @@ TABLE: Final[tuple[Grant, ...]] = (
     Grant("coordination.k8s.io", ("leases",), ("get", "create", "patch"), "which replica leads", "Operator"),
     Grant("", ("nodes",), ("get", "list", "watch"), "which node is being emptied or lost, or has lost a volume", "Cluster"),
     Grant("", ("pods/proxy",), ("get", "create"), "what learners and shards answer, through the API server", "Outside"),
+    Grant(_KUEUE, ("workloads",), ("get", "list", "watch", "create", "delete"), "to ask Kueue for quota", "Queue"),
+    Grant(_KUEUE, ("workloads/status",), ("patch",), "to give quota back", "Queue"),
+    Grant(_KUEUE, ("resourceflavors",), ("get",), "to which nodes a queue sends pods", "QueueCluster"),
 )  # fmt: skip
 
 
@@ -70,17 +74,20 @@ def role_objects(
     watched: Sequence[str] = (),
     *,
     outside: bool = False,
+    kueue: bool = False,
 ) -> list[dict[str, Any]]:
     """Roles of the ServiceAccount ``name`` in ``namespace`` with their bindings.
 
     ``watched`` names the namespaces that the operator looks after, with a Role in each and no ClusterRole; without any it looks
-    after all of them. ``outside``: it asks members through the API server.
+    after all of them. ``outside``: it asks members through the API server. ``kueue``: it asks Kueue for quota.
     """
-    of_jobs = rules("Jobs", "Outside") if outside else rules("Jobs")
+    more: tuple[Where, ...] = (*(("Outside",) if outside else ()), *(("Queue",) if kueue else ()))
+    of_jobs = rules("Jobs", *more)
+    of_all = rules("Cluster", "QueueCluster") if kueue else rules("Cluster")
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     found = _granted("Role", f"{name}-leader", namespace, rules("Operator"), subject)
     if not watched:
-        return [*found, *_granted("ClusterRole", name, None, [*of_jobs, *rules("Cluster")], subject)]
+        return [*found, *_granted("ClusterRole", name, None, [*of_jobs, *of_all], subject)]
     for each in watched:
         found += _granted("Role", name, each, of_jobs, subject)
     return found

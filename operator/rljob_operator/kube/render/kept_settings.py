@@ -17,7 +17,7 @@ AT_ONCE: Final = frozenset({"operator_namespaces", "prometheus_namespaces", "vol
 _ELSEWHERE: Final = frozenset({"image", "gpu_image"})
 """Kept, too, in fields of their own (`rendering`)."""
 KEPT: Final = tuple(each.name for each in fields(Settings) if each.name not in AT_ONCE | _ELSEWHERE)
-"""All others: another pod of the job, a claim or its learner's files would follow from them."""
+"""All others: another pod of the job, a claim, its learner's files or its suspension would follow from them."""
 
 _FORM: Final = TypeAdapter(Settings)
 _REMEMBERED_AT_ONCE: Final = 64

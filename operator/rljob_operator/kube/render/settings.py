@@ -66,6 +66,7 @@ class Settings:
         volume_lost_seconds: a replay shard that finds no place starts without its experience, on a new claim, once the node of
             its volume has been away for so long; 0 waits for ever.
         requests, redis_requests: what containers ask for where the manifest does not say.
+        kueue: whether jobs that name a queue wait for Kueue's quota.
     """
 
     image: str
@@ -82,6 +83,7 @@ class Settings:
     volume_lost_seconds: int = VOLUME_LOST_SECONDS
     requests: Mapping[Role, Mapping[str, str]] = field(default_factory=lambda: REQUESTS)
     redis_requests: Mapping[str, str] = field(default_factory=lambda: REDIS_REQUESTS)
+    kueue: bool = False
 
     def __post_init__(self) -> None:
         if not self.image:

@@ -30,6 +30,7 @@ CHANGES: Final[dict[str, Any]] = {
     "checkpointClaim.size": "2Gi",
     "checkpointClaim.storageClass": "fast",
     "volumeLostSeconds": 20,
+    "kueue.enabled": True,
     "requests.replay": {"cpu": "20m"},
     "requests.learner": {"memory": "3Gi"},
     "requests.inference": {"cpu": "21m"},

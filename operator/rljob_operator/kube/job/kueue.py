@@ -1,0 +1,271 @@
+"""Has jobs that name a queue wait for Kueue's quota, and gives it back when nothing of them uses it any more.
+
+Kueue knows Workloads, not RLJobs: for each job they are made, watched and ended here. What they say goes into the core as an
+`Admission`; that a job without quota is suspended after a checkpoint, the core knows already. A user's ``spec.suspend`` is never
+written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from rljob.api.conditions import Reason
+
+from rljob_operator.core.desired import Refusal
+from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.observed import Admission, Observation
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import AlreadyExists, Forbidden, Invalid, NotFound
+from rljob_operator.kube.apiserver.resources import Object, Resource
+from rljob_operator.kube.job import workload_state as state
+from rljob_operator.kube.job.actor_blocks import Block, change, wanted_actors
+from rljob_operator.kube.job.admission import both, ignored, in_queue, unknown, waiting
+from rljob_operator.kube.job.members import Pod
+from rljob_operator.kube.job.queue_places import Flavors, QueuePlaces
+from rljob_operator.kube.job.stored import StoredJob
+from rljob_operator.kube.render import workload
+from rljob_operator.kube.render.rendering import settings_for
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.render.workload import queue_of
+from rljob_operator.kube.watch.pods import JobKey
+from rljob_operator.kube.watch.workloads import WorkloadCache
+
+AGAIN_SECONDS: Final = 30.0
+"""What Kueue has refused is asked for again after so long."""
+
+
+class NoQueue:
+    """Of an operator that asks nobody for quota."""
+
+    async def seen(
+        self, stored: StoredJob, observed: Observation, pods: Sequence[Pod], refusal: Refusal | None
+    ) -> Observation:
+        """What is observed of a job; where it names a queue, with the word that this has no effect."""
+        admission = ignored(stored.document)
+        return observed if admission is None else replace(observed, admission=both(admission, observed.admission))
+
+    def placed(self, stored: StoredJob, pod: Object) -> Object:
+        """The pod as it is."""
+        return pod
+
+
+class JobQueue:
+    """Asks Kueue for the quota of the jobs of one operator.
+
+    Args:
+        workloads: the cache of Workloads.
+        later: has a job looked at again, in so many seconds.
+        now: Unix seconds.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        workloads: WorkloadCache,
+        settings: Settings,
+        later: Callable[[JobKey, float], None] = lambda key, seconds: None,
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._client, self._workloads, self._settings, self._later = client, workloads, settings, later
+        self._now, self._flavors = now, Flavors(client)
+        self._places: dict[str, QueuePlaces] = {}  # by the job's uid
+
+    async def seen(
+        self, stored: StoredJob, observed: Observation, pods: Sequence[Pod], refusal: Refusal | None
+    ) -> Observation:
+        """What is observed of a job, with what its queue says: it is asked for what the job lacks, and given back what the job
+        no longer needs. A job whose pods are refused asks for nothing."""
+        if not settings_for(stored.status, self._settings).kueue:
+            return await NoQueue().seen(stored, observed, pods, refusal)  # it runs as it was started: without
+        refused = refusal is not None and refusal.blocking
+        admission = await self._look(stored, observed.members, pods, refused=refused)
+        places = self._places.get(stored.uid)
+        going = places.going(pods) if places is not None else set()
+        members = tuple(replace(m, leaving_node=True) if m.name in going else m for m in observed.members)
+        return replace(observed, members=members, admission=both(admission, observed.admission))
+
+    async def _look(
+        self, stored: StoredJob, members: Sequence[Member], pods: Sequence[Pod], *, refused: bool
+    ) -> Admission | None:
+        """None for a job that does not queue."""
+        queue, mine = queue_of(stored.document), self._workloads.of(stored.key[0], stored.uid)
+        alive = any(member.alive for member in members)
+        self._places.pop(stored.uid, None)
+        if not queue and not mine:
+            return None
+        if self._workloads.why:
+            return unknown(stored, members, self._workloads.why)
+        core = mine.get(workload.core_name(stored.key[1]))
+        if stored.status.finished or stored.desired.suspends or stored.stopped or not queue:
+            return await self._without_use(stored, mine, core, queue, members, alive=alive)
+        if core is None:
+            words = "its pods are refused; see condition Accepted" if refused else await self._ask(stored, queue)
+            return waiting(queue, words)
+        if not state.is_admitted(core):
+            return await self._not_admitted(stored, mine, core, queue, idle=not alive, refused=refused)
+        return await self._admitted(stored, mine, core, queue, members, pods)
+
+    def placed(self, stored: StoredJob, pod: Object) -> Object:
+        """The pod of a job as it is started."""
+        places = self._places.get(stored.uid)
+        return pod if places is None else places.placed(stored.key[1], pod)
+
+    async def _ask(self, stored: StoredJob, queue: str) -> str:
+        """Make the Workload of the job's core; what there is to say of that."""
+        settings = settings_for(stored.status, self._settings)
+        document = workload.core(stored.owned(), queue, settings, self._resource.api_version)
+        return await self._create(stored, document) or "asked for"
+
+    async def _not_admitted(
+        self, stored: StoredJob, mine: Mapping[str, Object], core: Object, queue: str, *, idle: bool, refused: bool
+    ) -> Admission:
+        if idle:
+            await self._delete(*(each for each in mine.values() if each is not core))
+            if state.holds(core, "Evicted") and state.holds(core, "QuotaReserved"):
+                await self._give_back(core)
+            elif not state.holds(core, "QuotaReserved") and not refused:
+                await self._ask_anew_if_changed(stored, core, queue)
+        reason = Reason.EVICTED if state.holds(core, "Evicted") else Reason.WAITING_FOR_QUOTA
+        return waiting(queue, state.words(core), core["metadata"]["name"], reason)
+
+    async def _ask_anew_if_changed(self, stored: StoredJob, core: Object, queue: str) -> None:
+        """One that waits asks for what the job wants now, in the queue that it names now."""
+        settings = settings_for(stored.status, self._settings)
+        wanted = workload.core(stored.owned(), queue, settings, self._resource.api_version)
+        mark = workload.ASKED_FOR_ANNOTATION
+        if (core["metadata"].get("annotations") or {}).get(mark) != wanted["metadata"]["annotations"][mark]:
+            await self._delete(core)  # the watch tells when it is gone, and then the next one is made
+
+    async def _admitted(
+        self,
+        stored: StoredJob,
+        mine: Mapping[str, Object],
+        core: Object,
+        queue: str,
+        members: Sequence[Member],
+        pods: Sequence[Pod],
+    ) -> Admission:
+        owned, spec = stored.owned(), stored.desired.job.spec
+        first = state.count(core, Role.ACTOR)
+        blocks = {number: each for each in mine.values() if (number := _number(owned.name, each)) is not None}
+        alive = sum(member.alive for member in members if member.role is Role.ACTOR)
+        known = [
+            Block(number, state.count(each, Role.ACTOR), state.is_admitted(each), state.holds(each, "QuotaReserved"))
+            for number, each in blocks.items()
+        ]
+        allowed = first + sum(each.actors for each in known if each.admitted)
+        for block in known:
+            evicted = block.reserved and state.holds(blocks[block.number], "Evicted")
+            if evicted and not block.admitted and alive <= allowed:
+                await self._give_back(blocks[block.number])
+        todo = change(spec, first, known, wanted_actors(spec, stored.status), alive)
+        await self._delete(*(blocks[number] for number in todo.give_back))
+        said = ""
+        for number, actors in todo.ask_for:
+            settings = settings_for(stored.status, self._settings)
+            document = workload.block(owned, number, actors, queue, settings, self._resource.api_version)
+            said = said or await self._create(stored, document)
+        kept = [each for each in known if each.number not in todo.give_back]
+        running = [core, *(blocks[each.number] for each in sorted(kept, key=lambda b: b.number) if each.admitted)]
+        self._places[stored.uid] = await self._flavors.places(self._resource, running, pods)
+        await self._tell_ready(stored, running, members)
+        return Admission(
+            True,
+            Reason.QUOTA_RESERVED,
+            in_queue(queue, said) if said else f"queue {queue}",
+            workload=core["metadata"]["name"],
+            actor_blocks=sum(each.admitted for each in kept),
+            pending_blocks=sum(not each.admitted for each in kept) + len(todo.ask_for),
+            max_actors=first + sum(each.actors for each in kept if each.admitted),
+        )
+
+    async def _tell_ready(self, stored: StoredJob, running: Sequence[Object], members: Sequence[Member]) -> None:
+        """That its pods are up, which Kueue may wait for."""
+        actors = sum(each.role is Role.ACTOR and each.phase is Phase.READY for each in members)
+        up = stored.status.controller.started is not None
+        for each in running:
+            whole = up and (each is running[0] or actors >= stored.status.autoscaling.desired_replicas)
+            if whole and not state.holds(each, "PodsReady"):
+                await self._write(each, state.pods_ready(each, self._now()))
+
+    async def _without_use(
+        self,
+        stored: StoredJob,
+        mine: Mapping[str, Object],
+        core: Object | None,
+        queue: str,
+        members: Sequence[Member],
+        *,
+        alive: bool,
+    ) -> Admission | None:
+        """A job that is over, suspended or stopped, or queues no more: it has its quota until the last of its pods is gone."""
+        if alive:
+            if core is None or not state.is_admitted(core):
+                return waiting(queue, state.words(core) if core is not None else "nothing is asked for")
+            running = sum(member.alive for member in members if member.role is Role.ACTOR)
+            name = core["metadata"]["name"]
+            return Admission(True, Reason.QUOTA_RESERVED, f"queue {queue}", workload=name, max_actors=running)
+        over = stored.status.finished
+        await self._delete(*(each for each in mine.values() if not (over and each is core)))
+        if over and core is not None and not state.holds(core, "Finished"):
+            outcome = stored.status.controller.outcome
+            succeeded = outcome is not None and outcome.state == "Complete"
+            message = f"{outcome.reason}: {outcome.message}" if outcome is not None else "the job is over"
+            await self._write(core, state.finished(core, succeeded, message, self._now()))
+        if not queue:
+            return None
+        return waiting(queue, "asked for again when the job is resumed")
+
+    async def _create(self, stored: StoredJob, document: Object) -> str:
+        """Make a Workload; empty, or why it can't be made."""
+        name = document["metadata"]["name"]
+        try:
+            await self._client.create(self._resource, document)
+        except AlreadyExists:
+            try:
+                found = await self._client.get(self._resource, stored.key[0], name)
+            except NotFound:
+                return ""  # it was about to go
+            if stored.owned().has(found):
+                return ""
+            self._later(stored.key, AGAIN_SECONDS)
+            return f"the name of Workload {name} belongs to somebody else: delete it, or give the job another name"
+        except (Invalid, Forbidden) as problem:
+            self._later(stored.key, AGAIN_SECONDS)
+            return f"the Workload {name} is refused: {problem}"
+        return ""
+
+    async def _delete(self, *given: Object) -> None:
+        for each in given:
+            about = each["metadata"]
+            with contextlib.suppress(NotFound):
+                await self._client.delete(self._resource, about["namespace"], about["name"], uid=about["uid"])
+            self._workloads.asked_to_go(each)
+
+    async def _give_back(self, evicted: Object) -> None:
+        await self._write(evicted, state.without_quota(evicted, self._now()))
+
+    async def _write(self, found: Object, change: Mapping[str, Any]) -> None:
+        """Change the status of one as it was read; what Kueue has changed since is looked at first."""
+        about = found["metadata"]
+        with contextlib.suppress(NotFound):
+            await self._client.patch(
+                self._resource, about["namespace"], about["name"], change,
+                resource_version=about["resourceVersion"], subresource="status",
+            )  # fmt: skip
+
+    @property
+    def _resource(self) -> Resource:
+        assert self._workloads.resource is not None, "known once Workloads have been listed"
+        return self._workloads.resource
+
+
+def _number(job: str, found: Object) -> int | None:
+    """Of a block of actors; None for any other Workload."""
+    number = found["metadata"]["name"].removeprefix(workload.block_name(job, 0)[:-1])
+    return int(number) if number.isdecimal() else None

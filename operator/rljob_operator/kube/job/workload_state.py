@@ -1,0 +1,115 @@
+"""What a Workload of Kueue says, and what is written back into its status. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rljob.api.timestamps import rfc3339
+
+Workload = Mapping[str, Any]
+Conditions = list[dict[str, Any]]
+
+_QUEUED_AGAIN: Final = frozenset({"Preempted", "AdmissionCheck", "NodeFailures"})
+"""Reasons of an eviction after which a Workload queues again at once; after the others Kueue says when."""
+
+
+def holds(workload: Workload, type: str) -> bool:
+    """Whether its condition of that type is True."""
+    return _condition(workload, type).get("status") == "True"
+
+
+def is_admitted(workload: Workload) -> bool:
+    """Whether its pods may run. Between an eviction and the end of its pods a Workload is Admitted and Evicted at once."""
+    active = (workload.get("spec") or {}).get("active", True)
+    return holds(workload, "Admitted") and not holds(workload, "Evicted") and active
+
+
+def words(workload: Workload) -> str:
+    """Why it is not admitted, as Kueue says it."""
+    if (workload.get("spec") or {}).get("active", True) is False:
+        return "the Workload was deactivated (spec.active: false)"
+    checks = [
+        f"{each['name']}: {each.get('message') or each.get('state')}"
+        for each in (workload.get("status") or {}).get("admissionChecks") or ()
+        if each.get("state") != "Ready"
+    ]
+    told = [str(_condition(workload, type).get("message") or "") for type in ("Evicted", "QuotaReserved")]
+    return "; ".join(dict.fromkeys(each for each in (*told, *checks) if each)) or "Kueue has not said anything yet"
+
+
+def count(workload: Workload, pod_set: str) -> int:
+    """Pods of a set: as many as were admitted, which Kueue may have made fewer, or as many as were asked for."""
+    for assigned in _assignments(workload):
+        if assigned.get("name") == pod_set and assigned.get("count") is not None:
+            return int(assigned["count"])
+    return sum(int(each["count"]) for each in workload["spec"]["podSets"] if each["name"] == pod_set)
+
+
+def flavors(workload: Workload, pod_set: str) -> list[str]:
+    """Names of the ResourceFlavors that a set was given, each once."""
+    given = [each.get("flavors") or {} for each in _assignments(workload) if each.get("name") == pod_set]
+    return list(dict.fromkeys(str(flavor) for each in given for flavor in each.values()))
+
+
+def updates(workload: Workload, pod_set: str) -> list[Mapping[str, Any]]:
+    """What admission checks want of the pods of a set: labels, annotations, node selectors and tolerations."""
+    checks = (workload.get("status") or {}).get("admissionChecks") or ()
+    return [each for check in checks for each in check.get("podSetUpdates") or () if each.get("name") == pod_set]
+
+
+def without_quota(workload: Workload, now: float) -> dict[str, Any]:
+    """The change of an evicted Workload's status once none of its pods is left: it gives back what it had."""
+    evicted = _condition(workload, "Evicted")
+    reason, message = str(evicted.get("reason") or "Pending"), str(evicted.get("message") or "")
+    changed = _with(workload, _conditions(workload), "QuotaReserved", False, "Pending", message, now)
+    changed = _with(workload, changed, "Admitted", False, "NoReservation", "The workload has no reservation", now)
+    changed = _with(workload, changed, "Requeued", reason in _QUEUED_AGAIN, reason, message, now)
+    if holds(workload, "PodsReady"):
+        changed = _with(workload, changed, "PodsReady", False, "WaitForStart", "Not all pods are ready", now)
+    return {"status": {"admission": None, "conditions": changed}}
+
+
+def finished(workload: Workload, succeeded: bool, message: str, now: float) -> dict[str, Any]:
+    """The change of its status at the end of its job: Kueue takes the quota back."""
+    reason = "Succeeded" if succeeded else "Failed"
+    return {"status": {"conditions": _with(workload, _conditions(workload), "Finished", True, reason, message, now)}}
+
+
+def pods_ready(workload: Workload, now: float) -> dict[str, Any]:
+    """The change of its status when its pods are up, which Kueue waits for where its waitForPodsReady is on."""
+    message = "All pods reached readiness and the workload is running"
+    return {
+        "status": {"conditions": _with(workload, _conditions(workload), "PodsReady", True, "Started", message, now)}
+    }
+
+
+def _assignments(workload: Workload) -> list[Mapping[str, Any]]:
+    admission = (workload.get("status") or {}).get("admission") or {}
+    return list(admission.get("podSetAssignments") or ())
+
+
+def _conditions(workload: Workload) -> Conditions:
+    return [dict(each) for each in (workload.get("status") or {}).get("conditions") or ()]
+
+
+def _condition(workload: Workload, type: str) -> Mapping[str, Any]:
+    found = (workload.get("status") or {}).get("conditions") or ()
+    return next((each for each in found if each.get("type") == type), {})
+
+
+def _with(
+    workload: Workload, conditions: Conditions, type: str, status: bool, reason: str, message: str, now: float
+) -> Conditions:
+    """The conditions with one set; its time stays where only its words change."""
+    before = next((each for each in conditions if each["type"] == type), {})
+    changed = before.get("status") != str(status)
+    new = {
+        "type": type,
+        "status": str(status),
+        "reason": reason,
+        "message": message,
+        "observedGeneration": workload["metadata"].get("generation", 1),
+        "lastTransitionTime": rfc3339(float(int(now))) if changed else before["lastTransitionTime"],
+    }
+    return [*(each for each in conditions if each["type"] != type), new]

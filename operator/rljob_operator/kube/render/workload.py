@@ -1,0 +1,88 @@
+"""What a job asks a queue of Kueue for: Workloads, made of the pods that it would have. Pure.
+
+One is the job's core: replay shards, learner, inference servers, evaluator, and the fewest actors that it may run with. They
+start all or none. Every other actor is in a block, a Workload of its own, because what a queue has admitted can't be changed:
+more actors are another block, fewer give a block back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rljob_operator.core.member import Role
+from rljob_operator.kube.render import names
+from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.pod import pod
+from rljob_operator.kube.render.settings import Settings
+
+GROUP: Final = "kueue.x-k8s.io"
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+"""On an RLJob: the LocalQueue of its namespace that it queues in."""
+ASKED_FOR_ANNOTATION: Final = "rljob.dev/asked-for"
+"""On a Workload: a digest of what it asks for, since an API server adds to what it is given."""
+WORKLOAD_ANNOTATION: Final = "rljob.dev/workload"
+"""On an actor's pod: the Workload whose quota it uses."""
+
+_OF_A_POD: Final = (
+    "nodeSelector", "tolerations", "affinity", "priorityClassName", "runtimeClassName", "overhead", "resourceClaims",
+    "restartPolicy",
+)  # fmt: skip
+_OF_A_CONTAINER: Final = ("name", "image", "resources", "restartPolicy")
+
+
+def queue_of(document: Mapping[str, Any]) -> str:
+    """The queue that a stored job names; empty for one that does not queue."""
+    return str((document["metadata"].get("labels") or {}).get(QUEUE_LABEL) or "")
+
+
+def core_name(job: str) -> str:
+    """The Workload of the job's core."""
+    return job
+
+
+def block_name(job: str, number: int) -> str:
+    """The Workload of a block of actors."""
+    return f"{job}-actors-{number}"
+
+
+def first_actors(owned: Owned) -> int:
+    """The actors in the core: as few as the job may run with."""
+    scaling, fixed = owned.job.spec.autoscaling, owned.job.spec.actors.replicas
+    return min(scaling.min_replicas, fixed) if scaling.mode == "Disabled" else scaling.min_replicas
+
+
+def core(owned: Owned, queue: str, settings: Settings, api_version: str) -> dict[str, Any]:
+    """The Workload of the job's core. Raises `PodProblem`."""
+    counts: dict[Role, int] = {}
+    for member in names.first_members(owned.job):
+        counts[Role.of(member)] = counts.get(Role.of(member), 0) + 1
+    counts[Role.ACTOR] = first_actors(owned)
+    sets = [pod_set(owned, role, count, settings) for role, count in counts.items() if count]
+    return _workload(owned, core_name(owned.name), queue, sets, api_version)
+
+
+def block(owned: Owned, number: int, actors: int, queue: str, settings: Settings, api_version: str) -> dict[str, Any]:
+    """The Workload of one more block of actors. Raises `PodProblem`."""
+    sets = [pod_set(owned, Role.ACTOR, actors, settings)]
+    return _workload(owned, block_name(owned.name, number), queue, sets, api_version)
+
+
+def pod_set(owned: Owned, role: Role, count: int, settings: Settings) -> dict[str, Any]:
+    """``count`` pods of a role, with as much of them as a queue goes by."""
+    numbered = role in (Role.REPLAY, Role.INFERENCE, Role.ACTOR)
+    spec = pod(owned, f"{role}-0" if numbered else str(role), "", "", settings)["spec"]
+    found = {name: spec[name] for name in _OF_A_POD if name in spec}
+    for kind in ("initContainers", "containers"):
+        if spec.get(kind):
+            found[kind] = [{name: each[name] for name in _OF_A_CONTAINER if name in each} for each in spec[kind]]
+    return {"name": str(role), "count": count, "template": {"spec": found}}
+
+
+def _workload(owned: Owned, name: str, queue: str, sets: list[dict[str, Any]], api_version: str) -> dict[str, Any]:
+    spec = {"queueName": queue, "podSets": sets}
+    digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
+    metadata = {**owned.metadata(name), "annotations": {ASKED_FOR_ANNOTATION: digest}}
+    return {"apiVersion": api_version, "kind": "Workload", "metadata": metadata, "spec": spec}

@@ -1,0 +1,177 @@
+"""Kueue's part in the life of a Workload, played by the test.
+
+The CRDs have exactly the fields of Kueue's v1beta2 API that the operator reads and writes, with the rules that its webhook and
+its CRD have about them. They are written from its API reference and are not Kueue's own files, which are half a megabyte. Kueue
+itself does not run in any test.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.resources import Object, Resource
+from rljob_operator.kube.job.kueue import JobQueue
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.watch.workloads import WorkloadCache
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.reconciling import Run, stamped
+
+WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
+FLAVORS = Resource("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlavor")
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+TEXT, NUMBER, FLAG = {"type": "string"}, {"type": "integer", "minimum": 0}, {"type": "boolean"}
+TEXTS = {"type": "object", "additionalProperties": TEXT}
+ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def _object(required: str = "", **fields: Any) -> Object:
+    found: Object = {"type": "object", "properties": fields}
+    return found | ({"required": required.split()} if required else {})
+
+
+def _list(items: Object, key: str = "", **more: Any) -> Object:
+    by_key = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]} if key else {}
+    return {"type": "array", "items": items, **by_key, **more}
+
+
+CONDITION = _object(
+    "type status reason message lastTransitionTime",
+    type=TEXT, status={"type": "string", "enum": ["True", "False", "Unknown"]},
+    reason={"type": "string", "minLength": 1, "maxLength": 1024, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"},
+    message={"type": "string", "maxLength": 32768}, observedGeneration=NUMBER,
+    lastTransitionTime={"type": "string", "format": "date-time"},
+)  # fmt: skip
+POD_SET = _object("name count template", name={**TEXT, "maxLength": 63}, count=NUMBER, template=_object(spec=ANYTHING))
+ASSIGNMENT = _object("name", name=TEXT, count=NUMBER, flavors=TEXTS)
+UPDATE = _object("name", name=TEXT, labels=TEXTS, annotations=TEXTS, nodeSelector=TEXTS, tolerations=_list(ANYTHING))
+CHECK = _object("name state message", name=TEXT, state=TEXT, message=TEXT, podSetUpdates=_list(UPDATE))
+RESERVED = "has({0}.status) && has({0}.status.conditions) && {0}.status.conditions.exists(c, c.type == 'QuotaReserved' && c.status == 'True')"  # noqa: E501
+WORKLOAD = {
+    **_object(
+        spec=_object(
+            "podSets", queueName=TEXT, active={**FLAG, "default": True},
+            podSets=_list(POD_SET, "name", minItems=1, maxItems=8),
+        ),
+        status=_object(
+            conditions=_list(CONDITION, "type"), admissionChecks=_list(CHECK, "name"),
+            admission={**_object("clusterQueue podSetAssignments", clusterQueue=TEXT,
+                                 podSetAssignments=_list(ASSIGNMENT, "name", maxItems=8)), "nullable": True},
+        ),
+    ),
+    "x-kubernetes-validations": [
+        {"rule": f"!({RESERVED.format('oldSelf')}) || !({RESERVED.format('self')}) || oldSelf.spec.podSets == self.spec.podSets"
+         " && oldSelf.spec.queueName == self.spec.queueName", "message": "podSets and queueName are fixed with quota"},
+    ],
+}  # fmt: skip
+FLAVOR = _object(spec=_object(nodeLabels=TEXTS, tolerations=_list(ANYTHING)))
+
+
+def _definition(kind: str, plural: str, schema: Object, scope: str) -> Object:
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{plural}.{WORKLOADS.group}",
+            # A group that ends on k8s.io is Kubernetes' own, and a server wants it to say so.
+            "annotations": {"api-approved.kubernetes.io": "unapproved, of a test"},
+        },
+        "spec": {
+            "group": WORKLOADS.group, "scope": scope,
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
+            "versions": [{"name": WORKLOADS.version, "served": True, "storage": True, "subresources": {"status": {}},
+                          "schema": {"openAPIV3Schema": schema}}],
+        },
+    }  # fmt: skip
+
+
+DEFINITIONS = (
+    _definition("Workload", "workloads", WORKLOAD, "Namespaced"),
+    _definition("ResourceFlavor", "resourceflavors", FLAVOR, "Cluster"),
+)
+
+
+def install(cluster: ControlPlane) -> None:
+    for each in DEFINITIONS:
+        code, answer = cluster.request("POST", CRDS, each)
+        assert code == 201, answer
+    served = f"/apis/{WORKLOADS.group}/{WORKLOADS.version}"
+    cluster.wait_until(
+        "serving Workloads",
+        lambda: all(cluster.request("GET", f"{served}/{r.plural}")[0] == 200 for r in (WORKLOADS, FLAVORS)),
+    )
+
+
+def uninstall(cluster: ControlPlane) -> None:
+    for each in DEFINITIONS:
+        cluster.request("DELETE", f"{CRDS}/{each['metadata']['name']}")
+    path = f"/apis/{WORKLOADS.group}/{WORKLOADS.version}/{WORKLOADS.plural}"
+    cluster.wait_until("without Workloads", lambda: cluster.request("GET", path)[0] == 404)
+
+
+class QueuedRun(Run):
+    """An operator that asks Kueue. ``cache`` is filled by `look`, as its watch would."""
+
+    def __init__(self, client: Client, namespace: str, settings: Settings, **options: Any) -> None:
+        self.cache = WorkloadCache(lambda key: None)
+        self.cache.resource, self.cache.why = WORKLOADS, ""
+        queue = JobQueue(client, self.cache, settings)
+        super().__init__(client, namespace, settings, queue=queue, **options)
+
+    async def look(self, viewer: Client) -> None:
+        await super().look(viewer)
+        if not self.cache.why:
+            found = (await viewer.list(WORKLOADS, self.namespace)).items
+            self.cache.replace(self.namespace, [self.cache.keep(each) for each in found])
+
+
+class Kueue:
+    """Decides about Workloads of one namespace."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client, self._namespace = client, namespace
+
+    async def asked_for(self) -> dict[str, dict[str, int]]:
+        """Workload -> pods of each set."""
+        found = (await self._client.list(WORKLOADS, self._namespace)).items
+        return {
+            each["metadata"]["name"]: {one["name"]: one["count"] for one in each["spec"]["podSets"]} for each in found
+        }
+
+    async def get(self, name: str) -> Object:
+        return await self._client.get(WORKLOADS, self._namespace, name)
+
+    async def says(self, name: str, kind: str) -> tuple[str, str]:
+        """Status and reason of a Workload's condition."""
+        conditions = ((await self.get(name)).get("status") or {}).get("conditions") or ()
+        return next(((each["status"], each["reason"]) for each in conditions if each["type"] == kind), ("", ""))
+
+    async def admit(self, name: str, flavor: str = "", checks: list[Object] | None = None) -> None:
+        """Reserve quota for all it asks for, of one flavour, and admit it."""
+        sets = (await self.get(name))["spec"]["podSets"]
+        assigned = [
+            {"name": each["name"], "count": each["count"], **({"flavors": {"cpu": flavor}} if flavor else {})}
+            for each in sets
+        ]
+        admission = {"clusterQueue": "all", "podSetAssignments": assigned}
+        conditions = {"QuotaReserved": True, "Admitted": True, "Evicted": False}
+        await self._say(name, conditions, "Admitted", "", admission=admission, admissionChecks=checks or [])
+
+    async def keep_waiting(self, name: str, message: str) -> None:
+        await self._say(name, {"QuotaReserved": False}, "Pending", message)
+
+    async def evict(self, name: str, reason: str = "Preempted", message: str = "to make room") -> None:
+        """As Kueue does it: the quota stays reserved until the owner of the Workload has given it back."""
+        await self._say(name, {"Evicted": True}, reason, message)
+
+    async def _say(self, name: str, said: dict[str, bool], reason: str, message: str, **status: Any) -> None:
+        before = ((await self.get(name)).get("status") or {}).get("conditions") or []
+        new = [
+            {"type": kind, "status": str(value), "reason": reason, "message": message,
+             "lastTransitionTime": stamped(time.time())}
+            for kind, value in said.items()
+        ]  # fmt: skip
+        kept = [each for each in before if each["type"] not in said]
+        change = {"status": {**status, "conditions": [*kept, *new]}}
+        await self._client.patch(WORKLOADS, self._namespace, name, change, subresource="status")

@@ -1,0 +1,420 @@
+"""Jobs that name a queue: held until Kueue admits their Workload, suspended when it is evicted, out of the queue at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rljob_operator.core.observed import CheckpointFacts, CheckpointState
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.resources import RLJOBS, Object
+from rljob_operator.kube.process import rbac
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.render.workload import QUEUE_LABEL, WORKLOAD_ANNOTATION
+from rljob_operator.kube.watch.workloads import Workloads
+
+from tests.cluster import kueue
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kube_client import connected
+from tests.cluster.kueue import FLAVORS, WORKLOADS, Kueue, QueuedRun
+from tests.cluster.operator_program import operator_program
+from tests.cluster.reconciling import Kubelet, Run, bring_up, written
+from tests.cluster.test_kube_reconcile import Clock, at_work, condition, status_of
+
+SETTINGS = Settings(image="rl:1", kueue=True)
+TWENTY = {"actors": {"replicas": 20}}
+CORE = {"replay": 1, "learner": 1, "actor": 1}
+STORAGE = {"storage": {"persistentVolumeClaim": {"claimName": "checkpoints"}}}
+TOLERATION = {"key": "pool", "operator": "Equal", "value": "b", "effect": "NoSchedule"}
+
+
+def queued(namespace: str, name: str = "pong", **spec: Any) -> Object:
+    """A job in the queue ``team``."""
+    found = written(namespace, name, **spec)
+    return {**found, "metadata": {**found["metadata"], "labels": {QUEUE_LABEL: "team"}}}
+
+
+def message(status: Object, kind: str) -> str:
+    (found,) = [each for each in status["conditions"] if each["type"] == kind]
+    return str(found.get("message", ""))
+
+
+def make_flavor(cluster: ControlPlane, name: str) -> None:
+    spec = {"nodeLabels": {"pool": name}, "tolerations": [{**TOLERATION, "value": name}]}
+    document = {"apiVersion": FLAVORS.api_version, "kind": FLAVORS.kind, "metadata": {"name": name}, "spec": spec}
+    code, answer = cluster.request("POST", FLAVORS.path(None), document)
+    assert code == 201, answer
+
+
+async def spec_of(kubelet: Kubelet, member: str) -> Object:
+    (pod,) = (await kubelet.pods("pong"))[member]
+    return dict(pod["spec"])
+
+
+async def workloads_of_actors(kubelet: Kubelet) -> dict[str, int]:
+    """Workload -> actors whose pods name it."""
+    found: dict[str, int] = {}
+    for member, pods in (await kubelet.pods("pong")).items():
+        if member.startswith("actor"):
+            used = pods[0]["metadata"]["annotations"][WORKLOAD_ANNOTATION]
+            found[used] = found.get(used, 0) + 1
+    return found
+
+
+def test_a_cluster_without_kueue_is_told_at_the_start(cluster: ControlPlane, namespace: str, tmp_path: Path) -> None:
+    """And a job with the label is held, with the same words; one without it is not."""
+    config = tmp_path / "config.yaml"
+    config.write_text("kueue: {enabled: true}\n")
+
+    async def story() -> None:
+        log = tmp_path / "log"
+        async with connected(cluster) as viewer:
+            await viewer.create(RLJOBS, queued(namespace))
+            await viewer.create(RLJOBS, written(namespace, "other"))
+            async with operator_program(cluster.kubeconfig, namespace, log, f"--config={config}") as program:
+                for _ in range(200):
+                    await asyncio.sleep(0.1)
+                    status, other = [await status_of(viewer, namespace, name) for name in ("pong", "other")]
+                    if status.get("conditions") and other.get("conditions"):
+                        break
+            assert "this cluster serves no Workloads of kueue.x-k8s.io: install Kueue" in program.log()
+            assert condition(status, "Admitted") == ("False", "WaitingForQuota")
+            assert "install Kueue, or set kueue.enabled: false" in message(status, "Admitted")
+            assert condition(other, "Admitted") == ("True", "NotManaged")
+            assert not await Kubelet(viewer, namespace).pods("pong")
+
+    asyncio.run(story())
+
+
+def test_without_kueue_in_the_configuration_the_label_has_no_effect(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, queued(namespace))
+            run = Run(client, namespace)
+            await run.settle(viewer, "pong")
+            status = await status_of(viewer, namespace, "pong")
+            assert condition(status, "Admitted") == ("True", "NotManaged")
+            assert "has no effect: kueue.enabled was not set" in message(status, "Admitted")
+            assert await kubelet.pods("pong")
+
+    asyncio.run(story())
+
+
+@pytest.fixture(scope="module")
+def with_kueue(cluster: ControlPlane) -> Iterator[ControlPlane]:
+    kueue.install(cluster)
+    yield cluster
+    kueue.uninstall(cluster)
+
+
+def test_it_waits_for_its_core_and_then_for_blocks_of_actors(with_kueue: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
+            job = await viewer.create(RLJOBS, queued(namespace, **TWENTY))
+            clock, queue = Clock(), Kueue(viewer, namespace)
+            run = QueuedRun(client, namespace, SETTINGS, now=clock.now, monotonic=clock.monotonic)
+            await run.settle(viewer, "pong")
+            assert await queue.asked_for() == {"pong": CORE}
+            stored = await queue.get("pong")
+            assert stored["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+            assert stored["spec"]["queueName"] == "team"
+            learner = next(each for each in stored["spec"]["podSets"] if each["name"] == "learner")["template"]["spec"]
+            assert learner["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
+            await queue.keep_waiting("pong", "insufficient quota for cpu in flavor a")
+            clock.seconds += 31.0  # other words alone are not written sooner
+            await run.settle(viewer, "pong")
+            status = await status_of(viewer, namespace, "pong")
+            assert condition(status, "Admitted") == ("False", "WaitingForQuota")
+            assert message(status, "Admitted") == "queue team: insufficient quota for cpu in flavor a"
+            assert condition(status, "Ready") == ("False", "WaitingForQuota")
+            assert not await kubelet.pods("pong")
+
+            for name in ("a", "b"):
+                make_flavor(with_kueue, name)
+            await queue.admit("pong", "a")
+            await bring_up(run, viewer, kubelet, "pong")
+            asked = await queue.asked_for()
+            assert asked == {"pong": CORE, "pong-actors-0": {"actor": 16}, "pong-actors-1": {"actor": 3}}
+            assert sorted(await kubelet.pods("pong")) == ["actor-0", "learner", "replay-0"], "no more has quota"
+            status = await status_of(viewer, namespace, "pong")
+            assert status["admission"] == {"workload": "pong", "actorBlocks": 0, "pendingBlocks": 2}
+            assert condition(status, "ScalingLimited") == ("True", "QuotaLimited")
+            assert await queue.says("pong", "PodsReady") == ("True", "Started")
+            assert (await spec_of(kubelet, "learner"))["nodeSelector"] == {"pool": "a"}
+
+            check = {"name": "provision", "state": "Ready", "message": "",
+                     "podSetUpdates": [{"name": "actor", "annotations": {"consume": "it"}}]}  # fmt: skip
+            await queue.admit("pong-actors-0", "b", [check])
+            await bring_up(run, viewer, kubelet, "pong")
+            assert await workloads_of_actors(kubelet) == {"pong": 1, "pong-actors-0": 16}
+            spec = await spec_of(kubelet, "actor-5")
+            assert spec["nodeSelector"] == {"pool": "b"}
+            assert {**TOLERATION, "value": "b"} in spec["tolerations"]
+            (pod,) = (await kubelet.pods("pong"))["actor-5"]
+            assert pod["metadata"]["annotations"]["consume"] == "it"
+            await queue.admit("pong-actors-1")
+            await bring_up(run, viewer, kubelet, "pong")
+            status = await status_of(viewer, namespace, "pong")
+            assert (status["actors"]["ready"], status["admission"]["actorBlocks"]) == (20, 2)
+            assert condition(status, "ScalingLimited") == ("False", "DesiredWithinRange")
+            again = QueuedRun(client, namespace, SETTINGS)  # an operator that starts anew finds all as it should be
+            await again.settle(viewer, "pong", turns=2)
+
+    asyncio.run(story())
+
+
+def test_fewer_actors_give_a_block_back_when_they_are_gone(with_kueue: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, queued(namespace, **TWENTY))
+            run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
+            await admit_all(run, viewer, kubelet, queue)
+            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"actors": {"replicas": 17}}})
+            await run.settle(viewer, "pong")
+            assert "pong-actors-1" in await queue.asked_for(), "its actors are on their way out"
+            await kubelet.finish_deleted("pong")
+            await run.settle(viewer, "pong")
+            assert sorted(await queue.asked_for()) == ["pong", "pong-actors-0"]
+            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"actors": {"replicas": 18}}})
+            await run.settle(viewer, "pong")
+            assert (await queue.asked_for())["pong-actors-1"] == {"actor": 1}
+
+    asyncio.run(story())
+
+
+def test_a_block_that_is_evicted_takes_its_own_actors_away(with_kueue: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, queued(namespace, **TWENTY))
+            run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
+            await admit_all(run, viewer, kubelet, queue)
+            await queue.evict("pong-actors-0")
+            await run.settle(viewer, "pong")
+            assert await queue.says("pong-actors-0", "QuotaReserved") == ("True", "Admitted"), "16 pods still use it"
+            await kubelet.finish_deleted("pong")
+            await run.settle(viewer, "pong")
+            assert await queue.says("pong-actors-0", "QuotaReserved") == ("False", "Pending")
+            assert await workloads_of_actors(kubelet) == {"pong": 1, "pong-actors-1": 3}
+            assert condition(await status_of(viewer, namespace, "pong"), "Admitted") == ("True", "QuotaReserved")
+
+    asyncio.run(story())
+
+
+async def admit_all(run: QueuedRun, viewer: Client, kubelet: Kubelet, queue: Kueue) -> None:
+    """Whatever is asked for is had, until the job is up."""
+    admitted: set[str] = set()
+    for _ in range(3):
+        await run.settle(viewer, "pong")
+        for name in set(await queue.asked_for()) - admitted:
+            await queue.admit(name)
+            admitted.add(name)
+        await bring_up(run, viewer, kubelet, "pong")
+
+
+@pytest.mark.parametrize("how", ["evicted", "deactivated"])
+def test_an_eviction_suspends_the_job_after_a_checkpoint(with_kueue: ControlPlane, namespace: str, how: str) -> None:
+    async def story() -> None:
+        async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
+            clock = Clock()
+            await viewer.create(RLJOBS, queued(namespace, checkpoint=STORAGE))
+            run = QueuedRun(client, namespace, SETTINGS, now=clock.now, monotonic=clock.monotonic)
+            queue = Kueue(viewer, namespace)
+            await admit_all(run, viewer, kubelet, queue)
+            clock.seconds, clock.updates = 10.0, 500
+            run.poll.answers[namespace, "pong"] = clock.answer()
+            await run.settle(viewer, "pong")
+            if how == "evicted":
+                await queue.evict("pong")
+            else:
+                await viewer.patch(WORKLOADS, namespace, "pong", {"spec": {"active": False}})
+                await queue.evict("pong", "Deactivated", "The workload is deactivated")
+            await run.settle(viewer, "pong")
+            await kubelet.finish_deleted("pong")
+            await run.settle(viewer, "pong")
+            status = await status_of(viewer, namespace, "pong")
+            assert condition(status, "Suspended") == ("False", "Checkpointing")
+            assert condition(status, "Admitted") == ("False", "Evicted")
+            assert "learner" in await kubelet.pods("pong")
+            assert await queue.says("pong", "QuotaReserved") == ("True", "Admitted"), "the learner still uses it"
+            clock.seconds += 5.0
+            saved = CheckpointFacts(
+                CheckpointState.VERIFIED, 500, clock.now(), "pvc://checkpoints/step-500", "sha256:1"
+            )
+            run.poll.answers[namespace, "pong"] = replace(clock.answer(), checkpoint=saved)
+            for _ in range(3):
+                await run.settle(viewer, "pong")
+                await kubelet.finish_deleted("pong")
+            await run.settle(viewer, "pong")
+            status = await status_of(viewer, namespace, "pong")
+            assert condition(status, "Suspended") == ("True", "QuotaEvicted")
+            assert not await kubelet.pods("pong")
+            assert not (await viewer.get(RLJOBS, namespace, "pong"))["spec"].get("suspend")
+            assert await queue.says("pong", "QuotaReserved") == ("False", "Pending")
+            assert not (await queue.get("pong"))["status"].get("admission")
+            queues_again = "True" if how == "evicted" else "False"
+            assert (await queue.says("pong", "Requeued"))[0] == queues_again
+            if how == "deactivated":
+                await viewer.patch(WORKLOADS, namespace, "pong", {"spec": {"active": True}})
+            await queue.admit("pong")
+            await run.settle(viewer, "pong")
+            status = await status_of(viewer, namespace, "pong")
+            assert condition(status, "Ready") == ("False", "Restoring")
+            assert await kubelet.pods("pong")
+
+    asyncio.run(story())
+
+
+def test_suspended_by_its_user_it_leaves_the_queue_and_at_its_end_too(with_kueue: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, queued(namespace, checkpoint={"onSuspend": "Skip"}))
+            run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
+            await admit_all(run, viewer, kubelet, queue)
+            uid = (await queue.get("pong"))["metadata"]["uid"]
+            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": True}})
+            await run.settle(viewer, "pong")
+            assert await queue.asked_for(), "its pods are on their way out"
+            for _ in range(3):
+                await kubelet.finish_deleted("pong")
+                await run.settle(viewer, "pong")
+            status = await status_of(viewer, namespace, "pong")
+            assert condition(status, "Suspended") == ("True", "UserRequested")
+            assert not await queue.asked_for()
+            larger = {"suspend": False, "learner": {"resources": {"requests": {"cpu": "3"}}}}
+            await viewer.patch(RLJOBS, namespace, "pong", {"spec": larger})
+            await run.settle(viewer, "pong")
+            assert (await queue.get("pong"))["metadata"]["uid"] != uid
+            assert not await kubelet.pods("pong")
+            await admit_all(run, viewer, kubelet, queue)
+            (learner,) = (await kubelet.pods("pong"))["learner"]
+            await kubelet.end(learner, 0, "Completed")
+            for _ in range(3):
+                await run.settle(viewer, "pong")
+                await kubelet.finish_deleted("pong")
+            await run.settle(viewer, "pong")
+            assert condition(await status_of(viewer, namespace, "pong"), "Complete")[0] == "True"
+            assert await queue.says("pong", "Finished") == ("True", "Succeeded")
+
+    asyncio.run(story())
+
+
+def test_one_that_waits_asks_anew_for_what_is_wanted_now(with_kueue: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, queued(namespace))
+            run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
+            await run.settle(viewer, "pong")
+            await viewer.patch(RLJOBS, namespace, "pong", {"metadata": {"labels": {QUEUE_LABEL: "other"}}})
+            await run.settle(viewer, "pong")
+            assert (await queue.get("pong"))["spec"]["queueName"] == "other"
+            await viewer.patch(RLJOBS, namespace, "pong", {"metadata": {"labels": {QUEUE_LABEL: None}}})
+            await run.settle(viewer, "pong")
+            assert not await queue.asked_for()
+            assert await kubelet.pods("pong"), "it queues no more"
+
+    asyncio.run(story())
+
+
+def test_a_job_that_runs_goes_on_when_kueue_is_turned_on(with_kueue: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, queued(namespace, checkpoint={"onSuspend": "Skip"}))
+            await bring_up(Run(client, namespace), viewer, kubelet, "pong")
+            run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
+            await run.settle(viewer, "pong")
+            assert not await queue.asked_for()
+            assert not [
+                p
+                for pods in (await kubelet.pods("pong")).values()
+                for p in pods
+                if "deletionTimestamp" in p["metadata"]
+            ]
+            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": True}})
+            for _ in range(4):
+                await run.settle(viewer, "pong")
+                await kubelet.finish_deleted("pong")
+            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": False}})
+            await run.settle(viewer, "pong")
+            assert await queue.asked_for() == {"pong": CORE}
+
+    asyncio.run(story())
+
+
+def test_a_strangers_workload_is_named_and_not_used(with_kueue: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(with_kueue, namespace) as (viewer, client, _):
+            sets = [{"name": "main", "count": 1, "template": {"spec": {"containers": [{"name": "a"}]}}}]
+            about = {"apiVersion": WORKLOADS.api_version, "kind": WORKLOADS.kind}
+            place = {"name": "pong", "namespace": namespace}
+            await viewer.create(WORKLOADS, {**about, "metadata": place, "spec": {"queueName": "q", "podSets": sets}})
+            await viewer.create(RLJOBS, queued(namespace))
+            run = QueuedRun(client, namespace, SETTINGS)
+            await run.turn(viewer, "pong")
+            said = message(await status_of(viewer, namespace, "pong"), "Admitted")
+            assert "the name of Workload pong belongs to somebody else" in said
+
+    asyncio.run(story())
+
+
+def test_while_nobody_knows_the_queue_what_runs_goes_on(with_kueue: ControlPlane, namespace: str) -> None:
+    """As in an operator that has just started."""
+
+    async def story() -> None:
+        async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, queued(namespace))
+            run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
+            await admit_all(run, viewer, kubelet, queue)
+            before = {member: pods[0]["metadata"]["uid"] for member, pods in (await kubelet.pods("pong")).items()}
+            again = QueuedRun(client, namespace, SETTINGS)
+            again.cache.why = "not known yet"
+            await viewer.create(RLJOBS, queued(namespace, "new"))
+            for name in ("pong", "new"):
+                await again.settle(viewer, name)
+            after = {member: pods[0]["metadata"]["uid"] for member, pods in (await kubelet.pods("pong")).items()}
+            assert after == before
+            assert not await kubelet.pods("new")
+            assert message(await status_of(viewer, namespace, "new"), "Admitted") == "not known yet"
+
+    asyncio.run(story())
+
+
+def test_workloads_are_found_and_watched(with_kueue: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(with_kueue, namespace) as (viewer, client, _):
+            await viewer.create(RLJOBS, queued(namespace))
+            await QueuedRun(client, namespace, SETTINGS).settle(viewer, "pong")
+            told: list[tuple[str, str]] = []
+            listed = asyncio.Event()
+            cache = Workloads(viewer, [namespace], told.append, listed.set)
+            running = asyncio.ensure_future(cache.run())
+            await asyncio.wait_for(listed.wait(), 10.0)
+            assert cache.why == ""
+            assert cache.resource == WORKLOADS
+            assert told == [(namespace, "pong")]
+            told.clear()
+            await Kueue(viewer, namespace).admit("pong")
+            for _ in range(100):
+                if told:
+                    break
+                await asyncio.sleep(0.05)
+            assert told == [(namespace, "pong")]
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(story())
+
+
+def test_every_grant_is_for_something_that_is_there(with_kueue: ControlPlane) -> None:
+    known = {
+        each["name"]: each["verbs"]
+        for each in with_kueue.request("GET", f"/apis/{WORKLOADS.group}/{WORKLOADS.version}")[1]["resources"]
+    }
+    grants = [grant for grant in rbac.TABLE if grant.group == WORKLOADS.group]
+    assert {resource for grant in grants for resource in grant.resources} <= set(known)
+    for grant in grants:
+        for resource in grant.resources:
+            assert set(grant.verbs) <= set(known[resource])
