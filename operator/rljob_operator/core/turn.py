@@ -33,8 +33,8 @@ class StatusWrite(StrEnum):
     controller that forgets what it has counted counts it again."""
     SOON = "Soon"
     """It differs in what is seen of members, such as how many actors are ready and whether their role is, which the next turn
-    would find out again; also where members start that were not there before, since that takes no evidence away. Where
-    writing costs something, a moment of waiting gathers what five hundred actors bring one by one, or a job's waves."""
+    would find out again; also where members start that were not there before, since that takes no evidence away. Where writing
+    costs something, a moment of waiting gathers what five hundred actors bring one by one, or a job's waves."""
     WHEN_DUE = "WhenDue"
     """It differs in progress alone, which the next turn would find out again."""
     NONE = "None"

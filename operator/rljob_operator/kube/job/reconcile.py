@@ -19,6 +19,7 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import QuotaExceeded
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.job import children
+from rljob_operator.kube.job.alike import Alike
 from rljob_operator.kube.job.apply import PodWriter
 from rljob_operator.kube.job.keys import KeysLost, token_of
 from rljob_operator.kube.job.kueue import JobQueue, NoQueue
@@ -28,7 +29,7 @@ from rljob_operator.kube.job.observe import newest_checkpoint, recommendation, s
 from rljob_operator.kube.job.owned import NameConflict
 from rljob_operator.kube.job.policy import renew_policy
 from rljob_operator.kube.job.remembered import RememberedJob
-from rljob_operator.kube.job.stored import StoredJob, is_ours, read, released
+from rljob_operator.kube.job.stored import ReadBefore, StoredJob, is_ours, read, released
 from rljob_operator.kube.polls.learner_poll import Answer, Learner, LearnerPoll
 from rljob_operator.kube.polls.reach import has_address
 from rljob_operator.kube.polls.shard_poll import ShardPoll, Silence
@@ -110,6 +111,7 @@ class Reconciler:
         self._shards, self._nodes, self._queue, self._recommended = shards, nodes, queue, recommended
         self._now, self._monotonic = now, monotonic
         self._known: dict[JobKey, RememberedJob] = {}
+        self._alike = Alike()
         self._write_seconds = 0.0  # of the latest writes of statuses, the newest counting a fifth
 
     async def reconcile(self, key: JobKey) -> float | None:
@@ -128,7 +130,8 @@ class Reconciler:
         if document is None or not is_ours(document):
             return None
         if known is None:
-            known = self._known[key] = RememberedJob(uid, WallClock(self._now, self._monotonic))
+            clock = WallClock(self._now, self._monotonic)
+            known = self._known[key] = RememberedJob(uid, clock, read=ReadBefore(alike=self._alike))
         known.note_version(document["metadata"]["resourceVersion"])
         stored = read(document, known.status, known.read)
         if self._releasing:
@@ -230,6 +233,8 @@ class Reconciler:
     async def _store(self, stored: StoredJob, known: RememberedJob, status: RLJobStatus, write: StatusWrite) -> None:
         """Store the status, or remember it until it is due."""
         now = self._monotonic()
+        if status.effective_spec is not stored.status.effective_spec:
+            status = self._alike.status(status)
         if write is StatusWrite.WHEN_DUE:
             known.due = min(known.due, known.written + PROGRESS_SECONDS)
         elif write is StatusWrite.SOON:

@@ -15,6 +15,7 @@ from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, STOP_ANNOTATION, DesiredState, Refusal
 from rljob_operator.core.member import Role
+from rljob_operator.kube.job.alike import Alike
 from rljob_operator.kube.job.in_force import started_with, stored_spec, with_additions, with_changes
 from rljob_operator.kube.job.other_release import in_fields_of_start
 from rljob_operator.kube.render.metadata import Owned
@@ -80,6 +81,7 @@ class ReadBefore:
     follows_from: tuple[Any, ...] = (None, None)
     found: tuple[RLJob, Refusal | None, str, Mapping[str, Any] | None] | None = None
     written: str = ""
+    alike: Alike = field(default_factory=Alike)
     revisions: dict[Role, str] = field(default_factory=dict)
 
 
@@ -97,12 +99,12 @@ def read(document: Mapping[str, Any], status: RLJobStatus | None = None, before:
     there is none, the refusal blocks the job. Whether a spec may follow on another the API server has checked already, by the
     CRD's rules on what was written.
     """
-    known = status if status is not None else status_of(document)
+    before = before if before is not None else ReadBefore()
+    known = status if status is not None else before.alike.status(status_of(document))
     metadata = document["metadata"]
     annotations = metadata.get("annotations") or {}
     generation = int(metadata.get("generation", 1))
     asked = str(annotations.get(CHECKPOINT_ANNOTATION, ""))
-    before = before if before is not None else ReadBefore()
     job, refusal, written, fields = _in_force(document, known, before)
     desired = DesiredState(job, generation, asked, refusal, written, in_fields_of_start=fields)
     leaving, stopped = bool(metadata.get("deletionTimestamp")), STOP_ANNOTATION in annotations
@@ -139,6 +141,7 @@ def _in_force(
         job, refusal = _read_in_force(document, status, running, of_this_release=fields is None)
         if running is not None and fields is not None:
             fields = in_fields_of_start(running, job, status.effective_spec)
+        job = job if job is known else before.alike.job(job)
         # Of a job that is refused, what was written last is not what is wanted.
         before.found = job, refusal, before.written if refusal is None else memory.started_with, fields
     before.follows_from = follows_from
