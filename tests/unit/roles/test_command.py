@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 from rljob.api import ManifestError, Problem, load_manifest
-from rljob.api.exit_codes import EXIT_CONFIGURATION
+from rljob.api.exit_codes import EXIT_CONFIGURATION, EXIT_PROTOCOL
 from rljob.cli.app import app
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
@@ -88,6 +88,16 @@ def test_where_telemetry_listens_is_an_option_that_help_names() -> None:
     assert names["--token-file"] == "RLJOB_TOKEN_FILE"
     assert names["--on-cluster"] == "RLJOB_ON_CLUSTER"
     assert names["--last-words"] == "RLJOB_LAST_WORDS"
+    assert names["--protocol"] == "RLJOB_PROTOCOL"
+
+
+def test_an_image_of_another_protocol_says_so_before_it_reads_the_job(tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("spec: {something: only the next release knows}\n")
+    result = worker("evaluator", *common(tmp_path, job), env={"RLJOB_PROTOCOL": "2"})
+    assert result.exit_code == EXIT_PROTOCOL
+    assert "speaks protocol 1; the job speaks protocol 2" in result.stderr
+    assert worker("evaluator", *common(tmp_path, job), env={"RLJOB_PROTOCOL": "1"}).exit_code == EXIT_CONFIGURATION
 
 
 @pytest.mark.parametrize(

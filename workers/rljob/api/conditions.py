@@ -183,7 +183,11 @@ def _entries() -> tuple[Entry, ...]:
             ("False", r.NAME_CONFLICT, "an object with a name that the job needs belongs to somebody else"),
             ("False", r.NAMESPACE_TERMINATING, "the namespace is being deleted, and nothing can be made in it"),
             ("False", r.KEYS_LOST, "the Secrets with the job's keys were deleted; the message says what is to be done"),
-            ("False", r.IMAGE_SCHEMA_MISMATCH, "the image does not know a parameter of the spec"),
+            (
+                "False",
+                r.IMAGE_SCHEMA_MISMATCH,
+                "an image speaks another protocol than its job; the message says what to use",
+            ),
             (
                 "False",
                 r.RENDERING_UNKNOWN,

@@ -17,6 +17,8 @@ EXIT_NON_FINITE_LOSS: Final = 70
 """EX_SOFTWARE: the learner's loss was not finite, and ``earlyStopping.onNonFiniteLoss`` is ``Fail``."""
 EXIT_NOT_SAVED: Final = 74
 """EX_IOERR: a role has left as it was asked to, but could not save all that it held."""
+EXIT_PROTOCOL: Final = 76
+"""EX_PROTOCOL: a role's image speaks another protocol than its job; another image is needed."""
 EXIT_NO_PERMISSION: Final = 77
 """EX_NOPERM: the login of a cluster is not accepted, or lacks a right."""
 EXIT_CONFIGURATION: Final = 78

@@ -9,17 +9,19 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rljob.api import RLJob, load_manifest
-from rljob.api.exit_codes import EXIT_CONFIGURATION
+from rljob.api.exit_codes import EXIT_CONFIGURATION, EXIT_PROTOCOL
 from rljob.command_errors import Debug, one_line_errors
 from rljob.data_plane import require_data_plane
-from rljob.errors import UsageError
+from rljob.errors import CommandRefused, UsageError
 from rljob.roles.announce import recording_exit
 from rljob.roles.options import RoleOptions
+from rljob.wire import version as protocol_version
 from setproctitle import setproctitle, setthreadtitle
 from typer.core import TyperCommand
 
@@ -117,6 +119,15 @@ def check_options(role: Role, options: RoleOptions) -> None:
         raise UsageError(f"--token-file {options.token_file}: a readable file with the job's token in it is needed")
     if options.keys is not None and not options.keys.is_file():
         raise UsageError(f"--keys {options.keys}: no such file; `rljob keys FOLDER` writes one for each role")
+
+
+def check_protocol(wanted: int | None) -> None:
+    """Refuse to work in a job that speaks another protocol: its other roles would take none of our messages. Raises
+    `CommandRefused`."""
+    spoken = protocol_version.WIRE_VERSION
+    if wanted is not None and wanted != spoken:
+        words = f"this image is of release {version('rljob')} and speaks protocol {spoken}; the job speaks protocol {wanted}"
+        raise CommandRefused(words, EXIT_PROTOCOL)
 
 
 def _has_text(file: Path) -> bool:
@@ -237,12 +248,19 @@ def worker(
             "missing.",
         ),
     ] = False,
+    protocol: Annotated[
+        int | None,
+        typer.Option(
+            envvar="RLJOB_PROTOCOL",
+            help="Protocol that the job's roles speak; an image that speaks another one exits with 76.",
+        ),
+    ] = None,
 ) -> None:
     """Run one role of a job: what a pod runs, and what `rljob run` starts. Few people type this.
 
     SIGTERM or Ctrl-C drains: an actor sends what it holds, the learner writes a checkpoint, and the exit code is 0.
-    Exit code 78 means a problem of configuration, which starting again will not mend. Every option can come from
-    RLJOB_<OPTION>.
+    Exit code 78 means a problem of configuration, which starting again will not mend; 76 an image of another protocol than
+    the job's. Every option can come from RLJOB_<OPTION>.
 
     Example, one actor of a job whose other roles run elsewhere:
 
@@ -258,6 +276,7 @@ def worker(
         one_line_errors(configuration_exit=EXIT_CONFIGURATION),
         stopping_on_signals(stop),
     ):
+        check_protocol(protocol)  # before anything of the job is read, which may be as new as its protocol
         require_data_plane(f"rljob worker {role}")
         from rljob.algorithms.registry import with_own_parts
 

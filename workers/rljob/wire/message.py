@@ -20,8 +20,8 @@ import zmq
 from rljob.wire.column import Buffer, StoredColumn, check_stored, pack_column, unpack_column
 from rljob.wire.errors import MalformedMessage, quoted
 from rljob.wire.schema import CODES, KINDS, Kind, Scalar
+from rljob.wire.version import WIRE_VERSION
 
-WIRE_VERSION: Final = 1
 HEADER_BYTES: Final = 512
 
 Array = npt.NDArray[np.generic]

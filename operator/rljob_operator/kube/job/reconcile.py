@@ -26,6 +26,7 @@ from rljob_operator.kube.job.kueue import JobQueue, NoQueue
 from rljob_operator.kube.job.lost_volumes import lost_volumes
 from rljob_operator.kube.job.members import Pod, current, members
 from rljob_operator.kube.job.observe import newest_checkpoint, recommendation, seen
+from rljob_operator.kube.job.other_protocol import another_protocol
 from rljob_operator.kube.job.owned import NameConflict
 from rljob_operator.kube.job.policy import renew_policy
 from rljob_operator.kube.job.remembered import RememberedJob
@@ -156,6 +157,7 @@ class Reconciler:
         await known.preflight.check(stored, trial, self._monotonic(), make_children)
         refusal = unknown_rendering(stored.status, suspend=stored.desired.suspends)
         refusal = refusal or stored.desired.refusal or known.preflight.refusal
+        refusal = refusal or another_protocol(stored, pods, self._settings)
         desired = replace(stored.desired, refusal=refusal, rendering=offered(stored.status, self._settings))
         clock = known.clock.read()
         observed = await self._queue.seen(stored, self._observe(key, stored, known, pods), pods, refusal)

@@ -39,7 +39,7 @@ def worker(job: RLJob, member: str, settings: Settings) -> dict[str, Any]:
         "name": names.WORKER,
         "image": image(job, role, settings),
         "args": ["worker", str(role)],  # the image's entry point is an init that runs `rljob`
-        "env": environment(job, member, settings.cluster_domain),
+        "env": environment(job, member, settings),
         **_credentials(job, role),
         "ports": _ports(job, role),
         "resources": resources(section(job, role).resources, settings.requests[role], device(job, role)),

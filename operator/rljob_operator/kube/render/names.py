@@ -31,6 +31,8 @@ HUNG_ANNOTATION: Final = "rljob.dev/hung"
 """On a pod: when the controller ended it because it did not answer (RFC 3339)."""
 REVISION_ANNOTATION: Final = "rljob.dev/revision"
 """On a pod: `render.revision` of what it was made from."""
+PROTOCOL_ANNOTATION: Final = "rljob.dev/protocol"
+"""On a pod: the protocol that its image has to speak."""
 FINALIZER: Final = "rljob.dev/counted"
 """Keeps a pod until its end has been counted."""
 

@@ -38,7 +38,11 @@ def pod(owned: Owned, member: str, suffix: str, revision: str, settings: Setting
     generated = {
         "metadata": {
             **metadata,
-            "annotations": {names.REVISION_ANNOTATION: revision, **_about_eviction(job, role)},
+            "annotations": {
+                names.REVISION_ANNOTATION: revision,
+                names.PROTOCOL_ANNOTATION: str(settings.protocol),
+                **_about_eviction(job, role),
+            },
             "finalizers": [names.FINALIZER],
         },
         "spec": placed(_spec(owned, member, settings), job, role, settings),

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Final, Literal
 
+from rljob.wire.version import WIRE_VERSION
+
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render.spot import CLOUDS, SpotMarks
 
@@ -67,6 +69,7 @@ class Settings:
             its volume has been away for so long; 0 waits for ever.
         requests, redis_requests: what containers ask for where the manifest does not say.
         kueue: whether jobs that name a queue wait for Kueue's quota.
+        protocol: what the roles of a job speak (`rljob.wire.version`).
     """
 
     image: str
@@ -84,6 +87,7 @@ class Settings:
     requests: Mapping[Role, Mapping[str, str]] = field(default_factory=lambda: REQUESTS)
     redis_requests: Mapping[str, str] = field(default_factory=lambda: REDIS_REQUESTS)
     kueue: bool = False
+    protocol: int = WIRE_VERSION
 
     def __post_init__(self) -> None:
         if not self.image:

@@ -11,15 +11,16 @@ from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.problems import PodProblem
 from rljob_operator.kube.render.roles import keeps_experience, section, section_name
+from rljob_operator.kube.render.settings import Settings
 
 _EVERY_INTERFACE = "0.0.0.0"
 
 
-def environment(job: RLJob, member: str, cluster_domain: str = "") -> list[dict[str, Any]]:
+def environment(job: RLJob, member: str, settings: Settings) -> list[dict[str, Any]]:
     """The container's variables: the operator's, then the role's own in the order of the manifest, so that these may refer to
     those. Raises `PodProblem` where the manifest sets one on which the pod depends."""
     role = Role.of(member)
-    fixed = _options(job, member, cluster_domain)
+    fixed = _options(job, member, settings)
     defaults = {**surroundings.variables(role), "HOME": "/tmp", "USER": "rljob"}
     own = [entry.model_dump(mode="json", by_alias=True) for entry in section(job, role).env or ()]
     given = {entry["name"] for entry in own}
@@ -30,11 +31,12 @@ def environment(job: RLJob, member: str, cluster_domain: str = "") -> list[dict[
     return [*({"name": name, "value": value} for name, value in plain.items()), *own]
 
 
-def _options(job: RLJob, member: str, cluster_domain: str) -> dict[str, str]:
+def _options(job: RLJob, member: str, settings: Settings) -> dict[str, str]:
     """As `rljob worker` reads them; a list is words in one text."""
     role = Role.of(member)
     found = {
         "RLJOB_ON_CLUSTER": "1",
+        "RLJOB_PROTOCOL": str(settings.protocol),
         "RLJOB_NAME": member,
         "RLJOB_JOB": f"{names.JOB_DIR}/{names.JOB_FILE}",
         "RLJOB_RUN_DIR": names.RUN_DIR,
@@ -49,7 +51,7 @@ def _options(job: RLJob, member: str, cluster_domain: str) -> dict[str, str]:
         found["RLJOB_LAST_WORDS"] = names.TERMINATION_LOG
     if role is Role.REPLAY:
         found["RLJOB_REDIS"] = names.REDIS_SOCKET if keeps_experience(job) else "none"
-    return {**found, **_addresses(job, member, cluster_domain)}
+    return {**found, **_addresses(job, member, settings.cluster_domain)}
 
 
 def _addresses(job: RLJob, member: str, cluster_domain: str) -> dict[str, str]:

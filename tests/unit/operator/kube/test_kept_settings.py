@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -66,6 +66,7 @@ def test_a_changed_field_leaves_what_runs_as_it_is(field: str) -> None:
 def test_what_is_at_once_is_all_that_is_not_kept() -> None:
     kept = {*KEPT, "image", "gpu_image"}
     assert kept | kept_settings.AT_ONCE == {each.name for each in fields(Settings)}
+    kept -= {"protocol"}  # of the release, which no configuration changes
     now = changed(*TOGETHER)
     assert {name for name in kept if getattr(now, name) == getattr(STARTED, name)} == set(), (
         "each is changed by some field"
@@ -98,6 +99,12 @@ def test_an_operator_that_remembered_images_alone() -> None:
     now = changed("image", "clusterDomain")
     found = rendering.settings_for(status(settings=""), now)
     assert (found.image, found.cluster_domain) == ("rl:1", "cluster.local")
+
+
+def test_a_job_that_runs_keeps_the_protocol_that_it_was_started_with() -> None:
+    now = replace(STARTED, protocol=STARTED.protocol + 1)
+    assert rendering.settings_for(status(), now).protocol == STARTED.protocol
+    assert rendering.settings_for(status(runs=False), now).protocol == STARTED.protocol + 1
 
 
 def test_a_suspended_job_takes_over_what_is_new() -> None:
