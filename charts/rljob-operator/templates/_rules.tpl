@@ -122,6 +122,10 @@
 - apiGroups: [""]
   resources: ["nodes"]
   verbs: ["get", "list", "watch"]
+# why a claim gets no volume
+- apiGroups: ["storage.k8s.io"]
+  resources: ["storageclasses"]
+  verbs: ["get"]
 {{- if (.Values.config.kueue).enabled }}
 # to ask Kueue for quota
 - apiGroups: ["kueue.x-k8s.io"]

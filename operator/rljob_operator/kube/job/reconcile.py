@@ -31,6 +31,7 @@ from rljob_operator.kube.job.owned import NameConflict
 from rljob_operator.kube.job.policy import renew_policy
 from rljob_operator.kube.job.remembered import RememberedJob
 from rljob_operator.kube.job.stored import ReadBefore, StoredJob, is_ours, read, released
+from rljob_operator.kube.job.waiting_claims import with_claims
 from rljob_operator.kube.polls.learner_poll import Answer, Learner, LearnerPoll
 from rljob_operator.kube.polls.reach import has_address
 from rljob_operator.kube.polls.shard_poll import ShardPoll, Silence
@@ -160,7 +161,13 @@ class Reconciler:
         refusal = refusal or another_protocol(stored, pods, self._settings)
         desired = replace(stored.desired, refusal=refusal, rendering=offered(stored.status, self._settings))
         clock = known.clock.read()
-        observed = await self._queue.seen(stored, self._observe(key, stored, known, pods), pods, refusal)
+        observed = await with_claims(
+            self._client,
+            stored.owned(),
+            self._observe(key, stored, known, pods),
+            settings_for(stored.status, self._settings),
+        )
+        observed = await self._queue.seen(stored, observed, pods, refusal)
         lost = await lost_volumes(
             self._client, stored.owned(), observed.members, known.gone, self._settings, self._now()
         )

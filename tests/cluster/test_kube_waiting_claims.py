@@ -1,0 +1,140 @@
+"""A job on a cluster that makes no volumes: it says which claim waits, why, and what to do, before the scheduler's own words."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, VOLUME_CLAIMS, Object
+from rljob_operator.kube.render.settings import Settings
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.reconciling import Run, stamped, written
+from tests.cluster.test_kube_reconcile import at_work, condition, status_of
+
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+UNBOUND = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"
+DEFAULT = "storageclass.kubernetes.io/is-default-class"
+
+
+@pytest.fixture
+def storage_class(cluster: ControlPlane) -> Iterator[str]:
+    """One whose provisioner does not run."""
+    document = {"metadata": {"name": "slow"}, "provisioner": "example.com/disks", "volumeBindingMode": "Immediate"}
+    code, answer = cluster.request("POST", CLASSES, document)
+    assert code == 201, answer
+    yield "slow"
+    cluster.request("DELETE", f"{CLASSES}/slow")
+
+
+async def say_unscheduled(viewer: Client, namespace: str, pod: Object, words: str = UNBOUND) -> None:
+    """What the scheduler says of the pod."""
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+    status = {"phase": "Pending", "conditions": [{**scheduled, "lastTransitionTime": stamped(time.time())}]}
+    await viewer.patch(PODS, namespace, pod["metadata"]["name"], {"status": status}, subresource="status")
+
+
+def said_of(
+    cluster: ControlPlane, namespace: str, member: str, kind: str, settings: Settings | None = None,
+    also: Object | None = None, **spec: Any,
+) -> str:  # fmt: skip
+    """The condition's message of a job whose ``member`` waits for its claim; ``also`` is a claim of its user's."""
+    found: list[str] = []
+
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            if also is not None:
+                await viewer.create(VOLUME_CLAIMS, {**also, "metadata": {**also["metadata"], "namespace": namespace}})
+            await viewer.create(RLJOBS, written(namespace, "pong", **spec))
+            run = Run(client, namespace, settings or Settings(image="rl:1"))
+            await run.settle(viewer, "pong")
+            if member == "learner":
+                await kubelet.start("pong")
+                await run.settle(viewer, "pong")
+            (pod,) = (await kubelet.pods("pong"))[member]
+            await say_unscheduled(viewer, namespace, pod)
+            await run.turn(viewer, "pong")
+            status = await status_of(viewer, namespace, "pong")
+            assert condition(status, kind) == ("False", "Unschedulable")
+            found.extend(each["message"] for each in status["conditions"] if each["type"] == kind)
+
+    asyncio.run(story())
+    return found[0]
+
+
+def test_a_cluster_without_a_default_storage_class(cluster: ControlPlane, namespace: str) -> None:
+    said = said_of(cluster, namespace, "replay-0", "ReplayReady")
+    assert "replay-0 (claim pong-replay-0 names no StorageClass, and the cluster has no default one: " in said
+    assert f"kubectl annotate storageclass NAME {DEFAULT}=true" in said
+    assert "spec.replay.redis.persistence.storageClassName of a new job" in said
+    assert said.endswith(f"{UNBOUND})"), "the scheduler's words come after it"
+
+
+def test_the_operators_claim_for_checkpoints(cluster: ControlPlane, namespace: str) -> None:
+    settings = Settings(image="rl:1", checkpoint_size="1Gi")
+    said = said_of(cluster, namespace, "learner", "LearnerReady", settings)
+    assert "learner (claim pong-learner names no StorageClass" in said
+    assert "checkpointClaim.storageClass of the operator's configuration" in said
+
+
+def test_a_class_that_does_not_exist(cluster: ControlPlane, namespace: str) -> None:
+    redis = {"persistence": {"storageClassName": "fast"}}
+    said = said_of(cluster, namespace, "replay-0", "ReplayReady", replay={"redis": redis})
+    assert "claim pong-replay-0 names StorageClass fast, which does not exist: create it, or " in said
+
+
+def test_a_provisioner_that_makes_nothing(cluster: ControlPlane, namespace: str, storage_class: str) -> None:
+    redis = {"persistence": {"storageClassName": storage_class}}
+    said = said_of(cluster, namespace, "replay-0", "ReplayReady", replay={"redis": redis})
+    assert (
+        "claim pong-replay-0: example.com/disks of StorageClass slow has made no volume yet: kubectl describe pvc"
+        in said
+    )
+
+
+CHECKPOINTS = {"storage": {"persistentVolumeClaim": {"claimName": "mine"}}}
+
+
+def claim(**spec: Any) -> Object:
+    asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "mine"}, "spec": asked}
+
+
+def test_a_claim_of_the_users_that_is_not_there(cluster: ControlPlane, namespace: str) -> None:
+    said = said_of(cluster, namespace, "learner", "LearnerReady", checkpoint=CHECKPOINTS)
+    assert f"learner (claim mine does not exist: create it in namespace {namespace}; " in said
+
+
+def test_claims_of_the_users_without_a_volume(cluster: ControlPlane, namespace: str) -> None:
+    said = said_of(cluster, namespace, "learner", "LearnerReady", also=claim(), checkpoint=CHECKPOINTS)
+    assert "claim mine names no StorageClass, and the cluster has no default one: " in said
+    assert "or make the claim anew with one that does" in said
+
+
+def test_a_claim_for_a_volume_made_by_hand(cluster: ControlPlane, namespace: str) -> None:
+    said = said_of(
+        cluster, namespace, "learner", "LearnerReady", also=claim(storageClassName=""), checkpoint=CHECKPOINTS
+    )
+    assert "claim mine wants no StorageClass (an empty name): create a PersistentVolume that fits it" in said
+
+
+def test_other_reasons_of_the_scheduler_cost_no_call(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, written(namespace, "pong"))
+            run = Run(client, namespace)
+            await run.settle(viewer, "pong")
+            (pod,) = (await kubelet.pods("pong"))["replay-0"]
+            await say_unscheduled(viewer, namespace, pod, "0/3 nodes are available: 3 Insufficient cpu.")
+            await run.settle(viewer, "pong")
+            client.reset()
+            await run.turn(viewer, "pong")
+            assert ("get", "storageclasses") not in client.calls
+            said = [each["message"] for each in (await status_of(viewer, namespace, "pong"))["conditions"]]
+            assert any("(0/3 nodes are available: 3 Insufficient cpu.)" in words for words in said)
+
+    asyncio.run(story())
