@@ -20,17 +20,28 @@ DRAIN_SECONDS = 180
 
 
 @contextmanager
-def without(namespace: Namespace, node: str, part: str) -> Iterator[None]:
-    """The node without its ``kubelet`` or its ``network``, and with it again afterwards."""
+def without(namespace: Namespace, node: str, *parts: str) -> Iterator[None]:
+    """The node without its ``kubelet``, its ``network`` or both, and with them again afterwards."""
     command = shlex.split(os.environ.get(FAULT, ""))
     if not command:
         pytest.skip(f"{FAULT} is not set: what takes a part of a node away (docs/testing-on-kubernetes.md)")
-    subprocess.run([*command, node, part, "off"], check=True)
     try:
+        for part in parts:
+            subprocess.run([*command, node, part, "off"], check=True)
         yield
     finally:
-        subprocess.run([*command, node, part, "on"], check=True)
+        for part in reversed(parts):
+            subprocess.run([*command, node, part, "on"], check=True)
         wait_ready(namespace, node, "True")
+
+
+@contextmanager
+def gone(namespace: Namespace, node: str) -> Iterator[None]:
+    """The node as one that was taken away for good: nothing on it is heard of, and it is deleted. Afterwards it is a new one of
+    the same name."""
+    with without(namespace, node, "kubelet", "network"):
+        namespace.kubectl("delete", "node", node)
+        yield
 
 
 @contextmanager
@@ -46,8 +57,8 @@ def drained(namespace: Namespace, node: str) -> Iterator[None]:
 
 def ready(namespace: Namespace, node: str) -> dict[str, Any]:
     """The node's condition Ready."""
-    found = namespace.get("node", node) or {}
-    return next(each for each in found["status"]["conditions"] if each["type"] == "Ready")
+    conditions = ((namespace.get("node", node) or {}).get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each["type"] == "Ready"), {"status": "there is no such node"})
 
 
 def wait_ready(namespace: Namespace, node: str, status: str) -> dict[str, Any]:

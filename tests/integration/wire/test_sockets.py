@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +26,7 @@ from rljob.wire import (
     Subscriber,
     encode,
     generate_keys,
+    transport,
     zap,
 )
 
@@ -229,6 +233,19 @@ def test_a_full_queue_says_so_and_loses_nothing(endpoint: str, context: zmq.Cont
             assert sent < 100_000
         for expected in range(sent):
             assert take(server)[1].fields["req"] == expected
+
+
+def test_both_ends_wait_so_long_for_an_acknowledgement_and_no_longer(context: zmq.Context) -> None:
+    """What the kernel was told of their connection: a peer that has vanished acknowledges nothing."""
+    with Server("tcp://127.0.0.1:*", context=context) as server, Client(server.endpoint, context=context) as client:
+        eventually(lambda: client.send(GOODBYE))
+        take(server)
+        port, found = int(server.endpoint.rpartition(":")[2]), []
+        for number in os.listdir("/proc/self/fd"):
+            with suppress(OSError), socket.socket(fileno=os.dup(int(number))) as end:
+                if port in (end.getsockname()[1], end.getpeername()[1]):
+                    found.append(end.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
+    assert found == [transport.UNACKNOWLEDGED_MILLISECONDS] * 2
 
 
 def test_nothing_is_queued_for_a_server_that_is_not_there(context: zmq.Context, tmp_path: Path) -> None:

@@ -22,6 +22,9 @@ of parts, and gathers a message before anyone sees it: whoever holds an allowed 
 
 LINGER_MILLISECONDS: Final = 500
 
+UNACKNOWLEDGED_MILLISECONDS: Final = 60_000
+"""As long as a member may be silent before it is ended. A peer that merely does not read for so long is connected to anew."""
+
 _MAX_IPC_PATH: Final = 103  # sun_path, less what libzmq needs
 
 _libc = ctypes.CDLL(None)
@@ -58,12 +61,15 @@ def make_socket(context: Context, kind: int, high_water_mark: int) -> Socket:
     # Nothing here blocks on purpose; the timeouts are the belt to NOBLOCK's braces.
     socket.setsockopt(zmq.SNDTIMEO, 0)
     socket.setsockopt(zmq.MAXMSGSIZE, MAX_PART_BYTES)
-    # A peer that vanished without a FIN is noticed by TCP in about 11 s. ZMTP's own heartbeats stay off: a process that
-    # does not read for longer than their timeout is aborted by libzmq (zeromq/libzmq#3937, "_input_stopped").
+    # A peer that vanished without a FIN is noticed by TCP in about 11 s where nothing is under way to it, and where something
+    # is, which keeps TCP from asking, when that has not been acknowledged for long: TCP's own patience is a quarter of an hour,
+    # in which a shard that began anew at another address would be waited for at the old one. ZMTP's own heartbeats stay off: a
+    # process that does not read for longer than their timeout is aborted by libzmq (zeromq/libzmq#3937, "_input_stopped").
     socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
     socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 5)
     socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, 2)
     socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, 3)
+    socket.setsockopt(zmq.TCP_MAXRT, UNACKNOWLEDGED_MILLISECONDS)
     # A connection that never completes its handshake (a port scanner, the wrong keys) is dropped.
     socket.setsockopt(zmq.HANDSHAKE_IVL, 10_000)
     socket.setsockopt(zmq.RECONNECT_IVL, 100)
