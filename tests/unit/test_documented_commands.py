@@ -1,4 +1,6 @@
-"""What the documents tell a user to type can be typed: commands and options exist, manifests are right. Nothing is executed."""
+"""What the documents tell a user to type can be typed: commands and options exist, manifests are right. Nothing is executed.
+
+That the fields which they name exist is tested in ``tests/unit/api/test_documentation.py``."""
 
 from __future__ import annotations
 

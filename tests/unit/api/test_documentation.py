@@ -1,4 +1,4 @@
-"""What the documentation says of manifests: that its manifests are right, and that the fields it names exist."""
+"""The fields of a manifest that the documentation names exist. (Its manifests: ``tests/unit/test_documented_commands.py``.)"""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from rljob.api import parse_job
 from rljob.api.catalogue import explained
-from rljob.api.document import parse_document
 
 REPOSITORY = Path(__file__).parents[3]
 ELSEWHERE = ("pong-presets.md", "api-reference.md")
@@ -23,22 +21,6 @@ SECTIONS = (
 )
 FIELD = re.compile(rf"(?:`|--set )((?:spec\.|(?:{SECTIONS})\.)[a-zA-Z0-9.\[\]]*[a-zA-Z0-9])(?=[`=: ])")
 FILES = (".md", ".py", ".yaml", ".json")
-MANIFESTS = [
-    (page.name, block)
-    for page in PAGES
-    for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
-    if "kind: RLJob" in block
-]
-
-
-@pytest.mark.parametrize(("page", "block"), MANIFESTS, ids=[name for name, _ in MANIFESTS])
-def test_a_manifest_in_it_is_right(page: str, block: str) -> None:
-    spec = parse_job(parse_document(block.encode(), page)).spec
-    assert spec.preset or spec.algorithm.type == "Custom"
-
-
-def test_there_are_manifests_in_it() -> None:
-    assert {"README.md", "running-locally.md"} <= {name for name, _ in MANIFESTS}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
