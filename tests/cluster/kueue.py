@@ -116,8 +116,8 @@ class QueuedRun(Run):
     def __init__(self, client: Client, namespace: str, settings: Settings, **options: Any) -> None:
         self.cache = WorkloadCache(lambda key: None)
         self.cache.resource, self.cache.why = WORKLOADS, ""
-        queue = JobQueue(client, self.cache, settings)
-        super().__init__(client, namespace, settings, queue=queue, **options)
+        self.queue = JobQueue(client, self.cache, settings)
+        super().__init__(client, namespace, settings, queue=self.queue, **options)
 
     async def look(self, viewer: Client) -> None:
         await super().look(viewer)

@@ -163,6 +163,10 @@ def test_it_waits_for_its_core_and_then_for_blocks_of_actors(with_kueue: Control
             assert condition(status, "ScalingLimited") == ("False", "DesiredWithinRange")
             again = QueuedRun(client, namespace, SETTINGS)  # an operator that starts anew finds all as it should be
             await again.settle(viewer, "pong", turns=2)
+            assert again.queue._places
+            await viewer.delete(RLJOBS, namespace, "pong")
+            await again.turn(viewer, "pong")
+            assert not again.queue._places, "nothing is kept of a job that is gone"
 
     asyncio.run(story())
 

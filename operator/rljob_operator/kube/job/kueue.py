@@ -52,6 +52,9 @@ class NoQueue:
         """The pod as it is."""
         return pod
 
+    def forget(self, uid: str) -> None:
+        """Nothing is kept of any job."""
+
 
 class JobQueue:
     """Asks Kueue for the quota of the jobs of one operator.
@@ -114,6 +117,10 @@ class JobQueue:
         """The pod of a job as it is started."""
         places = self._places.get(stored.uid)
         return pod if places is None else places.placed(stored.key[1], pod)
+
+    def forget(self, uid: str) -> None:
+        """The job is gone, and its Workloads go with it."""
+        self._places.pop(uid, None)
 
     async def _ask(self, stored: StoredJob, queue: str) -> str:
         """Make the Workload of the job's core; what there is to say of that."""

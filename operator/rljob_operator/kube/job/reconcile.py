@@ -320,4 +320,5 @@ class Reconciler:
         self._shards.follow(key, {})
         self._recommended(*key, None)
         self._expectations.forget(known.uid)
+        self._queue.forget(known.uid)
         del self._known[key]
