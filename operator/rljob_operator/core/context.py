@@ -9,7 +9,7 @@ from typing import Any
 
 from rljob.api import RLJobSpec
 from rljob.api.controller_memory import ControllerMemory, MemberMemory
-from rljob.api.rules.read_at_start import comparable
+from rljob.api.rules.read_at_start import comparable, same
 from rljob.api.status import RLJobStatus
 from rljob.api.status_model import MAX_MESSAGE
 from rljob.api.timestamps import stamp
@@ -148,7 +148,7 @@ class ReconcileContext:
     def outdated(self) -> bool:
         """Whether members run that started with something else than what the spec says now and only a start can change."""
         known, now = self.memory.started_with, self.desired.read_at_start
-        return known != now and comparable(known, now) and bool(self.alive())
+        return not same(known, now) and comparable(known, now) and bool(self.alive())
 
     def since(self, moment: float | None) -> float:
         """Seconds since ``moment``; 0 where there is none or the clock was set back behind it."""

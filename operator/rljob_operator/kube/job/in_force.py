@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from rljob.api import ManifestError, RLJob, parse_job
 from rljob.api.job import API_VERSION, KIND, RLJobSpec
 from rljob.api.mutability import Step, When, places
-from rljob.api.rules.read_at_start import comparable
+from rljob.api.rules.read_at_start import comparable, same
 from rljob.api.status import RLJobStatus
 
 from rljob_operator.kube.job.other_release import known_part
@@ -31,10 +31,10 @@ def started_with(
     document: Mapping[str, Any], status: RLJobStatus, written: str, known: RLJob | None = None
 ) -> RLJob | None:
     """The job that runs, as the status has it; None where nothing of it runs, or its user has changed what roles read when they
-    start. ``written`` is the digest of that (`render.revision.revision_of_job`); a digest of another release's fields says
-    nothing of a change. ``known`` as for `stored_spec`."""
+    start. ``written`` is the digest of that; a digest of another release's fields says nothing of a change. ``known`` as for
+    `stored_spec`."""
     digest = status.controller.started_with
-    if status.controller.active_since is None or (digest != written and comparable(digest, written)):
+    if status.controller.active_since is None or (not same(digest, written) and comparable(digest, written)):
         return None
     return stored_spec(document, status, known)
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from rljob.api import ManifestError, RLJob, parse_job
 from rljob.api.conditions import ConditionType, Reason
+from rljob.api.controller_memory import ControllerMemory
 from rljob.api.job import API_VERSION, KIND
 from rljob.api.status import RLJobStatus
 
@@ -134,16 +135,17 @@ def _in_force(
     if before.found is None or before.follows_from != follows_from:
         if not before.written or before.follows_from[0] != spec:
             before.written, before.revisions = revision_of_job(document), {}
+        written = _digest(document, memory, before.written)
         # A job that has just started is in force as it was read before it did.
         known = before.found[0] if before.found is not None and before.follows_from[1] == about else None
-        running = started_with(document, status, before.written, known)
+        running = started_with(document, status, written, known)
         fields = None if running is None else in_fields_of_start(running, running, status.effective_spec)
         job, refusal = _read_in_force(document, status, running, of_this_release=fields is None)
         if running is not None and fields is not None:
             fields = in_fields_of_start(running, job, status.effective_spec)
         job = job if job is known else before.alike.job(job)
         # Of a job that is refused, what was written last is not what is wanted.
-        before.found = job, refusal, before.written if refusal is None else memory.started_with, fields
+        before.found = job, refusal, written if refusal is None else memory.started_with, fields
     before.follows_from = follows_from
     return before.found
 
@@ -165,6 +167,15 @@ def _read_in_force(
         words = f"{words}; the last good spec stays in force"
         return last_good, Refusal(Reason.INVALID_SPEC, words, blocking=False)
     return _parsed(document, _NOTHING), Refusal(Reason.INVALID_SPEC, words)
+
+
+def _digest(document: Mapping[str, Any], memory: ControllerMemory, revision: str) -> str:
+    """``<which fields>-<their values>-<generation>`` of what roles read when they start, the first two as ``revision`` has them.
+    The digest that was noted for the same generation stands: its user has changed nothing since, and where it reads otherwise now, a new CRD has lost a field of it."""
+    generation = str(document["metadata"].get("generation", 1))
+    if memory.active_since is not None and memory.started_with.split("-")[2:] == [generation]:
+        return memory.started_with
+    return f"{revision}-{generation}"
 
 
 def _is_refused(status: RLJobStatus) -> bool:

@@ -12,6 +12,7 @@ from rljob.api import RLJob, dump_manifest, parse_job, read_manifest
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.controller_memory import ControllerMemory, RenderingMemory
 from rljob.api.presets import PRESETS
+from rljob.api.rules.read_at_start import same
 from rljob.api.status import Condition, RLJobStatus
 from rljob_operator.core.desired import DesiredState
 from rljob_operator.kube.job.stored import read
@@ -69,10 +70,10 @@ def test_another_preset_reaches_a_job_at_its_next_start(request: pytest.FixtureR
     more = read(manifest(2, actors={"replicas": 7}, backoffLimit=9, autoscaling={"mode": "Internal"}), status).desired
     assert (gamma(more), more.job.spec.actors.replicas, more.job.spec.backoff_limit) == (before, 7, 9)
     assert (more.job.spec.autoscaling.mode, more.job.spec.preset) == ("Internal", "CartPoleIMPALA")
-    assert more.written == status.controller.started_with
+    assert same(more.written, status.controller.started_with)
     changed = read(manifest(2, image="rl:2"), status).desired
     assert (gamma(changed), changed.job.spec.image) == (0.5, "rl:2"), "its user has changed what roles start with"
-    assert changed.written != status.controller.started_with
+    assert not same(changed.written, status.controller.started_with)
     suspended = status.model_copy(update={"controller": status.controller.model_copy(update={"active_since": None})})
     assert gamma(read(manifest(), suspended).desired) == 0.5
 
@@ -86,6 +87,19 @@ def test_a_release_that_refuses_the_preset_leaves_what_runs_alone(monkeypatch: p
     assert scaled.refusal is not None
     assert not scaled.refusal.blocking
     assert scaled.read_at_start == status.controller.started_with, "nothing is restarted for what is refused"
+
+
+def test_a_field_that_a_new_crd_has_lost_is_no_change_of_its_user() -> None:
+    """The API server leaves it out of what it stores, at the same generation."""
+    whole, cut = manifest(2, image="rl:2"), manifest(2)
+    memory = ControllerMemory(active_since=1.0, started_with=read(whole).desired.written)
+    status = running(whole, generation=2).model_copy(update={"controller": memory})
+    found = read(cut, status).desired
+    assert (found.written, found.job.spec.image) == (memory.started_with, "rl:2")
+    scaled = read(manifest(3, image="rl:2", actors={"replicas": 7}), status).desired
+    assert scaled.written != memory.started_with
+    assert same(scaled.written, memory.started_with)
+    assert not same(read(manifest(3), status).desired.written, memory.started_with), "its user has taken it out"
 
 
 def test_a_refused_spec_stays_refused_at_the_next_look() -> None:

@@ -54,6 +54,11 @@ def comparable(one: str, other: str) -> bool:
     return one.partition("-")[0] == other.partition("-")[0]
 
 
+def same(one: str, other: str) -> bool:
+    """Whether two digests say the same. What stands behind their two parts, such as a generation, is passed over."""
+    return one.split("-")[:2] == other.split("-")[:2]
+
+
 def _field(owner: BaseModel, name: str) -> Any:
     """A field as plain values; the order of a list with keys, or of a set, is left out."""
     value, key = getattr(owner, name), KEYED.get((type(owner), name))
