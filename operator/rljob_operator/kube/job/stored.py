@@ -171,8 +171,8 @@ def _read_in_force(
 
 def _digest(document: Mapping[str, Any], memory: ControllerMemory, revision: str) -> str:
     """``<which fields>-<their values>-<generation>`` of what roles read when they start, the first two as ``revision`` has them.
-    The digest that was noted for the same generation stands: its user has changed nothing since, and where it reads otherwise now,
-    a new CRD has lost a field of it."""
+    The digest that was noted for the same generation stands: its user has changed nothing since, and where it reads otherwise
+    now, a new CRD has lost a field of it."""
     generation = str(document["metadata"].get("generation", 1))
     if memory.active_since is not None and memory.started_with.split("-")[2:] == [generation]:
         return memory.started_with
