@@ -207,11 +207,6 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         "spec.autoscaling.behavior.scaleUp.policies[0].value",
         ["integer from 1"],
     ),
-    (
-        ["spec.scheduling.gang={scheduler: Volcano, minActors: 2}"],
-        "spec.scheduling.gang.minActors",
-        ["at most actors.replicas (1)"],
-    ),
     (["spec.monitoring.metricsPort=80"], "spec.monitoring.metricsPort", ["from 1,024 to 65,535"]),
     (["spec.monitoring.metricsPort=5551"], "spec.monitoring.metricsPort", ["outside 5551 to 5555"]),
     # the end of a job
@@ -510,7 +505,6 @@ EDGES: list[tuple[Path, list[str], str]] = [
         "spec.autoscaling.missingMetrics.fallback.replicas=1",
     ),
     (BASE, ["spec.autoscaling.rateWindowSeconds=15"], "spec.autoscaling.rateWindowSeconds=14"),
-    (BASE, ["spec.scheduling.gang={scheduler: Volcano, minActors: 1}"], "spec.scheduling.gang.minActors=2"),
     (
         BASE,
         ["spec.autoscaling.mode=Internal", "spec.replay.rateLimiter.samplesPerInsert=0.01"],

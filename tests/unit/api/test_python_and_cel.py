@@ -242,7 +242,6 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
     "autoscaling.guards": (None, {}, {"maxPolicyLagUpdates": 4}, {"maxPolicyLagUpdates": 51}),
     "autoscaling.target.queueUtilizationPercent": (0, 1, 50, 99, 100),
     "autoscaling.missingMetrics": ({"action": "Fallback"}, {"action": "Fallback", "fallback": {"replicas": 500}}, {}),
-    "scheduling.gang": ({"scheduler": "Volcano"}, {"scheduler": "Volcano", "minActors": 17}, {}),
     "evaluator.enabled": (True, False, "true"),
     "evaluator.triggerReturn": (None, 3, "3"),
     "successPolicy.targetReturn": (None, {"value": 18}, {}),

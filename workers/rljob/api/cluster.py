@@ -12,15 +12,6 @@ DATA_PORTS: Final = range(5551, 5556)
 """Ports of the pods on which roles talk to each other."""
 
 
-class Gang(APIModel):
-    """Start all or nothing."""
-
-    scheduler: Literal["None", "Volcano", "Coscheduling"] = "None"
-    """Which gang scheduler, if any."""
-    min_actors: Annotated[int, Integer(0, 100_000)] = 1
-    """Actors that must fit together with the learner and the replay shards."""
-
-
 class Kueue(APIModel):
     """How the job queues; used when metadata.labels has kueue.x-k8s.io/queue-name."""
 
@@ -31,8 +22,6 @@ class Kueue(APIModel):
 class SchedulingSpec(APIModel):
     """How the cluster admits and places the job as a whole."""
 
-    gang: Gang = Field(default_factory=Gang)
-    """Start all or nothing."""
     kueue: Kueue = Field(default_factory=Kueue)
     """Quota."""
 

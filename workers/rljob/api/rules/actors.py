@@ -1,4 +1,4 @@
-"""Rules of ``spec.actors``, ``spec.inference``, ``spec.autoscaling`` and the gang: how many there are, and who decides."""
+"""Rules of ``spec.actors``, ``spec.inference`` and ``spec.autoscaling``: how many there are, and who decides."""
 
 from __future__ import annotations
 
@@ -138,18 +138,3 @@ _REFRESHED_ANYWAY = (
 def weights_refreshed_by_the_server(spec: RLJobSpec) -> Outcome:
     steps = spec.algorithm.parameters_as(ImpalaParameters).weights_refresh_steps
     return _REFRESHED_ANYWAY if spec.actors.inference == "Central" and steps != 1 else None
-
-
-@rule(
-    RLJobSpec,
-    "scheduling.gang.minActors",
-    cel="self.scheduling.gang.scheduler == 'None' || self.scheduling.gang.minActors <= self.actors.replicas",
-    message="allowed: at most actors.replicas; the gang would wait for pods that are never made",
-)
-def gang_of_existing_actors(spec: RLJobSpec) -> Outcome:
-    gang = spec.scheduling.gang
-    if gang.scheduler == "None" or gang.min_actors <= spec.actors.replicas:
-        return None
-    return (
-        f"allowed: at most actors.replicas ({spec.actors.replicas}); the gang would wait for pods that are never made"
-    )
