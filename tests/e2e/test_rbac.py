@@ -42,6 +42,10 @@ UNUSED = {
     Right("events.k8s.io", "events", "patch"): "an event that comes again within minutes counts the first one up",
 }
 """What a job's ordinary life may pass without, and what it is for."""
+PROBES = {
+    "list /api/v1/nodes?limit=1": "whether nodes may be read, which an operator of single namespaces may well not"
+}
+"""What it asks to find out whether it may, and does without where it may not."""
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +97,7 @@ def as_account(namespace: Namespace) -> dict[str, object]:
 
 
 def asked(namespace: Namespace, audit_log: Path) -> tuple[set[Right], list[str]]:
-    """(what the account has asked for, what it was refused)."""
+    """(what the account was let do, what it was refused)."""
     user = f"system:serviceaccount:{namespace.name}:{ACCOUNT}"
     used, refused = set(), []
     for line in audit_log.read_text().splitlines():
@@ -103,10 +107,11 @@ def asked(namespace: Namespace, audit_log: Path) -> tuple[set[Right], list[str]]
         about = event.get("objectRef")
         if event["user"]["username"] != user or about is None:
             continue
-        parts = [about["resource"], *([about["subresource"]] if "subresource" in about else [])]
-        used.add(Right(about.get("apiGroup", ""), "/".join(parts), event["verb"]))
         if event.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid":
             refused.append(f"{event['verb']} {event['requestURI']}")
+            continue
+        parts = [about["resource"], *([about["subresource"]] if "subresource" in about else [])]
+        used.add(Right(about.get("apiGroup", ""), "/".join(parts), event["verb"]))
     return used, refused
 
 
@@ -148,7 +153,7 @@ def test_a_jobs_life_needs_what_the_table_grants_and_no_more(
 
     used, refused = asked(namespace, audit_log)
     assert used, f"{audit_log} tells nothing of the operator's account"
-    assert not refused
+    assert set(refused) <= PROBES.keys()
     assert used <= granted(), "it was let in by somebody else's grant"
     assert sorted(granted() - used - UNUSED.keys()) == []
 
