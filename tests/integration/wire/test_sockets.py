@@ -243,7 +243,7 @@ def test_both_ends_wait_so_long_for_an_acknowledgement_and_no_longer(context: zm
         port, found = int(server.endpoint.rpartition(":")[2]), []
         for number in os.listdir("/proc/self/fd"):
             with suppress(OSError), socket.socket(fileno=os.dup(int(number))) as end:
-                if port in (end.getsockname()[1], end.getpeername()[1]):
+                if end.family == socket.AF_INET and port in (end.getsockname()[1], end.getpeername()[1]):
                     found.append(end.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
     assert found == [transport.UNACKNOWLEDGED_MILLISECONDS] * 2
 

@@ -43,9 +43,8 @@ def test_a_subscription_that_was_sent_is_repeated_when_its_answer_is_overdue_and
     endpoint = f"ipc://{tmp_path}/s"
     with Server(endpoint) as server, Client(endpoint) as connection:
         session = ShardSession(0, connection, LAYOUT, "index", "learner")
-        until(server, "subscribe", between=lambda: session.tick(0.0))
-        until(server, "stats")
+        # Where the connection came up between the two, the first question for statistics has left before the subscription.
+        asked = "stats" in until(server, "subscribe", between=lambda: session.tick(0.0))
         session.tick(SUBSCRIBE_AGAIN_SECONDS - 0.1)
-        assert until(server, "stats") == ["stats"]
         session.tick(SUBSCRIBE_AGAIN_SECONDS)
-        until(server, "subscribe")
+        assert until(server, "subscribe") == ["stats"] * (1 if asked else 2) + ["subscribe"]

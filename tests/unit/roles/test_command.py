@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from rljob import loading
 from rljob.api import ManifestError, Problem, load_manifest
 from rljob.api.exit_codes import EXIT_CONFIGURATION, EXIT_PROTOCOL
 from rljob.cli.app import app
@@ -209,7 +210,10 @@ def test_signals_set_the_event_and_handlers_return(number: signal.Signals) -> No
     assert signal.getsignal(number) is before
 
 
-def test_errors_become_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_become_exit_codes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        loading, "_authors", set()
+    )  # another test may have loaded something from the folder of the tests
     with pytest.raises(typer.Exit) as configuration, one_line_errors(configuration_exit=EXIT_CONFIGURATION):
         raise ManifestError([Problem("spec.a", 1, "allowed: 2"), Problem("spec.b", 1, "allowed: 2")])
     assert configuration.value.exit_code == EXIT_CONFIGURATION
