@@ -22,7 +22,7 @@ import os
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +51,15 @@ def parts_of(options: argparse.Namespace, bench: Bench) -> dict[str, Callable[[]
     }
 
 
-async def measured(options: argparse.Namespace, namespace: str) -> dict[str, Any]:
+async def measured(options: argparse.Namespace, namespaces: tuple[str, ...]) -> dict[str, Any]:
     """The figures of every part that was asked for."""
     found: dict[str, Any] = {"machine": machine()}
     client = Client(await load_access())
     stand_in = learners(METRICS_PORT, options.pod_addresses) if options.pod_addresses else nullcontext()
     log_file = Path(options.operator_log or Path(tempfile.mkdtemp()) / "operator.log")
     try:
-        with stand_in as answering, operator(namespace, log_file, options.workers) as process:
-            bench = Bench(client, namespace, process, answering, options.jobs)
+        with stand_in as answering, operator(namespaces, log_file, options.workers) as process:
+            bench = Bench(client, namespaces, process, answering, options.jobs)
             parts = parts_of(options, bench)
             async with asyncio.TaskGroup() as group:
                 watching = group.create_task(process.watch())
@@ -79,6 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--jobs", type=int, default=1000, help="jobs at once, of four pods each")
+    parser.add_argument("--namespaces", type=int, default=1, help="that the jobs are spread over")
     parser.add_argument(
         "--rounds", type=int, default=50, help="jobs one after the other, and new jobs beside one that grows"
     )
@@ -89,8 +90,10 @@ def main() -> None:
     parser.add_argument("--operator-log", help="file for what the operator says")
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
-    with made_namespace(Path(os.environ["KUBECONFIG"]).absolute()) as namespace:
-        found = asyncio.run(measured(options, namespace.name))
+    kubeconfig = Path(os.environ["KUBECONFIG"]).absolute()
+    with ExitStack() as made:
+        namespaces = tuple(made.enter_context(made_namespace(kubeconfig)).name for _ in range(options.namespaces))
+        found = asyncio.run(measured(options, namespaces))
     print(table(found))
     if options.json is not None:
         options.json.write_text(json.dumps(found, indent=1) + "\n")

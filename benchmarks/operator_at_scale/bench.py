@@ -23,18 +23,29 @@ CONTROL_PLANE = ("kube-apiserver", "etcd", "kube-scheduler", "kube-controller-ma
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """One namespace with an operator, and jobs to be made in it.
+    """Namespaces with an operator, and jobs to be made in them.
 
     Attributes:
+        namespaces: where jobs are made in turns; what works on single jobs uses the first alone.
         learners: the stand-in that answers for all learners; None where nobody answers.
         jobs: how many there are to be at once.
     """
 
     client: Client
-    namespace: str
+    namespaces: tuple[str, ...]
     operator: Operator
     learners: Learners | None
     jobs: int
+
+    @property
+    def namespace(self) -> str:
+        """The first one."""
+        return self.namespaces[0]
+
+    @property
+    def scope(self) -> str | None:
+        """What to follow in order to see all of them: the only one, or the whole cluster."""
+        return self.namespace if len(self.namespaces) == 1 else None
 
 
 def quantile(values: Sequence[float], share: float) -> float:

@@ -86,7 +86,7 @@ def condition(document: Object, kind: str) -> str:
 
 
 @asynccontextmanager
-async def followed(client: Client, namespace: str, *seen: tuple[Resource, Seen]) -> AsyncIterator[None]:
+async def followed(client: Client, namespace: str | None, *seen: tuple[Resource, Seen]) -> AsyncIterator[None]:
     """Every ``Seen`` follows what it should for as long as this lasts; it begins with all that is there."""
     reflectors = [
         Reflector(
@@ -116,7 +116,7 @@ async def created(client: Client, documents: Iterable[Object], at_once: int) -> 
     await asyncio.gather(*(work() for _ in range(at_once)))
 
 
-async def children(client: Client, namespace: str) -> dict[str, int]:
+async def children(client: Client, namespace: str | None) -> dict[str, int]:
     """How many objects of every kind the operator has made."""
     found = {}
     for resource in (*CHILDREN, PODS):

@@ -23,14 +23,15 @@ _LINE = re.compile(r"^([a-z_]+)(?:\{(.*)\})? (\S+)$")
 
 
 class Operator:
-    """`rljob operator` as a process of its own, for the jobs of one namespace."""
+    """`rljob operator` as a process of its own, for the jobs of one namespace, or of the whole cluster where there are more."""
 
-    def __init__(self, namespace: str, log_file: Path, workers: int) -> None:
+    def __init__(self, namespaces: tuple[str, ...], log_file: Path, workers: int) -> None:
         self.log_file = log_file
         (self._port,) = free_ports(1)
+        scope = [f"--namespace={namespaces[0]}"] if len(namespaces) == 1 else []
         command = [
-            sys.executable, "-c", "from rljob_operator.cli import main; main()", "operator", f"--namespace={namespace}",
-            f"--lease-namespace={namespace}", "--image=rljob-worker:none", "--plain-logs", f"--port={self._port}",
+            sys.executable, "-c", "from rljob_operator.cli import main; main()", "operator", *scope,
+            f"--lease-namespace={namespaces[0]}", "--image=rljob-worker:none", "--plain-logs", f"--port={self._port}",
             f"--workers={workers}",
         ]  # fmt: skip
         with log_file.open("ab") as output:
@@ -74,9 +75,9 @@ class Operator:
 
 
 @contextmanager
-def operator(namespace: str, log_file: Path, workers: int) -> Iterator[Operator]:
+def operator(namespaces: tuple[str, ...], log_file: Path, workers: int) -> Iterator[Operator]:
     """One that leads."""
-    running = Operator(namespace, log_file, workers)
+    running = Operator(namespaces, log_file, workers)
     try:
         yield running
     finally:

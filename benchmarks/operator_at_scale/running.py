@@ -38,7 +38,7 @@ async def memory(bench: Bench, seconds: float, look_seconds: float = 10.0) -> Fi
     while (passed := time.monotonic() - began) < seconds or len(looks) < 2:
         looks.append((passed / 60.0, memory_mb(await asyncio.to_thread(bench.operator.figures))))
         await asyncio.sleep(look_seconds)
-    page = await bench.client.list(PODS, bench.namespace, label_selector=names.SELECTOR)
+    page = await bench.client.list(PODS, bench.scope, label_selector=names.SELECTOR)
     return {
         "minutes": passed / 60.0,
         "memory_mb_first": looks[0][1],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
@@ -38,11 +39,11 @@ async def all_at_once(bench: Bench) -> Figures:
     """All jobs are created as fast as the API server takes them; they stay."""
     pods, jobs = Seen(pod_ready), Seen(lambda each: condition(each, "Ready") == "True")
     wanted = bench.jobs * (PODS_BESIDE_ACTORS + ACTORS)
-    async with followed(bench.client, bench.namespace, (PODS, pods), (RLJOBS, jobs)):
+    async with followed(bench.client, bench.scope, (PODS, pods), (RLJOBS, jobs)):
         before, others, began = bench.operator.figures(), control_plane_seconds(), time.monotonic()
-        await created(
-            bench.client, (job(bench.namespace, f"job-{number}", ACTORS) for number in range(bench.jobs)), AT_ONCE
-        )
+        places = itertools.cycle(bench.namespaces)
+        named = zip(places, range(bench.jobs), strict=False)
+        await created(bench.client, (job(place, f"job-{number}", ACTORS) for place, number in named), AT_ONCE)
         stored = time.monotonic() - began
         await until(
             f"{wanted} pods and {bench.jobs} jobs being ready",
@@ -50,11 +51,12 @@ async def all_at_once(bench: Bench) -> Figures:
             LONGEST_SECONDS,
         )
         figures, others_now = await asyncio.to_thread(bench.operator.figures), control_plane_seconds()
-    made = await children(bench.client, bench.namespace)
+    made = await children(bench.client, bench.scope)
     _check(made, bench.jobs, wanted)
     calls = calls_between(before, figures)
     return {
         "jobs": bench.jobs,
+        "namespaces": len(bench.namespaces),
         "pods": wanted,
         "seconds_until_jobs_stored": stored,
         "seconds_until_pods_created": max(pods.created.values()) - began,
