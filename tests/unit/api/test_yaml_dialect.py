@@ -99,6 +99,7 @@ def test_a_word_means_what_kubectl_makes_of_it(text: str, meaning: Any) -> None:
         (".inf", "a finite number"),
         ("-.INF", "a finite number"),
         (".nan", "a finite number"),
+        ("1" * 5_000, "an integer of up to 300 digits"),
         ("!!bool 1", "true or false"),
         ("!!float x", "allowed: a number"),
         ("!!timestamp 2026-01-02", "leave the tag out"),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 import typer
 from rljob.command_errors import one_line_errors
+from rljob.wire.version import WIRE_VERSION
 from rljob_operator.cli import app
 from typer.testing import CliRunner, Result
 
@@ -54,6 +56,19 @@ def test_a_missing_run_is_one_line(command: tuple[str, ...], tmp_path: Path) -> 
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
     assert "no such file or folder; give a run folder" in result.stderr
+
+
+@pytest.mark.parametrize("command", [("eval",), ("play", "--video", "a.mp4"), ("report",), ("export",)])
+def test_a_file_in_the_place_of_a_run_is_one_line(command: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no run")
+    result = invoke(command[0], tmp_path / "file", *command[1:])
+    assert result.exit_code == 2
+    assert result.stderr == f"rljob: {tmp_path / 'file'}: not a folder; {result.stderr.partition('; ')[2]}"
+    assert "give a run folder or one of its checkpoints" in result.stderr
+
+
+def test_the_version_is_that_of_the_package_and_of_what_roles_speak() -> None:
+    assert invoke("--version").stdout == f"rljob {version('rljob')}, protocol {WIRE_VERSION}\n"
 
 
 def test_an_empty_run_is_one_line(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ _DECIMAL: Final = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?
 _LEADING_ZERO: Final = re.compile(r"[-+]?0[0-9]+")
 _BETWEEN_DIGITS: Final = re.compile(r"(?<=[0-9])_(?=[0-9])")
 _BASES: Final = {"x": 16, "o": 8, "b": 2}
+_MOST_DIGITS: Final = 300
+"""Of an integer without a base. What is longer is beyond the floats that others read numbers as, and Python refuses 4,300."""
 _ENDLESS: Final = 2**31 - 1
 """Width of a line that is never folded."""
 _EXACT: Final = 2.0**53
@@ -79,6 +81,8 @@ def _number(text: str) -> int | float:
         digits = based[2]
         return int(f"{based[1]}{digits[1:]}", _BASES[digits[0].lower()])
     if _WHOLE.fullmatch(plain):
+        if len(plain) > _MOST_DIGITS:
+            raise ValueError(f"allowed: an integer of up to {_MOST_DIGITS} digits; quote it if it is a text")
         return int(plain)
     if not _DECIMAL.fullmatch(plain):  # a tag says that it is one
         raise ValueError("allowed: a number")

@@ -3,6 +3,7 @@ processes."""
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ from rljob.cli.presets import presets
 from rljob.cli.validate import validate
 from rljob.command_errors import Debug
 from rljob.roles.command import RoleCommand, worker
+from rljob.wire.version import WIRE_VERSION
 
 app = typer.Typer(
     name="rljob",
@@ -31,9 +33,18 @@ app = typer.Typer(
 )
 
 
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rljob {version('rljob')}, protocol {WIRE_VERSION}")
+        raise typer.Exit
+
+
 @app.callback()
 def common(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and debug messages.")] = False,
+    _version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Show release and protocol.")
+    ] = False,
 ) -> None:
     """Options before the command."""
     Debug.enabled = debug

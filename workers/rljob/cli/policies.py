@@ -153,8 +153,6 @@ def report(
     with one_line_errors():
         require_data_plane("rljob report")
         _existing(run)
-        if not run.is_dir():
-            raise UsageError(f"{run}: not a folder; give the folder of a run, such as runs/pong-apex-20260101-120000")
         if not any((run / name).exists() for name in ("job.yaml", "metrics.jsonl", "outcome.json")):
             raise UsageError(
                 f"{run}: no run folder (no job.yaml, metrics.jsonl or outcome.json in it); see the folder runs/"
@@ -205,6 +203,8 @@ def _existing(path: Path) -> None:
         raise UsageError(
             f"{path}: no such file or folder; give a run folder or one of its checkpoints (see the folder runs/)"
         )
+    if not path.is_dir():
+        raise UsageError(f"{path}: not a folder; give a run folder or one of its checkpoints (see the folder runs/)")
 
 
 def _can_write_video() -> None:

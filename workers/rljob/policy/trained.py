@@ -146,6 +146,8 @@ def load(source: str | os.PathLike[str]) -> Policy:
     where = location(text)
     if isinstance(where, Path) and not where.exists():
         raise CheckpointProblem(f"{text}: no such file or folder; give a run folder or one of its checkpoints")
+    if isinstance(where, Path) and not where.is_dir():
+        raise CheckpointProblem(f"{text}: not a folder; give a run folder or one of its checkpoints")
     return Policy(stored.load_policy(where), text)
 
 
