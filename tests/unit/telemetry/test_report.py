@@ -13,8 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.telemetry.charts import Series, compact, line_chart, nice_ticks, stacked_bars, thinned
+from rljob.telemetry.formats import duration, instant, size
+from rljob.telemetry.means import mean_figures
 from rljob.telemetry.recorder import Recorder
-from rljob.telemetry.report import duration, instant, learning_charts, mean_figures, run_charts, size, write_report
+from rljob.telemetry.report import write_report
+from rljob.telemetry.run_charts import learning_charts, run_charts
 from rljob.telemetry.run_folder import read_run_folder
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -1,0 +1,163 @@
+"""The charts of a run: its learning curve, and throughput, queue, waiting and lag over wall time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rljob.telemetry.charts import NO_BANDS, Bands, Chart, Series, line_chart
+from rljob.telemetry.figures import number
+from rljob.telemetry.means import Points
+from rljob.telemetry.run_folder import RunFolder
+
+
+def evaluations(run: RunFolder, *, finished: bool = True) -> list[Mapping[str, Any]]:
+    """The evaluations that have a mean: those played to the end, or those given up because the target was out of reach."""
+    judged = [one for one in run.evaluations if number(one.get("mean")) is not None]
+    return [one for one in judged if bool(one.get("finished", True)) is finished]
+
+
+def learning_charts(run: RunFolder) -> list[Chart]:
+    """The learning curve over raw frames and over wall time; empty drawings are left out."""
+    charts = []
+    longest = max((number(point.get("elapsed_seconds")) or 0.0 for point in run.points), default=0.0)
+    unit, scale = time_unit(longest)
+    target = _target(run)
+    for title, key, label, factor in (
+        ("Return over raw frames", "raw_frames", "raw frames", 1.0),
+        ("Return over wall time", "elapsed_seconds", f"wall time ({unit})", scale),
+    ):
+        training = _line(run.points, "mean_return", key, factor)
+        judged, abandoned = evaluations(run), evaluations(run, finished=False)
+        marks = [((number(one.get(key)) or 0.0) / factor, float(one["mean"])) for one in judged]
+        early = [((number(one.get(key)) or 0.0) / factor, float(one["mean"])) for one in abandoned]
+        errors = [number(one.get("standard_error")) or 0.0 for one in judged]
+        xs = [x for x, _ in [*training, *marks, *early]]
+        bound = [(min(xs), target), (max(xs), target)] if xs and target is not None else []
+        chart = line_chart(
+            title,
+            [
+                Series("target", bound, colour=7, dashed=True),
+                Series("training, last 20 games", training, colour=0),
+                Series("evaluation given up early", early, colour=7, marks=True),
+                Series("evaluation ± standard error", marks, colour=1, marks=True, errors=errors),
+            ],
+            x_label=label,
+            y_label="return a game",
+            bands=evaluation_bands(run.evaluations, factor) if key == "elapsed_seconds" else NO_BANDS,
+        )
+        charts.append(chart)
+    return [chart for chart in charts if chart.svg]
+
+
+def evaluation_bands(evaluations: Points, scale: float) -> Bands:
+    """When the evaluator played: on a machine that all roles share, training gets what it leaves."""
+    ends = [(number(one.get("elapsed_seconds")), number(one.get("seconds"))) for one in evaluations]
+    spans = [((end - took) / scale, end / scale) for end, took in ends if end is not None and took is not None]
+    return Bands("evaluation under way", spans)
+
+
+def run_charts(points: Points, evaluations: Points = ()) -> list[Chart]:
+    """Throughput, queue, actors, replay and lag over wall time, drawn where the figures exist."""
+    unit, scale = time_unit(max((number(point.get("elapsed_seconds")) or 0.0 for point in points), default=0.0))
+    x_label, bands = f"wall time ({unit})", evaluation_bands(evaluations, scale)
+
+    def line(name: str, key: str, colour: int = 0, dashed: bool = False) -> Series:
+        return Series(name, _line(points, key, "elapsed_seconds", scale), colour=colour, dashed=dashed)
+
+    plans: list[tuple[str, str, list[Series]]] = [
+        ("Agent steps a second", "steps/s", [line("all actors", "steps_per_second")]),
+        ("Updates a second", "updates/s", [line("learner", "updates_per_second", 1)]),
+        (
+            "Learner queue depth",
+            "batches",
+            [line("depth", "queue_depth_batches"), line("bound", "queue_bound_batches", 7, dashed=True)],
+        ),
+        ("Actors at work", "actors", [line("actors", "actors_running", 2)]),
+        (
+            "Who waits for whom",
+            "share of time",
+            [line("learner waits", "learner_wait_fraction"), line("actors held back", "actors_blocked_fraction", 1)],
+        ),
+        (
+            "Replay fill",
+            "transitions",
+            [line("stored", "replay/items", 2), line("capacity", "replay/capacity", 7, dashed=True)],
+        ),
+        (
+            "Unrolls a second",
+            "unrolls/s",
+            [line("from actors", "production_per_second", 2), line("learned", "consumption_per_second", 1)]
+            if any("queue/capacity" in point for point in points)
+            else [],
+        ),
+        (
+            "Unrolls given up",
+            "unrolls",
+            [line("too old", "queue/dropped/stale", 5), line("overflow", "queue/dropped/overflow", 1)],
+        ),
+        (
+            "Policy lag",
+            "updates",
+            [line("mean", "policy_lag_updates", 3), line("95th percentile", "policy_lag_updates_p95", 7, dashed=True)],
+        ),
+        ("Entropy of the policy", "nats", [line("entropy", "entropy", 4)]),
+        (
+            "From the policy that acted to the one that learns",
+            "",
+            [line("KL divergence", "policy_kl", 3), line("share clipped", "clip_share", 5)],
+        ),
+        ("Learning rate", "", [line("of the last update", "learning_rate", 4)]),
+        ("Samples per insert", "samples", [line("so far", "samples_per_insert", 4)]),
+        (
+            "Answers of the inference server in the learner",
+            "ms",
+            [
+                _scaled(line("median", "inference/latency_p50_seconds"), 1e3),
+                _scaled(line("99th percentile", "inference/latency_p99_seconds", 1), 1e3),
+            ],
+        ),
+        ("Observations a batch of it", "observations", [line("mean so far", "inference/batch_mean", 2)]),
+        ("Memory of the learner", "MiB", [_scaled(line("resident", "rss_bytes", 5), 1 / 2**20)]),
+    ]
+    return [
+        line_chart(
+            title, series, x_label=x_label, y_label=y_label, from_zero=True, whole=y_label == "actors", bands=bands
+        )
+        for title, y_label, series in plans
+    ]
+
+
+def _scaled(one: Series, factor: float) -> Series:
+    return replace(one, points=[(x, y * factor) for x, y in one.points])
+
+
+def _line(points: Points, name: str, key: str, factor: float) -> list[tuple[float, float]]:
+    """(x, y) of a figure; where it is missing between two records the line breaks."""
+    line = [
+        (
+            (number(point.get(key)) or 0.0) / factor,
+            value if (value := number(point.get(name))) is not None else float("nan"),
+        )
+        for point in points
+    ]
+    return line if any(y == y for _, y in line) else []
+
+
+def _target(run: RunFolder) -> float | None:
+    """The return that the success policy asks for, if the manifest has one."""
+    node: Any = run.job
+    for key in ("spec", "successPolicy", "targetReturn", "value"):
+        node = node.get(key) if isinstance(node, Mapping) else None
+    try:
+        return number(float(node))
+    except (TypeError, ValueError):
+        return None
+
+
+def time_unit(longest_seconds: float) -> tuple[str, float]:
+    """The unit for a time axis and its length in seconds."""
+    if longest_seconds >= 3 * 3600:
+        return "h", 3600.0
+    return ("min", 60.0) if longest_seconds >= 180 else ("s", 1.0)
