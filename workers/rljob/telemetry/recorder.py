@@ -23,7 +23,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from rljob.telemetry.figures import Stages, flatten_status, number
 from rljob.telemetry.machine import describe_machine
-from rljob.telemetry.server import finite
+from rljob.telemetry.strict_json import finite
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 import aiohttp
-from rljob.telemetry.server import TOKEN_HEADER
+from rljob.telemetry.bounded_http import TOKEN_HEADER
 
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import ApiError, Forbidden
