@@ -13,7 +13,7 @@ from rljob.cli.app import app, common
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
-from rljob.roles.command import Profiled
+from rljob.roles.role import Profiled
 
 from rljob_operator.verbs.change import checkpoint, resume, scale, suspend
 from rljob_operator.verbs.choose import Meaning
