@@ -11,7 +11,7 @@ import pytest
 from rljob_operator.kube.apiserver.access import NoAccess, load_access
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import Resource
-from rljob_operator.kube.process.operator import check_rights
+from rljob_operator.kube.process.run import check_rights
 from rljob_operator.verbs import cluster_jobs
 
 from tests.cluster.terminal import NOW, User, changed_kubeconfig, status

@@ -126,7 +126,8 @@ def operator(
         try:
             from rljob_operator.kube.apiserver.access import NoAccess
             from rljob_operator.kube.polls.reach import Way
-            from rljob_operator.kube.process.operator import OperatorConfig, run_operator
+            from rljob_operator.kube.process.operator import OperatorConfig
+            from rljob_operator.kube.process.run import run_operator
         except ImportError as error:
             raise UsageError(f"rljob operator needs the Kubernetes client, which can't be imported: {error}") from None
         from rljob_operator.kube.process.configuration import OperatorConfiguration, read_configuration, settings_of

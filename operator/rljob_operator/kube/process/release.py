@@ -23,7 +23,8 @@ from rljob_operator.kube.job.apply import PodWriter
 from rljob_operator.kube.job.members import Pod, member, member_of
 from rljob_operator.kube.job.stored import StoredJob, is_ours, read
 from rljob_operator.kube.process.lease import Elector
-from rljob_operator.kube.process.operator import Operator, OperatorConfig, candidate
+from rljob_operator.kube.process.operator import Operator, OperatorConfig
+from rljob_operator.kube.process.run import candidate
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.rendering import settings_for
 from rljob_operator.kube.render.settings import Settings

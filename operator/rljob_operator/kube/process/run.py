@@ -1,0 +1,109 @@
+"""From a configuration to an operator that stands for election, works and ends: its logins, its rights, its signals."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rljob_operator.kube.apiserver.access import SERVICE_ACCOUNT, NoAccess, load_access
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.resources import PODS
+from rljob_operator.kube.polls.reach import Way
+from rljob_operator.kube.process.lease import Elector, new_identity
+from rljob_operator.kube.process.operator import Operator, OperatorConfig
+from rljob_operator.kube.reporting.health import Health
+from rljob_operator.kube.reporting.metrics import OperatorMetrics
+
+LEASE_NAME: Final = "rljob-operator"
+
+
+class Candidate(NamedTuple):
+    """An operator that does not work yet, and the election that it stands for."""
+
+    operator: Operator
+    elector: Elector
+    metrics: OperatorMetrics
+
+
+@asynccontextmanager
+async def candidate(config: OperatorConfig) -> AsyncIterator[Candidate]:
+    """One that can be elected while this is entered; work it has begun must have ended before. Raises `NoAccess`."""
+    access = await load_access(config.kubeconfig, config.context)
+    metrics = OperatorMetrics()
+    of_the_lease = Client(access, observe=metrics.called)
+    if config.reach is Way.PODS_PROXY:
+        try:
+            await check_rights(of_the_lease, config.namespaces)
+        except BaseException:
+            await of_the_lease.close()
+            raise
+    namespace = config.lease_namespace or _own_namespace() or access.namespace
+    elector = Elector(of_the_lease, namespace, LEASE_NAME, new_identity())
+    client = Client(access, observe=metrics.called, guard=elector.check)
+    try:
+        yield Candidate(Operator(config, access, metrics, client), elector, metrics)
+    finally:
+        await client.close()
+        await of_the_lease.close()
+
+
+async def run_operator(config: OperatorConfig) -> None:
+    """Run until SIGTERM or SIGINT. Raises `NoAccess`, `LeadershipLost`, and OSError where the port is taken."""
+    async with candidate(config) as (operator, elector, metrics):
+        health = Health(
+            metrics,
+            synced=lambda: operator.synced,
+            watch_age_seconds=lambda: operator.watch_age_seconds,
+            look=operator.show,
+            port=config.port,
+        )
+        await _until_stopped(operator, elector, health)
+
+
+async def _until_stopped(operator: Operator, elector: Elector, health: Health) -> None:
+    loop = asyncio.get_running_loop()
+    leading = asyncio.ensure_future(elector.lead(operator.lead))
+
+    def stop() -> None:
+        operator.stop()
+        if not operator.leading:
+            leading.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    looking = asyncio.ensure_future(health.run())
+    try:
+        await asyncio.wait({leading, looking}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (leading, looking):
+            if task.done() and not task.cancelled():
+                task.result()
+    finally:
+        for task in (leading, looking):
+            task.cancel()
+        await asyncio.gather(leading, looking, return_exceptions=True)
+
+
+async def check_rights(client: Client, namespaces: Sequence[str] | None) -> None:
+    """Raises `NoAccess` where a right is missing that it takes to ask members through the API server."""
+    asked = [(verb, namespace) for namespace in namespaces or (None,) for verb in ("get", "create")]
+    has = [await client.may(verb, PODS, namespace, "proxy") for verb, namespace in asked]
+    missing = [
+        f"{verb} in {where or 'all namespaces'}" for (verb, where), held in zip(asked, has, strict=True) if not held
+    ]
+    if missing:
+        raise NoAccess(
+            f"--reach pods-proxy takes rights on pods/proxy that this login lacks: {', '.join(missing)}; grant them, or run "
+            "where the pods' addresses are reached"
+        )
+
+
+def _own_namespace() -> str:
+    """The namespace of the pod that this process runs in; empty elsewhere."""
+    try:
+        return Path(SERVICE_ACCOUNT, "namespace").read_text().strip()
+    except OSError:
+        return ""
