@@ -14,8 +14,7 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
 from rljob_operator.kube.process import release as releasing
 from rljob_operator.kube.process.lease import Elector
-from rljob_operator.kube.process.operator import OperatorConfig
-from rljob_operator.kube.process.run import LEASE_NAME
+from rljob_operator.kube.process.operator import LEASE_NAME, OperatorConfig
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.settings import Settings
 

@@ -35,6 +35,7 @@ from rljob_operator.kube.watch.workloads import Workloads
 
 log = logging.getLogger(__name__)
 
+LEASE_NAME: Final = "rljob-operator"
 WORKERS: Final = 16
 SOON_SECONDS: Final = 0.5
 """After a change by somebody else a job is looked at again so soon."""
