@@ -1,0 +1,181 @@
+"""Whatever is said between those who give weights and verdicts and those who take them: it is refused, counted and answered."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+import torch
+from rljob.learner.verdicts import Verdicts
+from rljob.weights.evaluations import Evaluation
+from rljob.weights.exchange import WeightClient, WeightServer
+from rljob.weights.flat import WeightsProblem, snapshot
+from rljob.wire import Client, Message, Publisher, Server
+
+from tests.support.odd_peers import every_kind, saying, tell
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.timeout(300)
+
+SECONDS = 60.0
+
+
+@pytest.fixture
+def weight_server(tmp_path: Path) -> Iterator[WeightServer]:
+    server = WeightServer(f"ipc://{tmp_path}/weights", f"ipc://{tmp_path}/notice")
+    yield server
+    server.close()
+
+
+NETWORK = torch.nn.Linear(3, 2)
+
+
+def verdict(**changes: Any) -> Evaluation:
+    two = np.array([1.0, 2.0], np.float32)
+    judged = snapshot(NETWORK, 3, 1, {"updates": 30, "raw_frames": 100, "steps": 25, "mean_return": 1.0})
+    return replace(Evaluation(3, 1.5, 0.5, 2.0, True, two, two.astype(np.int32), judged), **changes)
+
+
+def test_the_weight_server_takes_whatever_anybody_says(weight_server: WeightServer) -> None:
+    weight_server.publish(NETWORK, 1, 1, {})
+    tell(weight_server._server, every_kind(verdict().to_message()))
+    assert weight_server._server.malformed["kind"] > 10
+    assert weight_server._server.malformed["contents"] > 10
+    verdicts = Verdicts()
+    for evaluation in weight_server.evaluations():  # what the learner's loop does with those that got through
+        if verdicts.add(evaluation, 1, 1) and evaluation.weights is not None:
+            evaluation.weights.load_into(NETWORK)
+    client = WeightClient(weight_server.weights, weight_server.notice)
+    assert eventually(lambda: client.wait(1.0), "weights are still served").version == 1
+    client.close()
+
+
+def test_a_fetch_that_does_not_say_for_what_is_refused_and_counted(weight_server: WeightServer) -> None:
+    weight_server.publish(NETWORK, 1, 1, {})
+    with Client(weight_server.weights) as peer:
+        eventually(lambda: peer.send([msgpack.packb((1, "fetch", {"have": 0}, []))]), "it is taken")
+        answer = peer.receive(SECONDS)
+        assert answer is not None
+        assert answer.kind == "refused"
+        assert "evaluation is missing" in str(answer.fields["reason"])
+    assert weight_server.status()["refused_total"] == {"field": 1}
+
+
+def lying(text: bytes) -> Evaluation:
+    judged = verdict().weights
+    assert judged is not None
+    return verdict(weights=replace(judged, manifest=np.frombuffer(text, np.uint8)))
+
+
+def described(**changes: Any) -> bytes:
+    tensors = [{"name": "weight", "shape": [2, 3], "dtype": "float32", "offset": 0, **changes}]
+    return json.dumps({"tensors": tensors, "meta": {}}).encode()
+
+
+UNUSABLE = {
+    "no JSON": lying(b"{"),
+    "nested": lying(b"[" * 100_000),
+    "no tensors": lying(b"{}"),
+    "a count in words": lying(b'{"tensors": [], "meta": {"updates": "many"}}'),
+    "a count that is none": lying(b'{"tensors": [], "meta": {"raw_frames": null}}'),
+    "a count of a thousand digits": lying(b'{"tensors": [], "meta": {"steps": 1' + b"0" * 1000 + b"}}"),
+    "an infinite offset": lying(described(offset=float("inf"))),
+    "an impossible shape": lying(described(shape=[0, 1 << 63])),
+    "many dimensions": lying(described(shape=[1] * 1000)),
+    "another network": verdict(weights=snapshot(torch.nn.Linear(4, 2), 3, 1, {})),
+    "a mean that is not finite": verdict(mean=float("nan")),
+    "an infinite standard error": verdict(standard_error=float("inf")),
+    "negative seconds": verdict(seconds=-1.0),
+    "no games": verdict(returns=np.zeros(0, np.float32), lengths=np.zeros(0, np.int32)),
+    "a return that is not finite": verdict(returns=np.array([1.0, np.inf], np.float32)),
+}
+
+
+@pytest.mark.parametrize("evaluation", UNUSABLE.values(), ids=UNUSABLE.keys())
+def test_a_verdict_that_is_none_is_refused_and_its_evaluator_goes_on(
+    weight_server: WeightServer, evaluation: Evaluation
+) -> None:
+    weight_server.publish(NETWORK, 1, 1, {})
+    client = WeightClient(weight_server.weights, weight_server.notice, evaluation=True)
+
+    def noted() -> int:
+        client.poll()
+        return client.noted
+
+    eventually(lambda: client.report(evaluation), "it is sent")
+    eventually(lambda: noted() == evaluation.version, "it is not sent for ever")
+    assert weight_server.evaluations() == []
+    assert weight_server.status()["refused_total"] == {"contents": 1}
+    eventually(lambda: client.report(verdict(version=4, standard_error=float("nan"))), "the next one is sent")
+    eventually(lambda: noted() == 4, "the next one is noted")
+    assert [each.version for each in weight_server.evaluations()] == [4]
+    client.close()
+
+
+def test_whoever_wants_weights_takes_whatever_the_learner_says(tmp_path: Path) -> None:
+    shapes = {name: tuple(tensor.shape) for name, tensor in NETWORK.state_dict().items()}
+    numbers = itertools.count(2)
+
+    def good() -> Message:
+        made = snapshot(NETWORK, next(numbers), 1, {})
+        fields = {"version": made.version, "epoch": 1, "digest": made.digest}
+        return Message("weights", fields, {"buffer": made.buffer, "manifest": made.manifest})
+
+    told = iter([*every_kind(good()), *(good_digest(evaluation) for evaluation in UNUSABLE.values())])
+    over = threading.Event()
+
+    def answers(message: Message) -> list[Message]:
+        some = list(itertools.islice(told, 1))
+        if not some:
+            over.set()
+        return [*some, good()]
+
+    server, publisher = Server(f"ipc://{tmp_path}/weights"), Publisher(f"ipc://{tmp_path}/notice")
+    with saying(server, answers):
+        client = WeightClient(server.endpoint, publisher.endpoint, poll_seconds=0.0)
+        client.shapes = shapes
+        arrived = 0
+        while not over.is_set():
+            weights = client.poll()
+            if weights is not None:
+                weights.load_into(NETWORK)
+                arrived += 1
+        assert arrived > 100
+        assert client.unusable > 5
+        assert client.digest_mismatches > 5
+        assert client._client.malformed["kind"] > 10
+        client.close()
+    publisher.close()
+
+
+def good_digest(evaluation: Evaluation) -> Message:
+    """The weights of a verdict as a learner would send them, with the digest that they have."""
+    judged = evaluation.weights
+    assert judged is not None
+    fields = {"version": 1, "epoch": 1, "digest": judged.digest}
+    return Message("weights", fields, {"buffer": judged.buffer, "manifest": judged.manifest})
+
+
+def test_weights_of_another_network_again_and_again_end_the_role(tmp_path: Path) -> None:
+    other, versions = torch.nn.Linear(4, 2), itertools.count(1)
+    server = WeightServer(f"ipc://{tmp_path}/weights", f"ipc://{tmp_path}/notice")
+    client = WeightClient(server.weights, server.notice, poll_seconds=0.01)
+    client.shapes = {name: tuple(tensor.shape) for name, tensor in NETWORK.state_dict().items()}
+    for last in (False, False, False, False, True):
+        server.publish(other, next(versions), 1, {})
+        before = client.unusable
+        if last:
+            with pytest.raises(WeightsProblem, match="of another network: they differ in weight"):
+                eventually(client.poll, "it never gives up")
+        else:
+            eventually(lambda n=before: client.poll() is None and client.unusable > n, "they are not noticed")
+    client.close()
+    server.close()

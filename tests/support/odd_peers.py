@@ -1,0 +1,80 @@
+"""Who says odd things, in every kind of message that there is, and the honest actor beside it."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+from rljob.acting.identity import ActorIdentity
+from rljob.wire import Client, Message, Server
+from rljob.wire.schema import KINDS
+
+from tests.support import experience
+from tests.support.experience import make_chunk, make_unroll
+from tests.support.messages import well_formed
+from tests.support.odd_messages import odd
+from tests.support.threads import running
+from tests.support.waiting import eventually
+
+CHUNKS = replace(experience.CHUNKS, num_actions=6)
+UNROLLS = replace(experience.UNROLLS, num_actions=6)
+WHO = {"actor": "odd", "inc": "life"}
+chunk = partial(make_chunk, "odd")
+unroll = partial(make_unroll, "odd")
+
+
+HONEST = ActorIdentity("honest", "life", 1)
+HELLO = Message("hello", {**WHO, "envs": 1}, {})
+
+
+def every_kind(*named: Message) -> Iterator[Message]:
+    """Odd messages of every kind there is; ``named`` are what a kind's are made of, where that matters."""
+    bases = {message.kind: message for message in named}
+    for kind in sorted(KINDS):
+        base = bases.get(kind) or well_formed(kind, 4)
+        yield from odd(Message(kind, {**base.fields, **(WHO if "actor" in base.fields else {})}, base.columns))
+
+
+def tell(server: Server, messages: Iterator[Message], before: Message | None = None) -> set[bytes]:
+    """Send all of them to ``server``, ``before`` in front of each, until it has read all. Everything that came back."""
+    heard: set[bytes] = set()
+    already, count = server.received_total, 0
+    with Client(server.endpoint, high_water_mark=10_000) as peer:
+        for message in messages:
+            pair = [each for each in (before, message) if each is not None]
+            if (
+                before is HELLO
+            ):  # a life of its own for each, so that what one has sent does not make the next a duplicate
+                life = {"inc": uuid.uuid4().hex}
+                pair = [
+                    replace(m, fields={**m.fields, **(life if m.fields.get("inc") == "life" else {})}) for m in pair
+                ]
+            for each in pair:
+                eventually(lambda m=each: peer.send(m), "it takes no more")
+                count += 1
+            while (parts := peer._read(16)) is not None:
+                heard.update(bytes(part) for part in parts)
+        eventually(lambda: server.received_total - already >= count, "not everything was read")
+        while peer.wait(0.1) and (parts := peer._read(16)) is not None:
+            heard.update(bytes(part) for part in parts)
+    return heard
+
+
+@contextmanager
+def saying(server: Server, answers: Callable[[Message], list[Message]]) -> Iterator[None]:
+    """A peer that answers each message with what ``answers`` says."""
+
+    def run(stop: threading.Event) -> None:
+        while not stop.is_set():
+            server.wait(0.02)
+            while (received := server.receive()) is not None:
+                for answer in answers(received[1]):
+                    server.send(received[0], answer)
+
+    with running(run):
+        yield
+    server.close()
