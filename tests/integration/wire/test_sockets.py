@@ -1,12 +1,10 @@
-"""Real sockets of every transport: conversation, fuzz, vanished peers, full queues, keys."""
+"""Real sockets of every transport: conversation, fuzz, vanished peers, full queues."""
 
 from __future__ import annotations
 
 import os
 import socket
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -16,25 +14,19 @@ import pytest
 import zmq
 from rljob.wire import (
     Client,
-    ClientSecurity,
     Message,
     MessageLimits,
     Publisher,
-    SecurityProblem,
     Server,
-    ServerSecurity,
     Subscriber,
     encode,
-    generate_keys,
     transport,
-    zap,
 )
 
+from tests.support.sockets import GOODBYE, PULSE, take
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)
-PULSE = Message("pulse", {"service": "s", "known": True}, {})
-GOODBYE = Message("goodbye", {"actor": "actor-0", "inc": "one"}, {})
 
 
 def chunk(steps: int = 50, sequence: int = 0, seed: int = 0) -> Message:
@@ -58,19 +50,6 @@ def chunk(steps: int = 50, sequence: int = 0, seed: int = 0) -> Message:
 @pytest.fixture(params=["inproc", "ipc", "tcp"])
 def endpoint(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return {"inproc": f"inproc://{tmp_path}", "ipc": f"ipc://{tmp_path}/s", "tcp": "tcp://127.0.0.1:*"}[request.param]
-
-
-@pytest.fixture
-def context() -> Iterator[zmq.Context]:
-    with zmq.Context() as context:
-        yield context
-
-
-def take(server: Server, seconds: float = 60.0) -> tuple[bytes, Message]:
-    deadline = time.monotonic() + seconds
-    while (received := server.receive()) is None:
-        assert server.wait(deadline - time.monotonic()), "nothing came"
-    return received
 
 
 def test_conversation(endpoint: str, context: zmq.Context) -> None:
@@ -294,84 +273,6 @@ def test_notices(endpoint: str, context: zmq.Context) -> None:
             publisher.publish(b"x" * 65)
 
 
-# Keys
-
-
-@pytest.mark.parametrize("transport", ["ipc", "tcp"])
-def test_only_allowed_keys_come_in(
-    transport: str, tmp_path: Path, context: zmq.Context, caplog: pytest.LogCaptureFixture
-) -> None:
-    endpoint = f"ipc://{tmp_path}/s" if transport == "ipc" else "tcp://127.0.0.1:*"
-    own, friend_keys, stranger_keys = generate_keys(), generate_keys(), generate_keys()
-    with Server(endpoint, ServerSecurity(own, frozenset({friend_keys.public})), context=context) as server:
-        outsiders = [
-            Client(server.endpoint, ClientSecurity(stranger_keys, own.public), context=context),
-            Client(server.endpoint, ClientSecurity(friend_keys, stranger_keys.public), context=context),
-            Client(server.endpoint, context=context),
-        ]
-        with Client(server.endpoint, ClientSecurity(friend_keys, own.public), context=context) as friend:
-            eventually(lambda: friend.send(GOODBYE))
-            peer, message = take(server)
-            assert message == GOODBYE
-            deadline = time.monotonic() + 1.0
-            while time.monotonic() < deadline or zap.refused_handshakes_total(context) < 1:
-                assert not any(outsider.send(GOODBYE) for outsider in outsiders)
-                assert server.receive() is None
-                time.sleep(0.02)
-            assert all(outsider.receive() is None for outsider in outsiders)
-            warnings = [record.getMessage() for record in caplog.records if record.name == "rljob.wire.zap"]
-            assert len(warnings) == 1, "said at once, and not again for each attempt"
-            assert "its key is not one of this job's" in warnings[0]
-            assert transport == "ipc" or "127.0.0.1" in warnings[0]
-            assert server.send(peer, PULSE)
-            assert friend.receive(60) == PULSE
-            assert server.malformed_total == 0
-        for outsider in outsiders:
-            outsider.close()
-
-
-def test_a_key_allowed_at_one_server_is_not_allowed_at_another(context: zmq.Context) -> None:
-    own, one, two = generate_keys(), generate_keys(), generate_keys()
-    with (
-        Server("tcp://127.0.0.1:*", ServerSecurity(own, frozenset({one.public})), context=context) as first,
-        Server("tcp://127.0.0.1:*", ServerSecurity(own, frozenset({two.public})), context=context) as second,
-        Client(first.endpoint, ClientSecurity(one, own.public), context=context) as right,
-        Client(second.endpoint, ClientSecurity(one, own.public), context=context) as wrong,
-    ):
-        eventually(lambda: right.send(GOODBYE))
-        take(first)
-        time.sleep(0.5)
-        assert not wrong.send(GOODBYE)
-        assert second.receive() is None
-
-
-def test_secure_notices_and_all_interfaces(context: zmq.Context) -> None:
-    own, friend = generate_keys(), generate_keys()
-    with Publisher("tcp://0.0.0.0:*", ServerSecurity(own, frozenset({friend.public})), context=context) as publisher:
-        local = publisher.endpoint.replace("0.0.0.0", "127.0.0.1")
-        with Subscriber(local, ClientSecurity(friend, own.public), context=context) as listener:
-            eventually(lambda: publisher.publish(b"1") or listener.receive(0.05) == b"1")
-
-
-def test_the_door_closes_with_the_last_server_and_opens_again(context: zmq.Context) -> None:
-    own, friend = generate_keys(), generate_keys()
-    for _ in range(3):
-        with Server("tcp://127.0.0.1:*", ServerSecurity(own, frozenset({friend.public})), context=context) as server:
-            with Client(server.endpoint, ClientSecurity(friend, own.public), context=context) as client:
-                eventually(lambda c=client: c.send(GOODBYE))
-                take(server)
-            assert any(thread.name == "zap" for thread in threading.enumerate())
-            server.close()
-        assert not any(thread.name == "zap" for thread in threading.enumerate())
-
-
-@pytest.mark.parametrize("endpoint", ["tcp://0.0.0.0:0", "tcp://*:0", "tcp://10.1.2.3:5555"])
-def test_no_open_socket_beyond_loopback(endpoint: str, context: zmq.Context) -> None:
-    for make in (Server, Client, Publisher, Subscriber):
-        with pytest.raises(SecurityProblem, match="CURVE"):
-            make(endpoint, context=context)
-
-
 def test_bad_endpoints_are_named(context: zmq.Context, tmp_path: Path) -> None:
     for endpoint in ("nonsense", "udp://127.0.0.1:5", "tcp://", f"ipc:///{'x' * 200}"):
         with pytest.raises(ValueError, match=endpoint[:8]):
@@ -383,10 +284,3 @@ def test_bad_endpoints_are_named(context: zmq.Context, tmp_path: Path) -> None:
         Server(server.endpoint, context=context)
     with pytest.raises(zmq.ZMQError, match="cannot bind ipc"):
         Server(f"ipc://{tmp_path}/no/such/folder", context=context)
-
-
-def test_a_secure_socket_that_cannot_bind_leaves_no_door_open(context: zmq.Context) -> None:
-    security = ServerSecurity(generate_keys(), frozenset())
-    with Server("tcp://127.0.0.1:*", context=context) as server, pytest.raises(zmq.ZMQError):
-        Server(server.endpoint, security, context=context)
-    assert not any(thread.name == "zap" for thread in threading.enumerate())

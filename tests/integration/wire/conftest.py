@@ -1,0 +1,14 @@
+"""What tests of sockets share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import zmq
+
+
+@pytest.fixture
+def context() -> Iterator[zmq.Context]:
+    with zmq.Context() as context:
+        yield context

@@ -1,0 +1,108 @@
+"""Who comes in by which key, and that nothing listens beyond this machine without one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import zmq
+from rljob.wire import (
+    Client,
+    ClientSecurity,
+    Publisher,
+    SecurityProblem,
+    Server,
+    ServerSecurity,
+    Subscriber,
+    generate_keys,
+    zap,
+)
+
+from tests.support.sockets import GOODBYE, PULSE, take
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.mark.parametrize("transport", ["ipc", "tcp"])
+def test_only_allowed_keys_come_in(
+    transport: str, tmp_path: Path, context: zmq.Context, caplog: pytest.LogCaptureFixture
+) -> None:
+    endpoint = f"ipc://{tmp_path}/s" if transport == "ipc" else "tcp://127.0.0.1:*"
+    own, friend_keys, stranger_keys = generate_keys(), generate_keys(), generate_keys()
+    with Server(endpoint, ServerSecurity(own, frozenset({friend_keys.public})), context=context) as server:
+        outsiders = [
+            Client(server.endpoint, ClientSecurity(stranger_keys, own.public), context=context),
+            Client(server.endpoint, ClientSecurity(friend_keys, stranger_keys.public), context=context),
+            Client(server.endpoint, context=context),
+        ]
+        with Client(server.endpoint, ClientSecurity(friend_keys, own.public), context=context) as friend:
+            eventually(lambda: friend.send(GOODBYE))
+            peer, message = take(server)
+            assert message == GOODBYE
+            deadline = time.monotonic() + 1.0
+            while time.monotonic() < deadline or zap.refused_handshakes_total(context) < 1:
+                assert not any(outsider.send(GOODBYE) for outsider in outsiders)
+                assert server.receive() is None
+                time.sleep(0.02)
+            assert all(outsider.receive() is None for outsider in outsiders)
+            warnings = [record.getMessage() for record in caplog.records if record.name == "rljob.wire.zap"]
+            assert len(warnings) == 1, "said at once, and not again for each attempt"
+            assert "its key is not one of this job's" in warnings[0]
+            assert transport == "ipc" or "127.0.0.1" in warnings[0]
+            assert server.send(peer, PULSE)
+            assert friend.receive(60) == PULSE
+            assert server.malformed_total == 0
+        for outsider in outsiders:
+            outsider.close()
+
+
+def test_a_key_allowed_at_one_server_is_not_allowed_at_another(context: zmq.Context) -> None:
+    own, one, two = generate_keys(), generate_keys(), generate_keys()
+    with (
+        Server("tcp://127.0.0.1:*", ServerSecurity(own, frozenset({one.public})), context=context) as first,
+        Server("tcp://127.0.0.1:*", ServerSecurity(own, frozenset({two.public})), context=context) as second,
+        Client(first.endpoint, ClientSecurity(one, own.public), context=context) as right,
+        Client(second.endpoint, ClientSecurity(one, own.public), context=context) as wrong,
+    ):
+        eventually(lambda: right.send(GOODBYE))
+        take(first)
+        time.sleep(0.5)
+        assert not wrong.send(GOODBYE)
+        assert second.receive() is None
+
+
+def test_secure_notices_and_all_interfaces(context: zmq.Context) -> None:
+    own, friend = generate_keys(), generate_keys()
+    with Publisher("tcp://0.0.0.0:*", ServerSecurity(own, frozenset({friend.public})), context=context) as publisher:
+        local = publisher.endpoint.replace("0.0.0.0", "127.0.0.1")
+        with Subscriber(local, ClientSecurity(friend, own.public), context=context) as listener:
+            eventually(lambda: publisher.publish(b"1") or listener.receive(0.05) == b"1")
+
+
+def test_the_door_closes_with_the_last_server_and_opens_again(context: zmq.Context) -> None:
+    own, friend = generate_keys(), generate_keys()
+    for _ in range(3):
+        with Server("tcp://127.0.0.1:*", ServerSecurity(own, frozenset({friend.public})), context=context) as server:
+            with Client(server.endpoint, ClientSecurity(friend, own.public), context=context) as client:
+                eventually(lambda c=client: c.send(GOODBYE))
+                take(server)
+            assert any(thread.name == "zap" for thread in threading.enumerate())
+            server.close()
+        assert not any(thread.name == "zap" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("endpoint", ["tcp://0.0.0.0:0", "tcp://*:0", "tcp://10.1.2.3:5555"])
+def test_no_open_socket_beyond_loopback(endpoint: str, context: zmq.Context) -> None:
+    for make in (Server, Client, Publisher, Subscriber):
+        with pytest.raises(SecurityProblem, match="CURVE"):
+            make(endpoint, context=context)
+
+
+def test_a_secure_socket_that_cannot_bind_leaves_no_door_open(context: zmq.Context) -> None:
+    security = ServerSecurity(generate_keys(), frozenset())
+    with Server("tcp://127.0.0.1:*", context=context) as server, pytest.raises(zmq.ZMQError):
+        Server(server.endpoint, security, context=context)
+    assert not any(thread.name == "zap" for thread in threading.enumerate())
