@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import select
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
-from rljob.ingest.shard_status import RedisStatus
 from rljob.replay import log_writer
 from rljob.replay.chunk_log import ChunkLog, Commit, LogState
 from rljob.replay.durability import Durability
@@ -25,12 +18,11 @@ from rljob.replay.log_writer import LogWriter, WriterEvent
 from rljob.replay.redis_client import connect
 from rljob.replay.table import Capacity
 
-from tests.support import disks
+from tests.support.durability import CHUNKS, LOG, assert_log_equals_table, reaches, redis_of
 from tests.support.replay_peers import Actor, config, serving
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(180)
-LOG, CHUNKS = "run:test:shard:0:log", "run:test:shard:0:chunk:*"
 
 
 @pytest.fixture
@@ -38,34 +30,6 @@ def admin(server: EmbeddedRedis) -> Iterator[Any]:
     """A second client of the test's Redis, to change it."""
     with connect(str(server.socket)) as client:
         yield client
-
-
-def redis_of(service: Any) -> RedisStatus:
-    part: RedisStatus = service.status.redis
-    return part
-
-
-def reaches(service: Any, state: str, actor: Any = None, seconds: float = 40.0) -> RedisStatus:
-    """Wait for a state of the log while ``actor``, if one is given, goes on sending."""
-
-    def there() -> bool:
-        if actor is not None and actor.window.unacknowledged == 0:
-            actor.produce(1)
-        if actor is not None:
-            actor.step()
-        return bool(redis_of(service).state == state)
-
-    eventually(there, state, seconds, between=lambda: time.sleep(0.05))
-    return redis_of(service)
-
-
-def assert_log_equals_table(service: Any, admin: Any) -> None:
-    """Index, chunks and table come to be the same, so nothing is left behind that nobody will ever remove."""
-
-    def sizes() -> tuple[int, int, int]:
-        return admin.hlen(LOG), len(admin.keys(CHUNKS)), len(service.table)
-
-    eventually(lambda: service.status.redis.lag_chunks == 0 and len(set(sizes())) == 1, sizes)
 
 
 # ------------------------------------------------------------------------------------------------------- restoring
@@ -367,98 +331,3 @@ def test_a_full_server_whose_service_ends_is_not_waited_for(server: Any, admin: 
         began = time.monotonic()
     assert time.monotonic() - began < 10.0
     assert "Redis is full" in service.unsaved
-
-
-# ------------------------------------------------------------------------------------------------------- a full disk
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    with disks.small_disk(tmp_path / "disk", "4m") as folder:
-        yield folder
-
-
-def test_a_server_that_cannot_save_takes_no_writes_until_it_can(small_disk: Path) -> None:
-    """A snapshot that fails in the middle of a run; the server tries again by itself, here it is asked to."""
-    with (
-        EmbeddedRedis(small_disk / "redis") as server,
-        connect(str(server.socket)) as admin,
-        serving(config(redis=str(server.socket))) as service,
-    ):
-        actor = Actor(service.ingest_endpoint)
-        actor.send_all(10)
-        disks.fill(small_disk / "ballast")
-        admin.bgsave()
-        part = reaches(service, "Down", actor)
-        assert "can't save to its disk" in part.reason
-        (small_disk / "ballast").unlink()
-        admin.bgsave()
-        reaches(service, "Durable", actor)
-        assert_log_equals_table(service, admin)
-
-
-@pytest.mark.parametrize("saved_before", [False, True])
-def test_a_server_that_cannot_save_at_the_end_is_ended_and_says_what_is_lost(
-    small_disk: Path, saved_before: bool
-) -> None:
-    server = EmbeddedRedis(small_disk / "redis").start()
-    process = server.process
-    assert process is not None
-    with connect(str(server.socket)) as client:
-        client.set("early", "value")
-        if saved_before:
-            client.save()
-        client.set("late", os.urandom(1 << 20))
-    disks.fill(small_disk / "ballast")
-    began = time.monotonic()
-    lost = server.stop()
-    assert time.monotonic() - began < 20.0
-    assert process.poll() is not None
-    assert "could not write its data" in lost
-    assert "MiB are free" in lost
-    assert ("what was saved at" if saved_before else "an empty replay") in lost
-    (small_disk / "ballast").unlink()
-    with EmbeddedRedis(small_disk / "redis") as again, connect(str(again.socket)) as client:
-        assert client.get("early") == (b"value" if saved_before else None)
-    assert again.stop() == ""
-
-
-def test_an_append_only_file_that_could_not_be_written_is_told(small_disk: Path) -> None:
-    server = EmbeddedRedis(small_disk / "redis", "AppendOnly").start()
-    disks.fill(small_disk / "ballast")
-    with connect(str(server.socket)) as client, contextlib.suppress(Exception):
-        for _ in range(30):
-            client.set("late", os.urandom(1 << 16))
-            time.sleep(0.1)
-    lost = server.stop()
-    assert "append-only file" in lost
-    assert not server.alive
-
-
-def test_a_server_whose_owner_was_killed_ends_even_where_it_cannot_save(small_disk: Path) -> None:
-    script = f"""
-import os, sys, time
-from pathlib import Path
-from rljob.replay.embedded_redis import EmbeddedRedis
-from rljob.replay.redis_client import connect
-server = EmbeddedRedis(Path({str(small_disk / "redis")!r})).start()
-connect(str(server.socket)).set("late", os.urandom(1 << 20))
-print(server.process.pid, flush=True)
-time.sleep(60)
-"""
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as owner:
-        assert owner.stdout is not None
-        pid = int(owner.stdout.readline())
-        disks.fill(small_disk / "ballast")
-        owner.send_signal(signal.SIGKILL)
-    eventually(lambda: _gone(pid))
-    (small_disk / "ballast").unlink()
-    with EmbeddedRedis(small_disk / "redis") as again:
-        assert again.alive, "the folder is free"
-
-
-def _gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
