@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from rljob_operator.core.member import Phase, Role
 
 from tests.unit.operator.invariants import check, running_actors, wanted_names
-from tests.unit.operator.world import EVERY_FAULT, Fault, Plan, World, plans
+from tests.unit.operator.plans import EVERY_FAULT, Fault, Plan, plans
+from tests.unit.operator.world import World
 
 PATIENT = EVERY_FAULT - {Fault.SUCCESS, Fault.FATAL, Fault.LOOP}
 """All but what is meant to end a job; deadlines and the limit on failures are far away."""

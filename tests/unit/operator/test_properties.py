@@ -19,7 +19,8 @@ from rljob_operator.core.desired import ClockReading
 
 from tests.support.controller import decided
 from tests.unit.operator.invariants import check
-from tests.unit.operator.world import EVERY_FAULT, Fault, Plan, World, plan_of, plans
+from tests.unit.operator.plans import EVERY_FAULT, Fault, Plan, plan_of, plans
+from tests.unit.operator.world import World
 
 LOOKS = 120
 
