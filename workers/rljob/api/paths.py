@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
@@ -76,16 +77,22 @@ class TypedPlace:
     def below(self, step: str | int) -> TypedPlace | None:
         """The place one step further: a field by its name in the manifest, an entry of a list, a key of a map."""
         if self.model is not None:
-            for name, field in self.model.model_fields.items():
-                if (field.alias or name) == step:
-                    return _place(field.annotation, list(field.metadata), self.model, name)
-            return None
+            return _fields(self.model).get(str(step))
         if self.is_list:
             return _place(get_args(self.annotation)[0], [])
         if get_origin(self.annotation) is dict:
             value = get_args(self.annotation)[1]
             return None if value is Any else _place(value, [])
         return None
+
+
+@cache
+def _fields(model: type[BaseModel]) -> Mapping[str, TypedPlace]:
+    """The fields of a section by their names in the manifest. Every manifest that is read asks for all of them."""
+    return {
+        field.alias or name: _place(field.annotation, list(field.metadata), model, name)
+        for name, field in model.model_fields.items()
+    }
 
 
 def places_below(place: TypedPlace, path: str) -> Iterator[tuple[str, TypedPlace]]:

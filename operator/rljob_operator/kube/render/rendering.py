@@ -8,6 +8,7 @@ a job that runs goes on with what it was started with, under an operator with an
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from rljob.api.conditions import Reason
@@ -23,11 +24,17 @@ VERSION: Final = 1
 before; pods of the versions before are then rendered as they were, for as long as they are in `KNOWN`."""
 KNOWN: Final = frozenset({VERSION})
 """Versions of which pods can be made."""
+_REMEMBERED_AT_ONCE: Final = 16
+"""An operator's settings are the same for all jobs but those that keep a claim; every turn asks what would be kept of them."""
 
 
 def offered(status: RLJobStatus, settings: Settings) -> RenderingMemory:
     """What the job is made with where it starts now."""
-    taken = _at_a_start(status, settings)
+    return _memory_of(_at_a_start(status, settings))
+
+
+@lru_cache(_REMEMBERED_AT_ONCE)
+def _memory_of(taken: Settings) -> RenderingMemory:
     return RenderingMemory(version=VERSION, image=taken.image, gpu_image=taken.gpu_image, settings=as_text(taken))
 
 

@@ -41,7 +41,7 @@ def revision(manifest: Mapping[str, Any], role: Role) -> str:
     ``manifest`` is the object as its user wrote it, without what presets and defaults add. Fields that may change at any time
     are not in it, nor what only other roles' pods are made from. The order of entries that have names does not matter.
     """
-    return _digest(_written(manifest, [place for place in _PLACES if _concerns(place, role)]))
+    return _digest(_written(manifest, _PLACES_OF_ROLES[role]))
 
 
 def revision_of_job(manifest: Mapping[str, Any]) -> str:
@@ -65,6 +65,9 @@ _FIELDS: Final = _digest([place.path for place in _PLACES])[:8]
 def _concerns(place: Place, role: Role) -> bool:
     path = tuple(step.alias for step in place.steps[:2])
     return path not in _OF_ONE_ROLE or path[0] == section_name(role)
+
+
+_PLACES_OF_ROLES: Final = {role: tuple(place for place in _PLACES if _concerns(place, role)) for role in Role}
 
 
 def _at(spec: Any, place: Place) -> Any:

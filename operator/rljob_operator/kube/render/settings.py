@@ -77,15 +77,19 @@ class Settings:
     spot: SpotMarks = CLOUDS
     gpu_node_labels: tuple[str, ...] = GPU_NODE_LABELS
     keep_off_gpu_nodes: Literal["Preferred", "Required", "None"] = "Preferred"
-    operator_namespaces: Mapping[str, str] = field(default_factory=lambda: {NAMESPACE_LABEL: "rljob-system"})
-    prometheus_namespaces: Mapping[str, str] | None = field(default_factory=lambda: {NAMESPACE_LABEL: "monitoring"})
+    operator_namespaces: Mapping[str, str] = field(
+        hash=False, default_factory=lambda: {NAMESPACE_LABEL: "rljob-system"}
+    )
+    prometheus_namespaces: Mapping[str, str] | None = field(
+        hash=False, default_factory=lambda: {NAMESPACE_LABEL: "monitoring"}
+    )
     cluster_domain: str = ""
     run_as_user: int | None = USER_ID
     checkpoint_size: str = ""
     checkpoint_class: str = ""
     volume_lost_seconds: int = VOLUME_LOST_SECONDS
-    requests: Mapping[Role, Mapping[str, str]] = field(default_factory=lambda: REQUESTS)
-    redis_requests: Mapping[str, str] = field(default_factory=lambda: REDIS_REQUESTS)
+    requests: Mapping[Role, Mapping[str, str]] = field(hash=False, default_factory=lambda: REQUESTS)
+    redis_requests: Mapping[str, str] = field(hash=False, default_factory=lambda: REDIS_REQUESTS)
     kueue: bool = False
     protocol: int = WIRE_VERSION
 
