@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_kube_config
@@ -89,7 +91,21 @@ async def load_access(kubeconfig: str | None = None, context: str | None = None)
     except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError, YAMLError) as problem:
         raise NoAccess(f"the access to the cluster can't be read: {' '.join(str(problem).split())}") from problem
     configuration.connection_pool_maxsize = 100
+    configuration.proxy = configuration.proxy or _proxy_of_environment(configuration.host)
+    configuration.client_session_kwargs = {"trust_env": False}
     return Access(configuration, namespace or "default", kubeconfig, context)
+
+
+def _proxy_of_environment(url: str) -> str | None:
+    """The proxy that HTTPS_PROXY and its like name for this address, where NO_PROXY does not take it out.
+
+    Looked up once: aiohttp would do so on a thread before every call, and look for a netrc on another, which is a third of what a
+    call costs. A netrc is for other programs' passwords; an API server's token beside one would be refused.
+    """
+    parts = urlsplit(url)
+    if not parts.hostname or proxy_bypass(parts.hostname):
+        return None
+    return getproxies().get(parts.scheme)
 
 
 def _contexts(path: str) -> list[str]:

@@ -247,3 +247,38 @@ def test_calls_without_an_answer_are_counted_by_why() -> None:
 
     asyncio.run(story())
     assert codes == ["get pods timeout", "get pods connection"]
+
+
+def test_the_environments_proxy_is_taken_where_the_kubeconfig_names_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", "10.0.0.9,localhost")
+
+    def proxy_to(server: str) -> str | None:
+        return asyncio.run(load_access(str(kubeconfig(tmp_path, server, "")))).configuration.proxy
+
+    assert proxy_to("https://cluster.example:6443") == "http://proxy.example:3128"
+    assert proxy_to("https://10.0.0.9:6443") is None
+    assert proxy_to("http://cluster.example:8080") is None
+
+
+def test_a_password_of_the_users_netrc_is_not_sent_to_an_api_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that has a token could not even be sent with both."""
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password something\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+
+    async def story() -> None:
+        async with served(says(200, POD)) as (server, _):
+            client = Client(await load_access(str(kubeconfig(tmp_path, server.url, "mine"))))
+            try:
+                await client.get(PODS, "default", "one")
+                assert server.asked[0].headers["Authorization"] == "Bearer mine"
+            finally:
+                await client.close()
+
+    asyncio.run(story())
