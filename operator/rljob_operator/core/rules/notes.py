@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from rljob.api.conditions import Reason
 from rljob.api.status import Condition, RLJobStatus
+
+_AT_FIRST: Final = frozenset(
+    {
+        Reason.PODS_PENDING,
+        Reason.STARTING,
+        Reason.WARMING_UP,
+        Reason.SCALING_DISABLED,
+        Reason.DESIRED_WITHIN_RANGE,
+        Reason.MISSING,
+    }
+)
+"""Why conditions are as they are of every job that has just begun: nine events that tell nothing."""
 
 
 def between(before: RLJobStatus, after: RLJobStatus) -> tuple[str, ...]:
@@ -23,7 +38,9 @@ def between(before: RLJobStatus, after: RLJobStatus) -> tuple[str, ...]:
 
 
 def _differs(old: Condition | None, new: Condition) -> bool:
-    return old is None or (old.status, old.reason) != (new.status, new.reason)
+    if old is None:
+        return new.reason not in _AT_FIRST and not (new.reason == Reason.NOT_MANAGED and not new.message)
+    return (old.status, old.reason) != (new.status, new.reason)
 
 
 def _sentence(condition: Condition) -> str:
