@@ -39,7 +39,7 @@ class BreakingClient(Client):
     """Counts its calls, and breaks at the one that it is told to.
 
     Attributes:
-        calls: (verb, resource) -> how often, since the last `reset`; ``order``: one after the other.
+        calls: (verb, resource) -> how often, since the last `reset`; ``order``: one after the other. A dry run is a ``try``.
         breaks_at: the number of the call that breaks; 0 for none.
         how: ``lost`` sends nothing and says so, ``unanswered`` loses the answer, ``killed`` is the end of the process after the
             call was sent, ``cancelled`` the same by cancelling the turn before it is.
@@ -64,8 +64,9 @@ class BreakingClient(Client):
 
     async def _ask(self, call: Call, timeout_seconds: float | None = None) -> Object:
         self.made += 1
-        self.calls[call.verb, call.counted_as] += 1
-        self.order.append((call.verb, call.counted_as))
+        counted = "try" if "dryRun" in call.query else call.verb, call.counted_as
+        self.calls[counted] += 1
+        self.order.append(counted)
         breaks = self.made == self.breaks_at
         if (breaks and self.how == "lost") or (call.verb, call.counted_as) == self.loses:
             raise Unavailable("the connection was refused")
@@ -125,12 +126,13 @@ class Run:
         self.poll, self.shards = SilentPoll(), SilentShards()
         self.nodes = NodeCache(lambda name: None)
         self.recommended: dict[JobKey, int | None] = {}
+        self.events = EventRecorder(client, "operator-1")
         self.reconciler = Reconciler(
             client,
             lambda _, name: self.jobs.get(name),
             self.pods,
             self.poll,  # type: ignore[arg-type]
-            EventRecorder(client, "operator-1"),
+            self.events,
             self.expectations,
             settings,
             shards=self.shards,  # type: ignore[arg-type]

@@ -14,9 +14,18 @@ from rljob.api.timestamps import rfc3339
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Role
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
+from rljob_operator.kube.apiserver.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Unavailable,
+)
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.apiserver.together import together
+from rljob_operator.kube.job.admitted_alike import AdmittedAlike
 from rljob_operator.kube.job.members import Pod, current, former, member_of
 from rljob_operator.kube.job.owned import NameConflict
 from rljob_operator.kube.job.stored import StoredJob
@@ -47,9 +56,11 @@ class PodWriter:
         *,
         placed: Callable[[StoredJob, Object], Object] = lambda stored, pod: pod,
         now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._expectations, self._settings = client, expectations, settings
         self._placed, self._now = placed, now
+        self._admitted = AdmittedAlike(monotonic)
 
     async def carry_out(self, stored: StoredJob, decision: Decision, pods: Sequence[Pod]) -> None:
         """What the decision says of pods. An `ApiError` ends it after the pods that were asked for with the same breath."""
@@ -79,10 +90,18 @@ class PodWriter:
             await self._delete(owned, found)
 
     async def try_one_of_each(self, stored: StoredJob, members: Iterable[str]) -> None:
-        """Have the API server check the pods that the job would have, without creating one. Raises its refusal."""
+        """Have the API server check the pods that the job would have, without creating one, where it has not just admitted
+        another job's that are like them. Raises its refusal."""
+        await together(*(self._try(stored, member) for member in members))
+
+    async def _try(self, stored: StoredJob, member: str) -> None:
+        def tried(owned: Owned) -> Object:
+            return self._pod(stored, owned, member, "none that is made", stored.status)
+
         owned = stored.owned()
-        tried = [self._pod(stored, owned, member, "none that is made", stored.status) for member in members]
-        await together(*(self._client.create(PODS, each, dry_run=True) for each in tried))
+        await self._admitted.once(
+            tried(owned.nameless()), lambda: self._client.create(PODS, tried(owned), dry_run=True)
+        )
 
     def _pod(self, stored: StoredJob, owned: Owned, member: str, follows: str, status: RLJobStatus) -> Object:
         """The member's next pod; ``follows``, the uid of the one before it, is what tells its name from that one's. It is made
@@ -105,8 +124,10 @@ class PodWriter:
             await self._check_owner(owned, name)  # made before, by a call whose answer was lost
         except Unavailable:
             raise  # it may have been created: the watch tells, or the expectation lapses
-        except ApiError:
+        except ApiError as problem:
             self._expectations.not_created(owned.uid, name)
+            if isinstance(problem, Forbidden | Invalid):
+                self._admitted.forget(owned.job.metadata.namespace)
             raise
 
     async def _check_owner(self, owned: Owned, name: str) -> None:

@@ -27,8 +27,12 @@ from rljob_operator.kube.render.settings import Settings
 
 _MADE_ONCE = ("PersistentVolumeClaim", "ServiceAccount")
 """Kinds that are left as they are once they are there: nothing of them may or need be changed."""
-SECRETS_SECONDS: Final = 60.0
-"""Secrets may not be watched. That those of a job which starts pods are all there is believed for so long."""
+SECRETS_SECONDS: Final = 600.0
+"""Secrets may not be watched. That those of a job which starts pods are all there is believed for so long: a job whose roles
+come up minutes after each other, or whose actors are many now and few then, does not read seven Secrets each time."""
+DOUBTED_SECONDS: Final = 60.0
+"""And for so long where one may be missing: nothing of the job runs, so that its user may have deleted them, or a pod does not
+come up."""
 _NO_CLAIM: Final = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
 """The scheduler's words about a pod whose claim is not there."""
 
@@ -41,14 +45,14 @@ class Known:
         digests: (kind, name) -> digest of what was last written, of those that are there.
         uids: (kind, name) -> uid.
         token: what requests to the learner carry; empty while the Secrets are not there.
-        secrets_due: when it is looked again whether they are all there, by the clock that `ensure` is given.
+        secrets_seen: when they were all there, by the clock that `ensure` is given; minus infinity where that is not known.
         made_for: what all the other children were made for; None while something may be missing. ``made_with``: and with what.
     """
 
     digests: dict[tuple[str, str], str] = field(default_factory=dict)
     uids: dict[tuple[str, str], str] = field(default_factory=dict)
     token: str = ""
-    secrets_due: float = float("-inf")
+    secrets_seen: float = float("-inf")
     made_for: Owned | None = None
     made_with: Settings | None = None
 
@@ -68,21 +72,31 @@ def forget_lost_claims(known: Known, waiting: Iterable[str]) -> bool:
 
 
 async def ensure(
-    client: Client, owned: Owned, settings: Settings, known: Known, now: float, *, new: bool = False, idle: bool = False
+    client: Client,
+    owned: Owned,
+    settings: Settings,
+    known: Known,
+    now: float,
+    *,
+    new: bool = False,
+    idle: bool = False,
+    held_up: bool = False,
 ) -> None:
     """Create what is missing, change what differs, delete what the job no longer wants; as much as can be at the same time.
 
-    ``now``: seconds that only go forward; ``new``, ``idle``: as `keys.ensure_secrets`. Raises `NameConflict`, `KeysLost`, and
-    whatever `Client` raises; called again it goes on where it was.
+    ``now``: seconds that only go forward; ``new``, ``idle``: as `keys.ensure_secrets`; ``held_up``: a pod does not come up.
+    Raises `NameConflict`, `KeysLost`, and whatever `Client` raises; called again it goes on where it was.
     """
     calls: list[Awaitable[None]] = []
-    if not known.token or now >= known.secrets_due:
+    believed_seconds = DOUBTED_SECONDS if idle or held_up else SECRETS_SECONDS
+    if not known.token or now - known.secrets_seen >= believed_seconds:
         calls.append(_ensure_secrets(client, owned, known, now, new=new and not known.token, idle=idle))
     made = known.made_for is not None and known.made_for.same_children(owned) and known.made_with == settings
     if not made:
         wanted = (service_account(owned), *changing_children(owned, settings))
         calls += [_ensure(client, owned, document, known) for document in wanted]
-        calls += [_ensure_none(client, owned, kind, name, known) for kind, name in unwanted(owned)]
+        if not new:
+            calls += [_ensure_none(client, owned, kind, name, known) for kind, name in unwanted(owned)]
     await together(*calls)
     known.made_for, known.made_with = owned, settings
 
@@ -94,8 +108,9 @@ async def ensure_account(client: Client, owned: Owned, known: Known) -> None:
 
 
 async def _ensure_secrets(client: Client, owned: Owned, known: Known, now: float, *, new: bool, idle: bool) -> None:
+    known.secrets_seen = float("-inf")
     known.token = await ensure_secrets(client, owned, new=new, idle=idle)
-    known.secrets_due = now + SECRETS_SECONDS
+    known.secrets_seen = now
 
 
 async def _ensure_none(client: Client, owned: Owned, kind: str, name: str, known: Known) -> None:

@@ -108,6 +108,10 @@ class Preflight:
         reason = Reason.NAME_CONFLICT if isinstance(problem, NameConflict) else Reason.KEYS_LOST
         self._refuse(reason, str(problem), now)
 
+    def check_again(self) -> None:
+        """The next look begins with a check, whatever was said before."""
+        self.checked_generation = 0
+
     def sooner(self, seconds: float | None, now: float) -> float | None:
         """When to look again: after ``seconds``, or when what was refused is due."""
         if self.again_at == float("inf"):

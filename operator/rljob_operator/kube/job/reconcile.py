@@ -16,7 +16,7 @@ from rljob_operator.core.observed import Observation
 from rljob_operator.core.turn import StatusWrite, turn
 from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import QuotaExceeded
+from rljob_operator.kube.apiserver.errors import Forbidden, Invalid, QuotaExceeded
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.job import children
 from rljob_operator.kube.job.alike import Alike
@@ -109,7 +109,7 @@ class Reconciler:
         self._seen_seconds = seen_seconds
         self._client, self._job_of, self._pods, self._poll = client, job_of, pods, poll
         self._events, self._expectations, self._settings = events, expectations, settings
-        self._writer = PodWriter(client, expectations, settings, placed=queue.placed, now=now)
+        self._writer = PodWriter(client, expectations, settings, placed=queue.placed, now=now, monotonic=monotonic)
         self._shards, self._nodes, self._queue, self._recommended = shards, nodes, queue, recommended
         self._now, self._monotonic = now, monotonic
         self._known: dict[JobKey, RememberedJob] = {}
@@ -147,12 +147,15 @@ class Reconciler:
         return await self._turn(key, stored, known, pods)
 
     async def _turn(self, key: JobKey, stored: StoredJob, known: RememberedJob, pods: Sequence[Pod]) -> float | None:
-        idle = not any(member.alive for member in members(pods, self._now()))
+        def idle() -> bool:
+            return not any(member.alive for member in members(pods, self._now()))
 
-        async def make_children(status: RLJobStatus = stored.status) -> None:
+        async def make_children(status: RLJobStatus = stored.status, held_up: bool = False) -> None:
             owned, new, now = stored.owned(status), stored.status.start_time is None, self._monotonic()
-            settings = settings_for(status, self._settings)
-            await children.ensure(self._client, owned, settings, known.children, now, new=new, idle=idle)
+            settings, nothing_runs = settings_for(status, self._settings), idle()
+            await children.ensure(
+                self._client, owned, settings, known.children, now, new=new, idle=nothing_runs, held_up=held_up
+            )
 
         trial = _Trial(self._client, self._writer, known.children)
         await known.preflight.check(stored, trial, self._monotonic(), make_children)
@@ -183,10 +186,11 @@ class Reconciler:
             held_up = known.preflight.refusal is None and any(map(self._may_lack_children, observed.members))
             lost_claims = children.forget_lost_claims(known.children, (m.waiting_message for m in observed.members))
             if decision.start or held_up or lost_claims:
-                await make_children(decision.status)
-            elif not (idle or known.policy_seen):
+                await make_children(decision.status, held_up)
+                known.policy_seen = True
+            elif not (known.policy_seen or idle()):
                 await renew_policy(self._client, stored.owned(), self._settings)
-            known.policy_seen = known.policy_seen or not idle
+                known.policy_seen = True
             await self._writer.carry_out(stored, decision, pods)
         except QuotaExceeded as problem:
             news = known.preflight.admission is None
@@ -195,6 +199,9 @@ class Reconciler:
         except (NameConflict, KeysLost) as problem:
             known.preflight.children_refused(problem, stored.desired.generation, self._monotonic())
             return 0.0
+        except (Invalid, Forbidden):
+            known.preflight.check_again()  # what was admitted before may not be any more, and its user reads why
+            raise
         if stored.desired.released and not any(member.alive for member in observed.members):
             await self._writer.release_all(pods)
         self._follow_shards(key, stored, observed, pods)

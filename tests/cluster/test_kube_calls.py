@@ -1,0 +1,101 @@
+"""Every request that a job costs the API server until it runs, by verb and resource: one that is added is seen here.
+
+Watches come on top, and a scheduler's and kubelets' own requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.resources import RLJOBS
+from rljob_operator.kube.job.reconcile import SEEN_SECONDS
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.reconciling import BreakingClient, Kubelet, Run, written
+from tests.cluster.test_kube_reconcile import TWO_ACTORS, Clock, at_work, status_of
+
+Calls = Counter[tuple[str, str]]
+
+TURNS = 20
+OF_EACH_JOB: Calls = Counter(
+    {
+        ("create", "serviceaccounts"): 1,
+        ("create", "secrets"): 7,
+        ("create", "configmaps"): 1,
+        ("create", "services"): 1,
+        ("create", "networkpolicies"): 1,
+        ("create", "persistentvolumeclaims"): 1,
+        ("create", "poddisruptionbudgets"): 2,
+        ("create", "pods"): 4,
+        ("create", "events"): 4,
+        ("apply_status", "rljobs/status"): 2,
+    }
+)
+"""Of a learner, a shard and two actors that come up within seconds. Its events: it is accepted, and each role is ready."""
+OF_THE_FIRST: Calls = Counter({("try", "pods"): 3})
+"""A pod of each role; those of further jobs that are like it are not tried."""
+
+
+async def brought_up(run: Run, viewer: Client, kubelet: Kubelet, clock: Clock, name: str, seconds: float) -> Calls:
+    """All requests until nothing is to be done any more; a turn each ``seconds``, and all pods run by the next."""
+    assert isinstance(run.client, BreakingClient)
+    run.client.reset()
+    for _ in range(TURNS):
+        await run.turn(viewer, name)
+        await run.events.flush()
+        await kubelet.start(name)
+        clock.seconds += seconds
+    status = await status_of(viewer, run.namespace, name)
+    assert (status["replay"]["ready"], status["actors"]["ready"]) == (1, 2), status
+    return Counter(run.client.calls)
+
+
+def test_what_a_job_costs_and_what_another_like_it(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            clock = Clock()
+            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=SEEN_SECONDS)
+            for name, expected in (("first", OF_EACH_JOB + OF_THE_FIRST), ("second", OF_EACH_JOB)):
+                await viewer.create(RLJOBS, written(namespace, name, **TWO_ACTORS))
+                assert await brought_up(run, viewer, kubelet, clock, name, 1.0) == expected
+            clock.seconds += 60.0
+            await viewer.create(RLJOBS, written(namespace, "later", **TWO_ACTORS))
+            expected = OF_EACH_JOB + OF_THE_FIRST
+            assert await brought_up(run, viewer, kubelet, clock, "later", 1.0) == expected, (
+                "nothing is believed for long"
+            )
+
+    asyncio.run(story())
+
+
+def test_what_a_new_job_does_not_want_is_not_looked_for(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            clock = Clock()
+            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=SEEN_SECONDS)
+            await viewer.create(RLJOBS, written(namespace, "open", network={"policy": "Disabled"}, **TWO_ACTORS))
+            expected = OF_EACH_JOB + OF_THE_FIRST
+            del expected["create", "networkpolicies"]
+            assert await brought_up(run, viewer, kubelet, clock, "open", 1.0) == expected
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("minutes", [1.5, 4.0])
+def test_roles_that_come_up_minutes_after_each_other_cost_no_more(
+    cluster: ControlPlane, namespace: str, minutes: float
+) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            clock = Clock()
+            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=SEEN_SECONDS)
+            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
+            found = await brought_up(run, viewer, kubelet, clock, "pong", 60.0 * minutes)
+            more = found - (OF_EACH_JOB + OF_THE_FIRST)
+            assert set(more) <= {("apply_status", "rljobs/status"), ("create", "events"), ("patch", "events")}, more
+            assert not any(resource == "secrets" for _, resource in more)
+
+    asyncio.run(story())
