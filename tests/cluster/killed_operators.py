@@ -29,6 +29,7 @@ NEVER = 10**9
 TWO_ACTORS = {"actors": {"replicas": 2}}
 SETTLED_TURNS = 12
 LONGEST_SECONDS = 20.0
+FEWEST_OPERATORS = 10
 
 
 class Stage:
@@ -95,13 +96,16 @@ class Stage:
         self._with_operator(lambda run: bring_up(run, self.viewer, self.kubelet, self.job))
 
     def settle_until(self, what: str, holds: Callable[[], bool]) -> None:
-        """Operators, and the kubelet with pods that are to go, until it is so."""
-        end = time.monotonic() + LONGEST_SECONDS
+        """Operators, and the kubelet with pods that are to go, until it is so. On a machine with much else to do the turns of one
+        operator take seconds, so a number of them is waited for in any case."""
+        end, operators = time.monotonic() + LONGEST_SECONDS, 0
         while True:
             self.settle()
+            operators += 1
             if holds():
                 return
-            assert time.monotonic() < end, f"{what}: {self.members()} {self.status()}"
+            asked_too_often = time.monotonic() >= end and operators >= FEWEST_OPERATORS
+            assert not asked_too_often, f"{what}, after {operators} operators: {self.marks()} {self.status()}"
             time.sleep(0.1)
 
     def pods(self) -> dict[str, list[Object]]:
@@ -111,6 +115,15 @@ class Stage:
     def members(self) -> dict[str, int]:
         """How many pods every member has."""
         return {member: len(pods) for member, pods in self.pods().items()}
+
+    def marks(self) -> dict[str, Object]:
+        """What is noted on every pod of how it goes."""
+        found = {}
+        for pod in [pod for pods in self.pods().values() for pod in pods]:
+            about = pod["metadata"]
+            noted = {name: about.get(name) for name in ("deletionTimestamp", "annotations", "finalizers")}
+            found[about["name"]] = {**noted, "phase": (pod.get("status") or {}).get("phase")}
+        return found
 
     def status(self) -> Object:
         """Of the job, as it is stored."""
