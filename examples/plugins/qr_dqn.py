@@ -67,15 +67,13 @@ class QuantileNetwork(FrameNetwork):
     def __init__(
         self, spec: EnvironmentSpec, quantiles: int, hidden_units: int, env_params: EnvironmentParameters
     ) -> None:
-        of_bytes = spec.frame_dtype == "uint8"
-        scale = env_params.input_scale or (1.0 / 255.0 if of_bytes else 1.0)
-        super().__init__(spec.frame_shape, scale, centred=env_params.centre_input)
+        super().__init__(spec.frame_shape, spec.input_scale(env_params), centred=env_params.centre_input)
         if self.image is not None:
-            self.convolutions, width = convolution_layers(spec.stack, spec.frame_shape, _NATURE, layer_norm=False)
+            self.convolutions, width = convolution_layers(spec.stack, spec.frame_shape, _NATURE)
         else:
             width = spec.stack * prod(spec.frame_shape)
         depth = 1 if self.image is not None else 2
-        self.dense = dense_layers(width, hidden_units, depth, layer_norm=False)
+        self.dense = dense_layers(width, hidden_units, depth)
         self.head = nn.Linear(hidden_units, spec.num_actions * quantiles)
         self.quantiles = quantiles
 

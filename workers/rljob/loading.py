@@ -16,6 +16,8 @@ from rljob.errors import UsageError, first_line
 
 _authors: set[str] = set()
 """Files, and folders of packages, that were loaded here and are not ours."""
+_MANY = 8
+_NOT_BY_USERS = frozenset(("rljob", "rljob_operator", "gymnasium", "ale_py"))
 
 
 class PluginProblem(UsageError):
@@ -72,6 +74,21 @@ def told(error: BaseException) -> str:
     return f"{authors_line(error)}{type(error).__name__}: {first_line(error)}"
 
 
+def shown(came: object) -> str:
+    """What a user's function gave, in words: an array by its type and shape, small things as they are."""
+    dtype, shape = getattr(came, "dtype", None), getattr(came, "shape", None)
+    if dtype is not None and isinstance(shape, tuple) and not isinstance(came, float | int):
+        kind = "a tensor" if hasattr(came, "requires_grad") else "an array"
+        return f"{kind} {str(dtype).removeprefix('torch.')} {list(shape)}"
+    if isinstance(came, tuple):
+        return f"{len(came)} values ({', '.join(map(shown, came))})" if len(came) < _MANY else f"{len(came)} values"
+    if came is None or isinstance(came, int | float | list | set):
+        return str(came)
+    if isinstance(came, str):
+        return repr(came)
+    return f"a {type(came).__name__}"
+
+
 def _of_file(path: Path) -> ModuleType:
     name = path.stem
     if not name.isidentifier():
@@ -81,12 +98,11 @@ def _of_file(path: Path) -> ModuleType:
             raise NotHere(f"{path}: there is no such file, and no module {name!r} that can be imported in its place")
         return _module(name)
     path = path.resolve()
-    if name not in sys.modules:
-        if str(path.parent) not in sys.path:
-            sys.path.append(str(path.parent))
-            importlib.invalidate_caches()
-        _authors.add(str(path))
-        _authors.update(str(other) for other in path.parent.glob("*.py"))
+    if name not in sys.modules and str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+        importlib.invalidate_caches()
+    _authors.add(str(path))
+    _authors.update(str(other) for other in path.parent.glob("*.py"))
     module = _module(name)
     origin = getattr(module, "__file__", None)
     if origin is None or Path(origin).resolve() != path:
@@ -97,14 +113,22 @@ def _of_file(path: Path) -> ModuleType:
 def _module(name: str) -> ModuleType:
     top = name.partition(".")[0]
     if top not in sys.modules and _spec(top) is None:
-        raise NotHere(f"module {name!r} cannot be imported: ModuleNotFoundError: No module named {top!r}")
-    if top != "rljob" and top not in sys.stdlib_module_names and (spec := _spec(top)) is not None:
-        _authors.update(spec.submodule_search_locations or ())
-        _authors.update((spec.origin,) if spec.origin and not spec.submodule_search_locations else ())
+        file = f"{top}.py"
+        advice = f"; the file {file} that is here is named {file}:function" if Path(file).is_file() else ""
+        raise NotHere(f"module {name!r} cannot be imported: ModuleNotFoundError: No module named {top!r}{advice}")
+    by_a_user(top)
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginProblem(f"module {name!r} cannot be imported: {told(error)}") from error
+
+
+def by_a_user(module: str) -> None:
+    """Have errors in this process name the line of this module, or of its package, that they came through."""
+    top = module.partition(".")[0]
+    if top not in _NOT_BY_USERS and top not in sys.stdlib_module_names and (spec := _spec(top)) is not None:
+        _authors.update(spec.submodule_search_locations or ())
+        _authors.update((spec.origin,) if spec.origin and not spec.submodule_search_locations else ())
 
 
 def _spec(name: str) -> Any:

@@ -1,7 +1,7 @@
 """All that an algorithm, a network or an environment of one's own is written with (docs/plugins.md).
 
-What is named here stays as it is documented; everything else in ``rljob`` may change with any release. ``rljob.envs`` is not
-needed: an environment of one's own is a plain ``gymnasium.Env``.
+What is named here stays as it is documented; everything else in ``rljob`` may change with any release. An environment of one's
+own is a plain ``gymnasium.Env`` and needs nothing of this.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rljob.api import EnvironmentParameters, ImpalaParameters, UnrollQueue
 from rljob.api.own_parameters import ActionValueParameterSet, TransitionParameterSet, UnrollParameterSet
 from rljob.api.parameters import ParameterSet
 from rljob.api.types import Flag, Integer, Real, Text
-from rljob.envs.spec import EnvironmentSpec
+from rljob.envs import EnvironmentSpec, describe_environment, try_environment
 
 __all__ = [
     "IMPALA",
@@ -53,10 +53,12 @@ __all__ = [
     "check",
     "convolution_layers",
     "dense_layers",
+    "describe_environment",
     "epsilon_ladder",
     "gae",
     "minibatches_of_steps",
     "minibatches_of_unrolls",
     "seen_by_convolutions",
+    "try_environment",
     "vtrace",
 ]

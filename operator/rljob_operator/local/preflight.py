@@ -9,7 +9,7 @@ from rljob.api.networks import resolved_network
 from rljob.checkpoints.files import stored
 from rljob.checkpoints.location import bucket_of
 from rljob.checkpoints.restore_from import named_checkpoint
-from rljob.envs import describe_environment
+from rljob.envs import describe_environment, try_environment
 from rljob.errors import UsageError
 
 
@@ -18,15 +18,16 @@ class PreflightProblem(UsageError):
 
 
 def check(job: RLJob, *, new: bool = False) -> None:
-    """Build the environment once, ask for a network that sees its frames, try what the user has written of the algorithm, and
-    compare the memory that the run needs with what is free; for a ``new`` run, also look into its bucket and read through the one
-    that it shall start from.
+    """Build the environment and play a few steps of it, ask for a network that sees its frames, try what the user has written of
+    the algorithm, and compare the memory that the run needs with what is free; for a ``new`` run, also look into its bucket and
+    read through the one that it shall start from.
 
     Raises EnvironmentProblem (from the environment room), NetworkProblem, PluginProblem, ManifestError, CheckpointProblem,
     StorageProblem or PreflightProblem.
     """
     job = with_own_parts(job)
     spec = describe_environment(job.spec.environment.id, job.spec.environment.parameters)
+    try_environment(job.spec.environment.id, job.spec.environment.parameters)
     if job.spec.algorithm.type != "Custom":
         resolved_network(job.spec.algorithm.type, job.spec.algorithm.parameters.network, spec.frame_shape)
     if has_own_parts(job):

@@ -36,4 +36,5 @@ def test_training_goes_on_around_failing_environments(local_run: Callable[..., L
     assert final["cut_steps"] <= 20 * (final["environment_failures"] + 16)
     assert run.job_status.restarts.counted == run.job_status.restarts.ignored == 0, "no process ended for it"
     words = (run.run_dir / "logs" / "actor-0.log").read_text()
-    assert "failed in step(): RuntimeError: the simulator has lost its licence; begun anew (failure 1 " in words
+    assert "failed in step(): failing_cart_pole.py:" in words
+    assert ", in step: RuntimeError: the simulator has lost its licence; begun anew (failure 1 " in words

@@ -14,7 +14,7 @@ from rljob.algorithms.conformance import check_own_parts
 from rljob.algorithms.registry import with_own_parts
 from rljob.api import ManifestError, RLJob, memory_estimate, parse_job, read_manifest, with_files_beside
 from rljob.envs import describe_environment
-from rljob.loading import PluginProblem
+from rljob.loading import NotHere, PluginProblem
 
 from tests.support.paths import ROOT
 from tests.support.plugins_page import write_example
@@ -265,11 +265,104 @@ def test_what_is_no_algorithm(tmp_path: Path, old: str, new: str, said: str) -> 
             "import torch\n1 / 0\n",
             r"cannot be imported: plugin_\d+\.py:4, in <module>: ZeroDivisionError",
         ),
+        (
+            "import torch\n",
+            "import torch\nexit(3)\n",
+            r"cannot be imported: plugin_\d+\.py:4, in <module>: SystemExit: 3",
+        ),
+        (
+            "def build(self, spec, params, env_params)",
+            "def build(self, spec, params)",
+            r"build failed: TypeError: .* takes 3 positional .*; it is called as build\(spec, params, env_params\)",
+        ),
+        (
+            "def loss(self, params, online, target, batch)",
+            "def loss(self, params, online, batch)",
+            r"loss failed: TypeError: .*; it is called as loss\(params, online, target, batch\)",
+        ),
+        (
+            "taken.detach().mean()}",
+            "taken.mean()}",
+            r"loss: metrics\['q'\]: expected a detached tensor, got one with a gradient",
+        ),
+        ("error.detach().abs()", "error.abs()", "loss: td_abs: expected a detached tensor, got one with a gradient"),
+        (
+            "        error = wanted - taken\n",
+            "        error = wanted - taken + (taken - taken).sqrt()\n",
+            "loss: expected finite gradients, got others for dense.0.weight, .* with a loss that is finite",
+        ),
+        (
+            "        self.head =",
+            "        self.other = nn.Linear(2, 2)\n        self.head =",
+            "loss: expected a gradient for every weight, got none for other.weight, other.bias",
+        ),
+        (
+            "        self.head =",
+            "        self.dense.requires_grad_(False)\n        self.head =",
+            r"build: expected weights that all learn \(what does not is a buffer\), got frozen dense.0.weight",
+        ),
+        (
+            "        self.head =",
+            "        self.register_buffer('support', torch.arange(3))\n        self.head =",
+            "build: expected weights and buffers of float32, got support of int64",
+        ),
+        (
+            "        self.head =",
+            "        self.dense.append(nn.BatchNorm1d(units))\n        self.head =",
+            r"build: expected layers that see each row by itself \(GroupNorm and LayerNorm do\), got a BatchNorm1d",
+        ),
+        (
+            "return net(observation)\n",
+            "return net(observation).softmax(0)\n",
+            "infer: expected outputs of a row that do not depend on the others, got other ones for it alone",
+        ),
+        (
+            "return net(observation)\n",
+            "return net(observation).squeeze()\n",
+            r"infer of one row: outputs: expected a tensor float32 \[1, 2\], got a tensor float32 \[2\]",
+        ),
+        (
+            "return self.head(self.features(observation))\n",
+            "return self.head(self.features(observation)) / 0\n",
+            "infer: outputs: expected finite numbers, got",
+        ),
+        (
+            "spec.frame_shape, 1.0, centred",
+            "spec.frame_shape, None, centred",
+            r"in __init__: TypeError: scale: expected a number, such as spec.input_scale\(env_params\), got None",
+        ),
     ],
 )
 def test_a_mistake_is_told_before_anything_is_trained(tmp_path: Path, old: str, new: str, said: str) -> None:
     with pytest.raises(PluginProblem, match=said):
         tried(job(tmp_path, (old, new)))
+
+
+def test_a_network_with_noise_is_none_whose_rows_depend_on_each_other(tmp_path: Path) -> None:
+    noisy = "return self.head(self.features(observation))"
+    tried(job(tmp_path, (f"{noisy}\n", f"{noisy} + torch.randn(len(observation), 1)\n")))
+
+
+def test_a_network_that_does_not_centre_what_is_to_be_centred(tmp_path: Path) -> None:
+    given = job(tmp_path, environment={"id": "CartPole-v1", "centreInput": True})
+    with pytest.raises(
+        PluginProblem, match=r"build: expected a network that is centred \(centred=env_params.centre_input\)"
+    ):
+        tried(given)
+
+
+def test_a_default_is_what_its_type_takes(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"parameters.units: got 160; allowed: an integer from 1 to 100"):
+        with_own_parts(job(tmp_path, ("Integer(1, 100)] = 16", "Integer(1, 100)] = 160")))
+
+
+def test_a_file_that_is_named_as_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "beside.py").write_text(PLUGIN)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        NotHere, match=r"No module named 'beside'; the file beside.py that is here is named beside.py:function"
+    ):
+        algorithm("beside:make")
 
 
 def test_an_algorithm_of_unrolls_has_no_replay(tmp_path: Path) -> None:

@@ -111,6 +111,10 @@ def test_parameters_of_a_built_in_network_are_refused() -> None:
             r"it failed on float32 \(2, 4, 42, 42\) in channels-last order: net_\d+\.py:5, in forward: RuntimeError: view",
         ),
         (
+            "def make(inputs): return nn.BatchNorm2d(4)",
+            r"build: expected layers that see each row by itself .*, got a BatchNorm2d",
+        ),
+        (
             "class Mean(nn.Module):\n    def forward(self, x):\n        return x.mean()\ndef make(inputs): return Mean()",
             r"features \[2, ...\] were expected, what came is \(\)",
         ),

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -35,7 +34,6 @@ class ApeXDQN(ActionValueAlgorithm[ApeXDQNParameters, QNetwork]):
     metrics = ("q_taken",)
 
     def build(self, spec: EnvironmentSpec, params: ApeXDQNParameters, env_params: EnvironmentParameters) -> QNetwork:
-        default_scale = 1.0 / 255.0 if np.dtype(spec.frame_dtype) == np.uint8 else 1.0
         return QNetwork(
             QNetworkConfig(
                 kind=str(params.network),
@@ -45,7 +43,7 @@ class ApeXDQN(ActionValueAlgorithm[ApeXDQNParameters, QNetwork]):
                 dueling=params.dueling,
                 hidden_units=params.hidden_units,
                 layer_norm=params.layer_norm,
-                scale=env_params.input_scale or default_scale,
+                scale=spec.input_scale(env_params),
                 centred=env_params.centre_input,
                 own=params.network_parameters,
             )

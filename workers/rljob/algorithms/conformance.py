@@ -3,14 +3,15 @@ what came. For one of the user's own, or a network of one's own, before anything
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm
+from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm, UnrollAlgorithm
 from rljob.algorithms.batches import TransitionBatch, UnrollBatch
 from rljob.algorithms.decision import Decision, Inference
 from rljob.algorithms.loss_result import LossResult
@@ -19,10 +20,11 @@ from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import EnvironmentParameters, RLJob
 from rljob.api.problems import ManifestError
 from rljob.envs.spec import EnvironmentSpec
-from rljob.loading import PluginProblem, short, told
+from rljob.loading import PluginProblem, authors_line, short, shown, told
 
 _N = 3
 _ROWS = 4
+_ACROSS_ROWS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 T = TypeVar("T")
 
 
@@ -67,21 +69,45 @@ class _Check:
         method, params, spec = self._method, self._params, self._spec
         net = self._call("build", lambda: method.build(spec, params, self._env_params))
         self._expect("build", isinstance(net, FrameNetwork), "a rljob.plugins.FrameNetwork", net)
-        floats = all(each.dtype == torch.float32 for each in net.parameters())
-        self._expect("build", floats, "weights of float32", {str(each.dtype) for each in net.parameters()})
+        expected = "a network that is centred (centred=env_params.centre_input), as spec.environment.centreInput says"
+        self._expect("build", net.centred or not self._env_params.centre_input, expected, "one that is not")
+        self._weights(net)
         self._acts(net)
         net.train()
         self._learns(net)
+
+    def _weights(self, net: FrameNetwork) -> None:
+        across = [module for module in net.modules() if isinstance(module, _ACROSS_ROWS)]
+        expected = "layers that see each row by itself (GroupNorm and LayerNorm do)"
+        self._expect("build", not across, expected, across[0] if across else None)
+        other = {name: tensor for name, tensor in net.state_dict().items() if tensor.dtype != torch.float32}
+        came = ", ".join(f"{name} of {str(tensor.dtype).removeprefix('torch.')}" for name, tensor in other.items())
+        self._expect("build", not other, "weights and buffers of float32", came)
+        self._expect("build", next(net.parameters(), None) is not None, "a network with weights", "one without")
+        frozen = [name for name, weight in net.named_parameters() if not weight.requires_grad]
+        self._expect(
+            "build", not frozen, "weights that all learn (what does not is a buffer)", f"frozen {', '.join(frozen)}"
+        )
 
     def _acts(self, net: FrameNetwork) -> None:
         method, params, spec, draws = self._method, self._params, self._spec, np.random.default_rng(0)
         acting = net.eval()
         memory, outputs = method.memory_units(params), method.output_size(params, spec.num_actions)
-        shown = _frames(draws, (_N, *spec.observation_shape), spec.frame_dtype)
-        found = self._call("infer", lambda: method.infer(acting, shown, np.zeros((_N, 2, memory), np.float32)))
+        seen = _frames(draws, (_N, *spec.observation_shape), spec.frame_dtype)
+        before = np.zeros((_N, 2, memory), np.float32)
+        found = self._call("infer", lambda: method.infer(acting, seen, before))
         self._expect("infer", isinstance(found, Inference), "an Inference(outputs, state)", found)
-        self._tensor("infer: outputs", found.outputs, (_N, outputs))
-        self._tensor("infer: state", found.state, (_N, 2, memory))
+        self._tensor("infer: outputs", found.outputs, (_N, outputs), detached=True)
+        self._expect(
+            "infer: outputs", bool(torch.isfinite(found.outputs).all()), "finite numbers", found.outputs.tolist()
+        )
+        self._tensor("infer: state", found.state, (_N, 2, memory), detached=True)
+        again = self._call("infer", lambda: method.infer(acting, seen, before)).outputs
+        alone = self._call("infer of one row", lambda: method.infer(acting, seen[:1], before[:1])).outputs
+        self._tensor("infer of one row: outputs", alone, (1, outputs))
+        random = not torch.equal(again, found.outputs)  # as of a network with noise
+        by_itself = random or torch.allclose(alone, found.outputs[:1], rtol=0.01, atol=0.01)
+        self._expect("infer", by_itself, "outputs of a row that do not depend on the others", "other ones for it alone")
         numbers = found.outputs.numpy()
         epsilon = self._call("exploration", lambda: method.exploration(params, 0, 1, _N))
         self._array("exploration", epsilon, (_N,))
@@ -92,7 +118,7 @@ class _Check:
         )
         self._array("state_values", self._call("state_values", lambda: method.state_values(numbers)), (_N,))
         games: Sequence[Any] = [_Game() for _ in range(_N)]
-        actions = self._call("evaluation_action", lambda: method.evaluation_action(params, acting, shown, games))
+        actions = self._call("evaluation_action", lambda: method.evaluation_action(params, acting, seen, games))
         self._actions("evaluation_action", actions)
 
     def _learns(self, net: FrameNetwork) -> None:
@@ -113,13 +139,20 @@ class _Check:
         expected = f"metrics {', '.join(method.metrics)}, as the attribute metrics says"
         self._expect("loss: metrics", not missing, expected, sorted(result.metrics))
         for name in method.metrics:
-            self._tensor(f"loss: metrics[{name!r}]", result.metrics[name], ())
+            self._tensor(f"loss: metrics[{name!r}]", result.metrics[name], (), detached=True)
         if isinstance(method, TransitionAlgorithm):
             errors: Any = result.td_abs
-            self._tensor("loss: td_abs", errors, (rows,))
+            self._tensor("loss: td_abs", errors, (rows,), detached=True)
             self._expect("loss: td_abs", bool((errors >= 0).all()), "errors of 0 or more", errors.tolist())
             self._tensor("priorities", self._call("priorities", lambda: method.priorities(errors)), (rows,))
-        self._call("loss", lambda: torch.autograd.grad(result.value, list(net.parameters())), batch)
+        names, weights = zip(*net.named_parameters(), strict=True)
+        gradients = self._call("loss", lambda: torch.autograd.grad(result.value, weights, allow_unused=True), batch)
+        unused = [name for name, each in zip(names, gradients, strict=True) if each is None]
+        self._expect("loss", not unused, "a gradient for every weight", f"none for {', '.join(unused)}")
+        broken = [name for name, each in zip(names, gradients, strict=True) if not torch.isfinite(each).all()]
+        self._expect(
+            "loss", not broken, "finite gradients", f"others for {', '.join(broken)}, with a loss that is finite"
+        )
 
     # ------------------------------------------------------------------------------------------------------------- words
 
@@ -132,16 +165,25 @@ class _Check:
             has = ""
             if isinstance(error, AttributeError) and batch is not None and isinstance(error.obj, type(batch)):
                 has = f"; a {type(batch).__name__} has {', '.join(batch._fields)}"
+            if isinstance(error, TypeError) and not authors_line(error):  # it was not even entered
+                function = function.split(" ")[0]
+                takes = list(inspect.signature(getattr(_base(self._method), function)).parameters)[1:]
+                has = f"; it is called as {function}({', '.join(takes)})"
             raise PluginProblem(f"{self._name}: {function} failed: {told(error)}{has}") from error
 
     def _expect(self, function: str, holds: bool, expected: str, came: object) -> None:
         if not holds:
-            raise PluginProblem(f"{self._name}: {function}: expected {expected}, got {_shown(came)}")
+            words = came if isinstance(came, str) else shown(came)
+            raise PluginProblem(f"{self._name}: {function}: expected {expected}, got {words}")
 
-    def _tensor(self, function: str, found: Any, shape: tuple[int, ...]) -> None:
+    def _tensor(self, function: str, found: Any, shape: tuple[int, ...], *, detached: bool = False) -> None:
         expected = f"a tensor float32 {list(shape)}"
         fits = isinstance(found, Tensor) and found.dtype == torch.float32 and tuple(found.shape) == shape
         self._expect(function, fits, expected, found)
+        if detached:
+            self._expect(
+                function, not found.requires_grad, "a detached tensor", "one with a gradient; .detach() takes it off"
+            )
 
     def _array(self, function: str, found: Any, shape: tuple[int, ...]) -> None:
         fits = isinstance(found, np.ndarray) and found.dtype == np.float32 and found.shape == shape
@@ -170,10 +212,5 @@ def _random_actions(batch: Any, actions: int) -> Any:
     return batch
 
 
-def _shown(came: object) -> str:
-    if isinstance(came, Tensor | np.ndarray):
-        kind = "a tensor" if isinstance(came, Tensor) else "an array"
-        return f"{kind} {str(came.dtype).removeprefix('torch.')} {list(came.shape)}"
-    if isinstance(came, int | float | str | list | set):
-        return str(came)
-    return "None" if came is None else f"a {type(came).__name__}"
+def _base(method: AnyAlgorithm) -> type[AnyAlgorithm]:
+    return TransitionAlgorithm if isinstance(method, TransitionAlgorithm) else UnrollAlgorithm

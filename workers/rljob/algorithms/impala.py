@@ -57,7 +57,6 @@ class IMPALA(UnrollAlgorithm[ImpalaParameters, PolicyNetwork]):
     def build(
         self, spec: EnvironmentSpec, params: ImpalaParameters, env_params: EnvironmentParameters
     ) -> PolicyNetwork:
-        default_scale = 1.0 / 255.0 if np.dtype(spec.frame_dtype) == np.uint8 else 1.0
         return PolicyNetwork(
             PolicyConfig(
                 kind=str(params.network),
@@ -68,7 +67,7 @@ class IMPALA(UnrollAlgorithm[ImpalaParameters, PolicyNetwork]):
                 lstm=self.memory_units(params),
                 layer_norm=params.layer_norm,
                 orthogonal=params.orthogonal_init,
-                scale=env_params.input_scale or default_scale,
+                scale=spec.input_scale(env_params),
                 centred=env_params.centre_input,
                 own=params.network_parameters,
             )

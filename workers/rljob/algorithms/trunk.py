@@ -28,6 +28,8 @@ class FrameNetwork(nn.Module):
 
     def __init__(self, frame_shape: Sequence[int], scale: float, *, centred: bool, stack: int = 0) -> None:
         super().__init__()
+        if not isinstance(scale, int | float):  # the manifest's inputScale, which may be left open
+            raise TypeError(f"scale: expected a number, such as spec.input_scale(env_params), got {scale}")
         self.convolutions: nn.Sequential = nn.Sequential()
         self.dense: nn.Sequential = nn.Sequential()
         self.register_buffer("mean", torch.zeros(tuple(frame_shape)))
@@ -147,7 +149,7 @@ def seen_by_convolutions(stack: int, frame_shape: Sequence[int]) -> tuple[int, i
 
 
 def convolution_layers(
-    stack: int, frame_shape: Sequence[int], layers: Sequence[tuple[int, int, int]], *, layer_norm: bool
+    stack: int, frame_shape: Sequence[int], layers: Sequence[tuple[int, int, int]], *, layer_norm: bool = False
 ) -> tuple[nn.Sequential, int]:
     """Convolutions (out channels, kernel, stride) with ReLU, and the number of features they leave; without any (an MLP),
     nothing, and the flattened stack. ``layer_norm``: normalise before every ReLU (GroupNorm with one group)."""
@@ -164,7 +166,7 @@ def convolution_layers(
     return nn.Sequential(*modules), channels * prod(sides)
 
 
-def dense_layers(width: int, hidden: int, depth: int, *, streams: int = 1, layer_norm: bool) -> nn.Sequential:
+def dense_layers(width: int, hidden: int, depth: int, *, streams: int = 1, layer_norm: bool = False) -> nn.Sequential:
     """Hidden dense layers; ``streams`` independent ones of width ``hidden`` are computed as one matrix product."""
     layers: list[nn.Module] = []
     for _ in range(depth):

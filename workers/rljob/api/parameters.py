@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from pydantic import ConfigDict
+
 from rljob.api.types import APIModel
 
 OF_THIS_NETWORK = "checkpoints hold the tensors of this network"
@@ -13,8 +15,11 @@ OF_THIS_NETWORK = "checkpoints hold the tensors of this network"
 class ParameterSet(APIModel):
     """Base of the parameter sets. Frozen; ``updated`` gives a changed copy whose fields have been checked again.
 
-    Each field is checked when a set is made. Rules between fields (`rljob.api.rules`) are asked when a manifest is read.
+    Each field is checked when a set is made, its default too. Rules between fields (`rljob.api.rules`) are asked when a manifest
+    is read.
     """
+
+    model_config = ConfigDict(validate_default=True)
 
     def updated(self, **changes: Any) -> Self:
         """A copy with ``changes`` (Python names), validated. Raises pydantic's ValidationError."""

@@ -11,6 +11,7 @@ from rljob.envs.factory import (
 )
 from rljob.envs.restarting import KeepsFailing, RestartLimit
 from rljob.envs.spec import EnvironmentSpec
+from rljob.envs.trial import try_environment
 
 __all__ = [
     "EnvironmentProblem",
@@ -25,4 +26,5 @@ __all__ = [
     "make_restarting_environment",
     "make_single_environment",
     "make_vector_environment",
+    "try_environment",
 ]

@@ -27,7 +27,16 @@ from rljob.envs.processes import ProcessVector
 from rljob.envs.restarting import RestartingEnv, RestartingVector, RestartLimit
 from rljob.envs.spaces import FrameFormat, checked_subset, frame_format, num_actions
 from rljob.envs.spec import EnvironmentSpec, fingerprint
-from rljob.envs.target import AtariGame, RegisteredEnvironment, Target, UserFactory, clips_rewards, resolve
+from rljob.envs.target import (
+    AtariGame,
+    RegisteredEnvironment,
+    Target,
+    UserFactory,
+    clips_rewards,
+    named_authors,
+    resolve,
+)
+from rljob.loading import told
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -180,7 +189,7 @@ def _native(
             vector = gymnasium.make_vec(target.id, num_envs, vectorization_mode="vector_entry_point", **target.kwargs)
         except Exception as error:
             raise EnvironmentProblem(
-                f"environment {target.id!r}: its vector class cannot be made: {type(error).__name__}: {error}"
+                f"environment {target.id!r}: its vector class cannot be made: {told(error)}"
             ) from error
     return GymnasiumVector(
         spec, vector, seed, stacked=False, reward_clipping=clips_rewards(target, parameters), actions=parameters.actions
@@ -191,9 +200,7 @@ def _user_vector(target: UserFactory, num_envs: int) -> VectorEnv[Any, Any, Any]
     try:
         vector = target.make(num_envs=num_envs, **target.kwargs)
     except Exception as error:
-        raise EnvironmentProblem(
-            f"environment {target.id!r}: the factory failed: {type(error).__name__}: {error}"
-        ) from error
+        raise EnvironmentProblem(f"environment {target.id!r}: the factory failed: {told(error)}") from error
     if not isinstance(vector, VectorEnv) or vector.num_envs != num_envs:
         raise EnvironmentProblem(
             f"environment {target.id!r}: with num_envs={num_envs} the factory returned {type(vector).__name__}; it "
@@ -215,6 +222,7 @@ def _makers(target: Target, parameters: EnvironmentParameters, num_envs: int, *,
 def _labelled(
     target: Target, parameters: EnvironmentParameters, index: int, *, render_mode: str | None = None
 ) -> gymnasium.Env[Any, Any]:
+    named_authors(target)  # this may be another process than the one in which it was resolved
     return wrappers.Labelled(single.build(target, parameters, render_mode=render_mode), target.id, index)
 
 

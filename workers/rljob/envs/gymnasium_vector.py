@@ -26,6 +26,7 @@ from rljob.envs.restarting import FAILURE
 from rljob.envs.rows import RowReset, row_reset
 from rljob.envs.spaces import checked_actions
 from rljob.envs.spec import EnvironmentSpec
+from rljob.loading import told
 
 
 class GymnasiumVector:
@@ -127,9 +128,7 @@ class GymnasiumVector:
         except EnvironmentProblem:
             raise
         except Exception as error:
-            raise EnvironmentProblem(
-                f"environment {self.spec.id!r} failed in {where}(): {type(error).__name__}: {error}"
-            ) from error
+            raise EnvironmentProblem(f"environment {self.spec.id!r} failed in {where}(): {told(error)}") from error
 
     def _choose_row_reset(self) -> RowReset | None:
         mode = self._env.metadata.get("autoreset_mode")

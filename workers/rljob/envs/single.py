@@ -11,6 +11,7 @@ from rljob.envs import wrappers
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.spaces import frame_format
 from rljob.envs.target import AtariGame, RegisteredEnvironment, Target, UserFactory
+from rljob.loading import shown, told
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -25,17 +26,28 @@ def build(target: Target, parameters: EnvironmentParameters, *, render_mode: str
     """
     if isinstance(target, AtariGame):
         return _atari(target, parameters, render_mode)
-    env = (
-        _registered(target, render_mode)
-        if isinstance(target, RegisteredEnvironment)
-        else _from_factory(target, render_mode)
-    )
+    env = as_written(target, render_mode=render_mode)
     frame = frame_format(target.id, env.observation_space)
     if frame.dtype == "float32" and env.observation_space.dtype != frame.dtype:
         env = wrappers.Float32Frames(env)
     stacked = frame.is_image and parameters.frame_stack > 1
     env = FrameStackObservation(env, parameters.frame_stack, padding_type="zero") if stacked else wrappers.OneFrame(env)
     return wrappers.ActionSubset(env, parameters.actions, target.id) if parameters.actions else env
+
+
+def as_written(target: RegisteredEnvironment | UserFactory, *, render_mode: str | None = None) -> Env:
+    """The environment as its author gives it, with the spaces that every one has. Raises EnvironmentProblem."""
+    env = (
+        _registered(target, render_mode)
+        if isinstance(target, RegisteredEnvironment)
+        else _from_factory(target, render_mode)
+    )
+    for space in ("observation_space", "action_space"):
+        if not isinstance(found := getattr(env, space, None), gymnasium.Space):
+            raise EnvironmentProblem(
+                f"environment {target.id!r}: its attribute {space} has to be a gymnasium.spaces object, but is {shown(found)}"
+            )
+    return env
 
 
 def _atari(game: AtariGame, parameters: EnvironmentParameters, render_mode: str | None) -> Env:
@@ -94,5 +106,4 @@ def _from_factory(target: UserFactory, render_mode: str | None) -> Env:
 
 
 def _cannot_make(environment_id: str, error: Exception) -> EnvironmentProblem:
-    reason = str(error).splitlines()[0] if str(error) else "no reason given"
-    return EnvironmentProblem(f"environment {environment_id!r} cannot be made: {type(error).__name__}: {reason}")
+    return EnvironmentProblem(f"environment {environment_id!r} cannot be made: {told(error)}")

@@ -38,6 +38,10 @@ class EnvironmentSpec:
         """(S, *F*): the shape of one environment's observation."""
         return (self.stack, *self.frame_shape)
 
+    def input_scale(self, env_params: EnvironmentParameters) -> float:
+        """The factor on a network's input: ``spec.environment.inputScale``, or 1/255 of bytes and 1 of floats."""
+        return env_params.input_scale or (1.0 / 255.0 if self.frame_dtype == "uint8" else 1.0)
+
     @property
     def frame_bytes(self) -> int:
         """Memory of one frame F*, uncompressed."""

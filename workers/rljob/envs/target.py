@@ -15,7 +15,7 @@ import gymnasium
 from ale_py import roms
 
 from rljob.envs.errors import EnvironmentProblem
-from rljob.loading import PluginProblem, loaded
+from rljob.loading import PluginProblem, by_a_user, loaded
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -75,6 +75,15 @@ def clips_rewards(target: Target, parameters: EnvironmentParameters) -> bool:
     return parameters.reward_clipping == "Enabled"
 
 
+def named_authors(target: Target) -> None:
+    """Have errors in this process name the lines of whoever wrote ``target``."""
+    if isinstance(target, UserFactory):
+        by_a_user(getattr(target.make, "__module__", None) or "")
+    elif isinstance(target, RegisteredEnvironment):
+        entry = gymnasium.spec(target.id).entry_point
+        by_a_user(entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", None) or "")
+
+
 def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
     """Find what ``environment_id`` names. Raises EnvironmentProblem with the nearest names if nothing has that name.
 
@@ -100,7 +109,9 @@ def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
                 f"set the parameter {_DECIDED_ELSEWHERE[taken]}"
             )
         return AtariGame(environment_id, _checked_rom(environment_id, str(spec.kwargs["game"])), kwargs)
-    return RegisteredEnvironment(environment_id, kwargs, spec.vector_entry_point is not None)
+    found = RegisteredEnvironment(environment_id, kwargs, spec.vector_entry_point is not None)
+    named_authors(found)
+    return found
 
 
 def _unknown(environment_id: str, error: Exception) -> str:

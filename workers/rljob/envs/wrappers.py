@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from gymnasium.wrappers import AtariPreprocessing
 
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.spaces import checked_subset, num_actions
+from rljob.loading import told
 
 Env = gymnasium.Env[Any, Any]
 
@@ -122,9 +124,12 @@ class Labelled(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         try:
-            return self.env.step(action)
+            found = self.env.step(action)
+            if not math.isfinite(found[1]):
+                raise ValueError(f"expected a finite reward, got {found[1]}")
         except Exception as error:
             raise self._problem("step", error) from error
+        return found
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         try:
@@ -134,6 +139,6 @@ class Labelled(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _problem(self, where: str, error: Exception) -> EnvironmentProblem:
         return EnvironmentProblem(
-            f"environment {self._index} of {self._id!r} failed in {where}(): {type(error).__name__}: {error}",
+            f"environment {self._index} of {self._id!r} failed in {where}(): {told(error)}",
             environment=self._index,
         )

@@ -23,7 +23,7 @@ from rljob.checkpoints.location import Location, directory_of, location
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.checkpoints.restore_from import begins_elsewhere, named_checkpoint, started_from
 from rljob.checkpoints.store import Checkpoint
-from rljob.envs import EnvironmentSpec, describe_environment, describe_rewards
+from rljob.envs import EnvironmentSpec, describe_environment, describe_rewards, try_environment
 from rljob.inference.in_learner import InferenceThread, LatestWeights
 from rljob.inference.model import served_model
 from rljob.inference.server import InferenceServer
@@ -68,6 +68,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     params, env_params = spec.algorithm.parameters, spec.environment.parameters
     device = choose(spec.learner.accelerator, on_cluster=options.on_cluster)
     environment = describe_environment(spec.environment.id, env_params)
+    try_environment(spec.environment.id, env_params)
     method = algorithm(spec.algorithm.name)
     check_own_parts(options.job, environment)
     threads = _threads(options.job, params, device)

@@ -1,0 +1,99 @@
+"""An environment of the user's own is tried before anything is trained: what is wrong with it is told in its author's words."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rljob.api import EnvironmentParameters
+from rljob.envs import EnvironmentProblem, describe_environment, try_environment
+
+from tests.support.plugins_page import block
+
+ENVIRONMENT = block("python", "class Corridor(")
+OBSERVED = "np.array([self.place / self.length], np.float32)"
+_numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def path_as_before() -> Iterator[None]:
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
+
+
+def tried(folder: Path, *changes: tuple[str, str], **parameters: Any) -> None:
+    """As ``rljob run`` does with the page's environment, with some of its text replaced."""
+    text = ENVIRONMENT
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    file = folder / f"corridor_{next(_numbers)}.py"
+    file.write_text(text)
+    env_params = EnvironmentParameters(**parameters)
+    describe_environment(f"{file}:make", env_params)
+    try_environment(f"{file}:make", env_params)
+
+
+def test_the_pages_example_is_whole(tmp_path: Path) -> None:
+    tried(tmp_path, kwargs={"length": 3})
+
+
+@pytest.mark.parametrize("environment_id", ["CartPole-v1", "MountainCar-v0", "tests.support.toys:vector_only"])
+def test_what_others_wrote_passes(environment_id: str) -> None:
+    try_environment(environment_id, EnvironmentParameters())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "return self.seen(), {}\n",
+            "return self.seen()\n",
+            r"reset\(seed=..., options=...\) gives \(observation, info\), got an array float32 \[1\]",
+        ),
+        (
+            "self.place == self.length, False, {}",
+            "self.place == self.length, {}",
+            r"step failed: ValueError: not enough values .*; step\(action\) gives \(observation, reward, terminated, ",
+        ),
+        (
+            "def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None)",
+            "def reset(self)",
+            r"reset failed: TypeError: .*unexpected keyword argument 'seed'; reset\(seed=..., options=...\) gives",
+        ),
+        ("        self.place = 0\n", "        self.place = nowhere\n", r"reset failed: corridor_\d+.py:\d+, in reset: NameError"),
+        ("        self.place = max(", "        self.place = left(", r"step failed: corridor_\d+.py:\d+, in step: NameError"),
+        (OBSERVED, "np.zeros(2, np.float32)", r"reset: expected an observation float32 \[1\], as .*, got an array float32 \[2\]"),
+        (OBSERVED, "self.place", r"reset: expected an observation float32 \[1\], as observation_space says, got 0"),
+        (OBSERVED, "[[1], [2, 3]]", r"reset: expected an observation float32 \[1\], .* got \[\[1\], \[2, 3\]\]"),
+        (OBSERVED, "np.array([np.nan])", r"reset: expected an observation of finite numbers, got \[nan\]"),
+        ("Box(0.0, 1.0, (1,), np.float32)", "Box(0, 9, (1,), np.uint8)", r"expected an observation uint8 \[1\], .* float32"),
+        ("return reward / self.unwrapped.length", "return None", "step: reward: expected a finite number, got None"),
+        ("return reward / self.unwrapped.length", "return float('inf')", "step: reward: expected a finite number, got inf"),
+        ("return reward / self.unwrapped.length", "return np.ones(1)", r"step: reward: .*, got an array float64 \[1\]"),
+        ("self.place == self.length, False, {}", "None, False, {}", "step: terminated: expected True or False, got None"),
+        ("self.place == self.length, False, {}", "False, False, None", "step: info: expected a dict, got None"),
+        ("return self.seen(), {}\n", "return self.seen(), []\n", r"reset: info: expected a dict, got \[\]"),
+        ("    action_space = gymnasium.spaces.Discrete(2)\n", "", "its attribute action_space has to be .* is None"),
+        ("        self.length, self", "        1 / 0\n        self.length, self", r"made: corridor_\d+.py:\d+, in __init__"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_before_anything_is_trained(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(EnvironmentProblem, match=said):
+        tried(tmp_path, (old, new))
+
+
+def test_every_action_is_tried(tmp_path: Path) -> None:
+    of_many = ("gymnasium.spaces.Discrete(2)", "gymnasium.spaces.Discrete(20)")
+    refusing = (
+        "        self.place = max(",
+        "        assert action < 15, f'no action {action}'\n        self.place = max(",
+    )
+    with pytest.raises(EnvironmentProblem, match="in step: AssertionError: no action 15"):
+        tried(tmp_path, of_many, refusing)
+    tried(tmp_path, of_many, refusing, actions=(3, 1))

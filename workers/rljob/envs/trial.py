@@ -1,0 +1,104 @@
+"""Whether an environment of the user's own does what Gymnasium asks of it, tried for a few steps before anything is trained:
+which function, what was expected, what came."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+import numpy as np
+
+from rljob.envs import single
+from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.spaces import frame_format, num_actions
+from rljob.envs.target import AtariGame, UserFactory, resolve
+from rljob.loading import authors_line, shown, told
+
+if TYPE_CHECKING:
+    from rljob.api import EnvironmentParameters
+
+_LEAST_STEPS, _MOST_STEPS = 8, 64
+_GIVES = {
+    "reset": "reset(seed=..., options=...) gives (observation, info)",
+    "step": "step(action) gives (observation, reward, terminated, truncated, info)",
+}
+
+
+def try_environment(environment_id: str, parameters: EnvironmentParameters) -> None:
+    """Reset it once and step it with its actions in turn. Atari games, and what gives vector environments alone, are not tried.
+
+    Raises EnvironmentProblem, with the author's own line where an exception was raised.
+    """
+    target = resolve(environment_id, parameters)
+    if isinstance(target, AtariGame) or (isinstance(target, UserFactory) and target.vector_only):
+        return
+    env = single.as_written(target)
+    try:
+        _Trial(environment_id, env, parameters.actions).run()
+    finally:
+        env.close()
+
+
+class _Trial:
+    def __init__(self, environment_id: str, env: gymnasium.Env[Any, Any], actions: Sequence[int]) -> None:
+        self._id, self._env = environment_id, env
+        self._frame = frame_format(environment_id, env.observation_space)
+        self._actions = actions or range(num_actions(environment_id, env.action_space))
+
+    def run(self) -> None:
+        self._reset()
+        for step in range(min(max(_LEAST_STEPS, len(self._actions)), _MOST_STEPS)):
+            if self._step(self._actions[step % len(self._actions)]):
+                self._reset()
+
+    def _reset(self) -> None:
+        observation, info = self._call("reset", 2, lambda: self._env.reset(seed=0))
+        self._observation("reset", observation)
+        self._expect("reset: info", isinstance(info, dict), "a dict", info)
+
+    def _step(self, action: int) -> bool:
+        """Whether the episode has ended."""
+        observation, reward, terminated, truncated, info = self._call(
+            "step", 5, lambda: self._env.step(np.int64(action))
+        )
+        self._observation("step", observation)
+        number = np.asarray(reward)
+        fits = number.shape == () and number.dtype.kind in "biuf" and math.isfinite(reward)
+        self._expect("step: reward", fits, "a finite number", reward)
+        for name, value in (("terminated", terminated), ("truncated", truncated)):
+            flag = np.asarray(value)
+            self._expect(f"step: {name}", flag.shape == () and flag.dtype.kind in "biu", "True or False", value)
+        self._expect("step: info", isinstance(info, dict), "a dict", info)
+        return bool(terminated or truncated)
+
+    def _observation(self, function: str, found: Any) -> None:
+        try:
+            seen = np.asarray(found)
+        except ValueError:  # lists of different lengths
+            seen = np.asarray(None)
+        of_bytes = self._frame.dtype == "uint8"
+        right = seen.shape == self._frame.shape and (seen.dtype == np.uint8 if of_bytes else seen.dtype.kind in "biuf")
+        expected = f"an observation {self._frame.dtype} {list(self._frame.shape)}, as observation_space says"
+        self._expect(function, right, expected, found)
+        if seen.dtype.kind == "f":
+            self._expect(function, bool(np.isfinite(seen).all()), "an observation of finite numbers", seen.tolist())
+
+    def _call(self, function: str, values: int, call: Callable[[], Any]) -> Any:
+        try:
+            found = call()
+        except Exception as error:
+            # Where the user's own code is not to be seen, what it gave was wrong for a wrapper.
+            contract = "" if authors_line(error) else f"; {_GIVES[function]}"
+            raise self._problem(f"{function} failed: {told(error)}{contract}") from error
+        if not isinstance(found, tuple) or len(found) != values:
+            raise self._problem(f"{_GIVES[function]}, got {shown(found)}")
+        return found
+
+    def _expect(self, function: str, holds: bool, expected: str, came: object) -> None:
+        if not holds:
+            raise self._problem(f"{function}: expected {expected}, got {shown(came)}")
+
+    def _problem(self, text: str) -> EnvironmentProblem:
+        return EnvironmentProblem(f"environment {self._id!r}: {text}")
