@@ -7,6 +7,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "manifests" / "examples"
+PLUGINS = ROOT / "examples" / "plugins"
+"""Algorithms and networks as users write them, and jobs that name them by their files."""
+MANIFESTS = sorted([*EXAMPLES.glob("*.yaml"), *PLUGINS.glob("*.yaml")])
+"""Every job that is shipped as an example."""
 SUPPORT = ROOT / "tests" / "support"
 IMPORTABLE = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
 """For the environment of a process that imports games from ``tests.support`` or ``benchmarks``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,16 +19,16 @@ from rljob.api import (
 )
 from rljob.api.document import parse_document
 
-from tests.support.paths import EXAMPLES
+from tests.support.paths import EXAMPLES, MANIFESTS, ROOT
 
-FILES = sorted(EXAMPLES.glob("*.yaml"))
+PAGE = ROOT / "docs" / "examples.md"
 
 
 def example(name: str) -> RLJob:
     return load_manifest(EXAMPLES / f"{name}.yaml")
 
 
-@pytest.mark.parametrize("file", FILES, ids=[file.stem for file in FILES])
+@pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
 def test_valid_and_unchanged_by_writing_and_reading(file: Path) -> None:
     job = load_manifest(file)
     assert job.metadata.name == file.stem
@@ -64,6 +65,11 @@ def test_what_the_variations_train() -> None:
     assert example("custom-env").spec.environment.parameters.kwargs == {"difficulty": 1}
 
 
+def test_the_page_lists_each() -> None:
+    listed = re.findall(r"\[`[\w.-]+`\]\(\.\./([\w./-]+\.yaml)\)", PAGE.read_text())
+    assert sorted(listed) == sorted(str(file.relative_to(ROOT)) for file in MANIFESTS)
+
+
 def without_each_field(node: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """(its path, a copy without it), for every field below ``node`` that is no section."""
     for name, item in node.items():
@@ -73,7 +79,7 @@ def without_each_field(node: dict[str, Any]) -> Iterator[tuple[str, dict[str, An
             yield name, {key: other for key, other in node.items() if key != name}
 
 
-@pytest.mark.parametrize("file", FILES, ids=[file.stem for file in FILES])
+@pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
 def test_an_example_shows_nothing_that_holds_anyway(file: Path) -> None:
     """A value that the preset or a default has already looks like a choice, and goes out of date."""
     document, job = parse_document(file.read_bytes(), file.name), load_manifest(file)

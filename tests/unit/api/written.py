@@ -15,7 +15,7 @@ from rljob.api.presets.merging import with_preset
 
 from tests.support import paths
 
-EXAMPLES = sorted(paths.EXAMPLES.glob("*.yaml"))
+EXAMPLES = paths.MANIFESTS
 CLUSTER = next(file for file in EXAMPLES if file.stem == "pong-apex-cluster")
 
 

@@ -15,7 +15,7 @@ from rljob.wire.version import WIRE_VERSION
 from rljob_operator.cli import app
 from typer.testing import CliRunner, Result
 
-from tests.support.paths import EXAMPLES
+from tests.support.paths import EXAMPLES, MANIFESTS
 
 GOOD = EXAMPLES / "cartpole-apex.yaml"
 
@@ -25,10 +25,10 @@ def invoke(*arguments: object, env: dict[str, str] | None = None) -> Result:
 
 
 def test_validate_examples() -> None:
-    files = sorted(EXAMPLES.glob("*.yaml"))
-    result = invoke("validate", *files)
+    result = invoke("validate", *MANIFESTS)
     assert result.exit_code == 0, result.output
-    assert result.stdout.count(": ok, ") == len(files) >= 8
+    assert result.stdout.count(": ok, ") == len(MANIFESTS) >= 8
+    assert "cartpole-qr-dqn.yaml: ok, qr_dqn.py:QRDQN on CartPole-v1\n" in result.stdout
 
 
 def test_validate_names_every_problem_of_every_file(tmp_path: Path) -> None:

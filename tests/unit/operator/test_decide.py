@@ -25,7 +25,7 @@ from tests.support.controller import (
     sample,
     verified,
 )
-from tests.support.paths import EXAMPLES
+from tests.support.paths import MANIFESTS
 
 # ----------------------------------------------------------------------------------------------------------- coming up
 
@@ -308,6 +308,6 @@ def test_a_killed_controller_whose_members_died_too_does_not_count_the_time_betw
 
 
 def test_every_example_comes_up() -> None:
-    for path in sorted(EXAMPLES.glob("*.yaml")):
+    for path in MANIFESTS:
         controller = Controller(load_manifest(path), members=())
         assert controller.look().start, path.name

@@ -11,7 +11,9 @@ from rljob_operator.cli import app
 from rljob_operator.kube.render import names
 from typer.testing import CliRunner, Result
 
-from .rendered import CENTRAL, EXAMPLES, PONG, names_of, owned, worker
+from tests.support.paths import MANIFESTS
+
+from .rendered import CENTRAL, PONG, names_of, owned, worker
 
 
 def render(*words: str | Path) -> Result:
@@ -23,7 +25,7 @@ def documents(result: Result) -> list[dict[str, Any]]:
     return [parse_document(text.encode(), "stdout") for text in result.stdout.split("\n---\n")]
 
 
-@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
 def test_every_child_and_every_first_member_is_there(file: Path) -> None:
     found = documents(render(file))
     pods = [each["metadata"]["labels"]["rljob.dev/member"] for each in found if each["kind"] == "Pod"]

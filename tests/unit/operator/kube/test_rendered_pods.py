@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rljob.algorithms.registry import with_own_parts
 from rljob.api import load_manifest
 from rljob.cli.app import app
 from rljob.roles.options import RoleOptions
@@ -17,10 +18,11 @@ from rljob_operator.kube.render.problems import PodProblem
 from rljob_operator.kube.render.settings import Settings
 from typer.testing import CliRunner
 
+from tests.support.paths import MANIFESTS, PLUGINS
+
 from .rendered import (
     CARTPOLE,
     CENTRAL,
-    EXAMPLES,
     MEMBERS,
     PONG,
     SETTINGS,
@@ -33,7 +35,7 @@ from .rendered import (
 )
 
 STARTS: list[tuple[Path, tuple[str, ...]]] = [
-    *((file, ()) for file in sorted(EXAMPLES.glob("*.yaml"))),
+    *((file, ()) for file in MANIFESTS),
     (PONG, CENTRAL),
     (CARTPOLE, CENTRAL),
     (CARTPOLE, ("spec.network.encryption=None",)),
@@ -72,7 +74,9 @@ def started(pod: dict[str, Any], folder: Path, job_yaml: str, monkeypatch: pytes
 def test_every_member_starts_and_finds_its_peers(
     file: Path, sets: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each address that somebody connects to is one that a member binds and its container names as a port."""
+    """Each address that somebody connects to is one that a member binds and its container names as a port. What a job names by a
+    file is found by its module, as in an image with /opt/plugins."""
+    monkeypatch.syspath_prepend(PLUGINS)
     job = owned(*sets, base=file)
     job_yaml = child(job, "ConfigMap", f"{job.name}-job")["data"][names.JOB_FILE]
     bound: dict[str, set[str]] = {}
@@ -80,7 +84,7 @@ def test_every_member_starts_and_finds_its_peers(
     for number, member in enumerate(names.first_members(job.job)):
         pod = pod_of(job, member)
         options = started(pod, tmp_path / str(number), job_yaml, monkeypatch)
-        assert options.job == load_manifest(file, sets)
+        assert options.job == with_own_parts(load_manifest(file, sets))
         assert (options.name, options.on_cluster, options.metrics_host) == (member, True, "0.0.0.0")
         assert (options.keys is None) == ("encryption=None" in " ".join(sets))
         addresses = {
