@@ -10,6 +10,8 @@ import pytest
 from rljob.api import read_manifest
 from rljob.api.presets import PRESETS
 from rljob_operator.kube.process import rbac
+from rljob_operator.kube.render import names
+from rljob_operator.kube.render.external_redis import removal
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.workload import GROUP
 from rljob_operator.verbs.render import objects
@@ -106,6 +108,29 @@ def test_every_object_of_a_job_with_everything_is_admitted(
 ) -> None:
     for more in ([], ["spec.checkpoint.storage={objectStore: {url: s3://bucket/runs, secretRef: {name: s3}}}"]):
         all_admitted(cluster, read_manifest(PRESET, ["spec.preset=PongApeX", *EVERYTHING, *more]), settings)
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_the_job_that_removes_a_log_is_admitted_and_so_are_its_pods(
+    cluster: ControlPlane, namespace: str, settings: Settings
+) -> None:
+    (example,) = [file for file in EXAMPLES if file.stem == "external-redis"]
+    pods = [
+        each
+        for each in rendered(read_manifest(example), settings)
+        if names.EXTERNAL_LOG_ANNOTATION in annotations(each)
+    ]
+    assert len(pods) == 2, "one a shard"
+    job = removal(pods[0])
+    metadata = {**job["spec"]["template"]["metadata"], "name": "removal", "namespace": NAMESPACE}
+    pod = {"apiVersion": "v1", "kind": "Pod", **job["spec"]["template"], "metadata": metadata}
+    for document in (job, pod):
+        answer = tried(cluster, document)
+        assert answer.accepted, answer.message
+
+
+def annotations(document: dict[str, Any]) -> dict[str, str]:
+    return document["metadata"].get("annotations") or {}
 
 
 def test_the_namespace_refuses_what_is_not_restricted(cluster: ControlPlane, namespace: str) -> None:

@@ -39,6 +39,7 @@ UNUSED = {
     ): "is looked up, not used: by a server that guards blockOwnerDeletion",
     Right("", "pods", "get"): "asks whose a name is: of a pod whose creation was not answered",
     Right("", "persistentvolumeclaims", "delete"): "a shard whose volume is lost begins on a new claim",
+    Right("batch", "jobs", "create"): "removes what a job that is over has left in a Redis of its user's",
     Right("events.k8s.io", "events", "patch"): "an event that comes again within minutes counts the first one up",
 }
 """What a job's ordinary life may pass without, and what it is for."""

@@ -49,6 +49,10 @@
 - apiGroups: ["networking.k8s.io"]
   resources: ["networkpolicies"]
   verbs: ["get", "create", "patch", "delete"]
+# to remove what a job that is over has left in a Redis of its user's
+- apiGroups: ["batch"]
+  resources: ["jobs"]
+  verbs: ["create"]
 # what happened, in series
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]
@@ -114,6 +118,10 @@
 - apiGroups: ["networking.k8s.io"]
   resources: ["networkpolicies"]
   verbs: ["get", "create", "patch", "delete"]
+# to remove what a job that is over has left in a Redis of its user's
+- apiGroups: ["batch"]
+  resources: ["jobs"]
+  verbs: ["create"]
 # what happened, in series
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rljob.api import load_manifest
 from rljob.api.exit_codes import EXIT_PROTOCOL
+from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.variables import environment
 
@@ -25,7 +26,8 @@ NEXT_RELEASE = (
 @pytest.mark.parametrize("member", ["replay-0", "learner", "actor-0", "evaluator"])
 def test_it_ends_at_once_with_what_it_speaks_and_what_was_wanted(tmp_path: Path, member: str) -> None:
     variables = {
-        each["name"]: each["value"] for each in environment(load_manifest(JOB), member, Settings(image="rl:1"))
+        each["name"]: each["value"]
+        for each in environment(Owned(load_manifest(JOB), "uid-1"), member, Settings(image="rl:1"))
     }
     variables |= {"RLJOB_JOB": str(JOB), "RLJOB_RUN_DIR": str(tmp_path), "RLJOB_METRICS_PORT": "0"}
     (tmp_path / "roles").mkdir()

@@ -141,6 +141,17 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         ["at most 160", "40 transitions"],
     ),
     (["spec.replay.redis.persistence.mode=AOF"], "spec.replay.redis.persistence.mode", ["Snapshot", "AppendOnly"]),
+    (
+        ["spec.replay.redis.external.url=redis://me:word@host:6379"],
+        "spec.replay.redis.external.url",
+        ["rediss://", "without a user"],
+    ),
+    (
+        ["spec.replay.redis.external.url=redis://host?password=word"],
+        "spec.replay.redis.external.url",
+        ["without a user"],
+    ),
+    (["spec.replay.redis.external={secretRef: {name: a}}"], "spec.replay.redis.external.url", ["required"]),
     # roles
     (["spec.actors.replicas=0"], "spec.actors.replicas", ["at least 1 without autoscaling"]),
     (["spec.actors.replicas=[1]"], "spec.actors.replicas", ["[1]", "integer"]),

@@ -54,6 +54,7 @@ CHANGES: list[tuple[Path, list[str], list[str], str | None]] = [
     (BASE, [], ["spec.network.encryption=None"], "network.encryption"),
     (BASE, [], ["spec.replay.capacity=300000"], "replay.capacity"),
     (BASE, [], ["spec.replay.capacityBytes=1Gi"], "replay.capacityBytes"),
+    (BASE, [], ["spec.replay.redis.external.url=redis://a:6379"], "replay.redis.external"),
     (BASE, [], ["spec.actors.podTemplate={spec: {hostNetwork: true}}"], "actors.podTemplate"),
     (BASE, ["spec.replay.image=a:1"], ["spec.replay.image=a:2"], "replay.image"),
     (BASE, ["spec.replay.image=a:1"], ["spec.replay.image="], "replay.image"),

@@ -23,7 +23,7 @@ from tests.unit.api.written import document, in_force
 FIELDS = places(RLJobSpec, whole_sections=False)
 VALUES: tuple[Any, ...] = (
     True, False, 2, 3, 7, 42, 64, 5000, 6000, 0.25, 0.5, "0.25", "other", "more", "example.com/other", "example.com/more",
-    "s3://bucket/other", "s3://bucket/more", "https://s3", "https://s4", "2Gi", "1Gi",
+    "s3://bucket/other", "s3://bucket/more", "https://s3", "https://s4", "redis://a", "redis://b", "2Gi", "1Gi",
     "CartPole-v1", "CartPole-v0", "my_pkg:make", "my_pkg:other",
     {"some": "thing"}, {"some": "other"}, {"cpu": "3"}, {"cpu": "4"}, [{"name": "other"}], [{"name": "more"}],
     ["Learner"], ["Replay"], [3], [4], [{"key": "spot"}], [{"key": "gpu"}],
@@ -46,6 +46,8 @@ def complete(base: dict[str, Any]) -> dict[str, Any]:
         "earlyStopping": {"plateau": {}},
     }
     given["spec"]["checkpoint"]["storage"]["objectStore"]["secretRef"] = {"name": "a"}
+    if "replay" in given["spec"]:
+        given["spec"]["replay"]["redis"] = {"external": {"url": "redis://r", "secretRef": {"name": "a"}}}
     return in_force(RLJob.model_validate(given, by_alias=True, by_name=False))
 
 

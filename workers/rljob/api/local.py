@@ -20,6 +20,7 @@ _CLUSTER_ONLY = (
     "spec.replay.redis.resources",
     "spec.replay.redis.persistence.storage",
     "spec.replay.redis.persistence.storageClassName",
+    "spec.replay.redis.external.secretRef",
     "spec.actors.onEviction",
     "spec.actors.spot",
     "spec.checkpoint.storage.persistentVolumeClaim",

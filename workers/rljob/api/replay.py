@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rljob.api.mutability import WHILE_SUSPENDED, never
-from rljob.api.pods import Resources, RoleSpec
+from rljob.api.pods import Resources, RoleSpec, SecretRef
 from rljob.api.types import APIModel, Integer, Quantity, Real, Text, quantity
 
 _COUNTED = "with the samples and inserts counted so far, one side would wait for the other for a long time"
@@ -45,6 +45,17 @@ class Persistence(APIModel):
     """Kind of volume; empty takes the cluster's default."""
 
 
+class ExternalRedis(APIModel):
+    """A Redis that somebody else runs, for all shards."""
+
+    url: Annotated[
+        str, Text(512, "redis://HOST:PORT, rediss:// or unix:///PATH, without a user", r"^(rediss?|unix)://[^@?\s]+$")
+    ]
+    """Its address."""
+    secret_ref: SecretRef | None = None
+    """With password, maybe username and ca.crt."""
+
+
 class RedisSpec(APIModel):
     """The Redis beside each replay shard, which holds the log of chunks."""
 
@@ -56,6 +67,8 @@ class RedisSpec(APIModel):
         default_factory=Persistence
     )
     """What outlives the pod."""
+    external: Annotated[ExternalRedis | None, WHILE_SUSPENDED] = None
+    """Instead of the sidecars."""
 
 
 class ReplayParameters(APIModel):

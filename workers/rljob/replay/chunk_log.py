@@ -15,6 +15,9 @@ Keys of shard k of run id, all under ``run:{id}:shard:{k}:``
 ``run:{id}:episodes`` is a capped stream of finished games; ``run:{id}:actor:{slot}`` a hash with a time limit, the lease
 of an epsilon slot.
 
+In a Redis that others use, too, everything expires that nobody has written or renewed for a time: what a job leaves behind when
+it ends without removing it is gone by itself.
+
 A chunk, its index entry, the counters that include it and the evictions it caused are one transaction: after a crash
 at any moment the log says about every chunk either that it was accepted and counted, or neither.
 """
@@ -35,10 +38,14 @@ from redis.exceptions import WatchError
 from rljob.ingest.accepted import Accepted
 from rljob.ingest.leases import Lease
 from rljob.ingest.roster import Counted
+from rljob.replay.redis_client import check_server
 from rljob.wire import MalformedMessage, RawMessage, decode_header
 
 _ENTRY = struct.Struct("<II")
 EPISODES_KEPT = 10_000
+_RENEWED_AT_ONCE = 512
+_TOMBSTONE_SECONDS = 3600
+"""For so long a service whose log was removed is kept from writing another one: longer than any takes to end."""
 
 
 class OwnerLost(RuntimeError):
@@ -51,16 +58,21 @@ class DamagedLog(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A server's memory by its own account, in bytes: what it takes, how much it may (0: no limit), and what it does there."""
+    """A server's memory by its own account, in bytes: what it takes, how much it may (0: no limit), and what it does there.
+
+    ``expiring``: the log's keys expire.
+    """
 
     used_bytes: int
     limit_bytes: int
     policy: str = "noeviction"
+    expiring: bool = False
 
     @property
     def drops_chunks(self) -> bool:
-        """Whether the server makes room by dropping what it likes. A volatile policy drops what expires, which no chunk does."""
-        return self.limit_bytes > 0 and self.policy.startswith("allkeys")
+        """Whether the server makes room by dropping what it likes. A volatile policy drops only what expires."""
+        drops = self.policy.startswith(("allkeys", "volatile") if self.expiring else "allkeys")
+        return self.limit_bytes > 0 and drops
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +119,28 @@ class Commit:
 
 
 class ChunkLog:
-    """Reads and writes the keys above. Blocking; every method may raise ``redis.RedisError``."""
+    """Reads and writes the keys above. Blocking; every method may raise ``redis.RedisError``.
 
-    def __init__(self, client: Redis, run: str, shard: int, owner: str) -> None:
+    ``keep_seconds``: what was not written or renewed for so long expires, a quarter later at most; 0 keeps it for ever.
+    """
+
+    def __init__(self, client: Redis, run: str, shard: int, owner: str, keep_seconds: int = 0) -> None:
         self.client = client
         self.owner = owner
         self._run = f"run:{run}:"
         self._shard = f"run:{run}:shard:{shard}:"
         self._counted: Counted | None = None  # what the last transaction that wrote it has written
+        self.renewal_seconds = keep_seconds // 4 if keep_seconds else None
+        """How often `renew` is to be called; None where nothing expires."""
+        self._expires_seconds = keep_seconds + keep_seconds // 4 or None
+        self._checked = False
 
     def take_over(self) -> None:
         """Become the one service that may write; a predecessor's next commit raises ``OwnerLost``.
 
         A full server takes no owner, but lets the old one be removed; the first commit for which there is room sets ours.
         """
+        check_server(self.client)
         try:
             self.client.set(self._shard + "owner", self.owner)
         except redis.OutOfMemoryError:
@@ -130,14 +150,48 @@ class ChunkLog:
         """What the server says of its memory: this log and whatever else it holds."""
         info = self.client.info("memory")
         policy = str(info.get("maxmemory_policy", "noeviction"))
-        return Memory(int(info["used_memory"]), int(info.get("maxmemory", 0)), policy)
+        return Memory(
+            int(info["used_memory"]), int(info.get("maxmemory", 0)), policy, self._expires_seconds is not None
+        )
+
+    def renew(self) -> None:
+        """Put off when chunks expire; every commit does so for all other keys."""
+        generations = cast(list[bytes], self.client.hkeys(self._shard + "log"))
+        for start in range(0, len(generations), _RENEWED_AT_ONCE):
+            pipe = self.client.pipeline(transaction=False)
+            for generation in generations[start : start + _RENEWED_AT_ONCE]:
+                pipe.expire(self._shard + f"chunk:{generation.decode()}", self._expires_seconds or 0)
+            pipe.execute()
+
+    def remove(self) -> int:
+        """Remove all that is there, and answer how many chunks; a service that still writes is `OwnerLost` from then on."""
+        self.client.set(self._shard + "owner", self.owner, ex=_TOMBSTONE_SECONDS)
+        found = cast(list[bytes], self.client.hkeys(self._shard + "log"))
+        for start in range(0, len(found), _RENEWED_AT_ONCE):
+            self.client.unlink(
+                *(self._shard + f"chunk:{each.decode()}" for each in found[start : start + _RENEWED_AT_ONCE])
+            )
+        self.client.unlink(*self._whole_keys)
+        return len(found)
+
+    @property
+    def _whole_keys(self) -> list[str]:
+        """All keys but the chunks, the leases, which end by themselves within seconds, and the owner."""
+        return [
+            self._run + "episodes",
+            *(self._shard + name for name in ("log", "counters", "counted", "seen", "prio")),
+        ]
 
     def commit(self, commit: Commit) -> None:
         """Write all of a commit or nothing. Raises ``OwnerLost``; after other errors the outcome is unknown."""
+        checked, self._checked = self._checked, False
         try:
+            if not checked:
+                check_server(self.client)
             if commit.clear:
                 self._clear()
             self._transact(commit)
+            self._checked = True
         except WatchError as error:
             # redis-py says the same of a key that someone else changed and of a connection that broke while watching it.
             owner = cast(bytes | None, self.client.get(self._shard + "owner"))
@@ -177,7 +231,8 @@ class ChunkLog:
                 pipe.delete(*(shard + f"chunk:{generation}" for generation in commit.evicted))
                 pipe.hdel(shard + "log", *map(str, commit.evicted))
             for chunk in commit.chunks:
-                pipe.set(shard + f"chunk:{chunk.entry.generation}", pack_parts(chunk.raw.parts()))
+                packed = pack_parts(chunk.raw.parts())
+                pipe.set(shard + f"chunk:{chunk.entry.generation}", packed, ex=self._expires_seconds)
             if commit.chunks:
                 lines = {str(c.entry.generation): _ENTRY.pack(c.entry.slot, c.entry.steps) for c in commit.chunks}
                 pipe.hset(shard + "log", mapping=cast(dict[Any, Any], lines))
@@ -201,6 +256,9 @@ class ChunkLog:
                     pipe.delete(key)
             for episode in commit.episodes:
                 pipe.xadd(self._run + "episodes", dict[Any, Any](episode), maxlen=EPISODES_KEPT, approximate=True)
+            if self._expires_seconds is not None:
+                for key in (shard + "owner", *self._whole_keys):
+                    pipe.expire(key, self._expires_seconds)
             pipe.execute()
         if commit.state is not None:
             self._counted = commit.state.counted

@@ -10,6 +10,7 @@ from rljob.algorithms.parameters import TransitionParameters
 from rljob.api import RLJob, credits_per_actor
 from rljob.experience import ChunkLayout
 from rljob.replay.limiter import LimiterConfig
+from rljob.replay.redis_client import Login
 from rljob.replay.table import Capacity
 from rljob.wire import ServerSecurity
 
@@ -38,6 +39,9 @@ class ReplayConfig:
     """Games played with an epsilon up to this count for the mean return."""
     redis: str | None = None
     """Address of the shard's Redis; None keeps everything in memory only."""
+    redis_login: Login = Login()  # noqa: RUF009 - it is frozen
+    redis_keep_seconds: int = 0
+    """After how long without a shard that renews it the log expires; 0: never."""
     seed: int = 0
     snapshot_seconds: float = 30.0
     actor_timeout_seconds: float = 15.0
@@ -58,6 +62,9 @@ def config_of(
     ingest: str,
     sample: str,
     redis: str | None,
+    redis_keys: str = "",
+    redis_login: Login = Login(),  # noqa: B008 - it is frozen
+    redis_keep_seconds: int = 0,
     frame_shape: tuple[int, ...],
     frame_dtype: str,
     stack: int,
@@ -83,7 +90,7 @@ def config_of(
     )
     shards = replay.shards
     return ReplayConfig(
-        run=job.metadata.name,
+        run=redis_keys or job.metadata.name,
         layout=layout,
         capacity=Capacity(-(-replay.capacity // shards), replay.capacity_bytes // shards),
         limiter=LimiterConfig(
@@ -102,6 +109,8 @@ def config_of(
         credits=credits_per_actor(job.spec.actors.envs_per_actor),
         greedy_epsilon=algorithm.greedy_epsilon,
         redis=redis,
+        redis_login=redis_login,
+        redis_keep_seconds=redis_keep_seconds,
         seed=algorithm.seed * 1_000 + shard,
         security=security,
     )

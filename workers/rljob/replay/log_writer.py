@@ -27,6 +27,7 @@ _FIRST_FULL_RETRY_SECONDS, _LAST_FULL_RETRY_SECONDS = 10.0, 300.0
 _ROOM_CHECK_SECONDS = 2.0
 _ROOM_FRACTION = 0.2
 _MEMORY_INTERVAL_SECONDS = 5.0
+_RENEWAL_RETRY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class LogWriter:
         self.used_memory_bytes: int | None = None
         self.drops_chunks = ""
         self._next_memory = 0.0
+        self._next_renewal = 0.0
         self._discards = False
         self._failures = 0  # in a row, none of them followed by a log that had caught up
         self._said = ""
@@ -129,6 +131,7 @@ class LogWriter:
                 self._log.commit(commit)
                 self._tell(WriterEvent("done", token))
                 self._ask_memory(time.monotonic())
+                self._renew(time.monotonic())
             except OwnerLost as error:
                 log.error("replay log: %s; this service goes on without a log", error)
                 self._tell(WriterEvent("lost", token, str(error)))
@@ -163,6 +166,17 @@ class LogWriter:
             if memory is not None:
                 self.used_memory_bytes = memory.used_bytes
                 self._heed_policy(memory)
+
+    def _renew(self, now: float) -> None:
+        """At first, since a log may have been left alone for long, and then as often as the log says."""
+        if self._log.renewal_seconds is None or now < self._next_renewal:
+            return
+        self._next_renewal = now + self._log.renewal_seconds
+        try:
+            self._log.renew()
+        except redis.RedisError as error:
+            self._next_renewal = now + _RENEWAL_RETRY_SECONDS
+            log.warning("replay log: what expires could not be renewed: %s", in_words(error))
 
     def _heed_policy(self, memory: Memory) -> None:
         """Say whether the server may drop what it was given, and once when that changes."""

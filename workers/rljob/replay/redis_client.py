@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
 import redis
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+OLDEST_SERVER: Final = (6, 2)
+"""Of a server that somebody else runs. The one beside a shard has to be newer, for the way in which it ends."""
 
-def connect(address: str, timeout_seconds: float = 10.0) -> Redis:
+
+class UnsuitableServer(redis.RedisError):
+    """A server that can hold no log; the text says why, and what to use instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who a shard is to its Redis, and the authority (PEM) that has signed the server's certificate; all may be empty."""
+
+    username: str = ""
+    password: str = field(default="", repr=False)
+    authority: str = field(default="", repr=False)
+
+    @classmethod
+    def of(cls, variables: Mapping[str, str]) -> Login:
+        """From variables: on a command line everybody on the machine would read it."""
+        return cls(*(variables.get(f"RLJOB_REDIS_{name}", "") for name in ("USERNAME", "PASSWORD", "CA")))
+
+    def options(self, address: str) -> dict[str, Any]:
+        """For a client of ``address``."""
+        found = {"username": self.username or None, "password": self.password or None}
+        if address.startswith("rediss://") and self.authority:
+            found["ssl_ca_data"] = self.authority
+        return found
+
+
+def connect(address: str, timeout_seconds: float = 10.0, login: Login = Login()) -> Redis:
     """A client for a unix socket path or a ``redis://``, ``rediss://`` or ``unix://`` URL; replies are bytes.
 
     Commands are never repeated behind the caller's back: whoever sent a transaction must know that it may have failed.
@@ -17,18 +51,41 @@ def connect(address: str, timeout_seconds: float = 10.0) -> Redis:
     retry = Retry(NoBackoff(), 0)
     if "://" in address:
         return Redis.from_url(
-            address, socket_timeout=timeout_seconds, socket_connect_timeout=timeout_seconds, retry=retry
+            address,
+            socket_timeout=timeout_seconds,
+            socket_connect_timeout=timeout_seconds,
+            retry=retry,
+            **login.options(address),
         )
     return Redis(
         unix_socket_path=address,
         socket_timeout=timeout_seconds,
         socket_connect_timeout=timeout_seconds,
         retry=retry,
+        **login.options(address),
     )
+
+
+def check_server(client: Redis) -> None:
+    """Raises `UnsuitableServer` for a server that is too old or one of a cluster. One that may not be asked is taken as it is."""
+    with suppress(redis.ResponseError):
+        info = client.info("server")
+        if "cluster" in (info.get("redis_mode"), info.get("server_mode")):  # as Redis and Valkey name it
+            raise UnsuitableServer(
+                "Redis is one server of a cluster, which keeps keys apart that are written together; give the address of a "
+                "server without cluster mode"
+            )
+        version = str(info.get("redis_version", ""))
+        numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
+        if numbers and numbers < OLDEST_SERVER:
+            oldest = ".".join(map(str, OLDEST_SERVER))
+            raise UnsuitableServer(f"Redis {version} is too old; use {oldest} or later")
 
 
 def in_words(error: redis.RedisError) -> str:
     """What an error of Redis means for whoever runs the job, and where it can be known, what mends it; one line."""
+    if isinstance(error, UnsuitableServer):
+        return str(error)
     text = (str(error).splitlines() or [""])[0] or type(error).__name__
     if isinstance(error, redis.TimeoutError):
         return f"Redis does not answer in time ({text})"

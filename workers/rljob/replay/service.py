@@ -70,7 +70,8 @@ class ReplayService:
         self._log: ChunkLog | None = None
         self._writer: LogWriter | None = None
         if config.redis is not None:
-            self._log = ChunkLog(connect(config.redis), config.run, config.shard, self.service)
+            client = connect(config.redis, login=config.redis_login)
+            self._log = ChunkLog(client, config.run, config.shard, self.service, config.redis_keep_seconds)
             self._writer = LogWriter(self._log)
         self.durability = Durability(self.table, self._writer, self._log_state)
         self.ingest_server = Server(config.ingest, config.security, high_water_mark=max(64, 4 * config.credits))

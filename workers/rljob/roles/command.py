@@ -17,7 +17,7 @@ from rljob.command_errors import Debug, one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.roles.announce import recording_exit
 from rljob.roles.checks import check_options, check_protocol
-from rljob.roles.options import RoleOptions
+from rljob.roles.options import KEEP_SECONDS, RoleOptions
 from rljob.roles.role import Profiled, Role, role_function
 from setproctitle import setproctitle, setthreadtitle
 from typer.core import TyperCommand
@@ -111,6 +111,23 @@ def worker(
         str | None,
         typer.Option(envvar="RLJOB_REDIS", help="Redis of a replay shard: a URL or the path of a unix socket."),
     ] = None,
+    redis_keys: Annotated[
+        str,
+        typer.Option(
+            envvar="RLJOB_REDIS_KEYS",
+            help="What the keys of a replay shard begin with in a Redis that others use, too; the user and the password are "
+            "RLJOB_REDIS_USERNAME and RLJOB_REDIS_PASSWORD, the authority's certificate RLJOB_REDIS_CA.",
+        ),
+    ] = "",
+    redis_keep_seconds: Annotated[
+        int,
+        typer.Option(
+            envvar="RLJOB_REDIS_KEEP_SECONDS",
+            min=60,
+            help="There keys expire that no shard has written or renewed for so long: those of a job that was suspended for "
+            "longer, too.",
+        ),
+    ] = KEEP_SECONDS,
     resume: Annotated[
         str | None, typer.Option(envvar="RLJOB_RESUME", help='Checkpoint that the learner starts from, or "latest".')
     ] = None,
@@ -186,6 +203,8 @@ def worker(
             token_file=token_file,
             announce=announce,
             redis=redis,
+            redis_keys=redis_keys,
+            redis_keep_seconds=redis_keep_seconds,
             resume=resume,
             keys=keys,
             profile=role in (profile or ()),

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from rljob.api import RLJob
+
+KEEP_SECONDS: Final = 14 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,8 @@ class RoleOptions:
     inference role, get exactly their own.
     ``metrics_host`` and ``metrics_port``: where telemetry listens; port 0 takes any free one, and ``announce`` then tells which.
     ``token_file`` holds the job's token, which requests over that port need. ``profile``: write a profile of the loop.
+    ``redis_keys``: what a replay shard's keys begin with in a Redis that others use, too; ``redis_keep_seconds``: after how long
+    without a shard they expire there.
     ``last_words``: file for what a learner leaves behind at an orderly end.
     ``on_cluster``: it is a pod that the operator made, so what it may use was reserved for it, and what is missing was promised.
     """
@@ -36,6 +41,8 @@ class RoleOptions:
     token_file: Path | None = None
     announce: Path | None = None
     redis: str | None = None
+    redis_keys: str = ""
+    redis_keep_seconds: int = KEEP_SECONDS
     resume: str | None = None
     keys: Path | None = None
     profile: bool = False

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
+import uuid
 from typing import Any
 
+from rljob.api import RLJob
 from rljob.api.exit_codes import EXIT_NOT_SAVED
+from rljob.api.replay import ExternalRedis
 from rljob.envs import describe_environment
 from rljob.replay.config import config_of
 from rljob.replay.embedded_redis import EmbeddedRedis
+from rljob.replay.redis_client import Login
 from rljob.replay.service import ReplayService
 from rljob.roles.announce import announce, write_final
 from rljob.roles.options import RoleOptions
@@ -25,9 +30,9 @@ log = logging.getLogger(__name__)
 def run_replay(options: RoleOptions, stop: threading.Event) -> None:
     """Serve one shard until ``stop`` is set.
 
-    ``options.redis``: None starts a private server in ``run_dir/redis/<name>`` (unless the job's persistence is None);
-    "none" keeps no log; anything else is the address of a server to use. Where checkpoint.include leaves the replay out,
-    there is no log in any case. The shard's index is the number at the end of its name.
+    ``options.redis``: None takes the job's ``redis.external``, or starts a private server in ``run_dir/redis/<name>`` (unless the
+    job's persistence is None); "none" keeps no log; anything else is the address of a server to use. Where checkpoint.include
+    leaves the replay out, there is no log in any case. The shard's index is the number at the end of its name.
 
     Raises ``ValueError`` for a job whose numbers contradict each other, ``RedisUnavailable``, what binding a socket raises, and
     ``SystemExit(74)`` where at the end not all that the shard holds could be saved.
@@ -38,12 +43,16 @@ def run_replay(options: RoleOptions, stop: threading.Event) -> None:
     spec = describe_environment(job.spec.environment.id, job.spec.environment.parameters)
     with contextlib.ExitStack() as stack:
         server = _embedded_redis(options, stack)
+        external = _external(job)
         config = config_of(
             job,
             shard=shard_of(options.name),
             ingest=options.replay_ingest[0],
             sample=options.replay_sample[0],
-            redis=str(server.socket) if server is not None else _external_redis(options),
+            redis=str(server.socket) if server is not None else _given_redis(options),
+            redis_keys=_keys(options) if external is not None else "",
+            redis_login=Login.of(os.environ),
+            redis_keep_seconds=options.redis_keep_seconds if external is not None else 0,
             frame_shape=spec.frame_shape,
             frame_dtype=spec.frame_dtype,
             stack=spec.stack,
@@ -101,8 +110,27 @@ def shard_of(name: str) -> int:
     return int(digits) if digits.isdecimal() else 0
 
 
-def _external_redis(options: RoleOptions) -> str | None:
-    return None if options.redis in (None, "none") or not _kept(options) else options.redis
+def _external(job: RLJob) -> ExternalRedis | None:
+    """The Redis that somebody else runs, which the job keeps its experience in."""
+    return job.spec.required_replay.redis.external
+
+
+def _given_redis(options: RoleOptions) -> str | None:
+    external = _external(options.job)
+    given = options.redis or (external.url if external is not None else None)
+    return None if given in (None, "none") or not _kept(options) else given
+
+
+def _keys(options: RoleOptions) -> str:
+    """What the names of the shard's keys begin with in a Redis that others use: no other shard has it, and no run that had this
+    one's name before. Who starts a shard elsewhere each time says it; else it is kept in the run folder."""
+    if options.redis_keys:
+        return options.redis_keys
+    file = options.run_dir / "redis" / f"{options.name}.keys"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{options.job.metadata.name}/{uuid.uuid4().hex}/{options.name}\n")
+    return file.read_text().strip()
 
 
 def _kept(options: RoleOptions) -> bool:
@@ -113,6 +141,6 @@ def _kept(options: RoleOptions) -> bool:
 def _embedded_redis(options: RoleOptions, stack: contextlib.ExitStack) -> EmbeddedRedis | None:
     """A started server of this role's own, unless another one or none is to be used."""
     persistence = options.job.spec.required_replay.resolved().persistence
-    if options.redis is not None or persistence == "None" or not _kept(options):
+    if options.redis is not None or _external(options.job) is not None or persistence == "None" or not _kept(options):
         return None
     return stack.enter_context(EmbeddedRedis(options.run_dir / "redis" / options.name, persistence))

@@ -45,12 +45,13 @@ DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisrup
 NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 NODES = Resource("", "v1", "nodes", "Node")
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass")
+JOBS = Resource("batch", "v1", "jobs", "Job")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 
 ALL = (
     RLJOBS, PODS, SERVICES, SECRETS, CONFIG_MAPS, SERVICE_ACCOUNTS, VOLUME_CLAIMS, DISRUPTION_BUDGETS, NETWORK_POLICIES,
-    LEASES, EVENTS,
+    JOBS, LEASES, EVENTS,
 )  # fmt: skip
 _BY_KIND = {(resource.api_version, resource.kind): resource for resource in ALL}
 

@@ -28,6 +28,7 @@ from rljob_operator.kube.apiserver.together import together
 from rljob_operator.kube.job.admitted_alike import AdmittedAlike
 from rljob_operator.kube.job.members import Pod, current, former, member_of
 from rljob_operator.kube.job.owned import NameConflict
+from rljob_operator.kube.job.removed_logs import leave_removal
 from rljob_operator.kube.job.stored import StoredJob
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned
@@ -74,7 +75,8 @@ class PodWriter:
         await self._each(staying, lambda each: self._annotate(each, names.ASKED_ANNOTATION, None))
         await self._each(drained, lambda each: self._ask_to_leave(owned, each))
         await self._each(hung, lambda each: self._end(owned, each))
-        await self._each([*removed, *former(pods)], lambda each: self.let_go(owned, each))
+        let_go = self.let_go_for_good if decision.status.finished else self.let_go
+        await self._each([*removed, *former(pods)], lambda each: let_go(owned, each))
         await self._each(
             decision.start, lambda name: self._start(stored, owned, name, by_member.get(name), decision.status)
         )
@@ -88,6 +90,11 @@ class PodWriter:
         await self.release(found)
         if not found["metadata"].get("deletionTimestamp"):
             await self._delete(owned, found)
+
+    async def let_go_for_good(self, owned: Owned, found: Pod) -> None:
+        """The same of a job that is over: what the pod has left elsewhere is removed."""
+        await leave_removal(self._client, found)
+        await self.let_go(owned, found)
 
     async def try_one_of_each(self, stored: StoredJob, members: Iterable[str]) -> None:
         """Have the API server check the pods that the job would have, without creating one, where it has not just admitted
@@ -175,9 +182,18 @@ class PodWriter:
         """`release` each; one that was changed meanwhile keeps no other. Raises the first failure."""
         await together(*(self.release(each) for each in pods))
 
+    async def release_for_good(self, pods: Iterable[Pod]) -> None:
+        """The same of pods whose job is gone: what they have left elsewhere is removed."""
+
+        async def release(found: Pod) -> None:
+            await leave_removal(self._client, found)
+            await self.release(found)
+
+        await together(*(release(each) for each in pods))
+
     async def let_all_go(self, owned: Owned, pods: Iterable[Pod]) -> None:
-        """`let_go` of each, in the same way."""
-        await together(*(self.let_go(owned, each) for each in pods))
+        """`let_go_for_good` of each, in the same way."""
+        await together(*(self.let_go_for_good(owned, each) for each in pods))
 
     async def _delete(self, owned: Owned, found: Pod, grace: int | None = None) -> None:
         about = found["metadata"]

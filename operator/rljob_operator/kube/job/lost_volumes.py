@@ -18,7 +18,7 @@ from rljob_operator.kube.apiserver.errors import Forbidden, NotFound
 from rljob_operator.kube.apiserver.resources import NODES, VOLUME_CLAIMS, Object
 from rljob_operator.kube.job.owned import NameConflict, get_own
 from rljob_operator.kube.render.metadata import Owned
-from rljob_operator.kube.render.roles import keeps_experience
+from rljob_operator.kube.render.roles import has_own_redis
 from rljob_operator.kube.render.settings import Settings
 
 _SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
@@ -41,7 +41,7 @@ async def lost_volumes(
     longest, waiting = settings.volume_lost_seconds, [member for member in members if _finds_no_place(member)]
     for name in gone.keys() - {member.name for member in waiting}:
         del gone[name]
-    if not longest or not waiting or not keeps_experience(owned.job):
+    if not longest or not waiting or not has_own_redis(owned.job):
         return {}
     found: dict[str, str] = {}
     for member in waiting:

@@ -128,7 +128,8 @@ class Reconciler:
             self._forget(key, known)
             known = None
         # Of those whose job is gone it is only our finalizer that keeps them.
-        await self._writer.release_all(pod for pod in self._pods.of_key(key) if (owner_of(pod) or {}).get("uid") != uid)
+        former = [pod for pod in self._pods.of_key(key) if (owner_of(pod) or {}).get("uid") != uid]
+        await self._writer.release_for_good(former)
         if document is None or not is_ours(document):
             return None
         if known is None:

@@ -53,6 +53,7 @@ TABLE: Final[tuple[Grant, ...]] = (
     Grant(
         "networking.k8s.io", ("networkpolicies",), ("get", "create", "patch", "delete"), "who may reach the pods"
     ),
+    Grant("batch", ("jobs",), ("create",), "to remove what a job that is over has left in a Redis of its user's"),
     Grant("events.k8s.io", ("events",), ("create", "patch"), "what happened, in series"),
     Grant("coordination.k8s.io", ("leases",), ("get", "create", "patch"), "which replica leads", "Operator"),
     Grant("", ("nodes",), ("get", "list", "watch"), "which node is being emptied or lost, or has lost a volume", "Cluster"),

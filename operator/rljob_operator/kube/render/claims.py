@@ -6,7 +6,7 @@ from typing import Any
 
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned
-from rljob_operator.kube.render.roles import keeps_experience
+from rljob_operator.kube.render.roles import has_own_redis
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import makes_checkpoint_claim
 
@@ -16,7 +16,7 @@ def claims(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
     job, found = owned.job, []
     if makes_checkpoint_claim(job, settings):
         found.append(_claim(owned, "learner", settings.checkpoint_size, settings.checkpoint_class))
-    if keeps_experience(job):
+    if has_own_redis(job):
         kept = job.spec.required_replay.redis.persistence
         found += [_claim(owned, shard, kept.storage, kept.storage_class_name) for shard in names.shards(job)]
     return found

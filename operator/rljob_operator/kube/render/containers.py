@@ -10,6 +10,7 @@ from rljob.api.pods import Resources
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
+from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.roles import device, image, section
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.variables import environment
@@ -32,14 +33,14 @@ _PORTS: Final = {
 }
 
 
-def worker(job: RLJob, member: str, settings: Settings) -> dict[str, Any]:
+def worker(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:
     """The container ``worker`` of a member's pod. Raises `PodProblem`."""
-    role = Role.of(member)
+    job, role = owned.job, Role.of(member)
     return {
         "name": names.WORKER,
         "image": image(job, role, settings),
         "args": ["worker", str(role)],  # the image's entry point is an init that runs `rljob`
-        "env": environment(job, member, settings),
+        "env": environment(owned, member, settings),
         **_credentials(job, role),
         "ports": _ports(job, role),
         "resources": resources(section(job, role).resources, settings.requests[role], device(job, role)),

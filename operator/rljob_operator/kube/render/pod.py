@@ -8,12 +8,12 @@ from typing import Any, Final
 from rljob.api import RLJob
 
 from rljob_operator.core.member import Role
-from rljob_operator.kube.render import names
+from rljob_operator.kube.render import external_redis, names
 from rljob_operator.kube.render.containers import worker
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.placement import placed
 from rljob_operator.kube.render.redis import SAVE_SECONDS, sidecar
-from rljob_operator.kube.render.roles import keeps_experience, protected, section, section_name
+from rljob_operator.kube.render.roles import external_redis_of, has_own_redis, protected, section, section_name
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.template import patched
 from rljob_operator.kube.render.volumes import pod_volumes
@@ -42,6 +42,7 @@ def pod(owned: Owned, member: str, suffix: str, revision: str, settings: Setting
                 names.REVISION_ANNOTATION: revision,
                 names.PROTOCOL_ANNOTATION: str(settings.protocol),
                 **_about_eviction(job, role),
+                **(external_redis.marks(external_redis_of(job)) if role is Role.REPLAY else {}),
             },
             "finalizers": [names.FINALIZER],
         },
@@ -53,7 +54,7 @@ def pod(owned: Owned, member: str, suffix: str, revision: str, settings: Setting
 
 def grace_seconds(job: RLJob, role: Role) -> int:
     """How long a pod of the role may take to end: what its role may, a Redis beside it, and the kubelet."""
-    saving = SAVE_SECONDS if role is Role.REPLAY and keeps_experience(job) else 0
+    saving = SAVE_SECONDS if role is Role.REPLAY and has_own_redis(job) else 0
     return math.ceil(drain_seconds(job, role)) + saving + _KUBELET_SECONDS
 
 
@@ -68,10 +69,10 @@ def _spec(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,  # they would come as variables, one for each Service of the namespace
         "securityContext": _security(settings),
-        "containers": [worker(job, member, settings)],
+        "containers": [worker(owned, member, settings)],
         "volumes": pod_volumes(owned, member, settings),
     }
-    if role is Role.REPLAY and keeps_experience(job):
+    if role is Role.REPLAY and has_own_redis(job):
         spec["initContainers"] = [sidecar(job, settings)]
     if job.spec.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": each.name} for each in job.spec.image_pull_secrets]

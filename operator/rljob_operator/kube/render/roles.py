@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rljob.api import RLJob
 from rljob.api.pods import RoleSpec
+from rljob.api.replay import ExternalRedis
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render.settings import Settings
@@ -37,9 +38,21 @@ def image(job: RLJob, role: Role, settings: Settings) -> str:
 
 
 def keeps_experience(job: RLJob) -> bool:
-    """Whether a replay shard has a log that survives it, and so a Redis with a volume."""
+    """Whether a replay shard has a log that survives it, in a Redis beside it or in one that somebody else runs."""
     replay = job.spec.replay
-    return replay is not None and replay.redis.persistence.mode != "None" and "Replay" in job.spec.checkpoint.include
+    if replay is None or "Replay" not in job.spec.checkpoint.include:
+        return False
+    return replay.redis.external is not None or replay.redis.persistence.mode != "None"
+
+
+def has_own_redis(job: RLJob) -> bool:
+    """Whether a replay shard has a Redis of its own beside it, with a volume."""
+    return keeps_experience(job) and job.spec.required_replay.redis.external is None
+
+
+def external_redis_of(job: RLJob) -> ExternalRedis | None:
+    """The Redis of somebody else that the shards keep their experience in."""
+    return job.spec.required_replay.redis.external if keeps_experience(job) else None
 
 
 def protected(job: RLJob, role: Role) -> bool:

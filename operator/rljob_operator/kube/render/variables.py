@@ -8,32 +8,36 @@ from rljob.api import RLJob
 
 from rljob_operator import surroundings
 from rljob_operator.core.member import Role
-from rljob_operator.kube.render import names
+from rljob_operator.kube.render import external_redis, names
+from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.problems import PodProblem
-from rljob_operator.kube.render.roles import keeps_experience, section, section_name
+from rljob_operator.kube.render.roles import external_redis_of, has_own_redis, section, section_name
 from rljob_operator.kube.render.settings import Settings
 
 _EVERY_INTERFACE = "0.0.0.0"
 
 
-def environment(job: RLJob, member: str, settings: Settings) -> list[dict[str, Any]]:
+def environment(owned: Owned, member: str, settings: Settings) -> list[dict[str, Any]]:
     """The container's variables: the operator's, then the role's own in the order of the manifest, so that these may refer to
     those. Raises `PodProblem` where the manifest sets one on which the pod depends."""
-    role = Role.of(member)
-    fixed = _options(job, member, settings)
+    job, role = owned.job, Role.of(member)
+    fixed = _options(owned, member, settings)
+    redis = external_redis_of(job) if role is Role.REPLAY else None
+    hidden = external_redis.secret_variables(redis) if redis is not None else []
     defaults = {**surroundings.variables(role), "HOME": "/tmp", "USER": "rljob"}
     own = [entry.model_dump(mode="json", by_alias=True) for entry in section(job, role).env or ()]
     given = {entry["name"] for entry in own}
-    for name in sorted(given & fixed.keys()):
+    for name in sorted(given & {*fixed, *(entry["name"] for entry in hidden)}):
         path = f"spec.{section_name(role)}.env[{name}]"
-        raise PodProblem(f"{path}: the operator sets it, to {fixed[name]!r}; remove it")
+        value = repr(fixed[name]) if name in fixed else "a key of a Secret"
+        raise PodProblem(f"{path}: the operator sets it, to {value}; remove it")
     plain = {**fixed, **{name: value for name, value in defaults.items() if name not in given}}
-    return [*({"name": name, "value": value} for name, value in plain.items()), *own]
+    return [*({"name": name, "value": value} for name, value in plain.items()), *hidden, *own]
 
 
-def _options(job: RLJob, member: str, settings: Settings) -> dict[str, str]:
+def _options(owned: Owned, member: str, settings: Settings) -> dict[str, str]:
     """As `rljob worker` reads them; a list is words in one text."""
-    role = Role.of(member)
+    job, role = owned.job, Role.of(member)
     found = {
         "RLJOB_ON_CLUSTER": "1",
         "RLJOB_PROTOCOL": str(settings.protocol),
@@ -50,7 +54,9 @@ def _options(job: RLJob, member: str, settings: Settings) -> dict[str, str]:
         found["RLJOB_RESUME"] = "latest"
         found["RLJOB_LAST_WORDS"] = names.TERMINATION_LOG
     if role is Role.REPLAY:
-        found["RLJOB_REDIS"] = names.REDIS_SOCKET if keeps_experience(job) else "none"
+        redis = external_redis_of(job)
+        found["RLJOB_REDIS"] = names.REDIS_SOCKET if has_own_redis(job) else "none"
+        found |= external_redis.plain_variables(owned, member, redis) if redis is not None else {}
     return {**found, **_addresses(job, member, settings.cluster_domain)}
 
 

@@ -10,7 +10,7 @@ from rljob.api import RLJob
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned
-from rljob_operator.kube.render.roles import keeps_experience, section
+from rljob_operator.kube.render.roles import has_own_redis, section
 from rljob_operator.kube.render.settings import Settings
 
 RUN: Final = "rljob-run"
@@ -58,7 +58,7 @@ def mounted(job: RLJob, member: str, settings: Settings) -> tuple[Mounted, ...]:
         found.append(_secret("rljob-keys", names.keys_secret(name, role), names.KEYS_DIR, settings))
     if role is Role.LEARNER:
         found.append(_secret("rljob-token", names.token_secret(name), names.TOKEN_DIR, settings))
-    if role is Role.REPLAY and keeps_experience(job):
+    if role is Role.REPLAY and has_own_redis(job):
         found.append(Mounted({"name": REDIS_SOCKET, "emptyDir": {"medium": "Memory"}}, names.REDIS_SOCKET_DIR))
     return tuple(found)
 
@@ -67,7 +67,7 @@ def pod_volumes(owned: Owned, member: str, settings: Settings) -> list[dict[str,
     """All volumes of a member's pod: the operator's, the one that its Redis alone sees, and those of the manifest."""
     job, role = owned.job, Role.of(member)
     found = [each.volume for each in mounted(job, member, settings)]
-    if role is Role.REPLAY and keeps_experience(job):
+    if role is Role.REPLAY and has_own_redis(job):
         found.append(_claim(REDIS_DATA, owned.claim(member)))
     given = section(job, role).volumes or ()
     return [*found, *(each.model_dump(mode="json", by_alias=True) for each in given)]

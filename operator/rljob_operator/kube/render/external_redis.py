@@ -1,0 +1,94 @@
+"""A Redis that somebody else runs: how a replay shard is told of it, and what removes the shard's log there in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rljob.api.replay import ExternalRedis
+
+from rljob_operator.kube.render import names
+from rljob_operator.kube.render.metadata import Owned
+
+_ADDRESS: Final = "RLJOB_REDIS"
+_KEYS: Final = "RLJOB_REDIS_KEYS"
+_OF_THE_SECRET: Final = {"PASSWORD": "password", "USERNAME": "username", "CA": "ca.crt"}
+"""Variable, without what all begin with -> its key in the Secret, where the first has to be."""
+_UNIX: Final = "unix://"
+_TRIED_SECONDS: Final = 3600
+_SHOWN_SECONDS: Final = 600
+_RETRIES: Final = 100
+_REQUESTS: Final = {"cpu": "50m", "memory": "128Mi"}
+
+
+def plain_variables(owned: Owned, member: str, redis: ExternalRedis) -> dict[str, str]:
+    """Where the Redis is, and what the names of the shard's keys begin with: no other shard has it, and no job that had this
+    one's name before."""
+    about = owned.job.metadata
+    return {_ADDRESS: redis.url, _KEYS: f"{about.namespace}/{about.name}/{owned.uid}/{member}"}
+
+
+def secret_variables(redis: ExternalRedis) -> list[dict[str, Any]]:
+    """User, password and authority, as the kubelet takes them from the Secret; the operator never reads it."""
+    secret = redis.secret_ref
+    if secret is None:
+        return []
+
+    def taken(key: str) -> dict[str, Any]:
+        optional = {} if key == "password" else {"optional": True}
+        return {"valueFrom": {"secretKeyRef": {"name": secret.name, "key": key, **optional}}}
+
+    return [{"name": f"{_ADDRESS}_{name}", **taken(key)} for name, key in _OF_THE_SECRET.items()]
+
+
+def marks(redis: ExternalRedis | None) -> dict[str, str]:
+    """Tell of a shard's pod that its log is to be removed. Behind a unix socket is the pod's own server, which goes with it."""
+    return {} if redis is None or redis.url.startswith(_UNIX) else {names.EXTERNAL_LOG_ANNOTATION: "true"}
+
+
+def removal(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """The Job that removes the log of a shard; ``pod``, as the API server has it, was the shard's.
+
+    It belongs to nobody, since the RLJob may be gone: while Redis is away it tries again for an hour, then it ends, and is
+    deleted some minutes later. The RLJob does not wait for it.
+    """
+    about, spec = pod["metadata"], pod["spec"]
+    worker = next(each for each in spec["containers"] if each["name"] == names.WORKER)
+    variables = [each for each in worker["env"] if each["name"].startswith(_ADDRESS)]
+    value = {each["name"]: each.get("value", "") for each in variables}
+    shard = names.number(about["labels"][names.MEMBER_LABEL])
+    labels = {"app.kubernetes.io/name": "rljob-log-removal", names.JOB_LABEL: about["labels"][names.JOB_LABEL]}
+    container = {
+        "name": "removal",
+        "image": worker["image"],
+        "command": ["python", "-m", "rljob.replay.remove_log", value[_ADDRESS], value[_KEYS], str(shard)],
+        "env": [each for each in variables if each["name"] not in (_ADDRESS, _KEYS)],
+        "resources": {"requests": _REQUESTS},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": worker.get("securityContext", {}),
+    }
+    kept = {
+        name: spec[name]
+        for name in ("securityContext", "imagePullSecrets", "nodeSelector", "tolerations")
+        if name in spec
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": about["name"], "namespace": about["namespace"], "labels": labels},
+        "spec": {
+            "activeDeadlineSeconds": _TRIED_SECONDS,
+            "backoffLimit": _RETRIES,
+            "ttlSecondsAfterFinished": _SHOWN_SECONDS,
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "restartPolicy": "OnFailure",
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
+                    "containers": [container],
+                    **kept,
+                },
+            },
+        },
+    }

@@ -1,0 +1,96 @@
+"""A job whose shards use a Redis that somebody else runs: its pods, what they are told, and what removes their log."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from rljob_operator.kube.render import names
+from rljob_operator.kube.render.external_redis import removal
+from rljob_operator.kube.render.problems import PodProblem
+from rljob_operator.kube.render.settings import Settings
+
+from .rendered import child, environment, names_of, owned, pod_of, worker
+
+URL = "spec.replay.redis.external.url=rediss://redis.db:6379/1"
+SECRET = "spec.replay.redis.external.secretRef.name=login"
+
+
+def taken(key: str, **more: bool) -> dict[str, object]:
+    return {"valueFrom": {"secretKeyRef": {"name": "login", "key": key, **more}}}
+
+
+def test_no_redis_and_no_volume_is_made_for_it() -> None:
+    job = owned(URL, "spec.replay.shards=2")
+    pod = pod_of(job, "replay-1")
+    assert "initContainers" not in pod["spec"]
+    assert not [each for each in pod["spec"]["volumes"] if "redis" in each["name"]]
+    assert not [each for each in names_of(job) if each.startswith("PersistentVolumeClaim")]
+    beside = pod_of(owned(), "replay-0")["spec"]
+    assert pod["spec"]["terminationGracePeriodSeconds"] < beside["terminationGracePeriodSeconds"]
+
+
+def test_a_shard_is_told_where_it_is_and_what_its_keys_are() -> None:
+    told = environment(pod_of(owned(URL, "spec.replay.shards=2"), "replay-1"))
+    assert told["RLJOB_REDIS"] == "rediss://redis.db:6379/1"
+    assert told["RLJOB_REDIS_KEYS"] == "default/pong-apex/uid-1/replay-1"
+    assert not [name for name in environment(pod_of(owned(URL), "learner")) if "REDIS" in name]
+
+
+def test_the_login_is_a_variable_from_the_secret_and_nowhere_else() -> None:
+    job = owned(URL, SECRET)
+    pod = pod_of(job, "replay-0")
+    secret = [each for each in worker(pod)["env"] if "valueFrom" in each]
+    assert secret == [
+        {"name": "RLJOB_REDIS_PASSWORD", **taken("password")},
+        {"name": "RLJOB_REDIS_USERNAME", **taken("username", optional=True)},
+        {"name": "RLJOB_REDIS_CA", **taken("ca.crt", optional=True)},
+    ]
+    assert "secretKeyRef" not in json.dumps(pod_of(job, "learner"))
+    with pytest.raises(PodProblem, match=r"env\[RLJOB_REDIS_PASSWORD\]: the operator sets it, to a key of a Secret"):
+        pod_of(owned(URL, SECRET, "spec.replay.env=[{name: RLJOB_REDIS_PASSWORD, value: a}]"), "replay-0")
+    mine = owned(URL, "spec.replay.env=[{name: RLJOB_REDIS_PASSWORD, value: a}]")
+    assert environment(pod_of(mine, "replay-0"))["RLJOB_REDIS_PASSWORD"] == "a", "without a Secret it is free"
+    assert "redis.db" in child(job, "ConfigMap", "pong-apex-job")["data"][names.JOB_FILE]
+
+
+def test_a_job_that_keeps_no_experience_uses_none() -> None:
+    pod = pod_of(owned(URL, "spec.checkpoint.include=[Learner]"), "replay-0")
+    assert environment(pod)["RLJOB_REDIS"] == "none"
+    assert names.EXTERNAL_LOG_ANNOTATION not in pod["metadata"]["annotations"]
+
+
+def test_only_a_shards_pod_says_that_a_log_is_to_be_removed() -> None:
+    def says(*sets: str, member: str = "replay-0") -> bool:
+        return names.EXTERNAL_LOG_ANNOTATION in pod_of(owned(*sets), member)["metadata"]["annotations"]
+
+    assert says(URL)
+    assert not says(URL, member="learner")
+    assert not says()
+    assert not says("spec.replay.redis.external.url=unix:///run/mine/redis.sock"), "that one is in the pod"
+
+
+def test_the_removal_has_what_the_shard_had_and_belongs_to_nobody() -> None:
+    more = (
+        "spec.imagePullSecrets=[{name: mine}]",
+        "spec.replay.shards=3",
+        "spec.replay.tolerations=[{key: a, operator: Exists}]",
+    )
+    pod = pod_of(owned(URL, SECRET, *more), "replay-2", Settings(image="rl:7"))
+    job = removal(pod)
+    about, template = job["metadata"], job["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    assert container["command"][1:] == [
+        "-m", "rljob.replay.remove_log", "rediss://redis.db:6379/1", "default/pong-apex/uid-1/replay-2", "2",
+    ]  # fmt: skip
+    assert [each["name"] for each in container["env"]] == [
+        "RLJOB_REDIS_PASSWORD",
+        "RLJOB_REDIS_USERNAME",
+        "RLJOB_REDIS_CA",
+    ]
+    assert container["image"] == "rl:7"
+    assert template["spec"]["imagePullSecrets"] == [{"name": "mine"}]
+    assert template["spec"]["tolerations"] == [{"key": "a", "operator": "Exists"}]
+    assert "ownerReferences" not in about
+    assert names.MANAGED_BY not in {**about["labels"], **template["metadata"]["labels"]}, "no pod of the job"
+    assert (about["name"], about["namespace"]) == (pod["metadata"]["name"], "default")
