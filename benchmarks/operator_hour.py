@@ -106,7 +106,7 @@ def _rate(before: dict[str, float], now: dict[str, float], name: str) -> float:
 async def measured(options: argparse.Namespace, servers: ControlPlane, namespace: str, log: Path) -> None:
     client: Any = Client(await load_access(str(servers.kubeconfig)))
     try:
-        with learners(METRICS_PORT, ADDRESSES), operator(namespace, log, WORKERS) as process:
+        with learners(METRICS_PORT, ADDRESSES), operator((namespace,), log, WORKERS) as process:
             await watched(client, namespace, process, options.jobs, options.minutes, not options.still)
     finally:
         await client.close()

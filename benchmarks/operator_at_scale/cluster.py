@@ -9,10 +9,11 @@ from contextlib import asynccontextmanager
 
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import NotFound
-from rljob_operator.kube.apiserver.reflector import Reflector
+from rljob_operator.kube.apiserver.reflector import Copy, Reflector
 from rljob_operator.kube.apiserver.resources import (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
+    LEASES,
     NETWORK_POLICIES,
     PODS,
     RLJOBS,
@@ -86,11 +87,15 @@ def condition(document: Object, kind: str) -> str:
 
 
 @asynccontextmanager
-async def followed(client: Client, namespace: str | None, *seen: tuple[Resource, Seen]) -> AsyncIterator[None]:
-    """Every ``Seen`` follows what it should for as long as this lasts; it begins with all that is there."""
+async def followed(client: Client, namespace: str | None, *seen: tuple[Resource, Copy]) -> AsyncIterator[None]:
+    """Every copy follows what it should for as long as this lasts; it begins with all that is there."""
     reflectors = [
         Reflector(
-            client, resource, each, namespace=namespace, label_selector="" if resource is RLJOBS else names.SELECTOR
+            client,
+            resource,
+            each,
+            namespace=namespace,
+            label_selector="" if resource in (RLJOBS, LEASES) else names.SELECTOR,
         )
         for resource, each in seen
     ]

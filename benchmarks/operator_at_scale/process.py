@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,24 +20,45 @@ from tests.support.waiting import eventually
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 CALLS = "rljob_operator_api_calls_total"
+_LEADS = re.compile(r"(\S+) leads$", re.MULTILINE)
 _LINE = re.compile(r"^([a-z_]+)(?:\{(.*)\})? (\S+)$")
 
 
 class Operator:
-    """`rljob operator` as a process of its own, for the jobs of one namespace, or of the whole cluster where there are more."""
+    """`rljob operator` as a process of its own; it stands for election once it is made.
 
-    def __init__(self, namespaces: tuple[str, ...], log_file: Path, workers: int) -> None:
+    Args:
+        namespaces: looks after the jobs of the only one, or of the whole cluster where there are more.
+        image: of the pods that it makes, by which one release is told from another.
+        source: a checkout of another commit, whose operator it is; None is this one's.
+    """
+
+    def __init__(
+        self,
+        namespaces: tuple[str, ...],
+        log_file: Path,
+        workers: int,
+        *,
+        image: str = "rljob-worker:none",
+        source: Path | None = None,
+    ) -> None:
         self.log_file = log_file
         (self._port,) = free_ports(1)
         scope = [f"--namespace={namespaces[0]}"] if len(namespaces) == 1 else []
         command = [
             sys.executable, "-c", "from rljob_operator.cli import main; main()", "operator", *scope,
-            f"--lease-namespace={namespaces[0]}", "--image=rljob-worker:none", "--plain-logs", f"--port={self._port}",
+            f"--lease-namespace={namespaces[0]}", f"--image={image}", "--plain-logs", f"--port={self._port}",
             f"--workers={workers}",
         ]  # fmt: skip
+        path = {"PYTHONPATH": f"{source / 'workers'}:{source / 'operator'}"} if source is not None else {}
         with log_file.open("ab") as output:
-            self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        eventually(lambda: self._leads() or self._process.poll() is not None, self.log, START_SECONDS, _pause)
+            self._process = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **path}
+            )
+
+    def wait(self, ready: Callable[[], bool]) -> None:
+        """Until ``ready``, while it runs. Raises AssertionError."""
+        eventually(lambda: ready() or self._process.poll() is not None, self.log, START_SECONDS, _pause)
         assert self._process.poll() is None, self.log()
 
     def figures(self) -> dict[str, float]:
@@ -64,10 +86,38 @@ class Operator:
     def stop(self) -> None:
         """End it in good order."""
         if self._process.poll() is None:
-            self._process.terminate()
+            self.signal(signal.SIGTERM)
             self._process.wait(STOP_SECONDS)
 
-    def _leads(self) -> bool:
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, and wait for nothing."""
+        self._process.send_signal(number)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def ended(self) -> int:
+        """Wait for its end; its exit code."""
+        return self._process.wait(STOP_SECONDS)
+
+    @property
+    def identity(self) -> str:
+        """Its name in the Lease, once it leads; empty before."""
+        found = _LEADS.search(self.log())
+        return found[1] if found else ""
+
+    def stands(self) -> bool:
+        """Whether it answers, as a Deployment asks of a new replica: a candidate that waits for the Lease does."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/readyz", timeout=30):
+                return True
+        except OSError:
+            return False
+
+    def leads(self) -> bool:
+        """Whether it has the Lease and knows its jobs."""
         try:
             return self.figures().get("rljob_operator_leader", 0.0) == 1.0 and "looks after" in self.log()
         except OSError:
@@ -79,6 +129,7 @@ def operator(namespaces: tuple[str, ...], log_file: Path, workers: int) -> Itera
     """One that leads."""
     running = Operator(namespaces, log_file, workers)
     try:
+        running.wait(running.leads)
         yield running
     finally:
         running.stop()
