@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from rljob.api.exit_codes import EXIT_UNAVAILABLE
+from rljob.api.exit_codes import EXIT_FAILURE, EXIT_UNAVAILABLE
 from rljob.errors import CommandRefused, UsageError
 
 from rljob_operator.verbs.jobs import Job
@@ -17,8 +17,11 @@ POLL_SECONDS: Final = 0.2
 """Between two looks at something on this machine."""
 
 
-class NotReached(RuntimeError):
+class NotReached(CommandRefused):
     """What was waited for did not happen; the message says what is instead. Exit code 1."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, EXIT_FAILURE)
 
 
 def wait_for(
@@ -44,7 +47,7 @@ def wait_for(
         if known and seen.status.finished:
             raise NotReached(f"the run has ended: {ending(seen)}")
         if not seen.attended:
-            raise NotReached(f"{without_controller(seen)}; what was asked is stored and waits for it")
+            raise NotReached("what was asked is stored and waits for a controller")
         if time.monotonic() >= deadline:
             doubt = f"; {seen.problem}" if seen.problem else ""
             raise NotReached(

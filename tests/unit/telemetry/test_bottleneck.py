@@ -93,6 +93,18 @@ def test_no_further_core_is_advised_where_there_is_none(actor: dict[str, float])
     assert "actors.replicas" not in full
 
 
+@pytest.mark.parametrize("figures", [flow(0.5, 0.0, 0.2) | SEND_ACTOR, flow(0.5, 0.0, 6.0) | IDLE_REPLAY])
+def test_no_network_is_advised_on_one_machine(figures: dict[str, float]) -> None:
+    for cores in (2, 64):
+        here = bottleneck(figures, cores=cores)
+        assert here.kind is Kind.TransportTooSlow
+        assert f"what else takes the {cores} cores" in here.sentence
+        assert "network" not in here.sentence
+        assert "on one machine" not in here.sentence
+    apart = bottleneck(figures).sentence
+    assert "network" in apart or "on one machine" in apart
+
+
 def test_a_slow_learner_is_advised_what_the_machine_has() -> None:
     held = flow(0.0, 0.6)
     assert "or more cores" in bottleneck(held | {"actors_running": 1.0}, cores=8).sentence

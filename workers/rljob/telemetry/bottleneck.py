@@ -74,7 +74,7 @@ def bottleneck(
             is not advised where learner and actors have taken all.
     """
     known = {name: finite for name, value in figures.items() if (finite := number(value)) is not None}
-    verdict = _judge(known, state, limiter, _taken(known, cores))
+    verdict = _judge(known, state, limiter, cores)
     return replace(verdict, sentence=verdict.sentence + _given_up(known))
 
 
@@ -83,7 +83,8 @@ def _taken(known: Mapping[str, float], cores: int | None) -> int | None:
     return cores if cores is not None and round(known.get("actors_running", 0.0)) + 1 >= cores else None
 
 
-def _judge(known: Mapping[str, float], state: str, limiter: str, taken: int | None) -> Verdict:
+def _judge(known: Mapping[str, float], state: str, limiter: str, cores: int | None) -> Verdict:
+    taken = _taken(known, cores)
     if state in _STARTING:
         return _warming_up(known)
     wait = _share(known, "learner_wait_fraction", "stage/learner/wait")
@@ -98,14 +99,14 @@ def _judge(known: Mapping[str, float], state: str, limiter: str, taken: int | No
         return _both_wait(known, wait, held)
     if wait >= NOTABLE and wait > held:
         if _has_queue(known):  # the queue is in the learner itself: what it waits for is not there yet
-            return _actors_are_slow(known, wait, taken)
+            return _actors_are_slow(known, wait, cores, taken)
         limits = known.get("queue_bound_batches", 1.0) > 0  # without a rate limiter there is no depth to speak of
         depth = known.get("queue_depth_batches") if limits else None
         starved = limiter == "samples" or (depth is not None and depth < _DELIVERABLE_BATCHES)
         deliverable = limiter != "samples" and depth is not None and depth >= _DELIVERABLE_BATCHES
         if not starved and (deliverable or _busy(known, "replay") >= DOMINANT):
-            return _delivery_is_slow(known, wait)
-        return _actors_are_slow(known, wait, taken)
+            return _delivery_is_slow(known, wait, cores)
+        return _actors_are_slow(known, wait, cores, taken)
     if held >= NOTABLE:
         return _learner_is_slow(known, held, taken)
     return _balanced(known, wait, held)
@@ -146,7 +147,7 @@ def _both_wait(known: Mapping[str, float], wait: float, held: float) -> Verdict:
     return Verdict(Kind.ReplayTooSlow, lead + advice, min(wait, held))
 
 
-def _delivery_is_slow(known: Mapping[str, float], wait: float) -> Verdict:
+def _delivery_is_slow(known: Mapping[str, float], wait: float, cores: int | None) -> Verdict:
     busy = _busy(known, "replay")
     lead = f"The learner waited {_percent(wait)} of the time although the replay service had experience to give: "
     if not _stages(known, "replay") or busy >= DOMINANT:
@@ -157,16 +158,16 @@ def _delivery_is_slow(known: Mapping[str, float], wait: float) -> Verdict:
             "own, or choose index sampling. More actors will not help.",
             wait,
         )
+    nearer = _a_shorter_way("put learner and replay on one machine", cores)
     return Verdict(
         Kind.TransportTooSlow,
         f"{lead}batches are under way too long while the replay service idles {_percent(1 - busy)}, so the transport is the "
-        "bottleneck; prefetch more (prefetchBatches), put learner and replay on one machine, or choose index sampling. "
-        "More actors will not help.",
+        f"bottleneck; prefetch more (prefetchBatches), {nearer}, or choose index sampling. More actors will not help.",
         wait,
     )
 
 
-def _actors_are_slow(known: Mapping[str, float], wait: float, taken: int | None) -> Verdict:
+def _actors_are_slow(known: Mapping[str, float], wait: float, cores: int | None, taken: int | None) -> Verdict:
     lead = f"The learner waited {_percent(wait)} of the time for experience: "
     running = known.get("actors_running")
     now = f", {running:.0f} now" if running is not None else ""
@@ -191,11 +192,12 @@ def _actors_are_slow(known: Mapping[str, float], wait: float, taken: int | None)
             wait,
         )
     if moving >= 0.5:
+        peer = "learner" if _has_queue(known) else "replay"
+        apart = f"bring actors and {peer} closer together or widen the network between them"
         return Verdict(
             Kind.TransportTooSlow,
             f"{lead}the actors spend {_percent(moving)} of their work packing and sending, so the transport is the "
-            f"bottleneck; bring actors and {'learner' if _has_queue(known) else 'replay'} closer together or widen the network "
-            "between them.",
+            f"bottleneck; {_a_shorter_way(apart, cores)}.",
             wait,
         )
     return Verdict(
@@ -207,6 +209,15 @@ def _actors_are_slow(known: Mapping[str, float], wait: float, taken: int | None)
             else "sample more often (raise replay.rateLimiter.samplesPerInsert)."
         ),
         wait,
+    )
+
+
+def _a_shorter_way(apart: str, cores: int | None) -> str:
+    """The advice where messages take long: ``apart`` between machines. On one machine they wait for a core, not for a wire."""
+    return (
+        apart
+        if cores is None
+        else f"look what else takes the {cores} cores of this machine, on which nothing has far to go"
     )
 
 

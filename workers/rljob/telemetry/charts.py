@@ -48,7 +48,8 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A drawing, which speaks its main figures to a screen reader, and its legend; empty ``svg`` = nothing to draw."""
+    """A drawing, which speaks its main figures to a screen reader; empty ``svg`` = nothing to draw. Its legend is empty where the
+    title says all."""
 
     title: str
     svg: Markup
@@ -130,7 +131,9 @@ def line_chart(
     parts += [_marks(one, at) if one.marks else _line(one, at) for one in drawn]
     parts.append("</svg>")
     kinds = tuple((one.name, one.colour, "mark" if one.marks else "dash" if one.dashed else "line") for one in drawn)
-    return Chart(title, Markup("".join(parts)), kinds + (((bands.name, bands.colour, "band"),) if shaded else ()))
+    kinds += ((bands.name, bands.colour, "band"),) if shaded else ()
+    # A line that is alone because the others have no points still has to say which it is.
+    return Chart(title, Markup("".join(parts)), kinds if len(series) > 1 or shaded else ())
 
 
 def stacked_bars(title: str, rows: Mapping[str, Mapping[str, float]]) -> Chart:
