@@ -27,7 +27,7 @@ from rljob.actor.recorder import TransitionRecorder
 from rljob.actor.session import ReplaySession
 from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
-from rljob.algorithms.compute import native_bf16
+from rljob.algorithms.compute import native_arithmetic
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.envs import make_vector_environment
 from rljob.experience import ChunkLayout
@@ -151,7 +151,7 @@ def with_nature_network(endpoint: str, options: argparse.Namespace) -> None:
     spec = make_vector_environment(GAME, EnvironmentParameters(), 1, 0).spec
     network = algorithm("ApeXDQN").build(spec, ApeXDQNParameters(), EnvironmentParameters())
     contenders = {}
-    for compute in network.compute_plans("Auto", native=native_bf16()):
+    for compute in network.compute_plans("Auto", native=native_arithmetic(torch.device("cpu"))):
         contenders[f"bare {compute}"] = environment_and_inference(options.envs, acting_copy(network, compute))
     bare = list(contenders)
     ways = {}

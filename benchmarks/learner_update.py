@@ -12,7 +12,7 @@ import time
 import torch
 from rljob.algorithms.apex_dqn import ApeXDQN
 from rljob.algorithms.batches import TransitionBatch
-from rljob.algorithms.compute import Compute, native_bf16
+from rljob.algorithms.compute import Compute, native_arithmetic
 from rljob.algorithms.q_network import QNetwork, QNetworkConfig
 from rljob.api import ApeXDQNParameters
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
@@ -35,7 +35,7 @@ def main() -> None:
 
 def measure(name: str, config: QNetworkConfig, *, batch_size: int, cores: int) -> None:
     """Report updates/s of every way of computing for one network and batch size."""
-    plans = QNetwork(config).compute_plans("Auto", native=native_bf16())
+    plans = QNetwork(config).compute_plans("Auto", native=native_arithmetic(torch.device("cpu")))
     batch = random_batch(config, batch_size)
     threads = DataParallelThreads(cores)
     updaters = {plan: updater(config, plan, batch_size, threads) for plan in plans}

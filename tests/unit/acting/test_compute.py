@@ -19,8 +19,8 @@ def a_network(seed: int = 0) -> QNetwork:
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_stored_halves_equal_converted_ones_bit_for_bit(channels_last: bool) -> None:
     network = a_network()
-    converted = a_network().compute(Compute(True, channels_last))
-    acting = acting_copy(network, Compute(True, channels_last))
+    converted = a_network().compute(Compute("bf16", channels_last))
+    acting = acting_copy(network, Compute("bf16", channels_last))
     assert {p.dtype for p in acting.parameters()} == {torch.bfloat16, torch.float32}
     with torch.inference_mode():
         assert torch.equal(acting(OBSERVATION), converted(OBSERVATION))
@@ -29,17 +29,20 @@ def test_stored_halves_equal_converted_ones_bit_for_bit(channels_last: bool) -> 
 def test_weights_are_copied_and_the_source_stays_float32() -> None:
     network, other = a_network(0), a_network(1)
     other.mean.fill_(90.0)
-    acting = acting_copy(network, Compute(bf16=True))
+    acting = acting_copy(network, Compute("bf16"))
     copy_weights(other, acting)
-    expected = acting_copy(other, Compute(bf16=True))
+    expected = acting_copy(other, Compute("bf16"))
     with torch.inference_mode():
         assert torch.equal(acting(OBSERVATION), expected(OBSERVATION))
     assert {p.dtype for p in network.parameters()} == {torch.float32}
 
 
-@pytest.mark.parametrize(("precision", "allowed"), [("FP32", {False}), ("BF16", {True}), ("Auto", {False, True})])
-def test_precision_is_obeyed(precision: str, allowed: set[bool]) -> None:
+@pytest.mark.parametrize(
+    ("precision", "allowed"),
+    [("FP32", {"fp32"}), ("BF16", {"bf16"}), ("Auto", {"fp32", "bf16"}), ("TF32", {"fp32"}), ("FP16", {"fp32"})],
+)
+def test_precision_is_obeyed(precision: str, allowed: set[str]) -> None:
     network = a_network()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    assert choose_compute(network, OBSERVATION, precision).bf16 in allowed
+    assert choose_compute(network, OBSERVATION, precision).arithmetic in allowed
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())

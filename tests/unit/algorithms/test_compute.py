@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from rljob.algorithms.compute import Compute, candidates, fastest, native_bf16
+from rljob.algorithms.compute import Arithmetic, Compute, candidates, fastest, native_arithmetic, native_bf16
 
-PLAIN, ORDERED, ROUNDED = Compute(), Compute(channels_last=True), Compute(bf16=True)
+PLAIN, ORDERED, ROUNDED = Compute(), Compute(channels_last=True), Compute("bf16")
 
 
 class Track:
@@ -32,13 +32,41 @@ class Track:
         return run
 
 
+GPU: tuple[Arithmetic, ...] = ("fp32", "tf32", "bf16", "fp16")
+FP32: tuple[Arithmetic, ...] = ("fp32",)
+
+
 def test_candidates() -> None:
     images = {"convolutional": True, "blocks": True}
-    assert candidates("FP32", convolutional=False, blocks=False, native=True) == (PLAIN,)
-    assert len(candidates("Auto", **images, native=True)) == 6
-    assert not any(plan.bf16 for plan in candidates("Auto", **images, native=False))
-    assert all(plan.bf16 for plan in candidates("BF16", **images, native=False))
-    assert not any(plan.space_to_depth for plan in candidates("BF16", convolutional=True, blocks=False, native=True))
+    assert candidates("FP32", convolutional=False, blocks=False, native=GPU) == (PLAIN,)
+    assert len(candidates("Auto", **images, native=("fp32", "bf16"))) == 6
+    assert not any(plan.half for plan in candidates("Auto", **images, native=FP32))
+    assert all(plan.half for plan in candidates("BF16", **images, native=FP32))
+    assert not any(plan.space_to_depth for plan in candidates("BF16", convolutional=True, blocks=False, native=GPU))
+
+
+@pytest.mark.parametrize(
+    ("precision", "native", "tried"),
+    [
+        ("Auto", GPU, ["fp32", "tf32", "bf16"]),  # a range that gradients leave is for those who ask for it
+        ("Auto", ("fp32", "fp16"), ["fp32"]),
+        ("TF32", GPU, ["tf32"]),
+        ("FP16", GPU, ["fp16"]),
+        ("TF32", FP32, ["fp32"]),
+        ("FP16", ("fp32", "bf16"), ["fp32"]),
+        ("FP32", GPU, ["fp32"]),
+    ],
+)
+def test_what_each_precision_tries(precision: str, native: tuple[Arithmetic, ...], tried: list[Arithmetic]) -> None:
+    plans = candidates(precision, native=native, convolutional=False, blocks=False)
+    assert [plan.arithmetic for plan in plans] == tried
+
+
+def test_what_devices_compute_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert native_arithmetic(torch.device("cpu"))[0] == "fp32"
+    for capability, expected in (((9, 0), GPU), ((8, 6), GPU), ((7, 5), ("fp32", "fp16")), ((6, 1), FP32)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, answer=capability: answer)
+        assert native_arithmetic(torch.device("cuda")) == expected
 
 
 def test_the_fastest_is_taken_if_it_is_clearly_faster() -> None:

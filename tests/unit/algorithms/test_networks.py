@@ -6,10 +6,12 @@ import dataclasses
 
 import pytest
 import torch
-from rljob.algorithms.compute import Compute
+from rljob.algorithms.compute import Arithmetic, Compute
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 from rljob.algorithms.q_network import QNetwork, QNetworkConfig
 from rljob.api.networks import Image, NetworkProblem, resolved_network
+
+NATIVE: tuple[Arithmetic, ...] = ("fp32", "bf16")
 
 
 def config(kind: str = "Auto", shape: tuple[int, ...] = (84, 84), **changes: object) -> QNetworkConfig:
@@ -109,7 +111,7 @@ def test_colours_are_seen_as_so_many_grey_frames(
         colour.centre(mean)
         seen = seen - by_hand(mean.expand(1, stack, *shape), image)
     expected = grey(seen)
-    for way in colour.compute_plans("FP32", native=False):
+    for way in colour.compute_plans("FP32", native=("fp32",)):
         for arrived in (observation, colour.compute(way).laid_out(observation)):
             output = colour.compute(way)(arrived)
             torch.testing.assert_close(output.logits, expected.logits, rtol=1e-3, atol=1e-5)
@@ -155,7 +157,7 @@ def test_how_it_is_computed_does_not_change_the_meaning(kind: str, shape: tuple[
     plain = computed(Compute())
     for layout in (Compute(channels_last=True), Compute(channels_last=True, space_to_depth=True)):
         for expected, exact, rounded in zip(
-            plain, computed(layout), computed(dataclasses.replace(layout, bf16=True)), strict=True
+            plain, computed(layout), computed(dataclasses.replace(layout, arithmetic="bf16")), strict=True
         ):
             torch.testing.assert_close(exact, expected, rtol=1e-3, atol=1e-5)
             alike = torch.nn.functional.cosine_similarity(rounded.ravel(), expected.ravel(), dim=0)
@@ -174,10 +176,10 @@ def test_frames_are_laid_out_once() -> None:
 
 def test_ways_that_a_network_does_not_have() -> None:
     vectors, overlapping = QNetwork(config("MLP", (4,))), QNetwork(config("Compact", (42, 42)))
-    assert vectors.compute_plans("Auto", native=True) == (Compute(), Compute(bf16=True))
+    assert vectors.compute_plans("Auto", native=NATIVE) == (Compute(), Compute("bf16"))
     assert overlapping.block == 1, "a kernel of 6 with stride 4 does not see whole blocks"
-    assert not any(way.space_to_depth for way in overlapping.compute_plans("BF16", native=True))
-    assert any(way.space_to_depth for way in QNetwork(config("Nature")).compute_plans("BF16", native=True))
+    assert not any(way.space_to_depth for way in overlapping.compute_plans("BF16", native=NATIVE))
+    assert any(way.space_to_depth for way in QNetwork(config("Nature")).compute_plans("BF16", native=NATIVE))
     with pytest.raises(ValueError, match="without convolutions"):
         vectors.compute(Compute(channels_last=True))
     with pytest.raises(ValueError, match="whole blocks"):

@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 import torch
 from rljob.algorithms import algorithm
+from rljob.algorithms.compute import Compute
 from rljob.checkpoints import store as checkpoint
 from rljob.experience import ChunkLayout
 from rljob.learner.client import ReplayClient, ReplayClientConfig
+from rljob.learner.figures import Figures
 from rljob.learner.loop import Learner
 from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
+from rljob.learner.optim.loss_scale import LossScale
 from rljob.learner.saver import Saver
 from rljob.learner.staging import ReadyBatch, StagingRing
 from rljob.weights.exchange import WeightServer
@@ -101,3 +104,14 @@ def test_experience_of_weights_given_up_has_the_lag_of_both_ways(tmp_path: Path)
         one._housekeeping()
         assert one.status()["updates"] == 3
         assert one.status()["policy_lag_updates"] == 20.0
+
+
+def test_an_overflow_of_fp16_is_a_skipped_update_and_no_failure(tmp_path: Path) -> None:
+    with learner(tmp_path, "Fail") as one:
+        one._updater = updater(parameters(), plan=Compute("fp16"))
+        one.figures = Figures(one._updater.figures)
+        one._updater.loss_scale = LossScale(torch.device("cpu"), 2.0**40)
+        one._learn(ready(1.0))
+        assert one.status()["skipped_updates"] == 1
+        with pytest.raises(NonFiniteLoss, match="the loss is nan"):
+            one._learn(ready(float("nan")))

@@ -1,6 +1,6 @@
 """How this actor's processor computes this network fastest: chosen by a short measurement, not by a table.
 
-Half-precision helps only where the processor multiplies bf16 numbers natively, and then by how much depends on the
+bf16 helps only where the processor multiplies bf16 numbers natively, and then by how much depends on the
 network and the batch. So a few forward passes of every candidate are timed, interleaved, on the real input shape.
 """
 
@@ -14,7 +14,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from rljob.algorithms.compute import Compute, fastest, native_bf16
+from rljob.algorithms.compute import Compute, fastest, native_arithmetic
 from rljob.algorithms.trunk import FrameNetwork
 
 log = logging.getLogger(__name__)
@@ -25,11 +25,11 @@ _BUDGET_SECONDS = 0.5
 def choose_compute(network: FrameNetwork, observation: Tensor, precision: str) -> Compute:
     """The fastest way to evaluate ``network`` on ``observation`` (a batch as the actor will see it); logs the decision.
 
-    ``precision`` is the job's: FP32 and BF16 are obeyed and only the order in memory is measured; Auto lets bf16 compete where
-    the processor has it. Measured in CPU time of this thread, which alone computes in an actor: other processes on the
-    core must not decide. ``network`` is not changed.
+    ``precision`` is the job's: what it allows here (``candidates``) is obeyed, the order in memory measured, and Auto lets bf16
+    compete where the processor has it. Measured in CPU time of this thread, which alone computes in an actor: other processes on
+    the core must not decide. ``network`` is not changed.
     """
-    plans = network.compute_plans(precision, native=native_bf16())
+    plans = network.compute_plans(precision, native=native_arithmetic(torch.device("cpu")))
     with torch.inference_mode():
         runs = {plan: partial(acting_copy(network, plan), observation) for plan in plans}
         chosen, timings = fastest(runs, time.thread_time, _BUDGET_SECONDS)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Literal
 
 import torch
+
+Arithmetic = Literal["fp32", "tf32", "bf16", "fp16"]
+"""What products are computed in. ``tf32`` rounds what is multiplied to 10 bits after the point and adds up in float32;
+``bf16`` has 7 of them and float32's range, ``fp16`` 10 and a range that gradients leave, so that its loss is scaled."""
+
+_HALVES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 _CLEAR_GAIN = 0.95  # of the plainest plan's time: noise must not decide about rounding
 _FAR_BEHIND = 1.5
@@ -33,33 +40,68 @@ def denormals_as_zero() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Switches of ``FrameNetwork.compute``. ``bf16``: precision of the trunk. ``channels_last``: order in memory of what its
+    """Switches of ``FrameNetwork.compute``. ``arithmetic``: of the trunk. ``channels_last``: order in memory of what its
     convolutions see. ``space_to_depth``: the first of them sees blocks of pixels as channels, in channels-last order."""
 
-    bf16: bool = False
+    arithmetic: Arithmetic = "fp32"
     channels_last: bool = False
     space_to_depth: bool = False
 
+    @property
+    def half(self) -> torch.dtype | None:
+        """The type of 16 bits that the trunk is stored and computed in; None where it is float32."""
+        return _HALVES.get(self.arithmetic)
+
     def __str__(self) -> str:
         order = " space-to-depth" if self.space_to_depth else " channels-last" if self.channels_last else ""
-        return ("bf16" if self.bf16 else "fp32") + order
+        return self.arithmetic + order
 
 
-def candidates(precision: str, *, native: bool, convolutional: bool, blocks: bool) -> tuple[Compute, ...]:
-    """The compute plans that ``precision`` (Auto, FP32, BF16) allows and that may be the fastest, plainest first.
+def candidates(
+    precision: str, *, native: Sequence[Arithmetic], convolutional: bool, blocks: bool
+) -> tuple[Compute, ...]:
+    """The compute plans that ``precision`` (Auto, FP32, TF32, BF16, FP16) allows and that may be the fastest, plainest first.
 
-    ``native``: the device multiplies bf16 numbers itself; Auto tries bf16 only there. ``convolutional``: the network has
-    convolutions. ``blocks``: its first one may see blocks of pixels as channels.
+    ``native``: what the device computes itself, plainest first (``native_arithmetic``). Auto tries all of it but fp16, whose
+    range must be asked for. TF32 and FP16 are of GPUs: a device without them takes fp32. BF16 is obeyed everywhere.
+    ``convolutional``: the network has convolutions. ``blocks``: its first one may see blocks of pixels as channels.
     """
-    precisions = {"Auto": (False, True) if native else (False,), "FP32": (False,), "BF16": (True,)}[precision]
     plans: list[Compute] = []
-    for bf16 in precisions:
-        plans.append(Compute(bf16))
+    for arithmetic in _allowed(precision, native):
+        plans.append(Compute(arithmetic))
         if convolutional:
-            plans.append(Compute(bf16, channels_last=True))
+            plans.append(Compute(arithmetic, channels_last=True))
         if blocks:
-            plans.append(Compute(bf16, channels_last=True, space_to_depth=True))
+            plans.append(Compute(arithmetic, channels_last=True, space_to_depth=True))
     return tuple(plans)
+
+
+def _allowed(precision: str, native: Sequence[Arithmetic]) -> list[Arithmetic]:
+    if precision == "Auto":
+        return [each for each in native if each != "fp16"]
+    wanted: Arithmetic = {"FP32": "fp32", "TF32": "tf32", "BF16": "bf16", "FP16": "fp16"}[precision]  # type: ignore[assignment]
+    return [wanted if wanted == "bf16" or wanted in native else "fp32"]
+
+
+def native_arithmetic(device: torch.device) -> tuple[Arithmetic, ...]:
+    """What ``device`` computes in hardware, plainest first."""
+    if device.type != "cuda":
+        return ("fp32", "bf16") if native_bf16() else ("fp32",)
+    if torch.version.hip is not None:
+        return ("fp32", "bf16", "fp16")
+    major, _ = torch.cuda.get_device_capability(device)
+    if major >= 8:  # since Ampere
+        return ("fp32", "tf32", "bf16", "fp16")
+    return ("fp32", "fp16") if major == 7 else ("fp32",)
+
+
+def let_round_to_tf32(arithmetic: Arithmetic) -> None:
+    """Whether products of float32 on CUDA may be rounded to tf32 from now on: in tf32 all of them, else none.
+
+    For the whole process, the heads' products too. Left alone, torch rounds those of convolutions and no others. These are the
+    older of torch's two sets of switches: the compiler still reads them, and fails where the newer ones were set.
+    """
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = arithmetic == "tf32"
 
 
 def fastest(

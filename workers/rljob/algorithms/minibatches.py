@@ -10,6 +10,11 @@ from rljob.algorithms.batches import UnrollBatch
 from rljob.algorithms.layout import select
 
 
+def _shuffled(count: int, device: torch.device) -> torch.Tensor:
+    """0 to ``count`` - 1 in a random order on ``device``, drawn on the CPU; a GPU's is copied without waiting for it."""
+    return torch.randperm(count, pin_memory=device.type == "cuda").to(device, non_blocking=True)
+
+
 def minibatches_of_unrolls(batch: UnrollBatch, epochs: int, count: int) -> Iterator[UnrollBatch]:
     """``epochs`` passes over ``count`` minibatches of whole unrolls, so that time stays together; shuffled where these are
     several."""
@@ -20,7 +25,7 @@ def minibatches_of_unrolls(batch: UnrollBatch, epochs: int, count: int) -> Itera
     unrolls = batch.action.shape[1]
     size = unrolls // count
     for _ in range(epochs):
-        order = torch.randperm(unrolls).to(batch.action.device)
+        order = _shuffled(unrolls, batch.action.device)
         for number in range(count):
             yield batch.unrolls(order[number * size : (number + 1) * size])
 
@@ -36,7 +41,7 @@ def minibatches_of_steps(batch: UnrollBatch, epochs: int, count: int) -> Iterato
     total = steps * unrolls
     size = total // count
     for _ in range(epochs):
-        order = torch.randperm(total).to(batch.action.device)
+        order = _shuffled(total, batch.action.device)
         for number in range(count):
             index = order[number * size : (number + 1) * size]  # t * B + b
             time, unroll = index.div(unrolls, rounding_mode="floor"), index.remainder(unrolls)

@@ -29,7 +29,7 @@ class LearnerParameters(Protocol):
 
     @property
     def precision(self) -> str:
-        """Auto, FP32 or BF16."""
+        """Auto, FP32, TF32, BF16 or FP16."""
         ...
 
     @property

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rljob.algorithms.compute import Compute, candidates
+from rljob.algorithms.compute import Arithmetic, Compute, candidates
 from rljob.algorithms.layout import channels_last, planes, space_to_depth
 from rljob.api.networks import Image
 
@@ -19,8 +19,8 @@ from rljob.api.networks import Image
 class FrameNetwork(nn.Module):
     """Base of every network: ``features`` of raw observations by ``convolutions`` and ``dense``, which the subclass builds.
 
-    ``plan`` is how the trunk is computed in the running process, in bf16 under autocast (see ``compute``; it is no part of the
-    weights). Heads are always float32: a value rounded to 8 bits would put a floor under the temporal-difference error.
+    ``plan`` is how the trunk is computed in the running process, in 16 bits under autocast (see ``compute``; it is no part of
+    the weights). Heads are always float32: a value rounded to 8 bits would put a floor under the temporal-difference error.
     ``stack``: frames of an observation; 0 where the first layer, a ``Conv2d``, says it.
     """
 
@@ -48,7 +48,7 @@ class FrameNetwork(nn.Module):
         (stride, _), (kernel, _) = self._first.stride, self._first.kernel_size
         return stride if kernel % stride == 0 and self._first.padding == (0, 0) else 1
 
-    def compute_plans(self, precision: str, *, native: bool) -> tuple[Compute, ...]:
+    def compute_plans(self, precision: str, *, native: Sequence[Arithmetic]) -> tuple[Compute, ...]:
         """How this network may be computed, plainest first; see ``candidates``."""
         convolutional = len(self.convolutions) > 0 and self.image is not None
         return candidates(precision, native=native, convolutional=convolutional, blocks=self.block > 1)
@@ -68,16 +68,16 @@ class FrameNetwork(nn.Module):
         return self
 
     def working_copy(self) -> Self:
-        """A copy that computes the same, bit for bit, with the trunk's weights stored in bf16 where it computes in bf16.
+        """A copy that computes the same, bit for bit, with the trunk's weights stored in 16 bits where it computes in those.
 
         Autocast would convert them anew in every pass, which for a wide dense layer costs as much as the product itself.
-        Gradients of those weights are bf16, as they are under autocast before they are converted back.
+        Gradients of those weights have 16 bits, as they are under autocast before they are converted back.
         """
         copied = copy.deepcopy(self)
-        if self.plan.bf16:
+        if (half := self.plan.half) is not None:
             for module in (*copied.convolutions.modules(), *copied.dense.modules()):
                 if isinstance(module, nn.Linear | nn.Conv2d):
-                    module.to(torch.bfloat16)
+                    module.to(half)
         return copied
 
     @torch.no_grad()
@@ -103,14 +103,15 @@ class FrameNetwork(nn.Module):
     def features(self, observation: Tensor) -> Tensor:
         """Dense features float32 [B, width] of raw observations [B, S, *F], or of ``laid_out`` ones."""
         frames = self.laid_out(observation)
-        if self.plan.bf16 and not self.centred and frames.dtype == torch.uint8:
-            x = frames.to(torch.bfloat16)  # exact for bytes, so that scaling rounds once, as autocast would
+        half = self.plan.half
+        if half is not None and not self.centred and frames.dtype == torch.uint8:
+            x = frames.to(half)  # exact for bytes, so that scaling rounds once, as autocast would
         else:
             x = frames.to(torch.float32, copy=True)
         if self.centred:
             x.sub_(self._laid_out_mean())
         x.mul_(self.scale)
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.plan.bf16):
+        with torch.autocast(x.device.type, half or torch.bfloat16, enabled=half is not None):
             return self.dense(self._convolved(x).flatten(1)).float()  # type: ignore[no-any-return]
 
     def _laid_out_mean(self) -> Tensor:

@@ -75,8 +75,8 @@ class ApeXDQNParameters(ParameterSet):
     """Per-update decay of the moving average of the weights that evaluations use; 0 judges the online weights."""
     chunk_length: Annotated[int, Integer(1, 1000), never(_STORED)] = 50
     """Steps an actor sends together."""
-    precision: Literal["Auto", "FP32", "BF16"] = "Auto"
-    """Arithmetic of the learner's forward and backward pass; Auto takes BF16 where the device gains from it."""
+    precision: Literal["Auto", "FP32", "TF32", "BF16", "FP16"] = "Auto"
+    """Arithmetic of the learner's update; Auto measures. TF32 and FP16 (its loss is scaled): on a GPU, else FP32."""
     compile: Flag = False
     """Compile the learner's update with torch.compile."""
     publish_interval: Annotated[int, Integer(1)] = 10

@@ -108,8 +108,8 @@ class ImpalaParameters(ParameterSet):
     """The logits are divided by it while a policy is judged; 0 takes the most probable action."""
     evaluation_weights_decay: Annotated[float, Real(0, 1, below=True)] = 0.0
     """Per-update decay of the moving average of the weights that evaluations use; 0 judges the online weights."""
-    precision: Literal["Auto", "FP32", "BF16"] = "Auto"
-    """Arithmetic of the learner's forward and backward pass; Auto takes BF16 where the device gains from it."""
+    precision: Literal["Auto", "FP32", "TF32", "BF16", "FP16"] = "Auto"
+    """Arithmetic of the learner's update; Auto measures. TF32 and FP16 (its loss is scaled): on a GPU, else FP32."""
     compile: Flag = False
     """Compile the learner's update with torch.compile."""
     prefetch_batches: Annotated[int, Integer(1, 64)] = 1

@@ -39,8 +39,8 @@ class _LearnerParameterSet(ParameterSet):
     """Updates between two versions of the weights sent to the actors."""
     prefetch_batches: Annotated[int, Integer(1, 64)] = 2
     """Batches the learner asks for ahead of use."""
-    precision: Literal["Auto", "FP32", "BF16"] = "Auto"
-    """Arithmetic of the learner's forward and backward pass; Auto takes BF16 where the device gains from it."""
+    precision: Literal["Auto", "FP32", "TF32", "BF16", "FP16"] = "Auto"
+    """Arithmetic of the learner's update; Auto measures. TF32 and FP16 (its loss is scaled): on a GPU, else FP32."""
     compile: Flag = False
     """Compile the learner's update with torch.compile."""
     seed: Annotated[int, Integer(0, 2**31 - 1)] = 1

@@ -183,8 +183,7 @@ class Learner:
         self.clock.enter("update")
         for priorities, figures in self._updater.updates_from(batch, self.counters.steps):
             self._versions.updates = self._updater.updates
-            arrived = self._readback.push(ready, priorities, figures)
-            if arrived is not None:
+            for arrived in self._readback.push(ready, priorities, figures):
                 self._learned(*arrived)
             if (
                 self.counters.epoch != epoch
@@ -202,6 +201,9 @@ class Learner:
         loss, norm = float(figures[0]), float(figures[1])
         if math.isfinite(loss) and math.isfinite(norm):
             self.figures.learned(figures)
+            return
+        if self._updater.overflowed(figures):
+            self.counters.skipped_updates += 1
             return
         self.counters.skipped_updates += 1
         what = f"update {self._updater.updates}: the loss is {loss} and its gradient's norm {norm}"

@@ -23,6 +23,10 @@ def capture(updater: AnyUpdater) -> dict[str, Tensor]:
     for index, _ in enumerate(updater.online.parameters()):
         tensors |= {f"optimizer.{index}.{name}": value for name, value in updater.optimizer.state(index).items()}
     copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+    if updater.loss_scale is not None:
+        copies |= {
+            f"loss_scale.{name}": value.to("cpu", copy=True) for name, value in updater.loss_scale.state().items()
+        }
     copies["random.torch"] = torch.get_rng_state()
     copies["step_size.share"] = torch.tensor(updater.learning_rate.scale, dtype=torch.float64)
     return copies
@@ -66,6 +70,8 @@ def start_from(updater: AnyUpdater, checkpoint: Checkpoint) -> None:
     _restore_optimizer(updater, checkpoint)
     if "step_size.share" in checkpoint.tensors:
         updater.learning_rate.scale = float(checkpoint.tensors["step_size.share"])
+    if updater.loss_scale is not None and (scale := checkpoint.section("loss_scale")):
+        updater.loss_scale.load(scale)
 
 
 def _shape(state: Mapping[str, Tensor], name: str) -> str:

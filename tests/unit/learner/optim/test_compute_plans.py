@@ -71,7 +71,7 @@ def test_every_way_learns_the_same(optimizer: str, changes: dict[str, Any]) -> N
     for plan in (ORDERED, BLOCKS):
         torch.testing.assert_close(learned(plan), plain, rtol=1e-2, atol=2e-5)
         torch.testing.assert_close(learned(plan, DataParallelThreads(2)), plain, rtol=1e-2, atol=2e-5)
-        rounded = learned(Compute(bf16=True, channels_last=True, space_to_depth=plan.space_to_depth))
+        rounded = learned(Compute("bf16", channels_last=True, space_to_depth=plan.space_to_depth))
         assert torch.nn.functional.cosine_similarity(rounded, plain, dim=0) > 0.5
 
 

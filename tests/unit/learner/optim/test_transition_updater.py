@@ -21,7 +21,7 @@ from rljob.learner.optim.rmsprop import RMSProp
 from tests.unit.learner.learner_builders import IMAGES, batches, parameters, updater
 
 CPU = torch.device("cpu")
-BF16 = Compute(bf16=True, channels_last=True)
+BF16 = Compute("bf16", channels_last=True)
 
 
 @pytest.mark.parametrize("optimizer", ["Adam", "RMSProp", "CentredRMSProp"])
@@ -130,30 +130,29 @@ def test_weights_stored_in_bf16_learn_bit_for_bit_as_autocast_does(optimizer: st
 
 
 def test_readback_on_a_cpu_is_at_once() -> None:
-    item, priorities, figures = Readback(CPU).push("it", torch.ones(4), torch.zeros(3)) or (None, None, None)
+    ((item, priorities, figures),) = Readback(CPU).push("it", torch.ones(4), torch.zeros(3))
     assert item == "it"
-    assert priorities is not None
     assert priorities.tolist() == [1.0] * 4
-    assert figures is not None
+    assert len(figures) == 3
 
 
 def test_the_choice_obeys_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = updater(parameters(), IMAGES)
-    seen: list[bool] = []
+    seen: list[str] = []
 
     def fast_in_bf16(network: FrameNetwork, batch: TransitionBatch) -> None:
-        seen.append(network.plan.bf16)
-        if not network.plan.bf16:
+        seen.append(network.plan.arithmetic)
+        if network.plan.arithmetic == "fp32":
             torch.randn(200, 200) @ torch.randn(200, 200) @ torch.randn(200, 2000)
 
-    def chosen(native: bool) -> Compute:
-        monkeypatch.setattr(precision, "native_bf16", lambda: native)
+    def chosen(*native: str) -> Compute:
+        monkeypatch.setattr(precision, "native_arithmetic", lambda device: native)
         return choose("Auto", learner.online, fast_in_bf16, batches(1, IMAGES)[0], budget_seconds=0.2)
 
-    assert not chosen(native=False).bf16
-    assert set(seen) == {False}, "bf16 was tried where it is emulated"
-    assert chosen(native=True).bf16
-    assert set(seen) == {False, True}
+    assert chosen("fp32").arithmetic == "fp32"
+    assert set(seen) == {"fp32"}, "bf16 was tried where it is emulated"
+    assert chosen("fp32", "bf16").arithmetic == "bf16"
+    assert set(seen) == {"fp32", "bf16"}
     assert learner.online.plan == Compute()  # the trial was on a copy
 
 

@@ -1,4 +1,4 @@
-"""How the trunk is computed on this machine: float32 or bf16, and frames in which order. Measured, not guessed.
+"""How the trunk is computed on this machine: float32, tf32 or 16 bits, and frames in which order. Measured, not guessed.
 
 bf16 halves an update where the processor multiplies it natively (AVX-512 bf16, AMX, a GPU); where it is emulated an update takes
 six times as long, so that trying it alone would hold up the start by half a minute. Channels-last helps some convolutions and
@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from rljob.algorithms.compute import Compute, fastest, native_bf16
+from rljob.algorithms.compute import Compute, fastest, let_round_to_tf32, native_arithmetic
 from rljob.algorithms.trunk import FrameNetwork
 
 log = logging.getLogger(__name__)
@@ -31,12 +31,14 @@ def choose(
     budget_seconds: float = 2.0,
 ) -> Compute:
     """The fastest allowed way to compute ``update(network copy, batch)``; ``network`` itself is not changed."""
-    cuda = next(network.parameters()).is_cuda
-    plans = network.compute_plans(precision, native=cuda or native_bf16())
+    device = next(network.parameters()).device
+    plans = network.compute_plans(precision, native=native_arithmetic(device))
 
     def run(trial: FrameNetwork) -> None:
+        if device.type == "cuda":
+            let_round_to_tf32(trial.plan.arithmetic)
         update(trial, batch)
-        if cuda:
+        if device.type == "cuda":
             torch.cuda.synchronize()
 
     runs = {plan: partial(run, copy.deepcopy(network).compute(plan)) for plan in plans}

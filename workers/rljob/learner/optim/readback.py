@@ -1,47 +1,85 @@
-"""The way of an update's numbers from the device to the host."""
+"""The way of an update's numbers from the device to the host, without making the host wait."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+DEPTH: Final = 4
+"""Updates that the host may be ahead of the device. With fewer, a device whose updates are short waits for the host's next turn;
+with more, new priorities would come later than they need to."""
+
+
+def _cuda_event() -> Any:
+    return torch.cuda.Event()  # type: ignore[no-untyped-call]
+
 
 class Readback:
-    """Brings what an update computed to the host without making it wait.
+    """Brings what updates computed to the host, in their order.
 
-    On a CPU ``push`` returns the numbers at once. On CUDA it starts a copy into pinned memory and returns those of the update
-    before, whose copy has finished by then.
+    On a CPU ``push`` gives the numbers at once. On CUDA it starts a copy into pinned memory and gives what has arrived by then;
+    only where more than ``DEPTH`` copies are under way does it wait, for the oldest, so that a host that is faster than its
+    device keeps step with it. ``event`` makes what says that a copy has finished; None: copies are not needed.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self._cuda = device.type == "cuda"
-        self._waiting: tuple[Any, Tensor, Any, int] | None = None
+    def __init__(self, device: torch.device, event: Callable[[], Any] | None = None) -> None:
+        self._event = event or (_cuda_event if device.type == "cuda" else None)
+        self._pinned = device.type == "cuda"
+        self._under_way: deque[tuple[Any, Tensor, Any, int]] = deque()
 
     def push(
         self, item: Any, priorities: Tensor, figures: Tensor
-    ) -> tuple[Any, NDArray[np.float32], NDArray[np.float32]] | None:
-        """``item`` comes back together with its numbers: (item, priorities float32[B], figures float32[K])."""
-        if not self._cuda:
-            return item, priorities.numpy(), figures.numpy()
-        host = torch.empty(len(priorities) + len(figures), pin_memory=True)
+    ) -> Iterator[tuple[Any, NDArray[np.float32], NDArray[np.float32]]]:
+        """Each ``item`` that was pushed comes back once, with its numbers: (item, priorities float32[B], figures float32[K]).
+
+        The copy begins when the iteration does. What ``drain`` forgets meanwhile does not come any more.
+        """
+        if self._event is None:
+            yield item, priorities.numpy(), figures.numpy()
+            return
+        host = torch.empty(len(priorities) + len(figures), pin_memory=self._pinned)
         host.copy_(torch.cat([priorities, figures]), non_blocking=True)
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event = self._event()
         event.record()
-        before, self._waiting = self._waiting, (item, host, event, len(priorities))
-        return None if before is None else _arrived(*before)
+        self._under_way.append((item, host, event, len(priorities)))
+        while self._under_way and (len(self._under_way) > DEPTH or self._under_way[0][2].query()):
+            yield self._arrived()
 
     def drain(self) -> None:
         """Forget what is under way (its batches belong to weights that have been replaced)."""
-        self._waiting = None
+        self._under_way.clear()
+
+    def _arrived(self) -> tuple[Any, NDArray[np.float32], NDArray[np.float32]]:
+        item, host, event, priorities = self._under_way.popleft()
+        event.synchronize()
+        numbers = host.numpy()
+        return item, numbers[:priorities], numbers[priorities:]
 
 
-def _arrived(
-    item: Any, host: Tensor, event: Any, priorities: int
-) -> tuple[Any, NDArray[np.float32], NDArray[np.float32]]:
-    event.synchronize()
-    numbers = host.numpy()
-    return item, numbers[:priorities], numbers[priorities:]
+class LateNumber:
+    """One number of each batch: on a CPU at once, on CUDA that of the batch before, which has arrived by then."""
+
+    def __init__(self, device: torch.device, event: Callable[[], Any] | None = None) -> None:
+        self._event = event or (_cuda_event if device.type == "cuda" else None)
+        self._pinned = device.type == "cuda"
+        self._under_way: tuple[Tensor, Any] | None = None
+
+    def push(self, number: Tensor) -> float | None:
+        """Takes a batch's number; None where none has arrived."""
+        if self._event is None:
+            return float(number)
+        host = torch.empty((), pin_memory=self._pinned)
+        host.copy_(number, non_blocking=True)
+        event = self._event()
+        event.record()
+        before, self._under_way = self._under_way, (host, event)
+        if before is None:
+            return None
+        before[1].synchronize()
+        return float(before[0])

@@ -23,8 +23,11 @@ class RMSProp(torch.optim.Optimizer):
     IMPALA mean: 0.01 under the root is 0.1 beside it, where ``torch.optim.RMSprop`` has its own. The variance is kept from being
     negative, which rounding would make it wherever a gradient stands still: torch's centred form then gives NaN.
 
-    What it keeps of each weight has the names that torch's own has.
+    What it keeps of each weight has the names that torch's own has. ``found_inf``, where it is set before a step, is a number on
+    the weights' device: 1 lets the step move nothing, without anybody waiting to know it.
     """
+
+    found_inf: Tensor | None = None
 
     def __init__(
         self,
@@ -58,11 +61,20 @@ class RMSProp(torch.optim.Optimizer):
         def of(name: str) -> list[Tensor]:
             return [state[name] for state in states]
 
+        decay, momentum, moves = group["alpha"], group["momentum"], None
+        if self.found_inf is not None:  # a gradient of 0, and nothing forgotten
+            moves = self.found_inf == 0.0
+            gradients = [torch.where(moves, gradient, 0.0) for gradient in gradients]
+            decay, momentum = torch.where(moves, decay, 1.0), torch.where(moves, momentum, 1.0)
         torch._foreach_add_(of("step"), 1.0)
-        torch._foreach_mul_(of("square_avg"), group["alpha"])
+        torch._foreach_mul_(of("square_avg"), decay)
         torch._foreach_addcmul_(of("square_avg"), gradients, gradients, 1.0 - group["alpha"])
         if group["centered"]:
-            torch._foreach_lerp_(of("grad_avg"), gradients, 1.0 - group["alpha"])
+            if moves is None:
+                torch._foreach_lerp_(of("grad_avg"), gradients, 1.0 - group["alpha"])
+            else:
+                torch._foreach_mul_(of("grad_avg"), decay)
+                torch._foreach_add_(of("grad_avg"), gradients, alpha=1.0 - group["alpha"])
             roots = list(torch._foreach_addcmul(of("square_avg"), of("grad_avg"), of("grad_avg"), -1.0))
             torch._foreach_clamp_min_(roots, 0.0)
             torch._foreach_add_(roots, group["eps"])
@@ -70,8 +82,11 @@ class RMSProp(torch.optim.Optimizer):
             roots = list(torch._foreach_add(of("square_avg"), group["eps"]))
         torch._foreach_sqrt_(roots)
         if group["momentum"]:
-            torch._foreach_mul_(of("momentum_buffer"), group["momentum"])
+            torch._foreach_mul_(of("momentum_buffer"), momentum)
             torch._foreach_addcdiv_(of("momentum_buffer"), gradients, roots)
-            torch._foreach_add_(weights, of("momentum_buffer"), alpha=-group["lr"])
+            sums = of("momentum_buffer")
+            if moves is not None:
+                sums = list(torch._foreach_mul(sums, moves.float()))
+            torch._foreach_add_(weights, sums, alpha=-group["lr"])
         else:
             torch._foreach_addcdiv_(weights, gradients, roots, -group["lr"])

@@ -31,7 +31,8 @@ class ShardedOptimizer:
         self.shards = shard_evenly(sizes, threads.count if sum(sizes) >= FEW_NUMBERS else 1)
         self._weights = [[each.select(self._parameters) for each in shard] for shard in self.shards]
         self._optimizers = [_optimizer(params, weights) for weights in self._weights]
-        self._skips_on_device = params.optimizer == "Adam"
+        # On a CPU nothing is waited for by looking, and an RMSProp that need not ask is faster.
+        self._skips_on_device = params.optimizer == "Adam" or not self._parameters[0].is_cpu
 
     @property
     def learning_rate(self) -> float:
@@ -43,17 +44,23 @@ class ShardedOptimizer:
         gradients: Sequence[Sequence[Tensor]],
         learning_rate: float,
         on_moved: Callable[[Sequence[ParameterSlice]], None],
+        scale: Tensor | None = None,
     ) -> Tensor:
         """Move the weights along the sum of the micro-batches' gradients.
 
         ``gradients``: of each micro-batch one tensor a parameter, of any precision; they are given away. ``on_moved(shard)`` is
-        called by the thread that has moved that shard. Returns the gradient's norm before clipping, on the device.
+        called by the thread that has moved that shard. ``scale``: how many times too large all gradients are, a number on the
+        device. Returns the norm of the gradient itself before clipping, on the device.
         """
         ordered = [self._in_order(each) for each in gradients]
         numbers = range(len(self.shards))
         norms = self._threads.map(lambda number: self._add_up(number, ordered), numbers)
         norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
+        if scale is not None:
+            norm = norm / scale
         factor = torch.clamp(self._clip_norm / (norm + 1e-6), max=1.0) if self._clip_norm else None
+        if scale is not None:
+            factor = scale.reciprocal() if factor is None else factor / scale
         blocked = (~torch.isfinite(norm)).float()
         if not self._skips_on_device and bool(blocked):
             return norm

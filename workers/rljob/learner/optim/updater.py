@@ -1,9 +1,8 @@
 """Learner updates: loss and gradient, a step of the optimiser, target network, evaluation average. Static shapes, no host sync.
 
-Parameters, optimiser state, targets and losses are float32 whatever the trunk computes in. Nothing here reads a number back
-from the device, but for a batch's divergence where the learning rate follows it: an update whose gradient is not finite is
-skipped on the device itself where the optimiser can do that, and what the loop wants to know travels back one update late
-(``Readback``).
+Parameters, optimiser state, targets and losses are float32 whatever the trunk computes in. Nothing here waits for the device: an
+update whose gradient is not finite is skipped on the device itself, a batch's divergence, where the learning rate follows it,
+counts from the next batch on (``LateNumber``), and what the loop wants to know travels back late (``Readback``).
 
 Which algorithm it is makes no difference here: a loss takes parameters, networks and a batch, and gives a ``LossResult``. The
 work of an update is divided among threads by the batch (``split``) and by the result (``LossResult.joined``).
@@ -12,21 +11,27 @@ work of an update is divided among threads by the batch (``split``) and by the r
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm, UnrollAlgorithm
 from rljob.algorithms.batches import MicroBatch, TransitionBatch, UnrollBatch
+from rljob.algorithms.compute import let_round_to_tf32
 from rljob.algorithms.loss_result import LossResult
 from rljob.algorithms.parameters import LearnerParameters, TransitionParameters, UnrollParameters
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.learner.optim.adaptive_learning_rate import AdaptiveLearningRate
-from rljob.learner.optim.bf16_weights_copy import Bf16WeightsCopy
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.half_weights_copy import HalfWeightsCopy
+from rljob.learner.optim.loss_scale import LossScale
+from rljob.learner.optim.readback import LateNumber
 from rljob.learner.optim.sharded_optimizer import ShardedOptimizer
 
 Batch = TypeVar("Batch", TransitionBatch, UnrollBatch)
@@ -37,7 +42,8 @@ class Updater(ABC, Generic[Batch]):
 
     ``online`` learns, ``evaluation`` is its moving average (or None where the job keeps none). All live on ``device``.
     ``updates`` counts the updates made. For one thread; with ``threads`` it computes in several, each with a micro-batch.
-    How the network computes (see ``FrameNetwork.compute``) is settled before; in bf16 the work is done on a copy, stored in bf16.
+    How the network computes (see ``FrameNetwork.compute``) is settled before. In bf16 and fp16 the work is done on a copy stored
+    so; in fp16 the loss is scaled (``LossScale``), and an update whose gradient overflows is skipped.
     """
 
     _loss: Callable[..., LossResult]
@@ -58,10 +64,14 @@ class Updater(ABC, Generic[Batch]):
         )
         self.updates = 0
         self.learning_rate = AdaptiveLearningRate(params, algorithm.target_divergence(params))
-        self.figures = ("loss", "gradient_norm", *algorithm.metrics)
+        self.loss_scale: LossScale | None = LossScale(device) if self.online.plan.arithmetic == "fp16" else None
+        self.figures = _figures(algorithm, scaled=self.loss_scale is not None)
         """Names of the numbers that an update reports."""
         self._metrics = algorithm.metrics
-        self._computed = Bf16WeightsCopy(self.online)
+        if device.type == "cuda":
+            let_round_to_tf32(self.online.plan.arithmetic)
+        self._divergence = LateNumber(device)
+        self._computed = HalfWeightsCopy(self.online)
         self._threads = threads or DataParallelThreads()
         self._parameters: list[Tensor] = list(self.online.parameters())
         if any(parameter.dtype != torch.float32 for parameter in self._parameters):
@@ -79,6 +89,14 @@ class Updater(ABC, Generic[Batch]):
     def recompiles(self) -> int:
         """Graphs compiled after the first update. Shapes are static, so anything but 0 is a defect."""
         return _graphs() - self._graphs_compiled if self.compiled and self._graphs_compiled is not None else 0
+
+    def overflowed(self, figures: NDArray[np.float32]) -> bool:
+        """Whether ``figures`` are of an update that was skipped because its scaled gradient left fp16's range: the next ones are
+        scaled less. Where nothing is scaled (any more), a gradient that is not finite is the loss's own."""
+        if self.loss_scale is None:
+            return False
+        loss, norm, scale = figures[:3].tolist()
+        return math.isfinite(loss) and not math.isfinite(norm) and scale > 1.0
 
     @abstractmethod
     def updates_from(self, batch: Batch, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -105,35 +123,47 @@ class Updater(ABC, Generic[Batch]):
     ) -> tuple[LossResult, Tensor]:
         """One update by ``loss(network, batch)``: its result and ``figures`` float32[K]."""
         network, parameters = self._computed.current(), self._computed.parameters
+        scale = None if self.loss_scale is None else self.loss_scale.factor
+
+        def scaled(value: Tensor) -> Tensor:
+            return value if scale is None else value * scale
 
         def learn(micro: MicroBatch[Batch]) -> tuple[LossResult, Sequence[Tensor]]:
             # The cache of cast weights is one for all threads: a cast made by one without a gradient must not reach another.
             torch.set_autocast_cache_enabled(False)
             result = loss(network, micro.batch)
-            return result, torch.autograd.grad(result.value * result.weight(micro.share), parameters)
+            return result, torch.autograd.grad(scaled(result.value * result.weight(micro.share)), parameters)
 
         gradients: Sequence[Sequence[Tensor]]
         result: LossResult
         if self._threads.count == 1:
             result = loss(network, batch)
-            gradients = [torch.autograd.grad(result.value, parameters)]
+            gradients = [torch.autograd.grad(scaled(result.value), parameters)]
         else:
             micro_batches: Sequence[MicroBatch[Batch]] = batch.split(self._threads.count)
             learned = self._threads.map(learn, micro_batches)
             results, gradients = [each for each, _ in learned], [each for _, each in learned]
             result = LossResult.joined(results, [micro.share for micro in micro_batches])
-        norm = self.optimizer.step(gradients, self.learning_rate.at(steps), self._computed.update)
+        norm = self.optimizer.step(gradients, self.learning_rate.at(steps), self._computed.update, scale)
         self._computed.mark_updated()
+        if self.loss_scale is not None:
+            self.loss_scale.follow(norm)
         self.updates += 1
         self._follow()
         if self.compiled and self._graphs_compiled is None:
             self._graphs_compiled = _graphs()
-        return result, torch.stack([result.value.detach(), norm, *(result.metrics[name] for name in self._metrics)])
+        figures = [result.value.detach(), norm]
+        if scale is not None:
+            figures.append(scale)
+        figures.extend(result.metrics[name] for name in self._metrics)
+        return result, torch.stack(figures)
 
     def _adapt(self, divergence: Tensor | None, updates: int) -> None:
         """Let the learning rate follow the divergence, added up over the ``updates`` of a batch, where the job wants that."""
-        if divergence is not None and self.learning_rate.target > 0.0:  # the one number that is waited for
-            self.learning_rate.observe(float(divergence) / updates)
+        if divergence is not None and self.learning_rate.target > 0.0:
+            arrived = self._divergence.push(divergence / updates)
+            if arrived is not None:
+                self.learning_rate.observe(arrived)
 
     @torch.no_grad()
     def _follow(self) -> None:
@@ -156,7 +186,7 @@ class TransitionUpdater(Updater[TransitionBatch]):
     ) -> None:
         super().__init__(algorithm, params, online, device, threads)
         self.target = copy.deepcopy(self.online).requires_grad_(False)
-        self._computed_target = Bf16WeightsCopy(self.target)
+        self._computed_target = HalfWeightsCopy(self.target)
         self._tau, self._interval = params.target_update_tau, params.target_update_interval
         self._priorities = algorithm.priorities
         self._loss = algorithm.loss
@@ -248,6 +278,10 @@ def trial_update(algorithm: AnyAlgorithm, params: Any, net: FrameNetwork, batch:
         raise _no_algorithm(algorithm)
     result.value.backward()  # type: ignore[no-untyped-call]
     net.zero_grad()
+
+
+def _figures(algorithm: AnyAlgorithm, *, scaled: bool) -> tuple[str, ...]:
+    return ("loss", "gradient_norm", *(["loss_scale"] if scaled else []), *algorithm.metrics)
 
 
 def _no_algorithm(given: object) -> TypeError:

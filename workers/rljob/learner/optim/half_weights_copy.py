@@ -1,4 +1,4 @@
-"""What a network is computed with: itself, or a copy whose weights are stored in bf16."""
+"""What a network is computed with: itself, or a copy whose weights are stored in 16 bits."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rljob.algorithms.trunk import FrameNetwork
 from rljob.learner.optim.parameter_slice import ParameterSlice
 
 
-class Bf16WeightsCopy:
-    """Stands in for ``network`` where it computes in bf16: a copy whose trunk is stored so, converted once an update.
+class HalfWeightsCopy:
+    """Stands in for ``network`` where it computes in bf16 or fp16: a copy whose trunk is stored so, converted once an update.
 
     Where ``network`` computes in float32 there is no copy, and it stands for itself. ``network`` keeps the float32 weights that
     learn, are published and are saved. Used by one thread at a time, but for ``update``; the module that ``current`` gives may
@@ -20,7 +20,7 @@ class Bf16WeightsCopy:
     """
 
     def __init__(self, network: FrameNetwork) -> None:
-        self._copied = network.plan.bf16
+        self._copied = network.plan.half is not None
         self._module = network.working_copy() if self._copied else network
         self._masters, self._copies = _tensors(network), _tensors(self._module)
         self._versions: list[int] = []
