@@ -13,7 +13,8 @@ RUN python3 -c "import pathlib, tomllib; \
 project = tomllib.loads(pathlib.Path('pyproject.toml').read_text())['project']; \
 pathlib.Path('operator.txt').write_text('\n'.join(project['dependencies']) + '\n'); \
 extras = project['optional-dependencies']; \
-pathlib.Path('worker.txt').write_text('\n'.join(project['dependencies'] + extras['worker'] + extras['s3']) + '\n')" \
+pathlib.Path('worker.txt').write_text('\n'.join(project['dependencies'] + extras['worker'] + extras['s3']) + '\n'); \
+pathlib.Path('gpu.txt').write_text('\n'.join(extras['gpu']) + '\n')" \
  && rm pyproject.toml
 
 # --- the virtual environments; SOURCE_DATE_EPOCH ties byte code to its source's hash instead of its time, so that it is the same in
@@ -50,8 +51,8 @@ RUN python3 -m venv /opt/rljob \
  && /opt/rljob/bin/pip install ${TORCH_GPU_INDEX:+--index-url $TORCH_GPU_INDEX} --no-deps -c /constraints.txt torch
 
 FROM torch-gpu AS worker-gpu-dependencies
-COPY --from=requirements /requirements/worker.txt /requirements.txt
-RUN /opt/rljob/bin/pip install -c /constraints.txt -r /requirements.txt \
+COPY --from=requirements /requirements/worker.txt /requirements/gpu.txt /requirements/
+RUN /opt/rljob/bin/pip install -c /constraints.txt -r /requirements/worker.txt -r /requirements/gpu.txt \
  && /opt/rljob/bin/python -c "import sys, torch; \
 sys.exit(None if torch.version.cuda else 'worker-gpu got torch without CUDA; TORCH_GPU_INDEX must name an index of CUDA wheels')"
 

@@ -32,15 +32,17 @@ def test_each_has_a_lower_bound_and_a_pin_within_it() -> None:
         assert wanted.specifier.contains(pin.version), wanted
 
 
-def test_the_tests_bring_the_roles_and_what_buckets_and_videos_need() -> None:
-    assert any(wanted.name == "rljob" and wanted.extras == {"worker", "s3", "video"} for wanted in EXTRAS["test"])
+def test_the_tests_bring_the_roles_and_what_buckets_gpus_and_videos_need() -> None:
+    assert any(
+        wanted.name == "rljob" and wanted.extras == {"worker", "s3", "gpu", "video"} for wanted in EXTRAS["test"]
+    )
 
 
 @pytest.mark.timeout(300)
 def test_the_command_line_and_the_roles_load_with_the_data_plane_alone() -> None:
     """With what the other extras install out of reach, everything under both packages is still imported, videos apart."""
     absent = ["imageio", "imageio_ffmpeg", "obstore", "cel", "hypothesis", "jsonschema", "mypy", "packaging", "pytest"]
-    absent += ["trustme"]
+    absent += ["pynvml", "trustme"]
     code = f"""
 import importlib, pkgutil, sys
 sys.modules.update(dict.fromkeys({absent!r}))

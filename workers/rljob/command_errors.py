@@ -30,7 +30,10 @@ class Debug:
     enabled = False
 
 
-_OUTSIDE_PROBLEMS = (("rljob.checkpoints.names", "StorageProblem"),)
+_OUTSIDE_PROBLEMS = (
+    ("rljob.checkpoints.names", "StorageProblem"),
+    ("rljob.learner.device", "DeviceMemoryProblem"),
+)
 """What is wrong with something else than the input, and said in full: trying again later may mend it."""
 
 

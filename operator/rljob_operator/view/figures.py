@@ -103,6 +103,23 @@ def _stored(status: Mapping[str, Any]) -> dict[str, str]:
     return {"replay": f"{number(replay.get('items'), '{:,}')} ({percent(replay.get('fill'))})"}
 
 
+def gpu(status: Mapping[str, Any]) -> dict[str, str]:
+    """The learner's GPU in a few words: how busy, how full, what it draws. Empty for a learner without one."""
+    found = status.get("gpu")
+    if not isinstance(found, Mapping) or not found:
+        return {}
+    used, whole = (found.get(f"memory_{name}_bytes") for name in ("used", "total"))
+    activity = found.get("sm_activity", found.get("utilization"))
+    words = [f"{percent(activity)} busy", f"{number(_gib(used), '{:.1f}')} of {number(_gib(whole), '{:.1f}')} GiB"]
+    if found.get("power_watts") is not None:
+        words.append(f"{number(found['power_watts'], '{:.0f}')} W")
+    return {"GPU": ", ".join(words)}
+
+
+def _gib(size: object) -> float | None:
+    return size / 2**30 if isinstance(size, int | float) else None
+
+
 def warnings(turn: Turn) -> tuple[str, ...]:
     """What the user should know now: a refused edit, a learner that stands still, a replay that is not durable, a checkpoint
     that could not be written."""

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from rljob_operator.view.actors import blocked_fraction, by_name, stage_seconds
 from rljob_operator.view.columns import lag
-from rljob_operator.view.figures import evaluation
+from rljob_operator.view.figures import evaluation, gpu
 from rljob_operator.view.job_view import JobView
 from rljob_operator.view.words import age, duration, milliseconds, number, percent
 
@@ -78,6 +78,7 @@ def _figures(run: JobView) -> RenderableType:
         "actors": f"{status.actors.ready} ready of {desired}"
         + (f", {status.actors.draining} draining" if status.actors.draining else ""),
         **_inference(run),
+        **gpu(figures),
         "progress": "-" if progress.percent is None else f"{progress.percent} %",
         "to go": duration(progress.estimated_seconds_remaining),
         "checkpoint": _checkpoint(run),

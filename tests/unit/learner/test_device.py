@@ -6,11 +6,15 @@ import logging
 
 import pytest
 import torch
+from rljob.api import ApeXDQNParameters, ImpalaParameters
 from rljob.api.roles import Accelerator
 from rljob.learner import device
-from rljob.learner.device import DeviceProblem, choose, why_no_cuda
+from rljob.learner.device import DeviceMemory, DeviceMemoryProblem, DeviceProblem, choose, why_no_cuda
+
+from tests.support.devices import needs_cuda
 
 NOTHING = "torch finds no CUDA device"
+CUDA = torch.device("cuda")
 
 
 def chosen(*, cluster: bool, there: bool = False, **written: object) -> str:
@@ -45,8 +49,9 @@ def test_none_at_all_means_the_cpu_and_no_device_is_touched(cluster: bool) -> No
 def test_a_missing_device_ends_the_learner_with_what_to_change(cluster: bool, on_missing: str | None) -> None:
     with pytest.raises(DeviceProblem) as caught:
         chosen(cluster=cluster, count=1, on_missing=on_missing, resource_name="example.com/gpu")
+    where = "no such device works in this pod: " if cluster else ""
     assert str(caught.value) == (
-        f"learner.accelerator asks for example.com/gpu, but {NOTHING}; to compute on the CPU, write "
+        f"learner.accelerator asks for example.com/gpu, but {where}{NOTHING}; to compute on the CPU, write "
         "learner.accelerator.onMissing: UseCPU, or count: 0 to ask for none"
     )
 
@@ -56,9 +61,9 @@ def test_a_missing_device_is_a_warning(cluster: bool, on_missing: str | None, ca
     assert chosen(cluster=cluster, count=1, on_missing=on_missing) == "cpu"
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert (
-        record.message == f"learner.accelerator asks for nvidia.com/gpu, but {NOTHING}; the learner computes on the CPU"
-    )
+    where = "no such device works in this pod: " if cluster else ""
+    asked = "learner.accelerator asks for nvidia.com/gpu"
+    assert record.message == f"{asked}, but {where}{NOTHING}; the learner computes on the CPU"
 
 
 def test_a_build_without_cuda_and_a_machine_without_a_device_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,3 +86,50 @@ def test_a_device_on_which_nothing_can_be_computed_is_none(monkeypatch: pytest.M
         "torch finds a CUDA device and cannot compute on it "
         "(CUDA error: no kernel image is available for execution on the device)"
     )
+
+
+@pytest.mark.parametrize(
+    ("params", "sufficed", "kind", "changes"),
+    [
+        (
+            ApeXDQNParameters(batch_size=512),
+            False,
+            DeviceProblem,
+            ["batchSize (now 512),", "precision: BF16 (now Auto)"],
+        ),
+        (ImpalaParameters(batch_size=32, unroll_length=20), False, DeviceProblem, ["or unrollLength (now 20),"]),
+        (ApeXDQNParameters(batch_size=512), True, DeviceMemoryProblem, ["batchSize (now 512),"]),
+    ],
+)
+def test_memory_that_does_not_suffice_says_what_to_change(
+    params: ApeXDQNParameters | ImpalaParameters, sufficed: bool, kind: type[Exception], changes: list[str]
+) -> None:
+    memory = DeviceMemory(torch.device("cpu"), params)
+    memory.sufficed = sufficed
+    with pytest.raises(kind) as caught, memory.explained():
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nand a page more")
+    said = str(caught.value)
+    assert len(said.splitlines()) == 1
+    assert said.startswith("the learner's device is out of memory: write a smaller batchSize ")
+    assert all(change in said for change in changes)
+    assert said.endswith("torch says: CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+def test_who_holds_the_memory_of_a_gpu_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2 << 30, 80 << 30))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 18 << 30)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H100")
+    with pytest.raises(DeviceProblem) as caught, DeviceMemory(torch.device("cuda"), ApeXDQNParameters()).explained():
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+    assert "device NVIDIA H100 with 80.0 GiB, of which other processes hold 60.0, is out of memory" in str(caught.value)
+
+
+def test_other_errors_are_left_as_they_are() -> None:
+    with pytest.raises(KeyError), DeviceMemory(torch.device("cpu"), ApeXDQNParameters()).explained():
+        raise KeyError("x")
+
+
+@needs_cuda
+def test_a_gpu_that_is_asked_for_too_much_says_so() -> None:
+    with pytest.raises(DeviceProblem, match="is out of memory"), DeviceMemory(CUDA, ApeXDQNParameters()).explained():
+        torch.empty(1 << 50, dtype=torch.uint8, device=CUDA)

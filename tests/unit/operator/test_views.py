@@ -179,3 +179,26 @@ def test_words() -> None:
     assert [age(s) for s in (-5, 45, 119, 720, 3600 * 3 + 300, 86400 * 3)] == ["0s", "45s", "119s", "12m", "3h5m", "3d"]
     assert [duration(s) for s in (None, 63, 3723)] == ["-", "1:03", "1:02:03"]
     assert (number(True, "{}"), number(None, "{}"), percent(0.256), percent("x")) == ("-", "-", "26 %", "-")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cell"),
+    [
+        (
+            {"utilization": 0.97, "sm_activity": 0.634, "memory_used_bytes": 12.5 * 2**30, "power_watts": 412.4}
+            | {"memory_total_bytes": 79.6 * 2**30},
+            "GPU 63 % busy, 12.5 of 79.6 GiB, 412 W",
+        ),
+        (
+            {"utilization": 0.97, "memory_used_bytes": 2**30, "memory_total_bytes": 2**34},
+            "GPU 97 % busy, 1.0 of 16.0 GiB",
+        ),
+        ({"memory_used_bytes": 2**30, "memory_total_bytes": 2**34}, "GPU - busy, 1.0 of 16.0 GiB"),
+        ({}, None),
+    ],
+)
+def test_the_screen_says_how_busy_and_full_the_learners_gpu_is(gpu: dict[str, float], cell: str | None) -> None:
+    console = Console(file=io.StringIO(), width=220)
+    console.print(screen(run(RLJobStatus(), figures={**FIGURES, "gpu": gpu})))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert ("GPU" not in text) if cell is None else (cell in text), text

@@ -151,3 +151,18 @@ def test_stage_fractions_are_of_the_interval_and_survive_a_restarted_role() -> N
         "actor": {"env": 0.75, "send": 0.25},
         "learner": {"wait": 0.25, "update": 0.75},
     }
+
+
+def test_figures_of_a_gpu_are_recorded_and_its_name_is_a_fact(tmp_path: Path) -> None:
+    gpu = {"utilization": 0.5, "power_watts": 400.0}
+    facts = {"device": "cuda", "device_name": "NVIDIA H100", "device_memory_bytes": 85e9, "driver": "580.159.04"}
+    stages = {"learner": {"wait": 1.0, "update": 3.0}, "gpu": {"wait": 3.0, "update": 1.0}}
+    with Recorder(tmp_path) as recorder:
+        recorder.record_status(status(10, gpu=gpu, stages=stages, **facts))
+    (point,) = points(tmp_path)
+    assert {name: point[name] for name in point if "gpu" in name} == {
+        "gpu/utilization": 0.5, "gpu/power_watts": 400.0, "stage/gpu/wait": 0.75, "stage/gpu/update": 0.25,
+    }  # fmt: skip
+    assert scalars(tmp_path)["gpu/power_watts"] == [(400, 400.0)]
+    (told,) = [record for record in read_records(tmp_path / "metrics.jsonl") if record.get("kind") == "learner"]
+    assert {name: told[name] for name in facts} == facts

@@ -282,3 +282,23 @@ def test_words_for_numbers() -> None:
     ]  # fmt: skip
     assert [size(x) for x in (12, 2048, 3 * 2**30, None)] == ["12 B", "2.0 KiB", "3.0 GiB", ""]
     assert instant(1e300) == instant(None) == ""
+
+
+def test_the_learners_gpu_is_named_and_drawn(tmp_path: Path) -> None:
+    facts = {
+        "device": "cuda",
+        "device_name": "NVIDIA <H100>",
+        "device_memory_bytes": 80 * 2**30,
+        "driver": "580.159.04",
+    }
+    gpu = {"utilization": 0.5, "sm_activity": 0.4, "memory_used_bytes": 2**33, "memory_total_bytes": 80.0 * 2**30}
+    with Recorder(tmp_path) as recorder:
+        for i in range(1, 5):
+            status = {"role": "learner", "state": "Training", "updates": i, "raw_frames_total": i, "gpu": gpu, **facts}
+            recorder.record_status(status)
+    page = write_report(tmp_path).read_text()
+    assert "cuda (NVIDIA &lt;H100&gt;, 80" in page
+    assert "driver 580.159.04)" in page
+    assert "The learner&#39;s GPU" in page or "The learner's GPU" in page
+    assert "Memory of the GPU" in page
+    assert "Power of the GPU" not in page, "what was not measured is not drawn"

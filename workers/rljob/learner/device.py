@@ -1,9 +1,12 @@
-"""The device that the learner computes on: what the job asks for, what there is, and what happens where the two differ."""
+"""The device that the learner computes on: what the job asks for, what there is, and what happens where the two differ, or where
+its memory does not suffice."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -15,6 +18,43 @@ log = logging.getLogger(__name__)
 
 class DeviceProblem(Exception):
     """The job asks for a device, and there is none that works. ``str()`` says why, and what to write to go without."""
+
+
+class DeviceMemoryProblem(Exception):
+    """The device's memory, which has sufficed until now, does not any more. ``str()`` says what to change."""
+
+
+class DeviceMemory:
+    """Says what to change where a device's memory does not suffice. ``sufficed`` is set once an update has fitted into it."""
+
+    def __init__(self, device: torch.device, params: Any) -> None:
+        self._device, self._params = device, params
+        self.sufficed = False
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Raises, for torch's ``OutOfMemoryError`` inside, ``DeviceProblem`` where no update has fitted yet: it will not when it
+        is tried again. Later it is ``DeviceMemoryProblem``: others use the device, and may not always do so."""
+        try:
+            yield
+        except torch.OutOfMemoryError as error:
+            problem = DeviceMemoryProblem if self.sufficed else DeviceProblem
+            raise problem(self._what_to_change(first_line(error))) from error
+
+    def _what_to_change(self, said: str) -> str:
+        held = ""
+        if self._device.type == "cuda":
+            free, total = torch.cuda.mem_get_info(self._device)
+            others = max(0, total - free - torch.cuda.memory_reserved(self._device))
+            name = torch.cuda.get_device_name(self._device)
+            held = f" {name} with {total / 2**30:.1f} GiB, of which other processes hold {others / 2**30:.1f},"
+        length = getattr(self._params, "unroll_length", None)
+        unroll = "" if length is None else f" or unrollLength (now {length})"
+        return (
+            f"the learner's device{held} is out of memory: write a smaller batchSize (now {self._params.batch_size}){unroll}, "
+            f"precision: BF16 (now {self._params.precision}) or a smaller network, or give the learner a larger device; torch "
+            f"says: {said}"
+        )
 
 
 def why_no_cuda() -> str:
@@ -45,7 +85,8 @@ def choose(accelerator: Accelerator, *, on_cluster: bool, why_not: Callable[[], 
     if wanted is None:
         log.info("%s: the learner computes on the CPU", reason)
         return torch.device("cpu")
-    missing = f"learner.accelerator asks for {accelerator.resource_name}, but {reason}"
+    where = "no such device works in this pod: " if on_cluster else ""
+    missing = f"learner.accelerator asks for {accelerator.resource_name}, but {where}{reason}"
     on_missing = accelerator.on_missing or ("Fail" if on_cluster else "UseCPU")
     if on_missing == "Fail":
         raise DeviceProblem(

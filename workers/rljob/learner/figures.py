@@ -104,8 +104,11 @@ class Figures:
                 self._rates["actors_blocked_fraction"] = min(1.0, spent["actor_blocked"] / spent["actor_all"])
         self._before = (now, totals)
 
-    def document(self, shards: Sequence[ShardStatus], stages: Mapping[str, float]) -> dict[str, Any]:
-        """The part of the status document that these figures and the shards' statuses make up."""
+    def document(
+        self, shards: Sequence[ShardStatus], stages: Mapping[str, float], gpu_stages: Mapping[str, float] | None = None
+    ) -> dict[str, Any]:
+        """The part of the status document that these figures and the shards' statuses make up. ``stages``: seconds of the loop;
+        ``gpu_stages``: of the device, where it has a clock of its own."""
         acting = actors(shards)
         mean, games = mean_return(shards)
         lag, median_lag, high_lag = self._recent_lag
@@ -138,6 +141,7 @@ class Figures:
             "actors": [actor.to_document() for actor in acting],
             "stages": {
                 "learner": dict(stages),
+                **({"gpu": dict(gpu_stages)} if gpu_stages else {}),
                 "replay": stage_totals(shard.stages for shard in shards),
                 "actor": stage_totals(actor.stages for actor in acting),
             },

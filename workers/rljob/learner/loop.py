@@ -21,8 +21,9 @@ from rljob.checkpoints.policy import PolicyIdentity
 from rljob.checkpoints.restore_from import STARTED_FROM
 from rljob.learner import state
 from rljob.learner.counters import Counters
+from rljob.learner.device_clock import DeviceStageClock
 from rljob.learner.figures import Figures
-from rljob.learner.gpu import gpu_figures
+from rljob.learner.gpu import Gpu
 from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
 from rljob.learner.optim.readback import Readback
 from rljob.learner.optim.updater import AnyUpdater
@@ -60,13 +61,16 @@ class Learner:
         record: Callable[[dict[str, Any]], None],
         surroundings: dict[str, Any],
         versions: VersionLog | None = None,
+        gpu: Gpu | None = None,
+        clock: StageClock | None = None,
     ) -> None:
         self._config, self._identity = config, identity
         self._updater, self._source, self._server, self._saver = updater, source, server, saver
         self._record = record
         self._surroundings = surroundings
         self._readback = Readback(updater.device)
-        self.clock = StageClock(STAGES)
+        self.clock = clock or StageClock(STAGES)
+        self._gpu = gpu or Gpu(updater.device)
         self.figures = Figures(updater.figures)
         self._versions = versions or VersionLog(config.publish_interval)
         self.verdicts = Verdicts()
@@ -303,7 +307,7 @@ class Learner:
             "recompiles": self._updater.recompiles,
             "resubscriptions": self._source.resubscriptions,
             "learning_rate": self._updater.learning_rate.at(self.counters.steps),
-            **self.figures.document(shards, self.clock.seconds()),
+            **self.figures.document(shards, self.clock.seconds(), self._gpu_seconds()),
             **self._source.section(),
             "weights": self._server.status(),
             "evaluations": self.verdicts.documents(),
@@ -314,9 +318,16 @@ class Learner:
             },
             "compiled": self._updater.compiled,
             "refused_handshakes_total": refused_handshakes_total(),
-            "gpu": gpu_figures(self._updater.device),
+            "gpu": self._gpu_section(),
             **self._surroundings,
         }
+
+    def _gpu_section(self) -> dict[str, Any]:
+        clock = {"stages_of_wall": self.clock.of_wall()} if isinstance(self.clock, DeviceStageClock) else {}
+        return {**self._gpu.figures(), **clock}
+
+    def _gpu_seconds(self) -> dict[str, float]:
+        return self.clock.device_seconds() if isinstance(self.clock, DeviceStageClock) else {}
 
     def _manifest(self) -> dict[str, Any]:
         return {

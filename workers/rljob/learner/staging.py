@@ -88,18 +88,36 @@ class ReadyBatch:
         return self.wait().observation[:, -1]
 
 
+BatchOf = Callable[[dict[str, Tensor]], Any]
+"""Makes a batch of a buffer's tensors, wherever they are by then."""
+
+
+class SideStream:
+    """Copies pinned buffers to a CUDA device beside what is computed there."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def copy(self, tensors: dict[str, Tensor], batch_of: BatchOf) -> tuple[Any, Any]:
+        """Starts a copy: the batch on the device, and the event after which it is there and ``tensors`` may be overwritten."""
+        with torch.cuda.stream(self._stream):
+            batch = batch_of({name: tensor.to(self._device, non_blocking=True) for name, tensor in tensors.items()})
+            copied: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            copied.record(self._stream)
+        return batch, copied
+
+
 class BufferRing(Generic[B]):
     """Some buffers for batches. ``take`` and ``upload`` belong to the prefetch thread, ``give_back`` to the training loop.
 
-    ``batch_of`` makes a batch of a buffer's tensors, wherever they are by then.
+    ``stream`` copies; None: a batch is computed from where it lies, and the same rules hold. Whoever has given a buffer back
+    gets it again only once its copy has finished.
     """
 
-    def __init__(
-        self, buffers: Iterable[B], batch_of: Callable[[dict[str, Tensor]], Any], device: torch.device
-    ) -> None:
-        self._device = device
+    def __init__(self, buffers: Iterable[B], batch_of: BatchOf, stream: SideStream | None = None) -> None:
         self._batch_of = batch_of
-        self._stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self._stream = stream
         self._free = deque(buffers)
 
     def take(self) -> B | None:
@@ -119,11 +137,7 @@ class BufferRing(Generic[B]):
         """The buffer's contents as a batch on the device, and the event after which it is there (None on a CPU)."""
         if self._stream is None:
             return self._batch_of(staging.tensors), None
-        with torch.cuda.stream(self._stream):
-            moved = {name: tensor.to(self._device, non_blocking=True) for name, tensor in staging.tensors.items()}
-            batch = self._batch_of(moved)
-            staging.copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            staging.copied.record(self._stream)
+        batch, staging.copied = self._stream.copy(staging.tensors, self._batch_of)
         return batch, staging.copied
 
     def give_back(self, staging: B) -> None:
@@ -135,8 +149,9 @@ class StagingRing(BufferRing[Staging]):
     """``count`` buffers for batches of ``batch_size`` transitions."""
 
     def __init__(self, layout: ChunkLayout, batch_size: int, count: int, device: torch.device) -> None:
-        pinned = device.type == "cuda"
-        super().__init__([_allocate(layout, batch_size, pinned=pinned) for _ in range(count)], _batch, device)
+        stream = SideStream(device) if device.type == "cuda" else None
+        buffers = [_allocate(layout, batch_size, pinned=stream is not None) for _ in range(count)]
+        super().__init__(buffers, _batch, stream)
 
 
 def _batch(tensors: dict[str, Tensor]) -> TransitionBatch:

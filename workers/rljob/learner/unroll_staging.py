@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rljob.algorithms.batches import UnrollBatch
 from rljob.experience import Unroll, UnrollLayout
-from rljob.learner.staging import BufferRing, on_current_stream
+from rljob.learner.staging import BufferRing, SideStream, on_current_stream
 
 Array = NDArray[Any]
 
@@ -68,8 +68,9 @@ class UnrollStagingRing(BufferRing[UnrollStaging]):
     """``count`` buffers for batches of ``batch_size`` unrolls."""
 
     def __init__(self, layout: UnrollLayout, batch_size: int, count: int, device: torch.device) -> None:
-        pinned = device.type == "cuda"
-        super().__init__([_allocate(layout, batch_size, pinned=pinned) for _ in range(count)], _batch, device)
+        stream = SideStream(device) if device.type == "cuda" else None
+        buffers = [_allocate(layout, batch_size, pinned=stream is not None) for _ in range(count)]
+        super().__init__(buffers, _batch, stream)
 
 
 def _batch(tensors: dict[str, Tensor]) -> UnrollBatch:

@@ -30,8 +30,10 @@ from rljob.inference.server import InferenceServer
 from rljob.ingest.roster import Counted
 from rljob.learner.allocator import keep_freed_memory
 from rljob.learner.client import ReplayClient, ReplayClientConfig
-from rljob.learner.device import choose
-from rljob.learner.loop import Learner
+from rljob.learner.device import DeviceMemory, choose
+from rljob.learner.device_clock import DeviceStageClock
+from rljob.learner.gpu import Gpu
+from rljob.learner.loop import STAGES, Learner
 from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
 from rljob.learner.optim import precision
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
@@ -56,17 +58,24 @@ _LONGEST_TURN_SECONDS = 600.0
 _LAST_UNIX_SECONDS = 1e11
 
 
-@denormals_as_zero()
 def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     """Train until ``stop`` is set, then write a final checkpoint and return.
 
     Raises SystemExit(70) where the job says that a loss that is not finite fails it, CheckpointProblem when told to resume from a
     checkpoint that cannot be used, StorageProblem where the place of the checkpoints cannot be asked, DeviceProblem where the
-    device that the job asks for is missing, ValueError for a job that cannot work.
+    device that the job asks for is missing or too small, DeviceMemoryProblem where its memory runs out later, ValueError for a
+    job that cannot work.
     """
     spec = options.job.spec
-    params, env_params = spec.algorithm.parameters, spec.environment.parameters
     device = choose(spec.learner.accelerator, on_cluster=options.on_cluster)
+    memory = DeviceMemory(device, spec.algorithm.parameters)
+    with memory.explained(), denormals_as_zero():
+        _run(options, stop, device, memory)
+
+
+def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memory: DeviceMemory) -> None:
+    spec = options.job.spec
+    params, env_params = spec.algorithm.parameters, spec.environment.parameters
     environment = describe_environment(spec.environment.id, env_params)
     try_environment(spec.environment.id, env_params)
     method = algorithm(spec.algorithm.name)
@@ -122,14 +131,21 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
 
         def on_turn() -> None:
             telemetry.beat(_LONGEST_TURN_SECONDS)
+            memory.sufficed = memory.sufficed or updater.updates > begun_at
             if options.profile:
                 profile()
 
         def record(status: dict[str, Any]) -> None:
             recorder.record_status(with_inference(status))
 
+        gpu = Gpu(device)
+        closing.callback(gpu.close)
+        clock = None
+        if device.type == "cuda":
+            clock = DeviceStageClock(STAGES, ranges=torch.cuda.nvtx if options.profile else None)
         surroundings = {
             "device": str(device),
+            **gpu.facts,
             "batch_size": params.batch_size,
             "precision": str(plan),
             "rewards": describe_rewards(spec.environment.id, env_params),
@@ -145,7 +161,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
             started_from=started_from(options.job),
         )
         identity = PolicyIdentity(spec.algorithm.name, environment, params, env_params)
-        learner = Learner(config, identity, updater, source, server, saver, record, surroundings, versions)
+        learner = Learner(config, identity, updater, source, server, saver, record, surroundings, versions, gpu, clock)
         telemetry = closing.enter_context(
             TelemetryServer(
                 "learner",
@@ -165,6 +181,7 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
             learner.start_from(checkpoint.read(named.path))
         else:
             learner.begin()
+        begun_at = updater.updates
         try:
             learner.run(stop, slowed_down(LEARNER_DELAY_FILE, lambda: updater.updates, on_turn))
         except NonFiniteLoss as problem:

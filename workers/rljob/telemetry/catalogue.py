@@ -280,8 +280,26 @@ LEARNER: Final = (
     Metric(
         "gpu_utilization_ratio", "gauge", "Recent share of time in which the GPU computed, 0..1.", "gpu/utilization"
     ),
+    Metric(
+        "gpu_memory_utilization_ratio",
+        "gauge",
+        "Recent share of time in which its memory was read or written, 0..1.",
+        "gpu/memory_utilization",
+    ),
+    Metric("gpu_sm_activity_ratio", "gauge", "Recent share of its multiprocessors at work, 0..1.", "gpu/sm_activity"),
+    Metric("gpu_power_watts", "gauge", "Power that the GPU draws.", "gpu/power_watts"),
+    Metric("gpu_power_limit_watts", "gauge", "Power that it may draw.", "gpu/power_limit_watts"),
     Metric("gpu_memory_used_bytes", "gauge", "Memory in use on the GPU, by all processes.", "gpu/memory_used_bytes"),
+    Metric("gpu_memory_total_bytes", "gauge", "All memory of the GPU.", "gpu/memory_total_bytes"),
     Metric("gpu_memory_allocated_bytes", "gauge", "The part of it in tensors of the learner.", "gpu/allocated_bytes"),
+    Metric(
+        "gpu_stage_seconds_total",
+        "counter",
+        "The GPU's time, by the stage of the learner's loop that gave it work or let it wait.",
+        "stages/gpu",
+        "stage",
+    ),
+    Metric("loss_scale", "gauge", "By how much losses are multiplied in fp16, recent mean.", "loss_scale"),
     Metric("learner_resubscriptions_total", "counter", "Times a mirror had to be filled anew.", "resubscriptions"),
     Metric("stage_seconds_total", "counter", "Time a stage of the learner's loop.", "stages/learner", "stage"),
 )

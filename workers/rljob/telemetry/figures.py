@@ -2,7 +2,8 @@
 
 The names are the contract between a run folder and everything that reads it (the report, a notebook, the live view):
 a top-level number keeps its name, a number of the replay becomes ``replay/<name>``, one of the queue of unrolls
-``queue/<name>``, one of an inference server in the learner ``inference/<name>``, the share of a stage ``stage/<role>/<stage>``.
+``queue/<name>``, one of an inference server in the learner ``inference/<name>``, one of the learner's GPU ``gpu/<name>``, the
+share of a stage ``stage/<role>/<stage>``, where that GPU stands as a role of its own.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def flatten_status(status: Mapping[str, Any], previous_stages: Stages | None = N
         finite = number(value)
         if finite is not None and name not in _NOT_FIGURES:
             figures[name] = finite
-    for part in ("replay", "queue", "inference"):
+    for part in ("replay", "queue", "inference", "gpu"):
         document = status.get(part)
         if isinstance(document, Mapping):
             for name, value in document.items():

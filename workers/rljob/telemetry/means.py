@@ -31,7 +31,7 @@ def mean_stages(points: Points) -> dict[str, dict[str, float]]:
         role, _, stage = rest.partition("/")
         if prefix == "stage" and stage:
             shares.setdefault(role, {})[stage] = share
-    order = {"learner": 0, "replay": 1, "actor": 2}
+    order = {"learner": 0, "gpu": 1, "replay": 2, "actor": 3}
     return dict(sorted(shares.items(), key=lambda item: (order.get(item[0], 9), item[0])))
 
 

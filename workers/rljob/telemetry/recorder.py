@@ -35,7 +35,16 @@ MACHINE: Final = "machine"
 LEARNER: Final = "learner"
 """Values of ``"kind"``: the last two hold the facts that figures depend on, at each opening and at each change."""
 
-_LEARNER_FACTS = ("device", "precision", "compiled", "rewards", "epoch")
+_LEARNER_FACTS = (
+    "device",
+    "device_name",
+    "device_memory_bytes",
+    "driver",
+    "precision",
+    "compiled",
+    "rewards",
+    "epoch",
+)
 
 
 class Recorder:

@@ -119,6 +119,28 @@ def run_charts(points: Points, evaluations: Points = ()) -> list[Chart]:
             ],
         ),
         ("Observations a batch of it", "observations", [line("mean so far", "inference/batch_mean", 2)]),
+        (
+            "The learner's GPU",
+            "share",
+            [
+                line("of time, computing", "gpu/utilization", 1),
+                line("of its multiprocessors, busy", "gpu/sm_activity", 3),
+                line("of time, memory in use", "gpu/memory_utilization", 4),
+            ],
+        ),
+        (
+            "Memory of the GPU",
+            "GiB",
+            [
+                _scaled(line("in use", "gpu/memory_used_bytes", 2), 1 / 2**30),
+                _scaled(line("there is", "gpu/memory_total_bytes", 7, dashed=True), 1 / 2**30),
+            ],
+        ),
+        (
+            "Power of the GPU",
+            "W",
+            [line("drawn", "gpu/power_watts", 5), line("limit", "gpu/power_limit_watts", 7, dashed=True)],
+        ),
         ("Memory of the learner", "MiB", [_scaled(line("resident", "rss_bytes", 5), 1 / 2**20)]),
     ]
     return [

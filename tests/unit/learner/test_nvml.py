@@ -1,0 +1,153 @@
+"""What is read of NVIDIA's library: its own code and types, with a driver's answers in place of the driver."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any
+
+import pynvml
+import pytest
+from rljob.learner.nvml import DriverFigures, nvml
+
+UUID = "GPU-5ea9ed01-2b7c-4a1e-9d5b-0123456789ab"
+
+
+class Driver:
+    """A driver's C functions, by name, as the library calls them: each fills in what it is given and returns 0 or an error."""
+
+    def __init__(self, *, counters: bool = True) -> None:
+        self.counters = counters
+        self.unknown: set[str] = set()
+        """Questions that this device does not answer."""
+        self.samples = self.taken = 0
+        self.shut_down = False
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("nvml") and name in object.__getattribute__(self, "unknown"):
+            return lambda *arguments: pynvml.NVML_ERROR_NOT_SUPPORTED
+        return object.__getattribute__(self, name)
+
+    def nvmlInitWithFlags(self, flags: int) -> int:
+        return 0
+
+    def nvmlShutdown(self) -> int:
+        self.shut_down = True
+        return 0
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: Any, device: Any) -> int:
+        return 0 if uuid.value == UUID.encode() else pynvml.NVML_ERROR_NOT_FOUND
+
+    def nvmlSystemGetDriverVersion(self, text: Any, size: Any) -> int:
+        text.value = b"580.159.04"
+        return 0
+
+    def nvmlDeviceGetUtilizationRates(self, device: Any, rates: Any) -> int:
+        rates._obj.gpu, rates._obj.memory = 87, 41
+        return 0
+
+    def nvmlDeviceGetPowerUsage(self, device: Any, milliwatts: Any) -> int:
+        milliwatts._obj.value = 412_500
+        return 0
+
+    def nvmlDeviceGetEnforcedPowerLimit(self, device: Any, milliwatts: Any) -> int:
+        milliwatts._obj.value = 700_000
+        return 0
+
+    def nvmlGpmQueryDeviceSupport(self, device: Any, support: Any) -> int:
+        support._obj.isSupportedDevice = int(self.counters)
+        return 0
+
+    def nvmlGpmSampleAlloc(self, sample: Any) -> int:
+        self.samples += 1
+        sample._obj.contents = pynvml.struct_c_nvmlGpmSample_t()
+        return 0
+
+    def nvmlGpmSampleFree(self, sample: Any) -> int:
+        self.samples -= 1
+        return 0
+
+    def nvmlGpmSampleGet(self, device: Any, sample: Any) -> int:
+        self.taken += 1
+        return 0
+
+    def nvmlGpmMetricsGet(self, asked: Any) -> int:
+        got = asked._obj
+        assert (got.version, got.numMetrics) == (pynvml.NVML_GPM_METRICS_GET_VERSION, 1)
+        first, second = (ctypes.cast(sample, ctypes.c_void_p).value for sample in (got.sample1, got.sample2))
+        assert first is not None, "a sample that was never taken"
+        assert first != second
+        assert got.metrics[0].metricId == pynvml.NVML_GPM_METRIC_SM_UTIL
+        got.metrics[0].value = 63.5
+        return 0
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    there = Driver()
+    monkeypatch.setattr(pynvml, "nvmlLib", there)
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    return there
+
+
+def asked() -> DriverFigures:
+    library = nvml()
+    assert library is pynvml
+    return DriverFigures(library, UUID)
+
+
+def test_shares_and_watts(driver: Driver) -> None:
+    figures = asked()
+    assert figures.driver == "580.159.04"
+    told = {"utilization": 0.87, "memory_utilization": 0.41, "power_watts": 412.5, "power_limit_watts": 700.0}
+    assert figures.figures() == told, "the activity of multiprocessors is that between two looks"
+    assert figures.figures() == {**told, "sm_activity": 0.635}
+    assert figures.figures() == {**told, "sm_activity": 0.635}
+    assert (driver.taken, driver.samples) == (3, 2)
+    figures.close()
+    assert driver.samples == 0
+    assert driver.shut_down
+
+
+def test_a_device_without_counters_is_not_asked_for_them(driver: Driver) -> None:
+    driver.counters = False
+    figures = asked()
+    assert all("sm_activity" not in figures.figures() for _ in range(2))
+    assert driver.samples == driver.taken == 0
+
+
+@pytest.mark.parametrize(
+    ("question", "left_out"),
+    [
+        ("nvmlDeviceGetUtilizationRates", {"utilization", "memory_utilization"}),
+        ("nvmlDeviceGetPowerUsage", {"power_watts"}),
+        ("nvmlDeviceGetEnforcedPowerLimit", {"power_limit_watts"}),
+        ("nvmlGpmQueryDeviceSupport", {"sm_activity"}),
+        ("nvmlGpmSampleGet", {"sm_activity"}),
+        ("nvmlGpmMetricsGet", {"sm_activity"}),
+    ],
+)
+def test_what_a_device_does_not_know_is_left_out(driver: Driver, question: str, left_out: set[str]) -> None:
+    every = {"utilization", "memory_utilization", "power_watts", "power_limit_watts", "sm_activity"}
+    driver.unknown.add(question)
+    figures = asked()
+    figures.figures()
+    assert figures.figures().keys() == every - left_out
+
+
+def test_another_device_is_an_error(driver: Driver) -> None:
+    with pytest.raises(pynvml.NVMLError):
+        DriverFigures(pynvml, "GPU-00000000-0000-0000-0000-000000000000")
+
+
+def test_without_a_driver_there_is_nothing_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(flags: int) -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr(pynvml, "nvmlInitWithFlags", refused)
+    assert nvml() is None
+
+
+def test_without_the_package_there_is_nothing_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert nvml() is None

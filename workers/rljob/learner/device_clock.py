@@ -1,0 +1,85 @@
+"""Where a GPU's time goes, by the stages of the loop that gives it work."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from rljob.telemetry.clock import StageClock
+
+
+class Ranges(Protocol):
+    """Names on the timeline of a profiler such as Nsight Systems: ``torch.cuda.nvtx``."""
+
+    def range_push(self, msg: str) -> object: ...
+    def range_pop(self) -> object: ...
+
+
+def _timed_event() -> Any:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+
+class DeviceStageClock(StageClock):
+    """A stage clock that also marks every change of stage on the device's own timeline, by an event in the current stream.
+
+    The host's clock says for what the host waited; a kernel runs later than the host asked for it. Between two events lies what
+    the device did, or waited for, because of what the host did between them, and all of it together is the time between the
+    first event and the last: ``device_seconds`` adds up to the wall's time, but for the few updates that are under way.
+
+    Nothing waits: an event is read once it has happened. ``event`` makes one; ``ranges`` gets the stages' names, where a profiler
+    is to show them. One thread, the loop's, enters stages; any may call ``device_seconds``.
+    """
+
+    __slots__ = ("_device", "_event", "_marks", "_range_open", "_ranges", "_spare")
+
+    def __init__(
+        self, stages: Sequence[str], event: Callable[[], Any] = _timed_event, ranges: Ranges | None = None
+    ) -> None:
+        super().__init__(stages)
+        self._event, self._ranges = event, ranges
+        self._range_open = False
+        self._device = dict.fromkeys(self.stages, 0.0)
+        self._marks: deque[tuple[str | None, Any]] = deque()
+        self._spare: list[Any] = []
+
+    def enter(self, stage: str) -> None:
+        """As of ``StageClock``."""
+        before = self.current
+        super().enter(stage)
+        if stage != before:
+            self._mark(stage)
+
+    def stop(self) -> None:
+        """As of ``StageClock``; what the device does until the next ``enter`` belongs to no stage either."""
+        running = self.current is not None
+        super().stop()
+        if running:
+            self._mark(None)
+
+    def device_seconds(self) -> dict[str, float]:
+        """Total seconds of the device's time a stage, as far as they have been read."""
+        return dict(self._device)
+
+    def of_wall(self) -> float | None:
+        """All of the device's time that has been read, as a share of the host's: 1 but for what is under way. None at first."""
+        wall = sum(self.seconds().values())
+        return sum(self._device.values()) / wall if wall > 0 else None
+
+    def _mark(self, stage: str | None) -> None:
+        if self._ranges is not None:
+            if self._range_open:
+                self._ranges.range_pop()
+            if stage is not None:
+                self._ranges.range_push(stage)
+            self._range_open = stage is not None
+        event = self._spare.pop() if self._spare else self._event()
+        event.record()
+        self._marks.append((stage, event))
+        while len(self._marks) > 1 and self._marks[1][1].query():
+            ended, began = self._marks.popleft()
+            if ended is not None:
+                self._device[ended] += 1e-3 * began.elapsed_time(self._marks[0][1])
+            self._spare.append(began)
