@@ -27,7 +27,8 @@ from rljob_operator.kube.render import names
 from rljob_operator.kube.view import job_view, pod_logs
 from rljob_operator.kube.view.job_events import events_of
 from rljob_operator.verbs.jobs import Listing, Place, ShowLines
-from rljob_operator.verbs.refusals import in_words, listed, not_there
+from rljob_operator.verbs.not_found import listed, no_log, not_there
+from rljob_operator.verbs.refusals import in_words
 from rljob_operator.verbs.waiting import wait_for
 from rljob_operator.view.events import EventView
 from rljob_operator.view.job_view import JobView
@@ -260,7 +261,7 @@ class ClusterJob:
             return UsageError(f"{self.place} has no pods now, and logs go with them; see `{self.command('why')}`")
         if who is not None and not pod_logs.chosen(pods, who):
             known = [name if job_view.runs(pod) else f"{name} (not running)" for name, pod in here.items()]
-            return UsageError(f"{who}: no such role or member in {self.place}; there are: {listed(known, most=20)}")
+            return no_log(who, self.place, known)
         assert previous
         return UsageError(
             f"no pod of an earlier life of {who or 'any member'} is kept: logs go with their pods; the last words of "

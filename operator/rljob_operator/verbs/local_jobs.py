@@ -20,6 +20,7 @@ from rljob_operator.local.log_files import LogFollower
 from rljob_operator.local.run_folder import RUNS, chosen_run, stored_runs
 from rljob_operator.local.spec_store import SpecStore
 from rljob_operator.verbs.jobs import Listing, ShowLines
+from rljob_operator.verbs.not_found import no_log
 from rljob_operator.verbs.waiting import POLL_SECONDS, NotReached
 from rljob_operator.view.events import EventView
 from rljob_operator.view.job_view import JobView
@@ -122,8 +123,7 @@ class LocalJob:
         chosen = [name for name in known if who in (None, name, name.partition("-")[0])]
         if not chosen:
             running = running_members(self._folder)
-            here = ", ".join(f"{name}{'' if name in running else ' (ended)'}" for name in known)
-            raise UsageError(f"{who}: no such role or member in {self.place}; there are: {here}")
+            raise no_log(str(who), self.place, [f"{name}{'' if name in running else ' (ended)'}" for name in known])
         return chosen
 
     def events(self) -> Sequence[EventView]:

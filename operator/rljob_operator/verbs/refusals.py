@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rljob.api.exit_codes import EXIT_NO_PERMISSION, EXIT_UNAVAILABLE
@@ -43,27 +42,3 @@ def in_words(server: str, verb: str, resource: str, namespace: str | None) -> It
         raise UsageError(str(problem)) from None
     except ApiError as problem:
         raise CommandRefused(f"{server}: {problem}", EXIT_UNAVAILABLE) from None
-
-
-def not_there(name: str, namespace: str, here: Sequence[str], elsewhere: Sequence[str]) -> UsageError:
-    """For a job that is not in its namespace.
-
-    Args:
-        here: the jobs that are.
-        elsewhere: namespaces that have one of that name, as far as one may look.
-    """
-    said = f"there is no job {name} in namespace {namespace}"
-    near = difflib.get_close_matches(name, here, n=3, cutoff=0.6)
-    if elsewhere:
-        return UsageError(f"{said}; there is one in {', '.join(elsewhere)}: -n {elsewhere[0]}")
-    if near:
-        return UsageError(f"{said}; did you mean {' or '.join(near)}?")
-    if here:
-        return UsageError(f"{said}; there are: {listed(here)}")
-    return UsageError(f"{said}, nor any other")
-
-
-def listed(names: Sequence[str], most: int = 8) -> str:
-    """A few names, and how many more there are."""
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

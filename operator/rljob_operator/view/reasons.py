@@ -28,7 +28,8 @@ def why(run: JobView) -> list[str]:
         lines += ["", "Conditions that are not as in a healthy run:"]
         for condition in odd:
             since = age(time.time() - condition.last_transition_time)
-            lines.append(f"  {condition.type}={condition.status} {condition.reason}, for {since}: {condition.message}")
+            said = f": {condition.message}" if condition.message else ""
+            lines.append(f"  {condition.type}={condition.status} {condition.reason}, for {since}{said}")
     if run.status.failures:
         lines += ["", "Last failures:"]
         for failure in run.status.failures:

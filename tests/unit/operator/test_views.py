@@ -109,7 +109,7 @@ def test_why_shows_the_decision_its_limit_and_what_failed() -> None:
     assert "Recommended: 5." in text
     assert "Limited by TooManyReplicas: at 2" in text
     assert "actor-3, exit code 137, Killed, RestartRole: out of memory" in text
-    assert "Ready=False Failed, for " in text
+    assert re.search(r"Ready=False Failed, for \S+$", text, re.MULTILINE), "nothing to say about it, and nothing said"
 
 
 def condition(type: str, status: str, reason: str, message: str = "") -> Condition:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from rljob_operator.verbs.local_jobs import LocalJobs, merge
-from rljob_operator.verbs.refusals import listed, not_there
+from rljob_operator.verbs.not_found import listed, no_log, not_there
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,13 @@ def test_names_that_are_near() -> None:
     assert str(not_there("pong", "team", ["pong-2"], ["other"])).endswith("there is one in other: -n other")
     assert str(not_there("x", "team", ["pong", "breakout"], [])).endswith("there are: pong, breakout")
     assert listed([str(n) for n in range(10)]) == "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
+
+
+def test_a_role_that_has_not_begun_is_no_mistake() -> None:
+    assert (
+        str(no_log("actor-3", "runs/x", ["learner"])) == "actor-3: there is no log of it in runs/x; there are: learner"
+    )
+    assert str(no_log("lerner", "runs/x", ["learner"])).startswith("lerner: no such role or member in runs/x; ")
 
 
 @pytest.mark.parametrize("words", [["--help"], ["get", "--help"], ["get"], ["why", "runs/none"], ["events"]])
