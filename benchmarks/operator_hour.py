@@ -107,7 +107,10 @@ async def measured(options: argparse.Namespace, servers: ControlPlane, namespace
     client: Any = Client(await load_access(str(servers.kubeconfig)))
     try:
         with learners(METRICS_PORT, ADDRESSES), operator((namespace,), log, WORKERS) as process:
-            await watched(client, namespace, process, options.jobs, options.minutes, not options.still)
+            async with asyncio.TaskGroup() as group:
+                ends = group.create_task(process.watch())
+                await watched(client, namespace, process, options.jobs, options.minutes, not options.still)
+                ends.cancel()
     finally:
         await client.close()
 
@@ -117,6 +120,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=100)
     parser.add_argument("--minutes", type=int, default=60)
     parser.add_argument("--still", action="store_true", help="no job comes, goes or fails")
+    parser.add_argument("--operator-log", type=Path, help="file for what the operator says")
     options = parser.parse_args()
     report("machine", **machine())
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
@@ -128,7 +132,8 @@ def main() -> None:
             servers.kubectl("wait", "--for=condition=Established", "crd/rljobs.rljob.dev", "--timeout=30s")
             os.environ["KUBECONFIG"] = str(servers.kubeconfig)
             with made_namespace(servers) as namespace:
-                asyncio.run(measured(options, servers, namespace, Path(scratch) / "operator.log"))
+                log = options.operator_log or Path(scratch) / "operator.log"
+                asyncio.run(measured(options, servers, namespace, log))
         finally:
             servers.stop()
 
