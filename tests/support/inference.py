@@ -39,6 +39,7 @@ from tests.support.waiting import eventually
 from tests.support.weights import Given
 
 SEED = 5
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,8 @@ class Setup:
         torch.manual_seed(version)
         return snapshot(self.network(), version, epoch, {})
 
-    def model(self, max_batch: int = 32) -> ServedModel:
+    def model(self, max_batch: int = 32, device: torch.device = CPU) -> ServedModel:
         memory = self.method.memory_units(self.parameters)
-        device = torch.device("cpu")
         return ServedModel(self.network(), self.spec, self.method.infer, memory, Compute(), max_batch, device)
 
 

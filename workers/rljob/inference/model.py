@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +28,8 @@ class ServedModel:
 
     ``infer`` is the algorithm's: (network, observations, memory) -> ``Inference``. ``memory`` is H of that memory ``[B, 2, H]``.
     ``version`` is 0 until there are weights. Weights are replaced between two evaluations, whole: they come as an immutable
-    copy (``Weights``), so the optimiser that goes on updating the learner's own network is never seen half-way.
+    copy (``Weights``), so the optimiser that goes on updating the learner's own network is never seen half-way. On a GPU all of it
+    happens in a stream of its own, before what waits there of the learner: actors stand still meanwhile, an update does not.
     """
 
     def __init__(
@@ -53,6 +56,10 @@ class ServedModel:
         self._observations = self._staging((size, *self.shape), getattr(torch, spec.frame_dtype))
         self._states = self._staging((size, *self.state_shape), torch.float32)
         self._acting = acting_copy(network.to(device), compute)
+        self._stream: Any = None
+        if device.type == "cuda":
+            self._stream = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
+            self._stream.wait_stream(torch.cuda.current_stream(device))
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -61,7 +68,8 @@ class ServedModel:
 
     def load(self, weights: Weights) -> None:
         """Evaluate with ``weights`` from now on. Raises ``WeightsProblem`` when they belong to another network."""
-        weights.load_into(self._acting)
+        with self._on_stream():
+            weights.load_into(self._acting)
         self.version, self.epoch = weights.version, weights.epoch
 
     def bucket(self, rows: int) -> int:
@@ -80,13 +88,20 @@ class ServedModel:
             observations[begin:end] = request.observation
             states[begin:end] = request.state
         size, device = self.bucket(end), self._device
-        outputs, after = self._infer(
-            self._acting,
-            self._observations[:size].to(device, non_blocking=True),
-            self._states[:size].to(device, non_blocking=True),
-        )
+        with self._on_stream():
+            outputs, after = self._infer(
+                self._acting,
+                self._observations[:size].to(device, non_blocking=True),
+                self._states[:size].to(device, non_blocking=True),
+            )
+            outputs, after = (each[:end].float().to("cpu", non_blocking=True) for each in (outputs, after))
+        if self._stream is not None:
+            self._stream.synchronize()  # the one wait of a batch: both copies, into pinned memory, are done
         # Copied out of the buffers: a network without a memory hands back the one that it was given.
-        return outputs[:end].float().cpu().numpy(), after[:end].float().cpu().numpy().copy()
+        return outputs.numpy(), after.numpy().copy()
+
+    def _on_stream(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
     def _staging(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """A buffer that requests are gathered in, page-locked where a device copies from it."""
