@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.local_run import ENDLESS, LocalRun
-from tests.support.paths import ROOT
-from tests.support.plugins_page import write_example
+from tests.support.paths import PLUGINS
+from tests.support.plugins_page import write_environment, write_example, write_package
 
-PLUGINS = ROOT / "examples" / "plugins"
 COUNT = "        SoftQ.calls = getattr(SoftQ, 'calls', 0) + 1\n"
 pytestmark = pytest.mark.timeout(600)
 
@@ -75,6 +77,50 @@ def test_an_environment_in_a_file_with_wrappers_of_its_own(local_run: Callable[.
     code, said = run.verb("eval", str(run.run_dir), "--episodes", "3", "--epsilon", "0")
     assert code == 0, said
     assert "14 to 14" in said, "seven steps of two points"
+
+
+def test_the_pages_environment_trains_to_its_target(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
+    run = local_run(job=write_environment(tmp_path))
+    assert run.finish(300) == 0, run.output + run.logs()
+    assert run.reason("Complete") == "TargetReturnReached"
+
+
+def test_an_environment_of_an_installed_package_trains(
+    local_run: Callable[..., LocalRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its wrappers, in this process's roles and in those of its environments. What it was installed from is gone."""
+    source, site = tmp_path / "corridor", tmp_path / "site"
+    source.mkdir()
+    write_package(source)
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-index", "--target"]
+    subprocess.run([*pip, str(site), str(source)], check=True, capture_output=True, timeout=120)
+    job = tmp_path / "job.yaml"
+    job.write_text((source / "corridor.yaml").read_text().replace("corridor.py:make", "corridor:make"))
+    shutil.rmtree(source)
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    shorter = ["--set", "spec.environment.kwargs.length=4", "--set", "spec.environment.backend=Async"]
+    run = local_run(*ENDLESS, *shorter, job=job)
+    run.until_learning(50)
+    run.until(lambda: run.status("actor-0").get("policy_version", 0) > 1, 60, "weights at the actor")
+    assert run.interrupt() == 130
+    code, said = run.verb("eval", str(run.run_dir), "--episodes", "3", "--epsilon", "1")
+    assert code == 0, said
+    assert "corridor:make" in (run.run_dir / "report.html").read_text()
+
+
+def test_an_environment_that_gives_nan_is_named_with_the_function(
+    local_run: Callable[..., LocalRun], tmp_path: Path
+) -> None:
+    job = write_environment(tmp_path)
+    code = (tmp_path / "corridor.py").read_text()
+    late = (
+        "        self.steps = getattr(self, 'steps', 0) + 1\n        cost = -1.0 if self.steps < 30 else float('nan')\n"
+    )
+    code = code.replace("        return self.seen(), -1.0,", f"{late}        return self.seen(), cost,")
+    (tmp_path / "corridor.py").write_text(code)
+    run = local_run(*ENDLESS, "--set", "spec.backoffLimit=0", job=job)
+    assert run.finish(120) == 1
+    assert "failed in step(): ValueError: expected a finite reward, got nan" in run.output
 
 
 def test_a_mistake_ends_the_run_before_it_begins(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
