@@ -1,0 +1,63 @@
+"""Algorithms and environments of one's own, in images that are made as docs/plugins.md says."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from rljob.api.document import parse_document
+
+from tests.e2e.cluster import Namespace, Object
+from tests.e2e.jobs import endless, requests
+from tests.support.plugins_page import block
+
+FILES_IMAGE, PACKAGE_IMAGE = "RLJOB_E2E_FILES_IMAGE", "RLJOB_E2E_PACKAGE_IMAGE"
+ROLES = ("learner", "replay", "evaluator")
+
+
+@pytest.fixture(scope="module")
+def images() -> dict[str, str]:
+    """Variable -> image, which nodes can pull."""
+    missing = [name for name in (FILES_IMAGE, PACKAGE_IMAGE) if not os.environ.get(name)]
+    if missing:
+        pytest.skip(f"{' and '.join(missing)} not set: images of one's own (docs/testing-on-kubernetes.md)")
+    return {name: os.environ[name] for name in (FILES_IMAGE, PACKAGE_IMAGE)}
+
+
+def of_the_page(image: str) -> Object:
+    """The page's job with another image, and requests that fit a small cluster."""
+    found = parse_document(block("yaml", "{name: soft-q-corridor}").encode(), "docs/plugins.md")
+    spec = found["spec"]
+    sections = {role: {**spec.get(role, {}), **requests()} for role in (*ROLES, "actors")}
+    return {**found, "spec": {**spec, **sections, "image": image}}
+
+
+def test_an_algorithm_and_an_environment_in_files_train(namespace: Namespace, images: dict[str, str]) -> None:
+    namespace.apply(of_the_page(images[FILES_IMAGE]))
+    namespace.wait_updates("soft-q-corridor", more_than=50)
+    figures = namespace.learner_figures("soft-q-corridor")
+    assert "q_taken" in figures, "what the algorithm measures"
+    namespace.wait_for("soft-q-corridor", "Ready", "True")
+    assert namespace.job_status("soft-q-corridor")["restarts"] == {"counted": 0, "ignored": 0}
+
+
+def test_an_environment_of_a_package_that_pip_has_installed_trains(
+    namespace: Namespace, images: dict[str, str]
+) -> None:
+    environment = {"id": "corridor:make", "kwargs": {"length": 5}}
+    namespace.apply(packaged("packaged", images[PACKAGE_IMAGE], environment))
+    namespace.wait_updates("packaged", more_than=10)
+    namespace.wait_for("packaged", "Ready", "True")
+    assert namespace.job_status("packaged")["restarts"] == {"counted": 0, "ignored": 0}
+
+
+def test_what_the_image_lacks_fails_the_job_with_its_name(namespace: Namespace) -> None:
+    """The worker image itself has no such package."""
+    namespace.apply(packaged("lacking", os.environ["RLJOB_E2E_IMAGE"], {"id": "corridor:make"}))
+    failed = namespace.wait_for("lacking", "Failed", "True")
+    assert "module 'corridor' cannot be imported" in failed["message"], failed
+
+
+def packaged(name: str, image: str, environment: Object) -> Object:
+    """IMPALA without an end, on a vector environment of the user's own."""
+    return endless(name, image=image, environment=environment)
