@@ -25,7 +25,7 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import RLJOBS
 
 from benchmarks.common import machine, report
-from benchmarks.operator_at_scale.bench import load, memory_mb
+from benchmarks.operator_at_scale.bench import control_plane_seconds, load, memory_mb
 from benchmarks.operator_at_scale.cluster import condition
 from benchmarks.operator_at_scale.jobs import METRICS_PORT, job
 from benchmarks.operator_at_scale.kubelet import Kubelets, kubelets
@@ -39,19 +39,17 @@ ADDRESSES = "10.240.0.0/16"
 WORKERS = 16
 START_SECONDS = 0.5
 """Between one job and the next at the start: a job costs half of it as processor time of all programs."""
+LOOK_SECONDS = 2.0
 SETTLED_MINUTES = 5
 """Until then jobs come up, and whatever is made once a process."""
 
 
 async def watched(client: Client, namespace: str, process: Operator, jobs: int, minutes: int, churn: bool) -> None:
-    """A line each minute, and one for all at the end."""
+    """A line for the start, one each minute, and one for all at the end."""
     looks: list[tuple[float, float]] = []
     async with kubelets(client, namespace, ADDRESSES) as nodes:
-        for number in range(jobs):
-            await client.create(RLJOBS, job(namespace, f"job-{number}", ACTORS))
-            await asyncio.sleep(START_SECONDS)
-        began, first = time.monotonic(), await asyncio.to_thread(process.figures)
-        before = first
+        first = before = await _started(client, namespace, process, jobs)
+        began = time.monotonic()
         for minute in range(1, minutes + 1):
             await asyncio.sleep(max(0.0, began + 60.0 * minute - time.monotonic()))
             now = await asyncio.to_thread(process.figures)
@@ -90,6 +88,35 @@ async def watched(client: Client, namespace: str, process: Operator, jobs: int, 
     )
 
 
+async def _started(client: Client, namespace: str, process: Operator, jobs: int) -> dict[str, float]:
+    """The operator's figures once all jobs are up; what that has cost is reported."""
+    before, others = await asyncio.to_thread(process.figures), control_plane_seconds()
+    began, ready = time.monotonic(), 0
+    for number in range(jobs):
+        await client.create(RLJOBS, job(namespace, f"job-{number}", ACTORS))
+        await asyncio.sleep(START_SECONDS)
+    while ready < jobs:
+        await asyncio.sleep(LOOK_SECONDS)
+        found = (await client.list(RLJOBS, namespace)).items
+        ready = sum(condition(each, "Ready") == "True" for each in found)
+    now, others_now = await asyncio.to_thread(process.figures), control_plane_seconds()
+    calls = calls_between(before, now)
+    spent = now["process_cpu_seconds_total"] - before["process_cpu_seconds_total"]
+    report(
+        "operator_hour_start",
+        jobs=jobs,
+        seconds=time.monotonic() - began,
+        operator_cpu_milliseconds_a_job=1e3 * spent / jobs,
+        others_cpu_milliseconds_a_job={
+            name: round(1e3 * (seconds - others.get(name, 0.0)) / jobs, 1) for name, seconds in others_now.items()
+        },
+        calls_a_job=sum(calls.values()) / jobs,
+        calls=calls,
+        load=load(),
+    )
+    return now
+
+
 async def _comes_and_goes(client: Client, namespace: str, nodes: Kubelets, minute: int, jobs: int) -> None:
     await nodes.delete_job(f"job-{minute - 1}")
     await client.create(RLJOBS, job(namespace, f"job-{jobs + minute - 1}", ACTORS))
@@ -122,6 +149,8 @@ def main() -> None:
     parser.add_argument("--still", action="store_true", help="no job comes, goes or fails")
     parser.add_argument("--operator-log", type=Path, help="file for what the operator says")
     options = parser.parse_args()
+    if options.minutes < 2:
+        parser.error("--minutes: two at least, or there is no slope")
     report("machine", **machine())
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     with tempfile.TemporaryDirectory() as scratch:

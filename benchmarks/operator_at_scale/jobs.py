@@ -36,6 +36,7 @@ def job(namespace: str, name: str, actors: int, *, startup_wave: int = 32) -> Ob
             "actors": {"replicas": actors, "startupWave": startup_wave, **role},
             "evaluator": {"enabled": False},
             "successPolicy": {"rawFrames": 1_000_000_000_000},
+            "activeDeadlineSeconds": 1_000_000_000,  # the preset's is a quarter of an hour
             "monitoring": {"metricsPort": METRICS_PORT},
         },
     }
