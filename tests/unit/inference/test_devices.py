@@ -14,10 +14,11 @@ from tests.support.inference import Setup, apex, impala
 def requests(setup: Setup, count: int, memory: int) -> list[Request]:
     random = np.random.default_rng(count)
     shape = (3, *setup.spec.observation_shape)
+    zeros = np.zeros((3, 2, memory), np.float32)
     return [
-        Request(f"actor-{k}", "life", 0, k, random.normal(size=shape).astype(np.float32), np.zeros((3, 2, memory), np.float32), 0.0)
+        Request(f"actor-{k}", "life", 0, k, random.normal(size=shape).astype(np.float32), zeros, 0.0)
         for k in range(count)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("device", DEVICES)

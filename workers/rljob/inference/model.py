@@ -28,8 +28,8 @@ class ServedModel:
 
     ``infer`` is the algorithm's: (network, observations, memory) -> ``Inference``. ``memory`` is H of that memory ``[B, 2, H]``.
     ``version`` is 0 until there are weights. Weights are replaced between two evaluations, whole: they come as an immutable
-    copy (``Weights``), so the optimiser that goes on updating the learner's own network is never seen half-way. On a GPU all of it
-    happens in a stream of its own, before what waits there of the learner: actors stand still meanwhile, an update does not.
+    copy (``Weights``), so the optimiser that goes on updating the learner's own network is never seen half-way. On a GPU all
+    of it happens in a stream of its own, before what waits there of the learner: actors stand still meanwhile, updates do not.
     """
 
     def __init__(

@@ -1,0 +1,85 @@
+"""The tutorials as they are written, with budgets smaller than theirs: every command and every line of Python in them is run.
+
+What docs/plugins.md trains is trained in ``test_plugins.py``.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.support.documents import blocks
+from tests.support.local_run import LocalRun
+from tests.support.paths import EXAMPLES, ROOT
+from tests.support.plugins_page import PAGE, block, write_environment, write_example
+
+USING_A_POLICY = ROOT / "docs" / "using-a-policy.md"
+SMALLER = (
+    "spec.successPolicy={targetReturn: {value: -21}}",
+    "spec.evaluator.intervalSeconds=1",
+    "spec.evaluator.triggerReturn=-21",
+    "spec.evaluator.episodes=2",
+)
+"""Of the quickstart's run, whose policy the page is about: one that has learned nothing yet, and one verdict on it."""
+pytestmark = pytest.mark.timeout(600)
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words behind ``rljob`` of each command in a page's blocks of shell."""
+    for text in blocks(page, "sh"):
+        for line in text.splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["rljob"]:
+                yield words[1:]
+
+
+def python(text: str, folder: Path) -> str:
+    """What a script prints in ``folder``."""
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=folder, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_using_a_trained_policy(
+    local_run: Callable[..., LocalRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = list(commands(USING_A_POLICY))
+    (named,) = {word for words in given for word in words if word.startswith("runs/") and word.count("/") == 1}
+    sets = [word for each in SMALLER for word in ("--set", each)]
+    monkeypatch.chdir(tmp_path)
+    run = local_run(*sets, job=EXAMPLES / "pong-vtrace.yaml", run_dir=tmp_path / named)
+    assert run.finish(300) == 0, run.output + run.logs()
+    assert [words[0] for words in given] == ["export"] * 3
+    for words in given:
+        if "onnx" in words and find_spec("onnx") is None:
+            continue
+        code, said = run.verb(*words)
+        assert code == 0, said
+    said = python("\n".join(blocks(USING_A_POLICY, "python")), tmp_path)
+    assert "-21" in said, "the points of a game, behind the policy's own words"
+
+
+def test_your_own_algorithm_network_and_environment(
+    local_run: Callable[..., LocalRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_example(tmp_path)
+    write_environment(tmp_path)
+    (tmp_path / "test_mine.py").write_text(block("python", "def test_soft_q("))
+    monkeypatch.chdir(tmp_path)
+    run = local_run("--set", "spec.successPolicy={rawFrames: 20000}", job=tmp_path / "soft_q.yaml")
+    assert run.finish(300) == 0, run.output + run.logs()
+    for words in commands(PAGE):
+        if words[0] != "run":
+            code, said = run.verb(*(str(run.run_dir) if word == "RUN" else word for word in words))
+            assert code == 0, said
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "test_mine.py"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
