@@ -130,6 +130,14 @@ def test_stop_and_resume(trains: Namespace, terminal: Terminal) -> None:
     assert trains.job_status(JOB)["restarts"] == restarts
 
 
+def test_stopping_and_resuming_at_once_again_and_again(trains: Namespace, terminal: Terminal) -> None:
+    """Somebody who does not wait: the pods of one life are still being removed when the next begins."""
+    for _ in range(3):
+        for verb, *words in (["suspend", "--wait"], ["resume", "--wait"], ["stop"], ["resume", "--wait"]):
+            terminal.sees(verb, JOB, *words, "--timeout", str(LONG_SECONDS))
+        trains.wait_updates(JOB, more_than=trains.job_status(JOB)["checkpoint"]["step"])
+
+
 def test_events_tell_the_story(trains: Namespace, terminal: Terminal) -> None:
     told = terminal.sees("events", JOB)
     assert "Ready=True (Running)" in told

@@ -89,7 +89,7 @@ def selector(wanted: dict[str, str]) -> str:
 
 
 def pod(job: str, member: str, suffix: str) -> str:
-    """A pod's name; ``suffix`` is of five random characters and tells it from the member's other pods."""
+    """A pod's name; ``suffix`` tells it from the pods that it follows on."""
     return f"{job}-{member}-{suffix}"
 
 
