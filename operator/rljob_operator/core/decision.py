@@ -27,6 +27,14 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """Something that has happened, in a sentence; ``warning``: somebody should look at it."""
+
+    text: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """What should be true next. Applying the same decision twice changes nothing.
 
@@ -40,7 +48,7 @@ class Decision:
         delete_job: the job itself goes (ttlSecondsAfterFinished).
         outcome: how it ends, from the moment it is known.
         finished: the end is decided and nothing that must leave is left.
-        notes: events, a sentence each, said once.
+        notes: events, said once.
         requeue_seconds: look again after this long even if nothing changes; None where only a change matters.
     """
 
@@ -53,7 +61,7 @@ class Decision:
     delete_job: bool = False
     outcome: Outcome | None = None
     finished: bool = False
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     requeue_seconds: float | None = None
 
     @property

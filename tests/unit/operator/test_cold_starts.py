@@ -37,7 +37,9 @@ def test_it_is_asked_to_go_once_and_its_next_life_has_another_volume() -> None:
 
     decision = controller.look(1.0, lost_volumes=LOST)
     assert (decision.start, decision.drain) == ((), ("replay-0",))
-    assert any(f"replay-0 starts without what it held: {WORDS}" in note for note in decision.notes), "an event tells it"
+    assert any(f"replay-0 starts without what it held: {WORDS}" in note.text for note in decision.notes), (
+        "an event tells it"
+    )
     (known,) = controller.status.controller.cold_starts
     assert (known.name, known.number, known.incarnation, known.ready) == ("replay-0", 1, "new", False)
     assert controller.reason("ReplayReady") == ("False", "VolumeLost")

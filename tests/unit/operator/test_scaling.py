@@ -138,7 +138,7 @@ def test_a_users_number_is_a_jump_and_then_the_law_goes_on() -> None:
     decision = fleet.look(0.5)
     assert fleet.desired == 1
     assert len(decision.drain) == before - 1
-    assert any("actors " in note for note in decision.notes)
+    assert any("actors " in note.text for note in decision.notes)
     fleet.world["members"] = tuple(m for m in fleet.world["members"] if m.name not in decision.drain)
     fleet.steps(60, HUNGRY)
     assert fleet.desired > 1

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from rljob.api.conditions import Reason
-from rljob.api.status import Condition, RLJobStatus
+from rljob.api.status import Condition, Failure, RLJobStatus
+
+from rljob_operator.core.decision import Note
 
 _AT_FIRST: Final = frozenset(
     {
@@ -17,23 +19,53 @@ _AT_FIRST: Final = frozenset(
         Reason.MISSING,
     }
 )
-"""Why conditions are as they are of every job that has just begun: nine events that tell nothing."""
+"""Why conditions are as they are of every job that has just begun: events that tell nothing."""
+_TROUBLE: Final = frozenset(
+    {
+        Reason.ACTORS_CRASH_LOOPING,
+        Reason.BACKOFF_LIMIT_EXCEEDED,
+        Reason.CHECKPOINT_UNREADABLE,
+        Reason.CORRUPT,
+        Reason.CRASH_LOOPING,
+        Reason.DEADLINE_EXCEEDED,
+        Reason.DEGRADED,
+        Reason.EXPERIENCE_BLOCKED,
+        Reason.FAILED,
+        Reason.FAILURE_POLICY_RULE,
+        Reason.IMAGE_PULL_FAILED,
+        Reason.IMAGE_SCHEMA_MISMATCH,
+        Reason.INVALID_SPEC,
+        Reason.KEYS_LOST,
+        Reason.LEARNER_STALLED,
+        Reason.NAME_CONFLICT,
+        Reason.NAMESPACE_TERMINATING,
+        Reason.NODE_LOST,
+        Reason.NON_FINITE_LOSS,
+        Reason.POD_SECURITY_FORBIDDEN,
+        Reason.POD_TEMPLATE_REJECTED,
+        Reason.PROGRESS_DEADLINE_EXCEEDED,
+        Reason.QUOTA_EXCEEDED,
+        Reason.RENDERING_UNKNOWN,
+        Reason.STALE,
+        Reason.STARTUP_DEADLINE_EXCEEDED,
+        Reason.STORAGE_ERROR,
+        Reason.UNSCHEDULABLE,
+        Reason.VOLUME_LOST,
+    }
+)
+"""Reasons of conditions that somebody should look at; what belongs to coming up, going down and scaling is not among them."""
 
 
-def between(before: RLJobStatus, after: RLJobStatus) -> tuple[str, ...]:
+def between(before: RLJobStatus, after: RLJobStatus) -> tuple[Note, ...]:
     """New failures, changed conditions, and a changed number of actors."""
     if after is before:
         return ()
-    found = [
-        f"{f.pod_name} ended with exit code {f.exit_code} ({f.action}): {f.message}"
-        for f in after.failures
-        if f not in before.failures
-    ]
+    found = [_end(failure) for failure in after.failures if failure not in before.failures]
     known = {c.type: c for c in before.conditions}
     found += [_sentence(c) for c in after.conditions if _differs(known.get(c.type), c)]
     was, now = before.autoscaling.desired_replicas, after.autoscaling.desired_replicas
     if was != now and before.start_time is not None:
-        found.append(f"actors {was} -> {now}: {after.autoscaling.last_decision}")
+        found.append(Note(f"actors {was} -> {now}: {after.autoscaling.last_decision}"))
     return tuple(found)
 
 
@@ -43,6 +75,12 @@ def _differs(old: Condition | None, new: Condition) -> bool:
     return (old.status, old.reason) != (new.status, new.reason)
 
 
-def _sentence(condition: Condition) -> str:
+def _end(failure: Failure) -> Note:
+    text = f"{failure.pod_name} ended with exit code {failure.exit_code} ({failure.action}): {failure.message}"
+    return Note(text, warning=failure.action not in ("Ignore", "RestartRoleAndIgnoreBackoff"))
+
+
+def _sentence(condition: Condition) -> Note:
     text = f"{condition.type}={condition.status} ({condition.reason})"
-    return f"{text}: {condition.message}" if condition.message else text
+    text = f"{text}: {condition.message}" if condition.message else text
+    return Note(text, warning=condition.reason in _TROUBLE)

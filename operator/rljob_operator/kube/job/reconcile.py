@@ -182,7 +182,8 @@ class Reconciler:
         self._recommended(*key, recommendation(decision.status))
         about = reference(RLJOBS, dict(stored.document))
         for note in decision.notes:
-            self._events.record(about, "Normal", decision.state or "Pending", note, action="Reconciling")
+            kind, reason = "Warning" if note.warning else "Normal", decision.state or "Pending"
+            self._events.record(about, kind, reason, note.text, action="Reconciling")
         try:
             held_up = known.preflight.refusal is None and any(map(self._may_lack_children, observed.members))
             lost_claims = children.forget_lost_claims(known.children, (m.waiting_message for m in observed.members))
