@@ -217,6 +217,16 @@ def test_the_queue_takes_its_quota_back_and_gives_it_again() -> None:
     assert not controller.job.spec.suspend, "the user's field is the user's"
 
 
+def test_a_job_whose_first_pod_found_no_quota_was_never_suspended() -> None:
+    """Another job like it was admitted a moment before, so its own pods were not tried."""
+    controller = Controller(make_job(), members=())
+    assert controller.look().start == ("replay-0",)
+    controller.look(1.0, admission=Admission(False, Reason.QUOTA_EXCEEDED, "exceeded quota: pods"))
+    assert controller.status.start_time is not None
+    assert controller.status.condition("Suspended") is None
+    assert controller.reason("Ready")[0] == "False"
+
+
 def test_a_checkpoint_on_request() -> None:
     controller = running(checkpoint_requested_at="2026-11-21T16:00:00Z")
     seen = START

@@ -180,7 +180,8 @@ def _checkpoint_age(context: ReconcileContext) -> float:
 
 
 def suspended(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
-    """Nothing runs because the user or the queue wants that. Nothing is said of a job that never was suspended."""
+    """Nothing runs because the user or the queue wants that. Nothing is said of a job that never was suspended, nor of one for
+    which there was no quota before it had a pod."""
     type = ConditionType.SUSPENDED
     if mode is not Mode.SUSPENDING:
         before = context.status.condition(type)
@@ -192,7 +193,8 @@ def suspended(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
     if context.desired.suspends:
         why = Reason.USER_REQUESTED if context.spec.suspend else Reason.OPERATOR_RELEASED
         return true(type, why, "" if context.spec.suspend else _RELEASED)
-    return true(type, Reason.QUOTA_EVICTED, "") if context.status.start_time is not None else None
+    was_up = context.memory.started is not None or context.status.condition(type) is not None
+    return true(type, Reason.QUOTA_EVICTED, "") if was_up else None
 
 
 def _checkpointing(context: ReconcileContext) -> str:
