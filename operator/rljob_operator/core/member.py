@@ -54,6 +54,7 @@ class Member:
         silent_seconds: for how long a READY member has not answered as it should, or a STARTING one has not announced itself, in
             time in which it was listened to; 0 where it answers. ``silent_because`` says how it fails to.
         hung: of an EXITED member, that it was ended because it did not answer.
+        deleted: somebody, perhaps the controller, has asked for the removal of what remains of it.
         pod_name, node_name: for the status.
     """
 
@@ -76,6 +77,7 @@ class Member:
     silent_seconds: float = 0.0
     silent_because: str = ""
     hung: bool = False
+    deleted: bool = False
     pod_name: str = ""
     node_name: str = ""
 

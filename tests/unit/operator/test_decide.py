@@ -8,7 +8,7 @@ import pytest
 from rljob.api import load_manifest
 from rljob_operator.core.decision import End
 from rljob_operator.core.desired import Refusal, Session
-from rljob_operator.core.member import Phase
+from rljob_operator.core.member import Phase, Role
 from rljob_operator.core.rules.failures import Reason
 
 from tests.support.controller import (
@@ -247,7 +247,12 @@ def test_pods_stay_as_pod_cleanup_says() -> None:
 
     logs = running("spec.podCleanup.onComplete=Running")
     logs.look(**finish)
-    assert logs.look(members=ended).remove == ()
+    alone = tuple(replace(m, asked=m.role is not Role.ACTOR) for m in ended)
+    assert set(logs.look(members=alone).remove) == {m.name for m in ended if m.role is not Role.ACTOR}, (
+        "what was asked to leave is being deleted, and keeps no logs"
+    )
+    seen = tuple(replace(m, deleted=True) for m in alone)
+    assert set(logs.look(members=seen).remove) == {m.name for m in ended}, "a user has deleted what was kept"
     everything = running()
     everything.look(**finish)
     assert set(everything.look(members=ended).remove) == {m.name for m in ended}

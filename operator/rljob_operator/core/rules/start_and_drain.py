@@ -118,13 +118,14 @@ def _leaving_now(context: ReconcileContext) -> list[Member]:
 
 def to_remove(context: ReconcileContext, mode: Mode) -> tuple[str, ...]:
     """Ended members whose remains go: those that were asked to leave, and those for which there is no place any more; after a
-    job's end what podCleanup says."""
+    job's end what podCleanup says, and whatever is being deleted: such a pod would keep its node from being emptied, and has no
+    logs to be kept for."""
     if not context.observed.keeps_remains:
         return ()
     if mode in (Mode.FINISHING, Mode.FINISHED):
-        if _cleanup(context) != "All" or stays_seconds(context) > 0:
-            return ()
-        return tuple(m.name for m in context.observed.members if m.phase is Phase.EXITED)
+        everything = _cleanup(context) == "All" and stays_seconds(context) <= 0
+        ended = (m for m in context.observed.members if m.phase is Phase.EXITED)
+        return tuple(m.name for m in ended if everything or m.asked or m.deleted)
     without = set(places.without_place(context)) if mode is Mode.RUNNING else set()
     without |= {m.name for m in context.failed() if not context.is_wanted(m)}
     return tuple(m.name for m in context.observed.members if m.phase is Phase.EXITED and (m.asked or m.name in without))

@@ -84,6 +84,7 @@ def member(pod: Pod, now_seconds: float, were_up: Container[str] = ()) -> Member
         "pod_conditions": tuple((each["type"], each["status"]) for each in status.get("conditions") or ()),
         "asked": names.ASKED_ANNOTATION in (about.get("annotations") or {}),
         "hung": names.HUNG_ANNOTATION in (about.get("annotations") or {}),
+        "deleted": about.get("deletionTimestamp") is not None,
         "ready_seconds": _was_up(pod, worker, were_up) if phase is Phase.EXITED else _up_since(worker),
         "leaving_node": phase in (Phase.STARTING, Phase.READY) and _disruption(status) is not None,
     }

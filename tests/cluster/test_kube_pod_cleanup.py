@@ -1,0 +1,37 @@
+"""What a job that has failed leaves behind, on a real API server: pods to read the logs of, and none that can't go."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.reconciling import Run, bring_up, written
+from tests.cluster.test_kube_reconcile import TWO_ACTORS, at_work, condition, status_of
+
+
+def test_only_pods_that_ended_by_themselves_stay_and_those_go_when_they_are_deleted(
+    cluster: ControlPlane, namespace: str
+) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS, backoffLimit=0))
+            run = Run(client, namespace)
+            await bring_up(run, viewer, kubelet, "pong")
+            (learner,) = (await kubelet.pods("pong"))["learner"]
+            await kubelet.end(learner, 1)
+            for _ in range(5):
+                await run.settle(viewer, "pong")
+                await kubelet.finish_deleted("pong")
+            await run.settle(viewer, "pong")
+            assert condition(await status_of(viewer, namespace, "pong"), "Failed")[0] == "True"
+            assert set(await kubelet.pods("pong")) == {"learner"}, "with default podCleanup, for its logs"
+
+            name = learner["metadata"]["name"]
+            await viewer.delete(PODS, namespace, name)  # somebody has read them, or drains its node
+            await run.settle(viewer, "pong")
+            await kubelet.finish_deleted("pong")
+            assert not await kubelet.pods("pong")
+
+    asyncio.run(story())
