@@ -6,6 +6,7 @@ Nothing runs beside it, so that what a turn does can be counted, and a turn can 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 from datetime import UTC, datetime
 from typing import Any
 
@@ -247,9 +248,10 @@ class Kubelet:
             pod, {"phase": phase, "containerStatuses": [self._worker({"terminated": terminated})], **status}
         )
 
-    async def finish_deleted(self, job: str) -> None:
-        """End every pod that is being deleted, in good order, and let it go where nobody keeps it."""
-        for pod in [each for pods in (await self.pods(job)).values() for each in pods]:
+    async def finish_deleted(self, job: str, but: Container[str] = ()) -> None:
+        """End every pod that is being deleted, in good order, and let it go where nobody keeps it; the members ``but`` take
+        longer."""
+        for pod in [each for name, pods in (await self.pods(job)).items() if name not in but for each in pods]:
             if "deletionTimestamp" not in pod["metadata"]:
                 continue
             if (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import Forbidden
+from rljob_operator.kube.apiserver.errors import ApiError, Forbidden, TooManyRequests, Unavailable
 from rljob_operator.kube.apiserver.resources import JOBS, PODS, RLJOBS, Object
 
 from tests.cluster.control_plane import ControlPlane
@@ -17,9 +17,9 @@ from tests.cluster.test_kube_reconcile import TWO_ACTORS, Clock, at_work, condit
 EXTERNAL = {"url": "redis://redis.db:6379", "secretRef": {"name": "login"}}
 
 
-def job(namespace: str, name: str = "pong", **spec: Any) -> Object:
+def job(namespace: str, name: str = "pong", shards: int = 1, **spec: Any) -> Object:
     found = written(namespace, name, **TWO_ACTORS, backoffLimit=9, **spec)
-    found["spec"]["replay"] = {**found["spec"].get("replay", {}), "redis": {"external": EXTERNAL}}
+    found["spec"]["replay"] = {**found["spec"].get("replay", {}), "shards": shards, "redis": {"external": EXTERNAL}}
     return found
 
 
@@ -99,11 +99,72 @@ def test_a_suspended_job_keeps_it_and_a_complete_one_does_not(cluster: ControlPl
     asyncio.run(story())
 
 
+def test_each_shard_of_a_complete_job_loses_its_log_whichever_ends_first(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, job(namespace, shards=2, successPolicy={"rawFrames": 100}))
+            clock = Clock()
+            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
+            await bring_up(run, viewer, kubelet, "pong")
+            shards = [(await kubelet.pods("pong"))[f"replay-{number}"][0] for number in (0, 1)]
+            clock.updates = 1000
+            run.poll.answers[namespace, "pong"] = clock.answer()
+            for _ in range(4):
+                await run.settle(viewer, "pong")
+                await kubelet.finish_deleted("pong", but={"replay-1"})
+            await run.settle(viewer, "pong")
+            assert condition(await status_of(viewer, namespace, "pong"), "Ready") == ("False", "Finishing")
+            assert await removals(viewer, namespace) == [shards[0]["metadata"]["name"]]
+            await kubelet.finish_deleted("pong")
+            await run.settle(viewer, "pong")
+            assert condition(await status_of(viewer, namespace, "pong"), "Complete")[0] == "True"
+            assert await removals(viewer, namespace) == sorted(each["metadata"]["name"] for each in shards)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "problem", [TooManyRequests("later", code=429), Unavailable("no answer")], ids=["429", "silence"]
+)
+def test_a_removal_that_has_to_wait_is_made_at_the_next_look(
+    cluster: ControlPlane, namespace: str, problem: ApiError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, job(namespace))
+            run = Run(client, namespace)
+            await bring_up(run, viewer, kubelet, "pong")
+            name = (await shard(kubelet))["metadata"]["name"]
+            create = type(client).create
+
+            async def asked_to_wait(self: Client, resource: Any, document: Object, **options: Any) -> Object:
+                if resource is JOBS:
+                    raise problem
+                return await create(self, resource, document, **options)
+
+            await viewer.delete(RLJOBS, namespace, "pong")
+            with monkeypatch.context() as patch:
+                patch.setattr(type(client), "create", asked_to_wait)
+                with pytest.raises(type(problem)):
+                    await run.turn(viewer, "pong")
+            assert await removals(viewer, namespace) == []
+            await run.turn(viewer, "pong")
+            assert await removals(viewer, namespace) == [name]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [Forbidden("exceeded quota", code=403), Unavailable("failed calling webhook", code=500)],
+    ids=["quota", "webhook"],
+)
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
 def test_a_removal_that_may_not_be_made_keeps_nothing(
     cluster: ControlPlane,
     namespace: str,
     propagation: str,
+    problem: ApiError,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -116,7 +177,7 @@ def test_a_removal_that_may_not_be_made_keeps_nothing(
 
             async def refused(self: Client, resource: Any, document: Object, **options: Any) -> Object:
                 if resource is JOBS:
-                    raise Forbidden("exceeded quota")
+                    raise problem
                 return await create(self, resource, document, **options)
 
             monkeypatch.setattr(type(client), "create", refused)
@@ -125,6 +186,6 @@ def test_a_removal_that_may_not_be_made_keeps_nothing(
             assert await removals(viewer, namespace) == []
             pods = (await viewer.list(PODS, namespace)).items
             assert not [each for each in pods if "rljob.dev/counted" in each["metadata"].get("finalizers", ())]
-            assert "stays until it expires: exceeded quota" in caplog.text
+            assert f"stays until it expires: {problem}" in caplog.text
 
     asyncio.run(story())

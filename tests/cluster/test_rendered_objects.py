@@ -122,6 +122,7 @@ def test_the_job_that_removes_a_log_is_admitted_and_so_are_its_pods(
     ]
     assert len(pods) == 2, "one a shard"
     job = removal(pods[0])
+    assert job is not None
     metadata = {**job["spec"]["template"]["metadata"], "name": "removal", "namespace": NAMESPACE}
     pod = {"apiVersion": "v1", "kind": "Pod", **job["spec"]["template"], "metadata": metadata}
     for document in (job, pod):

@@ -96,6 +96,7 @@ def test_a_job_keeps_its_experience_there_until_it_is_deleted(redis: Namespace) 
     assert not redis.list("jobs"), "a shard that comes again keeps its log"
 
     redis.kubectl("delete", "rljob", "shared")
+    eventually(lambda: len(redis.list("jobs")) == 2, lambda: str(redis.list("jobs")), LONG_SECONDS, pause)
     redis.kubectl("wait", "--for=condition=Complete", "jobs", "--all", "--timeout=180s")
     assert len(redis.list("jobs")) == 2, "one a shard"
     assert {key.rsplit(":", 1)[1] for key in keys(redis, uid)} <= {"owner"}

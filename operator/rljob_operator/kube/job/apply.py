@@ -75,7 +75,8 @@ class PodWriter:
         await self._each(staying, lambda each: self._annotate(each, names.ASKED_ANNOTATION, None))
         await self._each(drained, lambda each: self._ask_to_leave(owned, each))
         await self._each(hung, lambda each: self._end(owned, each))
-        let_go = self.let_go_for_good if decision.status.finished else self.let_go
+        ends = decision.status.controller.outcome is not None  # for good, whoever of it still runs
+        let_go = self.let_go_for_good if ends else self.let_go
         await self._each([*removed, *former(pods)], lambda each: let_go(owned, each))
         await self._each(
             decision.start, lambda name: self._start(stored, owned, name, by_member.get(name), decision.status)
@@ -92,7 +93,7 @@ class PodWriter:
             await self._delete(owned, found)
 
     async def let_go_for_good(self, owned: Owned, found: Pod) -> None:
-        """The same of a job that is over: what the pod has left elsewhere is removed."""
+        """The same of a job whose end is decided: what the pod has left elsewhere is removed."""
         await leave_removal(self._client, found)
         await self.let_go(owned, found)
 

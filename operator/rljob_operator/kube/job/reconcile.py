@@ -51,7 +51,7 @@ PROGRESS_SECONDS: Final = 30.0
 SEEN_SECONDS: Final = 3.0
 """And so often one that differs in what is seen of members: an API server takes 20 ms for each write of a status."""
 QUICK_WRITE_SECONDS: Final = 0.1
-MOST_TIMES_SEEN_SECONDS: Final = 5.0
+MOST_TIMES_SEEN_SECONDS: Final = 3.0
 """Where writes take longer than the first, the API server has too much to do: those that may wait do so as many times longer, up
 to this."""
 HELD_UP_SECONDS: Final = 30.0
@@ -205,7 +205,8 @@ class Reconciler:
             known.preflight.check_again()  # what was admitted before may not be any more, and its user reads why
             raise
         if stored.desired.released and not any(member.alive for member in observed.members):
-            await self._writer.release_all(pods)
+            release = self._writer.release_for_good if stored.status.finished else self._writer.release_all
+            await release(pods)
         self._follow_shards(key, stored, observed, pods)
         await self._follow_learner(key, stored, known, observed, pods, decision.checkpoint_seconds)
         again, now = known.preflight.sooner(decision.requeue_seconds, self._monotonic()), self._monotonic()

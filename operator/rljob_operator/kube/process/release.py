@@ -111,8 +111,7 @@ async def release(config: OperatorConfig, seconds: float) -> list[Row]:
         before, pods_before = await _listed(client, config)
         if not await _defined(client, config):
             writer = PodWriter(client, Expectations(), config.settings)
-            for pod in (pod for pods in pods_before.values() for pod in pods):
-                await writer.release(pod)
+            await writer.release_for_good(pod for pods in pods_before.values() for pod in pods)
         else:
             await _drain(config, seconds)
         after, pods = await _listed(client, config)

@@ -46,18 +46,21 @@ def marks(redis: ExternalRedis | None) -> dict[str, str]:
     return {} if redis is None or redis.url.startswith(_UNIX) else {names.EXTERNAL_LOG_ANNOTATION: "true"}
 
 
-def removal(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """The Job that removes the log of a shard; ``pod``, as the API server has it, was the shard's.
+def removal(pod: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The Job that removes the log of a shard; ``pod``, as the API server has it, was the shard's. None for one that has no such
+    log: a user's podTemplate may have given it the mark, or taken the variables away.
 
     It belongs to nobody, since the RLJob may be gone: while Redis is away it tries again for an hour, then it ends, and is
     deleted some minutes later. The RLJob does not wait for it.
     """
     about, spec = pod["metadata"], pod["spec"]
     worker = next(each for each in spec["containers"] if each["name"] == names.WORKER)
-    variables = [each for each in worker["env"] if each["name"].startswith(_ADDRESS)]
+    variables = [each for each in worker.get("env") or () if each["name"].startswith(_ADDRESS)]
     value = {each["name"]: each.get("value", "") for each in variables}
+    if not (value.get(_ADDRESS) and value.get(_KEYS)):
+        return None
     shard = names.number(about["labels"][names.MEMBER_LABEL])
-    labels = {"app.kubernetes.io/name": "rljob-log-removal", names.JOB_LABEL: about["labels"][names.JOB_LABEL]}
+    labels = {"app.kubernetes.io/name": "rljob-log-removal", names.LOG_OF_LABEL: about["labels"][names.JOB_LABEL]}
     container = {
         "name": "removal",
         "image": worker["image"],

@@ -18,6 +18,8 @@ SELECTOR: Final = f"{MANAGED_BY}={MANAGER}"
 JOB_LABEL: Final = "rljob.dev/job"
 ROLE_LABEL: Final = "rljob.dev/role"
 MEMBER_LABEL: Final = "rljob.dev/member"
+LOG_OF_LABEL: Final = "rljob.dev/log-of"
+"""On what removes the log of a job's shard: the job. It is none of the job's own pods."""
 REACHABLE_LABEL: Final = "rljob.dev/reachable"
 """The Service selects pods that have it. It is taken from a pod whose node is lost before its member starts anew: such a pod
 stays Terminating for as long as its node is away, and its address would stand in the member's name beside the new one."""

@@ -78,6 +78,7 @@ def test_the_removal_has_what_the_shard_had_and_belongs_to_nobody() -> None:
     )
     pod = pod_of(owned(URL, SECRET, *more), "replay-2", Settings(image="rl:7"))
     job = removal(pod)
+    assert job is not None
     about, template = job["metadata"], job["spec"]["template"]
     (container,) = template["spec"]["containers"]
     assert container["command"][1:] == [
@@ -94,3 +95,13 @@ def test_the_removal_has_what_the_shard_had_and_belongs_to_nobody() -> None:
     assert "ownerReferences" not in about
     assert names.MANAGED_BY not in {**about["labels"], **template["metadata"]["labels"]}, "no pod of the job"
     assert (about["name"], about["namespace"]) == (pod["metadata"]["name"], "default")
+
+
+def test_a_pod_without_such_a_log_has_none_removed() -> None:
+    pod = pod_of(owned(URL), "replay-0")
+    for container in pod["spec"]["containers"]:
+        container["env"] = [each for each in container.get("env", ()) if each["name"] != "RLJOB_REDIS_KEYS"]
+    assert removal(pod) is None, "a podTemplate has taken the variables away"
+    learner = pod_of(owned(URL), "learner")
+    learner["metadata"]["annotations"][names.EXTERNAL_LOG_ANNOTATION] = "true"
+    assert removal(learner) is None, "a podTemplate has written the mark"
