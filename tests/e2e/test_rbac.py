@@ -39,7 +39,6 @@ UNUSED = {
     ): "is looked up, not used: by a server that guards blockOwnerDeletion",
     Right("", "pods", "get"): "asks whose a name is: of a pod whose creation was not answered",
     Right("", "persistentvolumeclaims", "delete"): "a shard whose volume is lost begins on a new claim",
-    Right("batch", "jobs", "create"): "removes what a job that is over has left in a Redis of its user's",
     Right("events.k8s.io", "events", "patch"): "an event that comes again within minutes counts the first one up",
 }
 """What a job's ordinary life may pass without, and what it is for."""
@@ -150,6 +149,13 @@ def test_a_jobs_life_needs_what_the_table_grants_and_no_more(
     namespace.apply(endless("short", successPolicy={"rawFrames": 1000}, ttlSecondsAfterFinished=1))
     eventually(lambda: namespace.get("rljob", "short") is None, "it outlives its time", LONG_SECONDS, pause)
     namespace.kubectl("delete", "rljob", "walked")
+    namespace.wait_empty()
+    external = {**one_shard, "redis": {"external": {"url": "redis://nobody.example:6379"}}}
+    namespace.apply(apex("elsewhere", replay=external))
+    eventually(lambda: namespace.all_pods("elsewhere"), "it has no pod", LONG_SECONDS, pause)
+    namespace.kubectl("delete", "rljob", "elsewhere")
+    eventually(lambda: namespace.list("jobs"), "nothing removes its log", LONG_SECONDS, pause)
+    namespace.kubectl("delete", "jobs", "--all")
     namespace.wait_empty()
 
     used, refused = asked(namespace, audit_log)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rljob_operator.generate.configuration_page import configuration_page
 from rljob_operator.generate.programs import chart_readme, install_manifest
+from rljob_operator.generate.rights_page import rights_page
 from rljob_operator.generate.rules import rules_template
 from rljob_operator.generate.values_schema import with_configuration
 
@@ -14,6 +15,7 @@ CHART = Path("charts/rljob-operator")
 RULES_FILE = CHART / "templates" / "_rules.tpl"
 SCHEMA_FILE = CHART / "values.schema.json"
 CONFIGURATION_PAGE = Path("docs/operator-configuration.md")
+RIGHTS_PAGE = Path("docs/operator-rights.md")
 INSTALL_FILE = Path("manifests/install.yaml")
 README_FILE = CHART / "README.md"
 
@@ -24,6 +26,7 @@ def generated(root: Path) -> dict[Path, str]:
         RULES_FILE: rules_template(),
         SCHEMA_FILE: with_configuration((root / SCHEMA_FILE).read_text()),
         CONFIGURATION_PAGE: configuration_page(),
+        RIGHTS_PAGE: rights_page(),
     }
 
 
