@@ -88,6 +88,22 @@ def test_a_mistake_is_told_before_anything_is_trained(tmp_path: Path, old: str, 
         tried(tmp_path, (old, new))
 
 
+def test_an_environment_may_fail_now_and_then(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As a job allows it to (``maxFailuresPer10000Steps``); whoever fails always is found by the second trial."""
+    once = ("class Corridor(", "failures = iter(['the licence was taken'])\n\n\nclass Corridor(")
+    tried(
+        tmp_path,
+        once,
+        (
+            "        self.place = max(",
+            "        for why in failures:\n            raise OSError(why)\n        self.place = max(",
+        ),
+    )
+    (record,) = caplog.records
+    assert "step failed: corridor_" in record.message
+    assert "OSError: the licence was taken; a second trial went well" in record.message
+
+
 def test_every_action_is_tried(tmp_path: Path) -> None:
     of_many = ("gymnasium.spaces.Discrete(2)", "gymnasium.spaces.Discrete(20)")
     refusing = (

@@ -3,6 +3,7 @@ which function, what was expected, what came."""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,13 @@ import numpy as np
 from rljob.envs import single
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.spaces import frame_format, num_actions
-from rljob.envs.target import AtariGame, UserFactory, resolve
+from rljob.envs.target import AtariGame, RegisteredEnvironment, UserFactory, resolve
 from rljob.loading import authors_line, shown, told
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
+
+log = logging.getLogger(__name__)
 
 _LEAST_STEPS, _MOST_STEPS = 8, 64
 _GIVES = {
@@ -29,11 +32,28 @@ _GIVES = {
 def try_environment(environment_id: str, parameters: EnvironmentParameters) -> None:
     """Reset it once and step it with its actions in turn. Atari games, and what gives vector environments alone, are not tried.
 
+    An environment may fail now and then, and a job says how often (``maxFailuresPer10000Steps``): so an exception counts only
+    where a second trial, of a new environment, does not pass either. What is given wrongly is given wrongly each time.
+
     Raises EnvironmentProblem, with the author's own line where an exception was raised.
     """
     target = resolve(environment_id, parameters)
     if isinstance(target, AtariGame) or (isinstance(target, UserFactory) and target.vector_only):
         return
+    try:
+        _try_once(environment_id, target, parameters)
+    except EnvironmentProblem as problem:
+        if problem.__cause__ is None:
+            raise
+        _try_once(environment_id, target, parameters)
+        log.warning(
+            "%s; a second trial went well, so it is one of those that maxFailuresPer10000Steps may allow", problem
+        )
+
+
+def _try_once(
+    environment_id: str, target: RegisteredEnvironment | UserFactory, parameters: EnvironmentParameters
+) -> None:
     env = single.as_written(target)
     try:
         _Trial(environment_id, env, parameters.actions).run()

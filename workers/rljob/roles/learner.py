@@ -77,7 +77,13 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
     spec = options.job.spec
     params, env_params = spec.algorithm.parameters, spec.environment.parameters
     environment = describe_environment(spec.environment.id, env_params)
-    try_environment(spec.environment.id, env_params)
+    directory = directory_of(options.job, options.run_dir)
+    found = _checkpoint_to_resume(options.resume, directory)
+    named = None
+    if begins_elsewhere(options.job, found.manifest if found is not None else None):
+        found, named = None, named_checkpoint(options.job, environment)
+    if found is None:  # else it was trained in, and may fail now and then
+        try_environment(spec.environment.id, env_params)
     method = algorithm(spec.algorithm.name)
     check_own_parts(options.job, environment)
     threads = _threads(options.job, params, device)
@@ -90,17 +96,12 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
     updater = make_updater(method, params, online, device, threads)
     if params.compile:
         updater.compile()
-    directory = directory_of(options.job, options.run_dir)
     keys = load_keys(options.keys, "learner") if options.keys is not None else None
     with ExitStack() as closing:
         server = WeightServer(options.weights, options.notice, keys.server() if keys else None)
         closing.callback(server.close)
         saver = Saver(directory, spec.checkpoint.retain)
         closing.callback(saver.close)
-        found = _checkpoint_to_resume(options.resume, directory)
-        named = None
-        if begins_elsewhere(options.job, found.manifest if found is not None else None):
-            found, named = None, named_checkpoint(options.job, environment)
         versions = VersionLog(params.publish_interval)
         source = _source(options, method, environment, versions, found, device)
         closing.callback(source.close)
