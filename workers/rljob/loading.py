@@ -17,6 +17,7 @@ from rljob.errors import UsageError, first_line
 _authors: set[str] = set()
 """Files, and folders of packages, that were loaded here and are not ours."""
 _MANY = 8
+_LONGEST_SHOWN = 200
 _NOT_BY_USERS = frozenset(("rljob", "rljob_operator", "gymnasium", "ale_py"))
 
 
@@ -75,18 +76,28 @@ def told(error: BaseException) -> str:
 
 
 def shown(came: object) -> str:
-    """What a user's function gave, in words: an array by its type and shape, small things as they are."""
+    """What a user's function gave, in words: an array by its type and shape, small things as they are, of long ones the
+    beginning."""
     dtype, shape = getattr(came, "dtype", None), getattr(came, "shape", None)
     if dtype is not None and isinstance(shape, tuple) and not isinstance(came, float | int):
         kind = "a tensor" if hasattr(came, "requires_grad") else "an array"
+        if kind == "an array" and not shape:
+            return f"{came} ({dtype})"
         return f"{kind} {str(dtype).removeprefix('torch.')} {list(shape)}"
     if isinstance(came, tuple):
         return f"{len(came)} values ({', '.join(map(shown, came))})" if len(came) < _MANY else f"{len(came)} values"
-    if came is None or isinstance(came, int | float | list | set):
+    if isinstance(came, list | set):
+        return _begun(str(came), f" ({len(came)} values)")
+    if came is None or isinstance(came, int | float):
         return str(came)
     if isinstance(came, str):
-        return repr(came)
+        return _begun(repr(came), f" ({len(came)} characters)")
     return f"a {type(came).__name__}"
+
+
+def _begun(text: str, whole: str) -> str:
+    """A text that is too long for a line: its beginning, and how much there is of it."""
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]} ...{whole}"
 
 
 def _of_file(path: Path) -> ModuleType:

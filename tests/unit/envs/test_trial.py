@@ -71,9 +71,10 @@ def test_what_others_wrote_passes(environment_id: str) -> None:
         (OBSERVED, "np.zeros(2, np.float32)", r"reset: expected an observation float32 \[1\], as .*, got an array float32 \[2\]"),
         (OBSERVED, "self.place", r"reset: expected an observation float32 \[1\], as observation_space says, got 0"),
         (OBSERVED, "[[1], [2, 3]]", r"reset: expected an observation float32 \[1\], .* got \[\[1\], \[2, 3\]\]"),
-        (OBSERVED, "np.array([np.nan])", r"reset: expected an observation of finite numbers, got \[nan\]"),
+        (OBSERVED, "np.array([np.nan])", r"reset: expected an observation of finite numbers, got nan at \[0\]"),
         ("Box(0.0, 1.0, (1,), np.float32)", "Box(0, 9, (1,), np.uint8)", r"expected an observation uint8 \[1\], .* float32"),
         ("return reward / self.unwrapped.length", "return None", "step: reward: expected a finite number, got None"),
+        ("return reward / self.unwrapped.length", "return np.float32('nan')", r"reward: .* number, got nan \(float32\)"),
         ("return reward / self.unwrapped.length", "return float('inf')", "step: reward: expected a finite number, got inf"),
         ("return reward / self.unwrapped.length", "return np.ones(1)", r"step: reward: .*, got an array float64 \[1\]"),
         ("self.place == self.length, False, {}", "None, False, {}", "step: terminated: expected True or False, got None"),
@@ -102,6 +103,21 @@ def test_an_environment_may_fail_now_and_then(tmp_path: Path, caplog: pytest.Log
     (record,) = caplog.records
     assert "step failed: corridor_" in record.message
     assert "OSError: the licence was taken; a second trial went well" in record.message
+
+
+@pytest.mark.parametrize(
+    ("observed", "said"),
+    [
+        ("np.where(np.arange(7056).reshape(84, 84) == 85, np.nan, 0.0)", r"finite numbers, got nan at \[1, 1\]$"),
+        ("np.zeros((84, 83)).tolist()", r"got \[\[0.0, 0.0, .* \.\.\. \(84 values\)$"),
+    ],
+)
+def test_what_is_large_is_told_in_a_line(tmp_path: Path, observed: str, said: str) -> None:
+    with pytest.raises(EnvironmentProblem, match=said) as caught:
+        tried(
+            tmp_path, (OBSERVED, observed), ("Box(0.0, 1.0, (1,), np.float32)", "Box(0.0, 1.0, (84, 84), np.float32)")
+        )
+    assert len(str(caught.value)) < 400
 
 
 def test_every_action_is_tried(tmp_path: Path) -> None:

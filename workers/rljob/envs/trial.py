@@ -102,8 +102,11 @@ class _Trial:
         right = seen.shape == self._frame.shape and (seen.dtype == np.uint8 if of_bytes else seen.dtype.kind in "biuf")
         expected = f"an observation {self._frame.dtype} {list(self._frame.shape)}, as observation_space says"
         self._expect(function, right, expected, found)
-        if seen.dtype.kind == "f":
-            self._expect(function, bool(np.isfinite(seen).all()), "an observation of finite numbers", seen.tolist())
+        if seen.dtype.kind == "f" and not np.isfinite(seen).all():
+            at = np.argwhere(~np.isfinite(seen))[0]
+            raise self._problem(
+                f"{function}: expected an observation of finite numbers, got {seen[tuple(at)]} at {at.tolist()}"
+            )
 
     def _call(self, function: str, values: int, call: Callable[[], Any]) -> Any:
         try:
