@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 
 
 class Countdown(gymnasium.Env[Any, Any]):
@@ -69,6 +69,19 @@ def vector(num_envs: int = 0, mode: str = "SameStep") -> Any:
 
 def vector_only(num_envs: int) -> Any:
     return vector(num_envs)
+
+
+class LosesRewards(VectorWrapper):
+    """A vector whose row 1 gives no number as the reward of its second step."""
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        observation, reward, *others = self.env.step(actions)
+        self._steps = getattr(self, "_steps", 0) + 1
+        return observation, np.where((np.arange(len(reward)) == 1) & (self._steps == 2), np.nan, reward), *others
+
+
+def vector_that_loses_rewards(num_envs: int) -> Any:
+    return LosesRewards(vector(num_envs))
 
 
 class Pictures(Countdown):

@@ -46,6 +46,20 @@ def test_a_worker_that_dies_costs_the_vector_its_episodes() -> None:
     env.close()
 
 
+def test_a_vector_class_whose_reward_is_no_number_is_made_anew() -> None:
+    limit = RestartLimit(10)
+    make = "tests.support.toys:vector_that_loses_rewards"
+    env = make_restarting_environment(make, EnvironmentParameters(reward_clipping="Disabled"), 3, 0, limit)
+    env.reset()
+    assert env.step(np.ones(3, np.int64)).reward.tolist() == [2.5] * 3
+    result = env.step(np.ones(3, np.int64))
+    assert result.cut is not None
+    assert result.cut.all()
+    assert (result.reward.tolist(), limit.total) == ([0.0] * 3, 1)
+    assert result.failures[0].endswith("failed in step(): ValueError: expected finite rewards, got nan in row 1")
+    env.close()
+
+
 def test_an_environment_that_always_fails_is_given_up_at_once() -> None:
     parameters = EnvironmentParameters(backend="Sync", kwargs={"fail_at": 1})
     env = make_restarting_environment("tests.support.toys:countdown", parameters, 2, 0, RestartLimit(0))

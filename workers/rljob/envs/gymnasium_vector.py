@@ -77,6 +77,8 @@ class GymnasiumVector:
         taken = actions if self._actions is None else self._actions[actions]
         with self._labelled("step"):
             observation, reward, terminated, truncated, info = self._env.step(taken)
+            if not np.isfinite(reward).all():
+                raise ValueError(f"expected finite rewards, got {_first_not_finite(reward)}")
         cut, failures = _failures(info)
         terminated = np.asarray(terminated, np.bool_)
         # Both at once is possible in Gymnasium; there is then nothing to bootstrap from.
@@ -155,6 +157,11 @@ def _failures(info: dict[str, Any]) -> tuple[NDArray[np.bool_] | None, tuple[str
     if FAILURE in info:
         reasons += info[FAILURE][info[f"_{FAILURE}"]].tolist()
     return cut, tuple(reasons)
+
+
+def _first_not_finite(reward: Any) -> str:
+    row = int(np.flatnonzero(~np.isfinite(reward))[0])
+    return f"{reward[row]} in row {row}"
 
 
 def _final_observations(like: Any, final: Any, ended: NDArray[np.bool_]) -> Any:
