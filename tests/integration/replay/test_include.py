@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -13,18 +15,42 @@ from tests.support.threads import running
 from tests.support.waiting import eventually
 
 
+def announced(run_dir: Path) -> Path:
+    """What the shard writes once it serves."""
+    return run_dir / "announced.json"
+
+
+def shard(run_dir: Path, include: list[str]) -> RoleOptions:
+    return RoleOptions(
+        job=role_threads.cartpole(checkpoint={"include": include}),
+        run_dir=run_dir,
+        name="replay-0",
+        replay_ingest=(f"ipc://{run_dir}/i",),
+        replay_sample=(f"ipc://{run_dir}/s",),
+        announce=announced(run_dir),
+    )
+
+
 @pytest.mark.parametrize(("include", "kept"), [(["Learner", "Replay"], True), (["Learner"], False)])
 def test_experience_is_kept_only_where_include_names_the_replay(tmp_path: Path, include: list[str], kept: bool) -> None:
-    job = role_threads.cartpole(checkpoint={"include": include})
-    announced = tmp_path / "announced.json"
-    options = RoleOptions(
-        job=job,
-        run_dir=tmp_path,
-        name="replay-0",
-        replay_ingest=(f"ipc://{tmp_path}/i",),
-        replay_sample=(f"ipc://{tmp_path}/s",),
-        announce=announced,
-    )
+    options = shard(tmp_path, include)
     with running(lambda stop: run_replay(options, stop)):
-        eventually(announced.exists)
+        eventually(announced(tmp_path).exists)
     assert (tmp_path / "redis" / "replay-0").exists() is kept
+
+
+def test_a_private_server_is_not_told_the_name_that_another_one_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("USERNAME", "PASSWORD"):
+        monkeypatch.setenv(f"RLJOB_REDIS_{name}", "of another server")
+
+    def durable() -> bool:
+        url = json.loads(announced(tmp_path).read_text())["metrics_url"]
+        with urllib.request.urlopen(f"{url}/status", timeout=5) as answer:
+            return bool(json.load(answer)["durable"])
+
+    options = shard(tmp_path, ["Learner", "Replay"])
+    with running(lambda stop: run_replay(options, stop)):
+        eventually(announced(tmp_path).exists)
+        eventually(durable)

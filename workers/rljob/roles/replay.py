@@ -51,7 +51,8 @@ def run_replay(options: RoleOptions, stop: threading.Event) -> None:
             sample=options.replay_sample[0],
             redis=str(server.socket) if server is not None else _given_redis(options),
             redis_keys=_keys(options) if external is not None else "",
-            redis_login=Login.of(os.environ),
+            # A private server knows no users: variables that are meant for another one are not for it.
+            redis_login=Login.of(os.environ) if server is None else Login(),
             redis_keep_seconds=options.redis_keep_seconds if external is not None else 0,
             frame_shape=spec.frame_shape,
             frame_dtype=spec.frame_dtype,
