@@ -6,6 +6,7 @@ import json
 import math
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from rljob.telemetry.charts import Series, compact, line_chart, nice_ticks, stac
 from rljob.telemetry.formats import duration, instant, size
 from rljob.telemetry.means import mean_figures
 from rljob.telemetry.recorder import Recorder
-from rljob.telemetry.report import write_report
+from rljob.telemetry.report import tiles, write_report
 from rljob.telemetry.run_charts import learning_charts, run_charts
 from rljob.telemetry.run_folder import read_run_folder
 
@@ -237,6 +238,7 @@ def test_a_gap_breaks_the_line_and_nothing_draws_nothing() -> None:
     path = ElementTree.fromstring(gap.svg).find(f"{SVG}path")
     assert path is not None
     assert path.attrib["d"].count("M") == 2
+    assert path.attrib["d"].count("h0") == 1, "the point alone is a dot"
     assert line_chart("x", [Series("a", [(0, math.nan)])], x_label="s", y_label="m").svg == ""
     assert stacked_bars("x", {"learner": {"wait": 0.0}}).svg == ""
 
@@ -266,6 +268,47 @@ def test_thinning_keeps_the_extremes(points: list[tuple[float, float]]) -> None:
     kept = thinned(points, 100)
     assert len(kept) <= max(100, 1)
     assert {min(y for _, y in points), max(y for _, y in points)} <= {y for _, y in kept}
+
+
+def test_thinning_keeps_the_gaps() -> None:
+    points = [(float(x), math.nan if 500 <= x < 600 or x == 50 else float(x)) for x in range(2000)]
+    kept = thinned(points, 100)
+    finite_since = [math.isfinite(y) for _, y in kept]
+    ends = sum(before and not after for before, after in pairwise(finite_since))
+    assert ends == 2, "one at 50, one at 500"
+
+
+RESUMED: list[dict[str, Any]] = [
+    {"elapsed_seconds": 100.0, "time_unix": 5000.0, "mean_return": 300.0, "games": 20.0},
+    {"elapsed_seconds": 110.0, "time_unix": 5010.0, "mean_return": 310.0, "games": 20.0},
+    {"elapsed_seconds": 111.0, "time_unix": 9001.0, "mean_return": 12.0, "games": 2.0},
+    {"elapsed_seconds": 112.0, "time_unix": 9002.0, "mean_return": 15.0, "games": 9.0},
+]
+
+
+def resumed(folder: Path, records: list[dict[str, Any]]) -> Path:
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, records)))
+    (folder / "outcome.json").write_text(json.dumps({"state": "Complete", "seconds": 4.0, "started_unix": 9000.0}))
+    return folder
+
+
+def test_after_a_resume_the_return_is_of_enough_games_and_the_time_of_all_sessions(tmp_path: Path) -> None:
+    run = read_run_folder(resumed(tmp_path, RESUMED))
+    told = {label: (value, remark) for label, value, remark in tiles(run)}
+    assert told["Training return"] == ("310.00", "mean of the last 20 games")
+    assert told["Wall time"] == ("1 min 54 s", "4.0 s of it in the last session")
+    assert "last started 1970-01-01 02:30:00 UTC" in "".join(read(write_report(tmp_path)).text)
+    for chart in learning_charts(run):
+        label = ElementTree.fromstring(chart.svg).attrib["aria-label"]
+        assert "lowest 300" in label
+        assert "highest 310" in label
+
+
+def test_a_run_of_one_session_and_few_games_is_told_as_it_is(tmp_path: Path) -> None:
+    told = {label: (value, remark) for label, value, remark in tiles(read_run_folder(resumed(tmp_path, RESUMED[2:])))}
+    assert told["Training return"] == ("15.00", "mean of the last 9 games")
+    assert told["Wall time"] == ("4.0 s", "")
+    assert " · started 1970" in "".join(read(write_report(tmp_path)).text)
 
 
 def test_means_are_weighted_with_time() -> None:

@@ -240,15 +240,16 @@ def _summary(series: Sequence[Series], unit: str) -> str:
 
 def _line(one: Series, at: object) -> str:
     assert callable(at)
-    path, pen = [], "M"
+    pieces: list[list[str]] = [[]]
     for point in thinned(one.points):
-        if not _is_finite(point):
-            pen = "M"
-            continue
-        x, y = at(*point)
-        path.append(f"{pen}{x:.1f} {y:.1f}")
-        pen = "L"
-    if len(path) == 1:
+        if _is_finite(point):
+            x, y = at(*point)
+            pieces[-1].append(f"{x:.1f} {y:.1f}")
+        elif pieces[-1]:
+            pieces.append([])
+    # A point alone between two gaps is a line without a length, which the round end of a line makes a dot.
+    path = [f"M{'L'.join(piece)}{'h0' if len(piece) == 1 else ''}" for piece in pieces if piece]
+    if len(path) == len(pieces[0]) == 1:
         x, y = at(*next(point for point in one.points if _is_finite(point)))
         return f'<circle class="f{one.colour}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
     dash = " dashed" if one.dashed else ""
@@ -279,15 +280,19 @@ def _marks(one: Series, at: object) -> str:
 
 
 def thinned(points: Sequence[tuple[float, float]], limit: int = _MAX_POINTS) -> list[tuple[float, float]]:
-    """At most ``limit`` points that keep every visible peak and dip: the lowest and highest of each slice."""
+    """At most ``limit`` points that keep every visible peak and dip, the lowest and highest of each slice, and where there are
+    any that are not finite, the first such of each slice, so that the line still has its gaps."""
     if len(points) <= limit:
         return list(points)
     kept = []
     edges = [round(index * len(points) / (limit // 2)) for index in range(limit // 2 + 1)]
     for start, end in pairwise(edges):
         piece = [index for index in range(start, end) if _is_finite(points[index])]
+        gap = [index for index in range(start, end) if not _is_finite(points[index])][:1]
         if piece:
             low = min(piece, key=lambda index: points[index][1])
             high = max(piece, key=lambda index: points[index][1])
-            kept += [points[index] for index in sorted({low, high})]
+            kept += [points[index] for index in sorted({low, high, *gap})]
+        else:
+            kept += [points[index] for index in gap]
     return kept

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from rljob.telemetry.figures import number
 
 Points = Sequence[Mapping[str, Any]]
+
+GAMES_TO_GO_BY: Final = 10
+"""The first games to end after a start are the shortest ones: a mean of fewer says little about the score."""
+
+
+def with_returns_to_go_by(points: Points) -> Points:
+    """The records, without those training returns that are of too few games; as they are where no record has enough."""
+
+    def enough(point: Mapping[str, Any]) -> bool:
+        games = number(point.get("games"))
+        return number(point.get("mean_return")) is not None and (games is None or games >= GAMES_TO_GO_BY)
+
+    if not any(map(enough, points)):
+        return points
+    return [point if enough(point) else {**point, "mean_return": None} for point in points]
 
 
 def mean_figures(points: Points) -> dict[str, float]:

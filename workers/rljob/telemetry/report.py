@@ -15,7 +15,7 @@ from rljob.telemetry.charts import COLOURS, compact, stacked_bars
 from rljob.telemetry.figures import number
 from rljob.telemetry.fill_trend import fill_trend
 from rljob.telemetry.formats import duration, grouped, instant, size
-from rljob.telemetry.means import Points, mean_figures, mean_stages, numbers
+from rljob.telemetry.means import Points, mean_figures, mean_stages, numbers, with_returns_to_go_by
 from rljob.telemetry.run_charts import evaluations, learning_charts, run_charts
 from rljob.telemetry.run_folder import RunFolder, read_run_folder
 
@@ -58,6 +58,7 @@ def render(run: RunFolder) -> str:
         verdict=judge(run.points, cores=shared_cores(run)),
         trend=fill_trend(run.points),
         tiles=tiles(run),
+        resumed=earlier_seconds(run) > 0,
         learning=learning_charts(run),
         charts=[chart for chart in run_charts(run.points, run.evaluations) if chart.svg],
         stages=shares,
@@ -97,8 +98,7 @@ def tiles(run: RunFolder) -> list[tuple[str, str, str]]:
         found.append(("Best evaluation", f"{best['mean']:.2f}", remark if judged else f"{remark}, then given up"))
     if run.points:
         last, mean = run.points[-1], mean_figures([p for p in run.points if p.get("state", TRAINING) == TRAINING])
-        if (value := number(last.get("mean_return"))) is not None:
-            found.append(("Training return", f"{value:.2f}", "mean of the last games"))
+        found += _training_return(run)
         found.append(("Raw frames", compact(number(last.get("raw_frames")) or 0), ""))
         found.append(("Updates", compact(number(last.get("updates")) or 0), ""))
         for label, name, remark in (
@@ -111,5 +111,28 @@ def tiles(run: RunFolder) -> list[tuple[str, str, str]]:
     if seconds is None and run.points:
         seconds = number(run.points[-1].get("elapsed_seconds"))
     if seconds is not None:
-        found.append(("Wall time", duration(seconds), ""))
+        earlier = earlier_seconds(run)
+        remark = f"{duration(seconds)} of it in the last session" if earlier else ""
+        found.append(("Wall time", duration(earlier + seconds), remark))
     return found
+
+
+def earlier_seconds(run: RunFolder) -> float:
+    """How long the run had gone on when its last session was started; 0 where that was the first one."""
+    started = number(run.outcome.get("started_unix"))
+    ends = [
+        number(record.get("elapsed_seconds")) or 0.0
+        for record in (*run.points, *run.evaluations, *run.checkpoints)
+        if started is not None and (number(record.get("time_unix")) or started) < started
+    ]
+    return max(ends, default=0.0)
+
+
+def _training_return(run: RunFolder) -> list[tuple[str, str, str]]:
+    """The newest mean of enough games."""
+    for point in reversed(with_returns_to_go_by(run.points)):
+        if (value := number(point.get("mean_return"))) is not None:
+            games = number(point.get("games"))
+            several = f"{games:.0f} games" if games else "games"
+            return [("Training return", f"{value:.2f}", f"mean of the last {several}")]
+    return []

@@ -8,7 +8,7 @@ from typing import Any
 
 from rljob.telemetry.charts import NO_BANDS, Bands, Chart, Series, line_chart
 from rljob.telemetry.figures import number
-from rljob.telemetry.means import Points
+from rljob.telemetry.means import Points, with_returns_to_go_by
 from rljob.telemetry.run_folder import RunFolder
 
 
@@ -28,7 +28,7 @@ def learning_charts(run: RunFolder) -> list[Chart]:
         ("Return over raw frames", "raw_frames", "raw frames", 1.0),
         ("Return over wall time", "elapsed_seconds", f"wall time ({unit})", scale),
     ):
-        training = _line(run.points, "mean_return", key, factor)
+        training = _line(with_returns_to_go_by(run.points), "mean_return", key, factor)
         judged, abandoned = evaluations(run), evaluations(run, finished=False)
         marks = [((number(one.get(key)) or 0.0) / factor, float(one["mean"])) for one in judged]
         early = [((number(one.get(key)) or 0.0) / factor, float(one["mean"])) for one in abandoned]
