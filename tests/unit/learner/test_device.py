@@ -10,6 +10,7 @@ from rljob.api import ApeXDQNParameters, ImpalaParameters
 from rljob.api.roles import Accelerator
 from rljob.learner import device
 from rljob.learner.device import DeviceMemory, DeviceMemoryProblem, DeviceProblem, choose, why_no_cuda
+from rljob.threads import SupervisedThread, ThreadEnded
 
 from tests.support.devices import needs_cuda
 
@@ -113,6 +114,35 @@ def test_memory_that_does_not_suffice_says_what_to_change(
     assert said.startswith("the learner's device is out of memory: write a smaller batchSize ")
     assert all(change in said for change in changes)
     assert said.endswith("torch says: CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+@pytest.mark.parametrize("precision", ["BF16", "FP16"])
+def test_what_is_so_already_is_no_advice(precision: str) -> None:
+    params = ApeXDQNParameters.model_validate({"precision": precision})
+    with pytest.raises(DeviceProblem) as caught, DeviceMemory(torch.device("cpu"), params).explained():
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+    assert "precision" not in str(caught.value)
+    assert "write a smaller batchSize (now 512), a smaller network, or give" in str(caught.value)
+
+
+def of_a_thread(error: Exception) -> None:
+    """Have it end a thread, and raised where that thread is looked at."""
+
+    def body() -> None:
+        raise error
+
+    thread = SupervisedThread("prefetch", body)
+    thread.start()
+    thread.close()
+    thread.check()
+
+
+def test_a_thread_that_found_no_memory_is_explained_and_one_that_ended_otherwise_is_not() -> None:
+    memory = DeviceMemory(torch.device("cpu"), ApeXDQNParameters())
+    with pytest.raises(DeviceProblem, match=r"torch says: CUDA out of memory\.$"), memory.explained():
+        of_a_thread(torch.OutOfMemoryError("CUDA out of memory."))
+    with pytest.raises(ThreadEnded, match="thread prefetch has ended: KeyError: 'x'"), memory.explained():
+        of_a_thread(KeyError("x"))
 
 
 def test_who_holds_the_memory_of_a_gpu_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import torch
 
 from rljob.api.roles import Accelerator
 from rljob.errors import first_line
+from rljob.threads import ThreadEnded
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +35,16 @@ class DeviceMemory:
     @contextmanager
     def explained(self) -> Iterator[None]:
         """Raises, for torch's ``OutOfMemoryError`` inside, ``DeviceProblem`` where no update has fitted yet: it will not when it
-        is tried again. Later it is ``DeviceMemoryProblem``: others use the device, and may not always do so."""
+        is tried again. Later it is ``DeviceMemoryProblem``: others use the device, and may not always do so. The same where that
+        error has ended a thread of the learner's."""
         try:
             yield
-        except torch.OutOfMemoryError as error:
+        except (torch.OutOfMemoryError, ThreadEnded) as error:
+            cause = error.__cause__ if isinstance(error, ThreadEnded) else error
+            if not isinstance(cause, torch.OutOfMemoryError):
+                raise
             problem = DeviceMemoryProblem if self.sufficed else DeviceProblem
-            raise problem(self._what_to_change(first_line(error))) from error
+            raise problem(self._what_to_change(first_line(cause))) from error
 
     def _what_to_change(self, said: str) -> str:
         held = ""
@@ -50,10 +55,11 @@ class DeviceMemory:
             held = f" {name} with {total / 2**30:.1f} GiB, of which other processes hold {others / 2**30:.1f},"
         length = getattr(self._params, "unroll_length", None)
         unroll = "" if length is None else f" or unrollLength (now {length})"
+        precision = self._params.precision
+        halves = "" if precision in ("BF16", "FP16") else f"precision: BF16 (now {precision}) or "
         return (
             f"the learner's device{held} is out of memory: write a smaller batchSize (now {self._params.batch_size}){unroll}, "
-            f"precision: BF16 (now {self._params.precision}) or a smaller network, or give the learner a larger device; torch "
-            f"says: {said}"
+            f"{halves}a smaller network, or give the learner a larger device; torch says: {said}"
         )
 
 
