@@ -4,6 +4,7 @@ other later."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,9 @@ from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import EnvironmentProblem, describe_environment
 from rljob.learner import state
 from rljob.learner.counters import Counters
+from rljob.learner.device import DeviceMemoryProblem, DeviceProblem
 from rljob.learner.optim.updater import make_updater
+from rljob.roles import learner
 from rljob.roles.learner import run_learner
 
 from tests.support import role_threads
@@ -78,3 +81,17 @@ def test_an_environment_that_raises_keeps_a_run_from_beginning_and_not_from_goin
     with over_ipc(job, tmp_path / "old", replay=False) as run:
         run.start(run_learner, "learner", resume="latest")
         run.until(lambda figures: figures.get("updates") == 50, "the updates of the checkpoint")
+
+
+@pytest.mark.parametrize(("updates", "kind"), [(0, DeviceProblem), (50, DeviceMemoryProblem)])
+def test_memory_that_has_sufficed_may_suffice_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, updates: int, kind: type[Exception]
+) -> None:
+    def full(*_: Any) -> Compute:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    job = role_threads.cartpole()
+    if updates:
+        saved(job, tmp_path, updates)
+    monkeypatch.setattr(learner, "_compute_plan", full)
+    assert type(failure(job, tmp_path)) is kind

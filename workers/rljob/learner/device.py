@@ -26,7 +26,8 @@ class DeviceMemoryProblem(Exception):
 
 
 class DeviceMemory:
-    """Says what to change where a device's memory does not suffice. ``sufficed`` is set once an update has fitted into it."""
+    """Says what to change where a device's memory does not suffice. ``sufficed`` is set once an update has fitted into it, in
+    this life of the learner or in one before."""
 
     def __init__(self, device: torch.device, params: Any) -> None:
         self._device, self._params = device, params

@@ -84,6 +84,7 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
         found, named = None, named_checkpoint(options.job, environment)
     if found is None:  # else it was trained in, and may fail now and then
         try_environment(spec.environment.id, env_params)
+    memory.sufficed = found is not None and int(found.manifest["counters"]["updates"]) > 0
     method = algorithm(spec.algorithm.name)
     check_own_parts(options.job, environment)
     threads = _threads(options.job, params, device)
