@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,10 +21,12 @@ from rljob.learner.figures import Figures
 from rljob.learner.loop import Learner
 from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
 from rljob.learner.optim.loss_scale import LossScale
+from rljob.learner.optim.readback import Readback
 from rljob.learner.saver import Saver
 from rljob.learner.staging import ReadyBatch, StagingRing
 from rljob.weights.exchange import WeightServer
 
+from tests.support.devices import LateEvents
 from tests.unit.learner.learner_builders import batches, identity, parameters, updater
 
 _names = itertools.count()
@@ -61,6 +64,36 @@ def test_fail(tmp_path: Path) -> None:
         one._learn(ready(1.0))
         with pytest.raises(NonFiniteLoss, match="update 2: the loss is nan"):
             one._learn(ready(float("nan")))
+
+
+def test_a_learner_that_gets_no_more_data_hears_of_it_by_the_update_s_own_number(tmp_path: Path) -> None:
+    with learner(tmp_path, "Fail") as one:
+        events = LateEvents()
+        one._readback = Readback(torch.device("cpu"), events)
+        one._learn(ready(float("nan")))
+        for _ in range(2):
+            one._learn(ready(1.0))
+        assert one._next() is None, "its numbers are still on their way"
+        events.made[0].happen()
+        with pytest.raises(NonFiniteLoss, match="update 1: the loss is nan"):
+            one._next()
+
+
+@pytest.mark.parametrize("value", [1.0, float("nan")])
+def test_at_its_end_a_learner_waits_for_what_is_under_way(tmp_path: Path, value: float) -> None:
+    stop = threading.Event()
+    stop.set()
+    with learner(tmp_path, "Ignore") as one:
+        one._readback = Readback(torch.device("cpu"), LateEvents())
+        for _ in range(3):
+            one._learn(ready(value))
+        assert one.figures._count == 0
+        one.run(stop)
+        learned, skipped = (3, 0) if value == 1.0 else (0, 3)
+        assert (one.figures._count, one.status()["skipped_updates"]) == (learned, skipped)
+        saved = checkpoint.latest_valid(tmp_path)
+        assert saved is not None
+        assert saved.manifest["counters"]["updates"] == 3
 
 
 def test_ignore_skips_the_update_and_goes_on(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from rljob.learner.device_clock import DeviceStageClock
 from rljob.learner.figures import Figures
 from rljob.learner.gpu import Gpu
 from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
-from rljob.learner.optim.readback import Readback
+from rljob.learner.optim.readback import Arrived, Readback
 from rljob.learner.optim.updater import AnyUpdater
 from rljob.learner.saver import Saver
 from rljob.learner.source import BatchSource, Ready
@@ -125,6 +125,7 @@ class Learner:
         finally:
             self.clock.stop()
         self.state = "Finishing"
+        self._take_in(self._readback.rest())
         self.clock.enter("checkpoint")
         if self._updater.updates > 0:
             self._save(wait=True)
@@ -172,6 +173,7 @@ class Learner:
 
     def _next(self) -> Ready | None:
         self._on_turn()
+        self._take_in(self._readback.arrived())
         self._housekeeping()
         self.clock.enter("wait")
         ready = self._source.next(0.2)
@@ -187,8 +189,7 @@ class Learner:
         self.clock.enter("update")
         for priorities, figures in self._updater.updates_from(batch, self.counters.steps):
             self._versions.updates = self._updater.updates
-            for arrived in self._readback.push(ready, priorities, figures):
-                self._learned(*arrived)
+            self._take_in(self._readback.push((ready, self._updater.updates), priorities, figures))
             if (
                 self.counters.epoch != epoch
             ):  # gone back to a checkpoint: the rest of this batch belongs to weights given up
@@ -200,7 +201,11 @@ class Learner:
         self._source.give_back(ready)
         self.clock.enter("other")
 
-    def _learned(self, ready: Ready, priorities: np.ndarray, figures: np.ndarray) -> None:
+    def _take_in(self, arrived: Iterable[Arrived]) -> None:
+        for (ready, update), priorities, figures in arrived:
+            self._learned(ready, update, priorities, figures)
+
+    def _learned(self, ready: Ready, update: int, priorities: np.ndarray, figures: np.ndarray) -> None:
         self._source.learned(ready, priorities)
         loss, norm = float(figures[0]), float(figures[1])
         if math.isfinite(loss) and math.isfinite(norm):
@@ -210,7 +215,7 @@ class Learner:
             self.counters.skipped_updates += 1
             return
         self.counters.skipped_updates += 1
-        what = f"update {self._updater.updates}: the loss is {loss} and its gradient's norm {norm}"
+        what = f"update {update}: the loss is {loss} and its gradient's norm {norm}"
         if ":" in self._identity.algorithm:  # the user's own, who looks for it there
             what += f"; finite numbers were expected of {short(self._identity.algorithm)}, function loss"
         if self._config.on_non_finite == "Ignore":

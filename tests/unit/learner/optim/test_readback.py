@@ -63,6 +63,20 @@ def test_what_is_forgotten_in_the_middle_does_not_come() -> None:
     assert came == [0]
 
 
+def test_what_arrives_later_is_there_without_another_push() -> None:
+    events = LateEvents()
+    readback = Readback(CPU, events)
+    for index in range(3):
+        list(readback.push(index, *numbers(index)))
+    assert list(readback.arrived()) == []
+    events.made[0].happen()
+    assert [item for item, _, _ in readback.arrived()] == [0]
+    assert not any(event.waited_for for event in events.made)
+    assert [(item, figures.tolist()) for item, _, figures in readback.rest()] == [(1, [-1.0] * 3), (2, [-2.0] * 3)]
+    assert [event.waited_for for event in events.made] == [False, True, True]
+    assert list(readback.rest()) == []
+
+
 def test_a_batch_s_number_counts_from_the_next_batch_on() -> None:
     late = LateNumber(CPU, LateEvents())
     assert [late.push(torch.tensor(value)) for value in (0.5, 0.25, 0.125)] == [None, 0.5, 0.25]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import torch
@@ -14,6 +14,10 @@ from torch import Tensor
 DEPTH: Final = 4
 """Updates that the host may be ahead of the device. With fewer, a device whose updates are short waits for the host's next turn;
 with more, new priorities would come later than they need to."""
+
+
+Arrived: TypeAlias = tuple[Any, NDArray[np.float32], NDArray[np.float32]]
+"""(item, priorities float32[B], figures float32[K])"""
 
 
 def _cuda_event() -> Any:
@@ -33,10 +37,8 @@ class Readback:
         self._pinned = device.type == "cuda"
         self._under_way: deque[tuple[Any, Tensor, Any, int]] = deque()
 
-    def push(
-        self, item: Any, priorities: Tensor, figures: Tensor
-    ) -> Iterator[tuple[Any, NDArray[np.float32], NDArray[np.float32]]]:
-        """Each ``item`` that was pushed comes back once, with its numbers: (item, priorities float32[B], figures float32[K]).
+    def push(self, item: Any, priorities: Tensor, figures: Tensor) -> Iterator[Arrived]:
+        """Each ``item`` that was pushed comes back once, with its numbers.
 
         The copy begins when the iteration does. What ``drain`` forgets meanwhile does not come any more.
         """
@@ -48,14 +50,23 @@ class Readback:
         event = self._event()
         event.record()
         self._under_way.append((item, host, event, len(priorities)))
+        yield from self.arrived()
+
+    def arrived(self) -> Iterator[Arrived]:
+        """What has come by now, and what is too far behind."""
         while self._under_way and (len(self._under_way) > DEPTH or self._under_way[0][2].query()):
-            yield self._arrived()
+            yield self._oldest()
+
+    def rest(self) -> Iterator[Arrived]:
+        """All that is under way, each waited for."""
+        while self._under_way:
+            yield self._oldest()
 
     def drain(self) -> None:
         """Forget what is under way (its batches belong to weights that have been replaced)."""
         self._under_way.clear()
 
-    def _arrived(self) -> tuple[Any, NDArray[np.float32], NDArray[np.float32]]:
+    def _oldest(self) -> Arrived:
         item, host, event, priorities = self._under_way.popleft()
         event.synchronize()
         numbers = host.numpy()
