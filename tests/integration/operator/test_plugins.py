@@ -108,14 +108,13 @@ def test_an_environment_of_an_installed_package_trains(
     assert "corridor:make" in (run.run_dir / "report.html").read_text()
 
 
+@pytest.mark.parametrize("number", ["float('nan')", "np.float32('nan')"])
 def test_an_environment_that_gives_nan_is_named_with_the_function(
-    local_run: Callable[..., LocalRun], tmp_path: Path
+    local_run: Callable[..., LocalRun], tmp_path: Path, number: str
 ) -> None:
     job = write_environment(tmp_path)
     code = (tmp_path / "corridor.py").read_text()
-    late = (
-        "        self.steps = getattr(self, 'steps', 0) + 1\n        cost = -1.0 if self.steps < 30 else float('nan')\n"
-    )
+    late = f"        self.steps = getattr(self, 'steps', 0) + 1\n        cost = -1.0 if self.steps < 30 else {number}\n"
     code = code.replace("        return self.seen(), -1.0,", f"{late}        return self.seen(), cost,")
     (tmp_path / "corridor.py").write_text(code)
     run = local_run(*ENDLESS, "--set", "spec.backoffLimit=0", job=job)
