@@ -25,7 +25,8 @@ def run(
     seconds: float,
     on_look: Callable[[list[dict[str, Any]]], bool] = lambda records: False,
 ) -> list[dict[str, Any]]:
-    """One `rljob run` of at most ``seconds``; its records. ``on_look`` sees them every two seconds and ends the run by True.
+    """One `rljob run` of at most ``seconds``; its records. ``on_look`` sees them every two seconds and ends the run by True; it
+    sees them once more when the run has ended.
 
     Raises RuntimeError with the run's last lines where it recorded nothing.
     """
@@ -55,6 +56,7 @@ def run(
     found = records(run_dir)
     if not any("kind" not in record for record in found):
         raise RuntimeError("no record; it said: " + " | ".join(output.read_text(errors="replace").splitlines()[-5:]))
+    on_look(found)
     return found
 
 

@@ -70,7 +70,7 @@ def main() -> None:
             look = Watch(figures, about)
             found = jobs.run(EXAMPLES / job, run_dir, [seed, *overrides, *device], arguments.seconds * share, look)
             ended = jobs.outcome(run_dir)
-            kept = {key: ended.get(key) for key in ("end", "reason", "message", "seconds")}
+            kept = {key: ended.get(key) for key in ("state", "reason", "message", "seconds")}
             with figures.trying("rates", **about):
                 figures.write("rates", **about, **jobs.learner_facts(found), **jobs.steady(found, 5.0))
             figures.write("end", **about, **kept)

@@ -19,7 +19,7 @@ from benchmarks.gpu import jobs
 from benchmarks.gpu.bench import Figures, begin, options
 from tests.support.paths import EXAMPLES, ROOT
 
-GPU_TESTS = ["tests/unit/learner", "tests/unit/algorithms"]
+GPU_TESTS = ["tests/unit/learner", "tests/unit/algorithms", "tests/unit/inference"]
 ENDLESS = ["spec.evaluator.enabled=false", "spec.successPolicy.targetReturn=", "spec.evaluator.triggerReturn="]
 EARLY = [*ENDLESS, "spec.replay.rateLimiter.minSize=5000", "spec.replay.capacity=100000"]
 JOBS: dict[str, tuple[str, list[str]]] = {

@@ -28,6 +28,10 @@ def test_a_step_runs_a_job_and_writes_its_figures(name: str, tmp_path: Path, mon
     assert rates["device"] == "cpu"
     assert rates["updates_per_second"] > 0
     assert rates["bottleneck"]
+    if name == "minutes_to_18":
+        assert told["end"]["state"] is not None
+        assert "return" in told
+        assert "verdict" in told or told["end"]["state"] != "Complete", "the last one comes as the run ends"
     if name == "works":
         assert told["report"]["written"]
         assert not told["report"]["names_device"], "a processor has no name in it"

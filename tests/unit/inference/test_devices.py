@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from rljob.algorithms.compute import Arithmetic, Compute
 from rljob.inference.batching import Request
+from rljob.inference.model import ServedModel
 
-from tests.support.devices import DEVICES
+from tests.support.devices import DEVICES, needs_cuda
 from tests.support.inference import Setup, apex, impala
 
 
@@ -38,3 +40,13 @@ def test_answers_are_a_processors(device: torch.device, setup: Setup) -> None:
             kept.append((outputs, expected))
     for outputs, expected in kept:  # what was answered is not written over by later batches
         np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
+
+
+@needs_cuda
+@pytest.mark.parametrize("arithmetic", ["tf32", "fp32"])
+def test_on_cuda_products_are_rounded_as_the_plan_says(arithmetic: Arithmetic) -> None:
+    setup = apex()
+    plan = Compute(arithmetic)
+    ServedModel(setup.network(), setup.spec, setup.method.infer, 0, plan, 8, torch.device("cuda"))
+    assert torch.backends.cuda.matmul.allow_tf32 is (arithmetic == "tf32")
+    assert torch.backends.cudnn.allow_tf32 is (arithmetic == "tf32")

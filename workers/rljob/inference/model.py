@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rljob.acting.compute import acting_copy, choose_compute
 from rljob.algorithms import algorithm
-from rljob.algorithms.compute import Compute
+from rljob.algorithms.compute import Compute, let_round_to_tf32
 from rljob.algorithms.decision import Inference
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import RLJob
@@ -58,6 +58,7 @@ class ServedModel:
         self._acting = acting_copy(network.to(device), compute)
         self._stream: Any = None
         if device.type == "cuda":
+            let_round_to_tf32(compute.arithmetic)
             self._stream = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
             self._stream.wait_stream(torch.cuda.current_stream(device))
 
