@@ -68,6 +68,7 @@ def start_from(updater: AnyUpdater, checkpoint: Checkpoint) -> None:
     for module, state in loads:
         module.load_state_dict(state)
     _restore_optimizer(updater, checkpoint)
+    updater.forget_under_way()
     if "step_size.share" in checkpoint.tensors:
         updater.learning_rate.scale = float(checkpoint.tensors["step_size.share"])
     if updater.loss_scale is not None and (scale := checkpoint.section("loss_scale")):

@@ -77,10 +77,26 @@ def test_what_arrives_later_is_there_without_another_push() -> None:
     assert list(readback.rest()) == []
 
 
-def test_a_batch_s_number_counts_from_the_next_batch_on() -> None:
-    late = LateNumber(CPU, LateEvents())
-    assert [late.push(torch.tensor(value)) for value in (0.5, 0.25, 0.125)] == [None, 0.5, 0.25]
-    assert LateNumber(CPU).push(torch.tensor(0.5)) == 0.5
+def test_a_batch_s_number_counts_once_it_has_arrived_and_nobody_waits() -> None:
+    events = LateEvents()
+    late = LateNumber(CPU, events)
+    assert [late.push(torch.tensor(value)) for value in (0.5, 0.25, 0.125)] == [[], [], []]
+    events.made[0].happen()
+    events.made[1].happen()
+    assert late.push(torch.tensor(0.0)) == [0.5, 0.25]
+    assert not any(event.waited_for for event in events.made)
+    assert LateNumber(CPU).push(torch.tensor(0.5)) == [0.5]
+
+
+def test_a_number_is_waited_for_once_the_host_is_too_far_ahead() -> None:
+    events = LateEvents()
+    late = LateNumber(CPU, events)
+    came = [late.push(torch.tensor(float(index))) for index in range(DEPTH + 2)]
+    assert came == [[]] * DEPTH + [[0.0], [1.0]]
+    assert [event.waited_for for event in events.made] == [True, True] + [False] * DEPTH
+    late.drain()
+    events.made[-1].happen()
+    assert late.push(torch.tensor(9.0)) == []
 
 
 @pytest.mark.parametrize("device", DEVICES)

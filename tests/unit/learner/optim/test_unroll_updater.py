@@ -23,6 +23,7 @@ from rljob.learner import state
 from rljob.learner.loop import Learner
 from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.readback import LateNumber
 from rljob.learner.optim.rmsprop import RMSProp
 from rljob.learner.optim.updater import AnyUpdater, make_updater
 from rljob.learner.saver import Saver
@@ -31,6 +32,7 @@ from rljob.learner.unroll_staging import ReadyUnrolls, UnrollStagingRing
 from rljob.weights.exchange import WeightServer
 from rljob.weights.versions import VersionLog
 
+from tests.support.devices import LateEvents
 from tests.unit.learner.learner_builders import ENV_PARAMS, SPEC, unroll_batches
 
 CPU = torch.device("cpu")
@@ -158,6 +160,19 @@ def test_resume_is_exact(tmp_path: Path, changes: dict[str, Any]) -> None:
     first, second = state.capture(straight), state.capture(resumed)
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)  # bit for bit, the random state included
+
+
+def test_what_is_on_its_way_says_nothing_about_weights_that_were_restored(tmp_path: Path) -> None:
+    params = parameters(loss="ClippedSurrogate", epochs=2, target_policy_kl=1e-4)
+    learner, events = updater(params), LateEvents()
+    learner._divergence = LateNumber(CPU, events)
+    path, _ = checkpoint.write(tmp_path, "step-0", state.capture(learner), {})
+    first, second = unroll_batches(params, 2)
+    list(learner.updates_from(first, 0))
+    events.made[0].happen()
+    state.restore(learner, checkpoint.read(path), 0)
+    list(learner.updates_from(second, 0))
+    assert learner.learning_rate.scale == 1.0
 
 
 def test_the_step_size_follows_what_batches_do_to_the_policy() -> None:

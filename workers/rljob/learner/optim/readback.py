@@ -74,23 +74,19 @@ class Readback:
 
 
 class LateNumber:
-    """One number of each batch: on a CPU at once, on CUDA that of the batch before, which has arrived by then."""
+    """One number of each batch: on a CPU at once, on CUDA once it has arrived.
+
+    As with ``Readback`` nobody waits, unless more than ``DEPTH`` are under way.
+    """
 
     def __init__(self, device: torch.device, event: Callable[[], Any] | None = None) -> None:
-        self._event = event or (_cuda_event if device.type == "cuda" else None)
-        self._pinned = device.type == "cuda"
-        self._under_way: tuple[Tensor, Any] | None = None
+        self._readback = Readback(device, event)
+        self._nothing = torch.empty(0, device=device)
 
-    def push(self, number: Tensor) -> float | None:
-        """Takes a batch's number; None where none has arrived."""
-        if self._event is None:
-            return float(number)
-        host = torch.empty((), pin_memory=self._pinned)
-        host.copy_(number, non_blocking=True)
-        event = self._event()
-        event.record()
-        before, self._under_way = self._under_way, (host, event)
-        if before is None:
-            return None
-        before[1].synchronize()
-        return float(before[0])
+    def push(self, number: Tensor) -> list[float]:
+        """Takes a batch's number; those that have arrived by now, oldest first."""
+        return [float(came[0]) for _, _, came in self._readback.push(None, self._nothing, number.detach().reshape(1))]
+
+    def drain(self) -> None:
+        """Forget what is under way (its batches belong to weights that have been replaced)."""
+        self._readback.drain()

@@ -2,7 +2,7 @@
 
 Parameters, optimiser state, targets and losses are float32 whatever the trunk computes in. Nothing here waits for the device: an
 update whose gradient is not finite is skipped on the device itself, a batch's divergence, where the learning rate follows it,
-counts from the next batch on (``LateNumber``), and what the loop wants to know travels back late (``Readback``).
+counts once it has arrived (``LateNumber``), and what the loop wants to know travels back late (``Readback``).
 
 Which algorithm it is makes no difference here: a loss takes parameters, networks and a batch, and gives a ``LossResult``. The
 work of an update is divided among threads by the batch (``split``) and by the result (``LossResult.joined``).
@@ -85,6 +85,10 @@ class Updater(ABC, Generic[Batch]):
         self._loss = torch.compile(self._loss, dynamic=False)
         self.compiled = True
 
+    def forget_under_way(self) -> None:
+        """The weights have been replaced: what batches before have yet to tell is not about these."""
+        self._divergence.drain()
+
     @property
     def recompiles(self) -> int:
         """Graphs compiled after the first update. Shapes are static, so anything but 0 is a defect."""
@@ -161,8 +165,7 @@ class Updater(ABC, Generic[Batch]):
     def _adapt(self, divergence: Tensor | None, updates: int) -> None:
         """Let the learning rate follow the divergence, added up over the ``updates`` of a batch, where the job wants that."""
         if divergence is not None and self.learning_rate.target > 0.0:
-            arrived = self._divergence.push(divergence / updates)
-            if arrived is not None:
+            for arrived in self._divergence.push(divergence / updates):
                 self.learning_rate.observe(arrived)
 
     @torch.no_grad()
