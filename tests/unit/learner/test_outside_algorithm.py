@@ -59,6 +59,7 @@ class OwnParameters(ParameterSet):
     optimizer: Literal["Adam"] = "Adam"
     optimizer_epsilon: float = 1e-8
     rmsprop_decay: float = 0.9
+    rmsprop_momentum: float = 0.0
     gradient_clip_norm: float = 0.0
     learning_rate: float = 1e-2
     learning_rate_final: float = 1e-2

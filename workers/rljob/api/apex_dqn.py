@@ -87,6 +87,11 @@ class ApeXDQNParameters(ParameterSet):
     """Seed of networks, exploration, sampling and environments."""
 
     @property
+    def rmsprop_momentum(self) -> float:
+        """The published agent has none."""
+        return 0.0
+
+    @property
     def greedy_epsilon(self) -> float:
         """Episodes played with an epsilon of at most this count for the job's mean return: the greedier half of the ladder."""
         # The middle of the ladder base ** (1 + exponent * i / (N - 1)); with one step there is only the base itself.

@@ -31,6 +31,8 @@ class _LearnerParameterSet(ParameterSet):
     """The number that keeps the optimiser's denominator from zero: beside the root with Adam, under it with RMSProp."""
     rmsprop_decay: Annotated[float, Real(0, 1, below=True)] = 0.95
     """Decay of RMSProp's running means; Adam does not use it."""
+    rmsprop_momentum: Annotated[float, Real(0, 1, below=True)] = 0.0
+    """Momentum of RMSProp; Adam does not use it."""
     gradient_clip_norm: Annotated[float, Real(0)] = 40.0
     """Largest gradient norm; longer gradients are scaled to it. 0 does not clip."""
     evaluation_weights_decay: Annotated[float, Real(0, 1, below=True)] = 0.0

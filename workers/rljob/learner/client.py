@@ -71,7 +71,7 @@ class ReplayClient:
     def __init__(
         self,
         config: ReplayClientConfig,
-        weights: Callable[..., NDArray[np.float32]],
+        weights: Callable[[NDArray[np.floating[Any]], float], NDArray[np.float32]],
         device: torch.device,
         security: ClientSecurity | None = None,
     ) -> None:

@@ -55,7 +55,7 @@ class RMSProp(torch.optim.Optimizer):
         states = [self.state[weight] for weight in weights]
         for weight, state in zip(weights, states, strict=True):
             if not state:
-                state["step"] = torch.zeros(())
+                state["step"] = torch.zeros((), device=weight.device)
                 state.update({name: torch.zeros_like(weight) for name in state_names(group)})
 
         def of(name: str) -> list[Tensor]:
@@ -66,7 +66,10 @@ class RMSProp(torch.optim.Optimizer):
             moves = self.found_inf == 0.0
             gradients = [torch.where(moves, gradient, 0.0) for gradient in gradients]
             decay, momentum = torch.where(moves, decay, 1.0), torch.where(moves, momentum, 1.0)
-        torch._foreach_add_(of("step"), 1.0)
+        if moves is None:
+            torch._foreach_add_(of("step"), 1.0)
+        else:
+            torch._foreach_add_(of("step"), [moves.float()] * len(states))
         torch._foreach_mul_(of("square_avg"), decay)
         torch._foreach_addcmul_(of("square_avg"), gradients, gradients, 1.0 - group["alpha"])
         if group["centered"]:

@@ -129,10 +129,8 @@ class ShardedOptimizer:
         """Put what ``state`` gave for this parameter in its place, however many threads there were then."""
         parameter = self._parameters[index]
         for optimizer, part, weight in self._places(index):
-            # A fused optimiser counts its steps where it computes, any other on the CPU.
-            counted = parameter.device if optimizer.defaults.get("fused") else torch.device("cpu")
             optimizer.state[weight] = {
-                name: value.to(counted, copy=True)
+                name: value.to(parameter.device, copy=True)  # where the steps are counted, too
                 if name == "step"
                 else part.view(in_order_of(parameter, value.to(parameter.device))).clone()
                 for name, value in saved.items()
@@ -163,6 +161,6 @@ def _optimizer(params: LearnerParameters, weights: list[Tensor]) -> torch.optim.
         learning_rate=params.learning_rate,
         decay=params.rmsprop_decay,
         epsilon=params.optimizer_epsilon,
-        momentum=getattr(params, "rmsprop_momentum", 0.0),  # ApeXDQN has none
+        momentum=params.rmsprop_momentum,
         centred=params.optimizer == "CentredRMSProp",
     )
