@@ -8,6 +8,7 @@ from typing import Any
 
 import pynvml
 import pytest
+from rljob.learner.gpu import _driver_figures
 from rljob.learner.nvml import DriverFigures, nvml
 
 UUID = "GPU-5ea9ed01-2b7c-4a1e-9d5b-0123456789ab"
@@ -151,3 +152,9 @@ def test_without_a_driver_there_is_nothing_to_ask(monkeypatch: pytest.MonkeyPatc
 def test_without_the_package_there_is_nothing_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert nvml() is None
+
+
+def test_a_driver_that_does_not_know_the_device_is_asked_nothing_more(driver: Driver) -> None:
+    driver.unknown = {"nvmlDeviceGetHandleByUUID"}
+    assert _driver_figures(nvml(), UUID) is None
+    assert driver.shut_down

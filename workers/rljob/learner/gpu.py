@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
@@ -87,4 +88,6 @@ def _driver_figures(library: Any | None, uuid: str) -> DriverFigures | None:
     try:
         return DriverFigures(library, uuid)
     except library.NVMLError:
+        with contextlib.suppress(library.NVMLError):
+            library.nvmlShutdown()
         return None
