@@ -26,6 +26,21 @@ MANIFESTS = {
     "nature": ("pong-apex-nature.yaml",),
     "recurrent": ("cartpole-impala.yaml", "spec.algorithm.impala.recurrent=LSTM"),
 }
+FAILS_AT_TEN = """
+import gymnasium
+
+class FailsAtTen(gymnasium.Wrapper):
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 10:
+            raise OSError("no licence")
+        return self.env.step(action)
+
+def make():
+    return FailsAtTen(gymnasium.make("CartPole-v1"))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +164,15 @@ def test_where_the_environment_cannot_be_made_numbers_are_drawn(
     policy.stored = policy.stored._replace(spec=unknown)
     written = export(policy, "torchscript", tmp_path)
     assert written.origin.startswith("random numbers, as environment 'gone_module:factory'")
+    assert written.compared == 64
+
+
+def test_where_the_environment_fails_numbers_are_drawn(tmp_path: Path) -> None:
+    file = tmp_path / "fails_at_ten.py"
+    file.write_text(FAILS_AT_TEN)
+    run = untrained(tmp_path / "run", "cartpole-apex.yaml", f"spec.environment.id={file}:make")
+    written = export(rljob.load_policy(run), "torchscript", tmp_path / "exported")
+    assert written.origin.startswith(f"random numbers, as environment '{file}:make' failed: OSError: no licence")
     assert written.compared == 64
 
 

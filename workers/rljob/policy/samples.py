@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.envs import EnvironmentProblem
+from rljob.errors import first_line
 from rljob.policy.trained import Policy
 
 COUNT = 64
@@ -23,8 +24,8 @@ class Samples(NamedTuple):
 
 
 def sample(policy: Policy) -> Samples:
-    """Observations of games of the policy's environment, played at random; random numbers where it can't be made here. The same
-    at every call."""
+    """Observations of games of the policy's environment, played at random; random numbers where it can't be made or played here.
+    The same at every call."""
     random = np.random.default_rng(0)
     memory = random.normal(size=(COUNT, 2, policy.memory_units)).astype(np.float32)
     try:
@@ -47,5 +48,10 @@ def _played(policy: Policy, random: np.random.Generator) -> NDArray[Any]:
             if terminated or truncated:
                 observation, _ = env.reset()
         return np.stack(seen)
+    except EnvironmentProblem:
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {first_line(error)}"
+        raise EnvironmentProblem(f"environment {policy.environment_id!r} failed: {said}") from error
     finally:
         env.close()
