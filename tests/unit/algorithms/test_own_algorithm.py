@@ -225,6 +225,11 @@ def test_what_is_no_algorithm(tmp_path: Path, old: str, new: str, said: str) -> 
             r"infer: outputs: expected a tensor float32 \[3, 2\], got a tensor float32 \[3, 1\]",
         ),
         (
+            "return net(observation)\n",
+            "return net(observation)\n\n    def preferences(self, outputs):\n        return outputs[:, :1]\n",
+            r"preferences: expected a tensor float32 \[3, 2\], got a tensor float32 \[3, 1\]",
+        ),
+        (
             "return Network(spec, params.units)",
             "return nn.Linear(4, 2)",
             "build: expected a rljob.plugins.FrameNetwork, got a Linear",

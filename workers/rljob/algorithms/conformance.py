@@ -117,6 +117,8 @@ class _Check:
             self._call("random_decision", lambda: method.random_decision(_N, spec.num_actions, draws)),
         )
         self._array("state_values", self._call("state_values", lambda: method.state_values(numbers)), (_N,))
+        preferred = self._call("preferences", lambda: method.preferences(found.outputs))
+        self._tensor("preferences", preferred, (_N, spec.num_actions))
         games: Sequence[Any] = [_Game() for _ in range(_N)]
         actions = self._call("evaluation_action", lambda: method.evaluation_action(params, acting, seen, games))
         self._actions("evaluation_action", actions)
