@@ -1,4 +1,4 @@
-"""The wall clock, and how far it leapt: what separates a time of day that was changed from time that has passed."""
+"""The wall clock, and how far it jumped: what separates a time of day that was changed from time that has passed."""
 
 from __future__ import annotations
 

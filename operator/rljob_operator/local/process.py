@@ -113,7 +113,7 @@ class RoleProcess:
         self._note()
 
     def clock_jumped(self, seconds: float) -> None:
-        """The wall clock has leapt by ``seconds``: nothing of what is counted from now on may notice."""
+        """The wall clock has jumped by ``seconds``: nothing of what is counted from now on may notice."""
         record = self._record
         if record.phase is not Phase.ABSENT:
             self._note(

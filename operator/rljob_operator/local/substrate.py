@@ -150,7 +150,7 @@ class LocalSubstrate:
         )
 
     def _notice_leap(self) -> None:
-        """Move what was noted by a wall clock that leapt since to where the clock now would have put it."""
+        """Move what was noted by a wall clock that jumped since to where the clock now would have put it."""
         jump = self._clock.read().jump_seconds
         if not jump:
             return

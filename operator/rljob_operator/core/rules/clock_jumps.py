@@ -1,6 +1,6 @@
 """Time that does not count: jumps of the clock, and gaps in which nobody looked. Neither may end a job by itself.
 
-Active time goes on as if the clock had not leapt. Every window (startup, progress, health) begins anew, because what is
+Active time goes on as if the clock had not jumped. Every window (startup, progress, health) begins anew, because what is
 known of it is from before. A jump that nobody measured, between two controllers, shows as a gap.
 """
 
@@ -68,7 +68,7 @@ def _with_past(model: Any, now: float, *fields: str) -> Any:
 
 
 def _asked_again(model: BaseModel | None, now: float, field: str) -> Any:
-    """A checkpoint that is waited for is asked for again: the learner answers by its own clock, which may have leapt too."""
+    """A checkpoint that is waited for is asked for again: the learner answers by its own clock, which may have jumped too."""
     if (
         model is None
         or getattr(model, field) is None
