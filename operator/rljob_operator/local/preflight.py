@@ -9,7 +9,7 @@ from rljob.api.networks import resolved_network
 from rljob.checkpoints.files import stored
 from rljob.checkpoints.location import bucket_of
 from rljob.checkpoints.restore_from import named_checkpoint
-from rljob.envs import describe_environment, try_environment
+from rljob.envs import describe_environment, try_environment_apart
 from rljob.errors import UsageError
 
 
@@ -27,7 +27,7 @@ def check(job: RLJob, *, new: bool = False) -> None:
     """
     job = with_own_parts(job)
     spec = describe_environment(job.spec.environment.id, job.spec.environment.parameters)
-    try_environment(job.spec.environment.id, job.spec.environment.parameters)
+    try_environment_apart(job.spec.environment.id, job.spec.environment.parameters)
     if job.spec.algorithm.type != "Custom":
         resolved_network(job.spec.algorithm.type, job.spec.algorithm.parameters.network, spec.frame_shape)
     if has_own_parts(job):

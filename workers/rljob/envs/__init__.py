@@ -1,5 +1,6 @@
 """Environments: Gymnasium and Atari behind one vector interface with exact episode ends."""
 
+from rljob.envs.apart import try_environment_apart
 from rljob.envs.base import EpisodeRecord, StepResult, VectorEnvironment
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.factory import (
@@ -27,4 +28,5 @@ __all__ = [
     "make_single_environment",
     "make_vector_environment",
     "try_environment",
+    "try_environment_apart",
 ]
