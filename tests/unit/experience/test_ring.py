@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.experience import Chunk, ChunkLayout
-from rljob.experience.ring import ChunkRing, TransitionArrays
+from rljob.experience.ring import ChunkRing, TransitionArrays, TransitionRows
 
 LAYOUTS = (
     ChunkLayout(5, (3, 2), np.dtype(np.uint8), 4, 2),
@@ -40,16 +40,32 @@ def random_chunk(layout: ChunkLayout, rng: np.random.Generator, sequence: int) -
     return chunk
 
 
+FIRST_ROW = 11
+
+
+class Store:
+    """Frames outside of a ring."""
+
+    def __init__(self, layout: ChunkLayout, rows: int) -> None:
+        self.frames = np.zeros((rows, *layout.frame_shape), layout.frame_dtype)
+
+    def write(self, row: int, frames: np.ndarray) -> None:
+        self.frames[row : row + len(frames)] = frames
+
+
 @given(st.sampled_from(LAYOUTS), st.integers(1, 6), st.integers(1, 25), st.integers(0, 10_000))
 @settings(max_examples=150)
 def test_gather_equals_naive_stacks(layout: ChunkLayout, capacity: int, inserts: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     ring = ChunkRing(layout, capacity)
+    store = Store(layout, FIRST_ROW + capacity * layout.max_frames)
+    elsewhere = ChunkRing(layout, capacity, store=store, first_row=FIRST_ROW)
     oracle: dict[int, tuple[Any, ...]] = {}
     seen: dict[int, int] = {}
     for sequence in range(inserts):
         chunk = random_chunk(layout, rng, sequence)
         slot, generation = ring.insert(chunk)
+        elsewhere.insert_at(slot, generation, chunk)
         assert slot == sequence % capacity
         assert generation > seen.get(slot, 0)
         seen[slot] = generation
@@ -69,6 +85,14 @@ def test_gather_equals_naive_stacks(layout: ChunkLayout, capacity: int, inserts:
     stored = ring.matches(everything, ring.generation[chunk_of])
     assert set(everything[stored].tolist()) == set(oracle)
     batch = ring.gather(slots, TransitionArrays.empty(layout, 12))
+    rows = TransitionRows.empty(12)
+    elsewhere.gather_rows(slots, rows)
+    before = np.arange(1 - layout.stack, 1)
+    assert rows.observation_row.min() >= FIRST_ROW
+    np.testing.assert_array_equal(store.frames[rows.observation_row[:, None] + before], batch.observation)
+    np.testing.assert_array_equal(store.frames[rows.bootstrap_row[:, None] + before], batch.next_observation)
+    for name in ("action", "n_step_return", "discount", "policy_version"):
+        np.testing.assert_array_equal(getattr(rows, name), getattr(batch, name))
     for row, slot in enumerate(slots):
         _, observation, following, action, n_step_return, discount, version = oracle[int(slot)]
         np.testing.assert_array_equal(batch.observation[row], observation)
@@ -94,3 +118,7 @@ def test_wrong_uses_are_refused() -> None:
         ring.gather(np.array([0]), TransitionArrays.empty(layout, 3))
     with pytest.raises(ValueError, match="keeps no frames"):
         ChunkRing(layout, 2, keep_frames=False).gather(np.array([0]))
+    with pytest.raises(ValueError, match="gather_rows says where"):
+        ChunkRing(layout, 2, store=Store(layout, 2 * layout.max_frames)).gather(np.array([0]))
+    with pytest.raises(ValueError, match="no store"):
+        ring.gather_rows(np.array([0]), TransitionRows.empty(1))

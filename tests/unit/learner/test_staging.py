@@ -71,6 +71,18 @@ def test_a_buffer_that_was_copied_once_is_guarded_by_its_newest_copy() -> None:
         copies.events.made[number].happen()
 
 
+def test_an_owner_that_needs_one_now_waits_for_the_oldest_copy_alone() -> None:
+    buffers, copies = ring(3)
+    taken = [buffers.take_waiting() for _ in range(3)]
+    for each in taken:
+        buffers.upload(each)
+        buffers.give_back(each)
+    copies.events.made[2].happen()
+    assert buffers.take_waiting() is taken[2], "what is ready needs no waiting"
+    assert buffers.take_waiting() is taken[0]
+    assert [event.waited_for for event in copies.events.made] == [True, False, False]
+
+
 def test_without_a_device_a_buffer_is_the_loops_until_it_gives_it_back() -> None:
     buffers = StagingRing(LAYOUT, 4, 1, CPU)
     staging = buffers.take()

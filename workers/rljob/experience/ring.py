@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,53 @@ class TransitionArrays:
         return len(self.action)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TransitionRows:
+    """B transitions as ``TransitionArrays`` has them, but with the places of frames instead of the frames.
+
+    ``observation_row`` and ``bootstrap_row`` i8[B]: the row of the newest frame of each stack in the ring's ``FrameStore``; the
+    stack is that frame and those right before it.
+    """
+
+    observation_row: Array
+    bootstrap_row: Array
+    action: Array
+    n_step_return: Array
+    discount: Array
+    policy_version: Array
+
+    @classmethod
+    def empty(cls, size: int) -> TransitionRows:
+        """Uninitialised buffers for ``size`` transitions."""
+        return cls(
+            observation_row=np.empty(size, np.int64),
+            bootstrap_row=np.empty(size, np.int64),
+            action=np.empty(size, np.int32),
+            n_step_return=np.empty(size, np.float32),
+            discount=np.empty(size, np.float32),
+            policy_version=np.empty(size, np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+
+Batch = TypeVar("Batch", TransitionArrays, TransitionRows)
+
+
+def part_of(batch: Batch, rows: slice) -> Batch:
+    """The ``rows`` of a batch, which share its memory."""
+    return type(batch)(**{column.name: getattr(batch, column.name)[rows] for column in fields(batch)})
+
+
+class FrameStore(Protocol):
+    """Where frames are kept that are not in the ring's own memory, such as in a GPU's. A row is a frame."""
+
+    def write(self, row: int, frames: Array) -> None:
+        """Keep ``frames`` [P, *F*] in ``row`` and those after it. The array is the caller's again when this returns."""
+        ...
+
+
 class ChunkRing:
     """``capacity_chunks`` slots of one chunk each, every frame stored once.
 
@@ -55,12 +102,20 @@ class ChunkRing:
 
     Memory is reserved for full slots but touched only where chunks were written, so that generous slots cost address
     space, not resident memory. With ``keep_frames=False`` only the generations and lengths are kept and ``gather`` is
-    refused; that is all a service needs whose learner mirrors the frames.
+    refused; that is all a service needs whose learner mirrors the frames. With a ``store`` the frames are kept there, in its
+    rows from ``first_row`` on (``max_frames`` a slot); ``gather_rows`` then says where, instead of ``gather``.
 
     Not thread-safe: one thread inserts and gathers. Raises ``ValueError`` for a capacity that slot ids cannot express.
     """
 
-    def __init__(self, layout: ChunkLayout, capacity_chunks: int, keep_frames: bool = True) -> None:
+    def __init__(
+        self,
+        layout: ChunkLayout,
+        capacity_chunks: int,
+        keep_frames: bool = True,
+        store: FrameStore | None = None,
+        first_row: int = 0,
+    ) -> None:
         if capacity_chunks < 1:
             raise ValueError(f"ring of {capacity_chunks} chunks, it must hold at least 1")
         if capacity_chunks * layout.length > _LARGEST_SLOT_ID:
@@ -74,11 +129,13 @@ class ChunkRing:
         self.generation: Array = np.zeros(capacity_chunks, np.uint32)
         self.length: Array = np.zeros(capacity_chunks, np.int32)
         self._next = 0
+        self._store, self._first_row = store, first_row
         if keep_frames:
             steps = capacity_chunks * layout.length
-            elements = int(np.prod(layout.frame_shape, dtype=np.int64))
-            self._frames: Array = np.zeros((capacity_chunks * layout.max_frames, elements), layout.frame_dtype)
-            # Rows of _frames, not positions inside a chunk: one lookup per transition less in every gather.
+            if store is None:
+                elements = int(np.prod(layout.frame_shape, dtype=np.int64))
+                self._frames: Array = np.zeros((capacity_chunks * layout.max_frames, elements), layout.frame_dtype)
+            # Rows of the frames, not positions inside a chunk: one lookup per transition less in every gather.
             self._observation_row: Array = np.zeros(steps, np.intp)
             self._bootstrap_row: Array = np.zeros(steps, np.intp)
             self._action: Array = np.zeros(steps, np.int32)
@@ -112,9 +169,12 @@ class ChunkRing:
             raise ValueError(f"generation {generation} does not fit 32 bits, counted from 1")
         steps = chunk.steps
         if self.keep_frames:
-            row = slot * self.layout.max_frames
+            row = self._first_row + slot * self.layout.max_frames
             first = slot * self.layout.length
-            self._frames[row : row + len(chunk.frames)] = chunk.frames.reshape(len(chunk.frames), -1)
+            if self._store is None:
+                self._frames[row : row + len(chunk.frames)] = chunk.frames.reshape(len(chunk.frames), -1)
+            else:
+                self._store.write(row, chunk.frames)
             span = slice(first, first + steps)
             np.add(chunk.observation_at, row, out=self._observation_row[span], dtype=np.intp)
             np.add(chunk.bootstrap_at, row, out=self._bootstrap_row[span], dtype=np.intp)
@@ -154,24 +214,38 @@ class ChunkRing:
         """Copy the transitions of ``slots`` (any integer dtype, [n]) into ``out`` (of exactly n rows) or new buffers.
 
         The caller vouches for the slots (see ``matches``): each names a stored transition. The batch belongs to the
-        caller. Raises ``ValueError`` when the ring keeps no frames or ``out`` has another size.
+        caller. Raises ``ValueError`` when the ring keeps no frames itself or ``out`` has another size.
         """
         if not self.keep_frames:
             raise ValueError("this ring keeps no frames; subscribe in index mode and gather from the mirror")
-        size = len(slots)
+        if self._store is not None:
+            raise ValueError("the frames of this ring are in a store of their own; gather_rows says where")
         if out is None:
-            out = TransitionArrays.empty(self.layout, size)
-        elif len(out) != size:
-            raise ValueError(f"gather of {size} transitions into buffers for {len(out)}")
-        ids = slots.astype(np.intp)
+            out = TransitionArrays.empty(self.layout, len(slots))
+        ids = self._columns(slots, out)
         self._stack(self._observation_row[ids], out.observation)
         self._stack(self._bootstrap_row[ids], out.next_observation)
+        return out
+
+    def gather_rows(self, slots: Array, out: TransitionRows) -> None:
+        """``gather``, with the places of frames in the ``store`` instead of the frames."""
+        if self._store is None:
+            raise ValueError("this ring has no store to have rows in; gather its transitions")
+        ids = self._columns(slots, out)
+        np.take(self._observation_row, ids, out=out.observation_row, mode="clip")
+        np.take(self._bootstrap_row, ids, out=out.bootstrap_row, mode="clip")
+
+    def _columns(self, slots: Array, out: TransitionArrays | TransitionRows) -> Array:
+        """Copy what a gather of either kind gives; the ids as an index."""
+        if len(out) != len(slots):
+            raise ValueError(f"gather of {len(slots)} transitions into buffers for {len(out)}")
+        ids: Array = slots.astype(np.intp)
         # mode="clip" lets numpy write into out directly; "raise" makes it buffer the whole result first.
         np.take(self._action, ids, out=out.action, mode="clip")
         np.take(self._return, ids, out=out.n_step_return, mode="clip")
         np.take(self._discount, ids, out=out.discount, mode="clip")
         np.take(self._version, ids // self.layout.length, out=out.policy_version, mode="clip")
-        return out
+        return ids
 
     def _stack(self, newest: Array, out: Array) -> None:
         rows = (newest[:, None] + self._window).ravel()

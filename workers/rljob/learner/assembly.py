@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rljob.experience.ring import TransitionArrays
 from rljob.learner.division import charges_by_error, draws_by_mass
-from rljob.learner.shard import FRAME_COLUMNS, ShardSession
-from rljob.learner.staging import Part, Staging
+from rljob.learner.shard import ShardSession
+from rljob.learner.staging import Part, TransitionBuffers
 from rljob.wire import Message
 
 
@@ -39,7 +37,7 @@ class Assembly:
     was asked times the chance within the shard. ``slots`` and ``generations`` uint32 [B] name the transitions in their shards.
     """
 
-    def __init__(self, staging: Staging, batch_size: int) -> None:
+    def __init__(self, staging: TransitionBuffers, batch_size: int) -> None:
         self.staging = staging
         self.parts: list[Part] = []
         self.slots: NDArray[np.uint32] = np.zeros(batch_size, np.uint32)
@@ -93,18 +91,8 @@ class Assembly:
             return False
         rows, columns = slice(asked.start, asked.stop), message.columns
         if asked.stop > asked.start:
-            into = _rows(self.staging.transitions, rows)
-            if session.ring is not None:
-                session.ring.gather(columns["slot"], into)
-            else:
-                for name, column in FRAME_COLUMNS.items():
-                    np.copyto(getattr(into, name), columns[column])
+            self.staging.fill(rows, columns, session.ring)
             self.slots[rows], self.generations[rows] = columns["slot"], columns["gen"]
             np.multiply(columns["prob"], asked.share, out=self.probability[rows])
             self.parts.append(Part(session.index, session.resubscriptions, rows))
         return True
-
-
-def _rows(batch: TransitionArrays, rows: slice) -> TransitionArrays:
-    arrays: dict[str, Any] = {name: getattr(batch, name)[rows] for name in FRAME_COLUMNS}
-    return TransitionArrays(**arrays)

@@ -14,6 +14,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,9 @@ from numpy.typing import NDArray
 from rljob.experience import ChunkLayout
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.assembly import Assembly
+from rljob.learner.device_mirror import DeviceMirror, MirrorStagingRing
 from rljob.learner.shard import ShardSession
-from rljob.learner.staging import Part, ReadyBatch, StagingRing
+from rljob.learner.staging import BufferRing, Part, ReadyBatch, StagingRing
 from rljob.learner.standstill import ShardView, standstill
 from rljob.learner.status import actors, replay_summary
 from rljob.learner.waker import Waker
@@ -62,7 +64,8 @@ class ReplayClientConfig:
 class ReplayClient:
     """Ready batches, each drawn from all shards as from one table, in the order they became ready.
 
-    ``weights(probability, beta)`` is the algorithm's importance weighting. Methods are for the training loop's thread.
+    ``weights(probability, beta)`` is the algorithm's importance weighting. ``mirror``: where frames are mirrored, in index mode;
+    None: in this process's memory. Methods are for the training loop's thread.
     What ends the prefetch thread is raised by the next call of ``next``, as ``ThreadEnded``.
     """
 
@@ -74,15 +77,29 @@ class ReplayClient:
         weights: Callable[[NDArray[np.floating[Any]], float], NDArray[np.float32]],
         device: torch.device,
         security: ClientSecurity | None = None,
+        mirror: DeviceMirror | None = None,
     ) -> None:
+        if mirror is not None and config.mode != "index":
+            raise ValueError("frames that are sent with every sample need no mirror on the device")
         self._config, self._weights = config, weights
         incarnation = uuid.uuid4().hex
         self._sessions = [
-            ShardSession(index, Client(endpoint, security), config.layout, config.mode, incarnation)
+            ShardSession(
+                index,
+                Client(endpoint, security),
+                config.layout,
+                config.mode,
+                incarnation,
+                partial(mirror.ring, index) if mirror is not None else None,
+            )
             for index, endpoint in enumerate(config.endpoints)
         ]
         # beside those asked for or ready: one that the loop computes from, one whose copy may not have finished
-        self._staging = StagingRing(config.layout, config.batch_size, config.prefetch + 2, device)
+        self._staging: BufferRing[Any] = (
+            StagingRing(config.layout, config.batch_size, config.prefetch + 2, device)
+            if mirror is None
+            else MirrorStagingRing(mirror, config.batch_size, config.prefetch + 2)
+        )
         self._assemblies: list[Assembly] = []
         self._draws = np.random.default_rng()
         self._copying = False
@@ -253,7 +270,7 @@ class ReplayClient:
             parts=tuple(assembly.parts),
             slots=assembly.slots,
             generations=assembly.generations,
-            policy_version=staging.transitions.policy_version.copy(),
+            policy_version=staging.policy_version.copy(),
             staging=staging,
             ready=ready,
         )

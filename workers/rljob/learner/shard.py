@@ -8,7 +8,8 @@ A restarted service, a silent one, or a batch that does not fit the mirror start
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -55,9 +56,18 @@ class ShardSession:
 
     ``status`` is the service's latest status (None before the first), ``mass`` the sum of its transitions' p^alpha when
     it was last heard of, 0 before. Counters: ``mirrored_chunks``, ``resubscriptions``, ``dropped_priorities``.
+    ``new_ring`` makes an empty mirror of a table with so many chunks; None: in this process's memory.
     """
 
-    def __init__(self, index: int, connection: Client, layout: ChunkLayout, mode: str, inc: str) -> None:
+    def __init__(
+        self,
+        index: int,
+        connection: Client,
+        layout: ChunkLayout,
+        mode: str,
+        inc: str,
+        new_ring: Callable[[int], ChunkRing] | None = None,
+    ) -> None:
         self.index = index
         self.connection = connection
         self.status: ShardStatus | None = None
@@ -69,6 +79,7 @@ class ShardSession:
         self.resubscriptions = 0
         self.dropped_priorities = 0
         self._layout, self._mode, self._inc = layout, mode, inc
+        self._new_ring = new_ring or partial(ChunkRing, layout)
         self._service = ""
         self._request = 0
         self._serving = False
@@ -174,7 +185,7 @@ class ShardSession:
                 f"job's are of {layout.length} in {layout.max_frames}; start both from the same manifest"
             )
         try:
-            ring = ChunkRing(layout, int(fields["chunks"]), keep_frames=True) if self._mode == "index" else None
+            ring = self._new_ring(int(fields["chunks"])) if self._mode == "index" else None
         except (ValueError, MemoryError) as error:
             self._start_over(f"its table can't be mirrored: {error}", now)
             self._next_subscribe = now + SUBSCRIBE_AGAIN_SECONDS

@@ -8,7 +8,7 @@ A buffer is never handed out while a copy from it, or a computation on it, may b
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -19,7 +19,8 @@ from torch import Tensor
 
 from rljob.algorithms.batches import TransitionBatch
 from rljob.experience import ChunkLayout
-from rljob.experience.ring import TransitionArrays
+from rljob.experience.ring import ChunkRing, TransitionArrays, part_of
+from rljob.learner.shard import FRAME_COLUMNS
 
 
 class Buffers(Protocol):
@@ -30,6 +31,7 @@ class Buffers(Protocol):
 
 
 B = TypeVar("B", bound=Buffers)
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +42,30 @@ class Staging:
     transitions: TransitionArrays
     weight: NDArray[np.float32]
     copied: Any = None
+
+    @property
+    def policy_version(self) -> NDArray[np.int64]:
+        """Int64 [B]: the behaviour version of each transition, which stays on the host."""
+        return self.transitions.policy_version
+
+    def fill(self, rows: slice, columns: Mapping[str, NDArray[Any]], ring: ChunkRing | None) -> None:
+        """Fill ``rows`` in with what a shard has drawn: slot ids in its mirror ``ring``, or without one the frames themselves."""
+        into = part_of(self.transitions, rows)
+        if ring is not None:
+            ring.gather(columns["slot"], into)
+        else:
+            for name, column in FRAME_COLUMNS.items():
+                np.copyto(getattr(into, name), columns[column])
+
+
+class TransitionBuffers(Buffers, Protocol):
+    """What the prefetch thread fills for one batch of transitions: a ``Staging``, or one for a mirror on the device."""
+
+    weight: NDArray[np.float32]
+
+    @property
+    def policy_version(self) -> NDArray[np.int64]: ...
+    def fill(self, rows: slice, columns: Mapping[str, NDArray[Any]], ring: ChunkRing | None) -> None: ...
 
 
 def on_current_stream(batch: Any, ready: Any) -> Any:
@@ -75,7 +101,7 @@ class ReadyBatch:
     slots: NDArray[np.uint32]
     generations: NDArray[np.uint32]
     policy_version: NDArray[np.int64]
-    staging: Staging
+    staging: TransitionBuffers
     ready: Any = None
 
     def wait(self) -> TransitionBatch:
@@ -93,29 +119,52 @@ BatchOf = Callable[[dict[str, Tensor]], Any]
 
 
 class SideStream:
-    """Copies pinned buffers to a CUDA device beside what is computed there."""
+    """Copies to and from a CUDA device, and between its tensors, beside what is computed there; one after the other."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
+    def run(self, work: Callable[[], T]) -> tuple[T, Any]:
+        """Starts ``work``: what it gives, and the event after which the device has done it."""
+        with torch.cuda.stream(self._stream):
+            result = work()
+            done: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            done.record(self._stream)
+        return result, done
+
     def copy(self, tensors: dict[str, Tensor], batch_of: BatchOf) -> tuple[Any, Any]:
         """Starts a copy: the batch on the device, and the event after which it is there and ``tensors`` may be overwritten."""
-        with torch.cuda.stream(self._stream):
-            batch = batch_of({name: tensor.to(self._device, non_blocking=True) for name, tensor in tensors.items()})
-            copied: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            copied.record(self._stream)
-        return batch, copied
+        return self.run(
+            lambda: batch_of({name: tensor.to(self._device, non_blocking=True) for name, tensor in tensors.items()})
+        )
+
+
+class AtOnce:
+    """What a side stream is on a CPU: everything is done when it is asked for, there is no event, and nothing is copied."""
+
+    def run(self, work: Callable[[], T]) -> tuple[T, Any]:
+        """What ``work`` gives."""
+        return work(), None
+
+    def copy(self, tensors: dict[str, Tensor], batch_of: BatchOf) -> tuple[Any, Any]:
+        """The batch of ``tensors``, where they lie."""
+        return batch_of(tensors), None
+
+
+def stream_beside(device: torch.device) -> SideStream | AtOnce:
+    """What brings batches to ``device``."""
+    return SideStream(device) if device.type == "cuda" else AtOnce()
 
 
 class BufferRing(Generic[B]):
     """Some buffers for batches. ``take`` and ``upload`` belong to the prefetch thread, ``give_back`` to the training loop.
 
-    ``stream`` copies; None: a batch is computed from where it lies, and the same rules hold. Whoever has given a buffer back
-    gets it again only once its copy has finished.
+    ``stream`` copies; without a device beside the host a batch is computed from where it lies, and the same rules hold. Whoever
+    has given a buffer back gets it again only once its copy has finished.
     """
 
-    def __init__(self, buffers: Iterable[B], batch_of: BatchOf, stream: SideStream | None = None) -> None:
+    def __init__(self, buffers: Iterable[B], batch_of: BatchOf, stream: SideStream | AtOnce) -> None:
         self._batch_of = batch_of
         self._stream = stream
         self._free = deque(buffers)
@@ -129,14 +178,21 @@ class BufferRing(Generic[B]):
             self._free.append(staging)
         return None
 
+    def take_waiting(self) -> B:
+        """A buffer that may be overwritten; where copies from all of them are under way, that of the oldest once it has finished.
+        For an owner that gives every buffer back as soon as its copy has been started."""
+        staging = self.take()
+        if staging is None:
+            staging = self._free.popleft()
+            staging.copied.synchronize()
+        return staging
+
     def available(self) -> int:
         """Buffers that ``take`` could give out, now or once their copy has finished."""
         return len(self._free)
 
     def upload(self, staging: B) -> tuple[Any, Any]:
         """The buffer's contents as a batch on the device, and the event after which it is there (None on a CPU)."""
-        if self._stream is None:
-            return self._batch_of(staging.tensors), None
         batch, staging.copied = self._stream.copy(staging.tensors, self._batch_of)
         return batch, staging.copied
 
@@ -149,9 +205,8 @@ class StagingRing(BufferRing[Staging]):
     """``count`` buffers for batches of ``batch_size`` transitions."""
 
     def __init__(self, layout: ChunkLayout, batch_size: int, count: int, device: torch.device) -> None:
-        stream = SideStream(device) if device.type == "cuda" else None
-        buffers = [_allocate(layout, batch_size, pinned=stream is not None) for _ in range(count)]
-        super().__init__(buffers, _batch, stream)
+        buffers = [_allocate(layout, batch_size, pinned=device.type == "cuda") for _ in range(count)]
+        super().__init__(buffers, _batch, stream_beside(device))
 
 
 def _batch(tensors: dict[str, Tensor]) -> TransitionBatch:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rljob.algorithms.batches import UnrollBatch
 from rljob.experience import Unroll, UnrollLayout
-from rljob.learner.staging import BufferRing, SideStream, on_current_stream
+from rljob.learner.staging import BufferRing, on_current_stream, stream_beside
 
 Array = NDArray[Any]
 
@@ -68,9 +68,8 @@ class UnrollStagingRing(BufferRing[UnrollStaging]):
     """``count`` buffers for batches of ``batch_size`` unrolls."""
 
     def __init__(self, layout: UnrollLayout, batch_size: int, count: int, device: torch.device) -> None:
-        stream = SideStream(device) if device.type == "cuda" else None
-        buffers = [_allocate(layout, batch_size, pinned=stream is not None) for _ in range(count)]
-        super().__init__(buffers, _batch, stream)
+        buffers = [_allocate(layout, batch_size, pinned=device.type == "cuda") for _ in range(count)]
+        super().__init__(buffers, _batch, stream_beside(device))
 
 
 def _batch(tensors: dict[str, Tensor]) -> UnrollBatch:

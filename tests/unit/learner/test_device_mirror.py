@@ -1,0 +1,257 @@
+"""A mirror in a device's memory gives bit for bit the batches of one in RAM, whatever overtakes what on the host's side."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rljob.algorithms.batches import TransitionBatch
+from rljob.experience import Chunk, ChunkLayout
+from rljob.experience.ring import ChunkRing, TransitionArrays, TransitionRows
+from rljob.learner import device_mirror
+from rljob.learner.client import ReplayClient, ReplayClientConfig
+from rljob.learner.device_mirror import CHUNKS_UNDER_WAY, DeviceMirror, MirrorStagingRing
+from rljob.learner.staging import AtOnce, StagingRing, TransitionBuffers, on_current_stream
+
+from tests.support.devices import DEVICES, LateEvent, needs_cuda
+from tests.support.experience import make_chunk
+from tests.unit.learner.optim.test_no_waiting import Waits, waiting_is_an_error
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+IMAGES = ChunkLayout(5, (6, 8), np.dtype(np.uint8), 4, 2)
+LAYOUTS = [
+    pytest.param(IMAGES, id="words-of-8"),
+    pytest.param(ChunkLayout(5, (3, 2), np.dtype(np.uint8), 4, 2), id="words-of-2"),
+    pytest.param(ChunkLayout(5, (5,), np.dtype(np.uint8), 1, 1), id="bytes"),
+    pytest.param(ChunkLayout(7, (3,), np.dtype(np.float32), 2, 3), id="floats"),
+]
+BATCH = 24
+
+
+def random_chunk(layout: ChunkLayout, random: np.random.Generator, number: int) -> Chunk:
+    steps = int(random.integers(1, layout.length + 1))
+    count = int(random.integers(layout.stack, layout.max_frames + 1))
+    chunk = make_chunk(
+        "actor-0",
+        number,
+        layout,
+        steps,
+        frames=random.integers(0, 255, (count, *layout.frame_shape)).astype(layout.frame_dtype),
+        observation_at=random.integers(layout.stack - 1, count, steps).astype(np.uint16),
+        bootstrap_at=random.integers(layout.stack - 1, count, steps).astype(np.uint16),
+        action=random.integers(0, 9, steps).astype(np.int32),
+        n_step_return=random.normal(size=steps).astype(np.float32),
+        policy_version=number,
+    )
+    chunk.check(layout)
+    return chunk
+
+
+class Shards:
+    """Each shard's ring in RAM, and the one of the mirror; what is told to one is told to the other."""
+
+    def __init__(self, mirror: DeviceMirror, count: int, slots: int) -> None:
+        self.random = np.random.default_rng(0)
+        self.layout, self.number = mirror.layout, 0
+        self.in_ram = [ChunkRing(self.layout, slots) for _ in range(count)]
+        self.on_device = [mirror.ring(shard, slots) for shard in range(count)]
+
+    def insert(self, chunks: int) -> None:
+        for _ in range(chunks):
+            chunk = random_chunk(self.layout, self.random, self.number)
+            shard = self.number % len(self.in_ram)
+            assert self.in_ram[shard].insert(chunk) == self.on_device[shard].insert(chunk)
+            self.number += 1
+
+    def draw(self, shard: int, count: int) -> np.ndarray:
+        """Slot ids of stored transitions."""
+        ring = self.in_ram[shard]
+        chunk = self.random.choice(np.flatnonzero(ring.length), count)
+        return (chunk * self.layout.length + self.random.integers(0, ring.length[chunk])).astype(np.uint32)
+
+
+def filled_both(shards: Shards, expected: TransitionBuffers, made: TransitionBuffers, chunks_between: int) -> None:
+    """The same batch in both: a part of each shard, with new chunks after each part, which overwrite what it was made of."""
+    edges = np.linspace(0, BATCH, len(shards.in_ram) + 1).astype(int).tolist()
+    for shard in shards.random.permutation(len(shards.in_ram)).tolist():
+        rows = slice(edges[shard], edges[shard + 1])
+        columns = {"slot": shards.draw(shard, rows.stop - rows.start)}
+        expected.fill(rows, columns, shards.in_ram[shard])
+        made.fill(rows, columns, shards.on_device[shard])
+        shards.insert(chunks_between)
+    weight = shards.random.random(BATCH).astype(np.float32)
+    expected.weight[:] = weight
+    made.weight[:] = weight
+
+
+def same(made: TransitionBatch, expected: TransitionBatch) -> None:
+    for name in TransitionBatch._fields:
+        mine, its = getattr(made, name), getattr(expected, name)
+        assert (mine.dtype, mine.shape, mine.is_contiguous()) == (its.dtype, its.shape, True), name
+        assert torch.equal(mine.cpu(), its.cpu()), name
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_batches_are_those_of_a_mirror_in_ram(layout: ChunkLayout, device: torch.device) -> None:
+    mirror = DeviceMirror(layout, 4, 3, device)
+    shards = Shards(mirror, 3, slots=4)
+    shards.insert(3)
+    plain, buffers = StagingRing(layout, BATCH, 1, device), MirrorStagingRing(mirror, BATCH, 2)
+    for _ in range(30):
+        expected, made = plain.take(), buffers.take()
+        while expected is None or made is None:  # copies that are still under way
+            expected, made = expected or plain.take(), made or buffers.take()
+        filled_both(shards, expected, made, chunks_between=2)
+        same(on_current_stream(*buffers.upload(made)), on_current_stream(*plain.upload(expected)))
+        np.testing.assert_array_equal(made.policy_version, expected.policy_version)
+        plain.give_back(expected)
+        buffers.give_back(made)
+    assert shards.number > 3 * 4 * 4, "every slot was overwritten several times"
+
+
+class Lazy(AtOnce):
+    """A side stream at its slowest: what it is asked for is done, in order, when somebody waits for it or needs its result."""
+
+    def __init__(self) -> None:
+        self.asked: deque[tuple[Callable[[], Any], Doing]] = deque()
+
+    def later(self, work: Callable[[], Any]) -> tuple[None, Doing]:
+        event = Doing(self)
+        event.record()
+        self.asked.append((work, event))
+        return None, event
+
+    def until(self, event: Doing | None) -> None:
+        while self.asked and not (event is not None and event.happened):
+            work, done = self.asked.popleft()
+            work()
+            done.happen()
+
+    def copy(self, tensors: dict[str, torch.Tensor], batch_of: Any) -> tuple[Any, Any]:
+        self.until(None)
+        return super().copy(tensors, batch_of)
+
+
+class Doing(LateEvent):
+    def __init__(self, stream: Lazy) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def synchronize(self) -> None:
+        self._stream.until(self)
+        assert self.happened, "nothing would ever end this wait"
+
+
+@pytest.mark.parametrize("chunks_between", [1, CHUNKS_UNDER_WAY + 3])
+def test_a_device_that_is_late_gathers_what_was_meant(chunks_between: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Buffers of chunks are not written to before they were copied, and nothing that was asked for later comes first."""
+    stream = Lazy()
+    monkeypatch.setattr(device_mirror, "stream_beside", lambda device: stream)
+    mirror = DeviceMirror(IMAGES, 4, 2, CPU)
+    shards = Shards(mirror, 2, slots=4)
+    plain, buffers = StagingRing(IMAGES, BATCH, 1, CPU), MirrorStagingRing(mirror, BATCH, 1)
+    monkeypatch.setattr(stream, "run", stream.later)
+    shards.insert(2)
+    for _ in range(5):
+        expected, made = plain.take(), buffers.take()
+        assert expected is not None
+        assert made is not None
+        filled_both(shards, expected, made, chunks_between)
+        assert stream.asked, "nothing was in need of the device yet"
+        same(buffers.upload(made)[0], plain.upload(expected)[0])
+        plain.give_back(expected)
+        buffers.give_back(made)
+
+
+def test_a_batch_is_the_loop_s_when_the_next_one_is_gathered() -> None:
+    mirror = DeviceMirror(IMAGES, 4, 1, CPU)
+    shards = Shards(mirror, 1, slots=4)
+    shards.insert(4)
+    buffers = MirrorStagingRing(mirror, BATCH, 1)
+    observations = []
+    for _ in range(2):
+        made = buffers.take()
+        assert made is not None
+        made.fill(slice(0, BATCH), {"slot": shards.draw(0, BATCH)}, shards.on_device[0])
+        batch, _ = buffers.upload(made)
+        observations.append((batch.observation, batch.observation.clone()))
+        buffers.give_back(made)
+    assert all(torch.equal(now, then) for now, then in observations)
+
+
+def test_a_shard_that_begins_anew_has_the_same_room() -> None:
+    mirror = DeviceMirror(IMAGES, 3, 2, CPU)
+    before = mirror.nbytes
+    assert before == 2 * 3 * IMAGES.max_frames * IMAGES.frame_bytes
+    shards = Shards(mirror, 2, slots=3)
+    shards.insert(6)
+    shards.on_device[1], shards.in_ram[1] = mirror.ring(1, 3), ChunkRing(IMAGES, 3)
+    shards.insert(4)
+    plain, made = StagingRing(IMAGES, BATCH, 1, CPU), MirrorStagingRing(mirror, BATCH, 1)
+    expected, staging = plain.take(), made.take()
+    assert expected is not None
+    assert staging is not None
+    filled_both(shards, expected, staging, chunks_between=0)
+    same(made.upload(staging)[0], plain.upload(expected)[0])
+    assert mirror.nbytes == before
+
+
+def test_what_there_is_no_room_for_is_refused() -> None:
+    mirror = DeviceMirror(IMAGES, 3, 2, CPU)
+    with pytest.raises(ValueError, match="it has 4 chunks, and the learner's device has room for 3 of each shard"):
+        mirror.ring(0, 4)
+    config = ReplayClientConfig(("inproc://nobody",), IMAGES, BATCH, mode="frames")
+    with pytest.raises(ValueError, match="need no mirror"):
+        ReplayClient(config, lambda probability, beta: probability, CPU, mirror=mirror)
+
+
+def test_nothing_is_asked_of_the_device() -> None:
+    """What would make the host wait for a GPU, looked for on a CPU."""
+    mirror = DeviceMirror(IMAGES, 4, 2, CPU)
+    shards, buffers = Shards(mirror, 2, slots=4), MirrorStagingRing(mirror, BATCH, 1)
+    plain = StagingRing(IMAGES, BATCH, 1, CPU)
+    shards.insert(8)
+    expected, made = plain.take(), buffers.take()
+    assert expected is not None
+    assert made is not None
+    with Waits() as waits:
+        filled_both(shards, expected, made, chunks_between=2)
+        buffers.upload(made)
+    assert waits.found == []
+
+
+@needs_cuda
+def test_torch_itself_finds_no_wait_on_a_gpu() -> None:
+    mirror = DeviceMirror(IMAGES, 4, 1, CUDA)
+    shards, buffers = Shards(mirror, 1, slots=4), MirrorStagingRing(mirror, BATCH, 2)
+    shards.insert(8)
+    with waiting_is_an_error():
+        for _ in range(2):
+            made = buffers.take()
+            assert made is not None
+            made.fill(slice(0, BATCH), {"slot": shards.draw(0, BATCH)}, shards.on_device[0])
+            shards.insert(1)
+            batch = on_current_stream(*buffers.upload(made))
+    assert {tensor.device.type for tensor in batch} == {"cuda"}
+
+
+@needs_cuda
+def test_only_numbers_cross_the_bus() -> None:
+    """Of a batch nothing is left in the host's memory but row numbers and columns, and those are pinned."""
+    staging = MirrorStagingRing(DeviceMirror(IMAGES, 4, 1, CUDA), BATCH, 1).take()
+    assert staging is not None
+    tensors = [*staging.tensors.values(), *staging._newest]
+    assert all(tensor.is_pinned() for tensor in tensors)
+    assert sum(tensor.nbytes for tensor in tensors) == BATCH * (8 + 8 + 4 + 4 + 4 + 4)
+
+
+def test_a_new_column_of_transitions_has_to_find_its_way_to_both_kinds_of_batches() -> None:
+    arrays, rows = ({field.name for field in dataclasses.fields(kind)} for kind in (TransitionArrays, TransitionRows))
+    assert arrays - rows == {"observation", "next_observation"}
+    assert rows - arrays == {"observation_row", "bootstrap_row"}
