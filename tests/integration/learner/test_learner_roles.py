@@ -9,10 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from rljob.api import RLJob
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import load_policy
 from rljob.envs import make_single_environment
+from rljob.learner.device_mirror import DeviceMirror
+from rljob.learner.mirror_place import MirrorPlace, MirrorSize
+from rljob.roles import learner as learner_role
 from rljob.roles.actor import run_actor
 from rljob.roles.learner import run_learner
 from rljob.roles.replay import run_replay
@@ -29,19 +33,31 @@ def cartpole(sampling: str = "Index") -> RLJob:
     return role_threads.cartpole(replay=replay, checkpoint={"intervalSeconds": 1, "retain": 2})
 
 
+def mirror_on_this_cpu(
+    size: MirrorSize, batch_size: int, prefetch: int, device: torch.device
+) -> tuple[DeviceMirror, MirrorPlace]:
+    """What a GPU with room would have chosen."""
+    return DeviceMirror(size.layout, size.slots, size.shards, device), MirrorPlace(True, "on this CPU")
+
+
 def updates(figures: dict[str, Any]) -> int:
     return int(figures.get("updates", 0))
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("sampling", ["Index", "Frames"])
-def test_learner_trains_saves_and_resumes(tmp_path: Path, sampling: str) -> None:
+@pytest.mark.parametrize("sampling", ["Index", "Frames", "Index with the mirror on the device"])
+def test_learner_trains_saves_and_resumes(tmp_path: Path, sampling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampling, _, on_device = sampling.partition(" ")
+    if on_device:
+        monkeypatch.setattr(learner_role, "mirror_for", mirror_on_this_cpu)
     with over_ipc(cartpole(sampling), tmp_path) as run:
         run.start(run_learner, "learner", last_words=tmp_path / "last-words")
         run.start(run_actor, "actor-0")
         figures = run.until(lambda f: updates(f) > 100 and f.get("policy_lag_updates") is not None, "updates")
         assert np.isfinite(figures["loss"])
         assert figures["replay/items"] >= 500
+        told = ["on this CPU"] if on_device else ["in RAM, as the learner computes on the CPU"]
+        assert [facts.get("mirror") for facts in run.records("learner")] == (told if sampling == "Index" else [None])
         run.stop("learner")
         saved = checkpoint.latest_valid(tmp_path / "checkpoints")
         assert saved is not None

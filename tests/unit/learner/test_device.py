@@ -145,6 +145,14 @@ def test_a_thread_that_found_no_memory_is_explained_and_one_that_ended_otherwise
         of_a_thread(KeyError("x"))
 
 
+def test_a_mirror_that_takes_part_of_it_is_named() -> None:
+    memory = DeviceMemory(torch.device("cpu"), ApeXDQNParameters())
+    memory.mirror_bytes = 19 << 30
+    with pytest.raises(DeviceProblem) as caught, memory.explained():
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+    assert ", a smaller replay.capacity (its mirror there takes 19.0 GiB), precision: BF16" in str(caught.value)
+
+
 def test_who_holds_the_memory_of_a_gpu_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2 << 30, 80 << 30))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 18 << 30)

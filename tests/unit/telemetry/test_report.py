@@ -333,6 +333,7 @@ def test_the_learners_gpu_is_named_and_drawn(tmp_path: Path) -> None:
         "device_name": "NVIDIA <H100>",
         "device_memory_bytes": 80 * 2**30,
         "driver": "580.159.04",
+        "mirror": "on the GPU: it takes 18.9 GiB",
     }
     gpu = {"utilization": 0.5, "sm_activity": 0.4, "memory_used_bytes": 2**33, "memory_total_bytes": 80.0 * 2**30}
     with Recorder(tmp_path) as recorder:
@@ -342,6 +343,7 @@ def test_the_learners_gpu_is_named_and_drawn(tmp_path: Path) -> None:
     page = write_report(tmp_path).read_text()
     assert "cuda (NVIDIA &lt;H100&gt;, 80" in page
     assert "driver 580.159.04)" in page
+    assert "<th>Mirror of the replay</th><td>on the GPU: it takes 18.9 GiB</td>" in page
     assert "The learner&#39;s GPU" in page or "The learner's GPU" in page
     assert "Memory of the GPU" in page
     assert "Power of the GPU" not in page, "what was not measured is not drawn"

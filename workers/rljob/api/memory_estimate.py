@@ -104,7 +104,8 @@ def _of_a_replay(
 ) -> MemoryEstimate:
     """Frames are held uncompressed once, by the learner's mirror (sampling Index) or the replay service (Frames), and
     compressed in the Redis log and, for Index, in the replay service. Frames of less than 1,024 bytes are taken for
-    vectors, which LZ4 does not shrink; the left context of a chunk is then overestimated, by a few bytes a transition.
+    vectors, which LZ4 does not shrink; the left context of a chunk is then overestimated, by a few bytes a transition. Where
+    the mirror fits into the memory of the learner's GPU it takes none here; only the learner can tell, so it is counted.
     """
     chunk = parameters.chunk_length
     frames = chunk + stack - 1 + parameters.n_step

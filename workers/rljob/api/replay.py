@@ -106,7 +106,7 @@ class ReplaySpec(RoleSpec):
     capacity_bytes: Annotated[Quantity | None, WHILE_SUSPENDED] = None
     """A second limit, in bytes over all shards; whichever is reached first counts."""
     sampling: Annotated[Literal["Index", "Frames"], WHILE_SUSPENDED] = "Index"
-    """Index: the learner mirrors the store and is sent numbers only. Frames: it is sent the frames of every sample."""
+    """Index: the learner mirrors the store, on its GPU if it fits. Frames: it is sent the frames of every sample."""
     prioritization: Annotated[Prioritization, WHILE_SUSPENDED] = Field(default_factory=Prioritization)
     """Which transitions are drawn."""
     rate_limiter: Annotated[RateLimiter, never(_COUNTED)] = Field(default_factory=RateLimiter)

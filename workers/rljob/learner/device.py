@@ -27,11 +27,12 @@ class DeviceMemoryProblem(Exception):
 
 class DeviceMemory:
     """Says what to change where a device's memory does not suffice. ``sufficed`` is set once an update has fitted into it, in
-    this life of the learner or in one before."""
+    this life of the learner or in one before; ``mirror_bytes`` to what the mirror of the replay holds there."""
 
     def __init__(self, device: torch.device, params: Any) -> None:
         self._device, self._params = device, params
         self.sufficed = False
+        self.mirror_bytes = 0
 
     @contextmanager
     def explained(self) -> Iterator[None]:
@@ -57,10 +58,13 @@ class DeviceMemory:
         length = getattr(self._params, "unroll_length", None)
         unroll = "" if length is None else f" or unrollLength (now {length})"
         precision = self._params.precision
-        halves = "" if precision in ("BF16", "FP16") else f"precision: BF16 (now {precision}) or "
+        halves = "" if precision in ("BF16", "FP16") else f" precision: BF16 (now {precision}) or"
+        mirror = ""
+        if self.mirror_bytes:
+            mirror = f" a smaller replay.capacity (its mirror there takes {self.mirror_bytes / 2**30:.1f} GiB),"
         return (
-            f"the learner's device{held} is out of memory: write a smaller batchSize (now {self._params.batch_size}){unroll}, "
-            f"{halves}a smaller network, or give the learner a larger device; torch says: {said}"
+            f"the learner's device{held} is out of memory: write a smaller batchSize (now {self._params.batch_size}){unroll},"
+            f"{mirror}{halves} a smaller network, or give the learner a larger device; torch says: {said}"
         )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from rljob.algorithms.parameters import TransitionParameters
 from rljob.api import RLJob, credits_per_actor
+from rljob.api.replay import ReplayParameters
 from rljob.experience import ChunkLayout
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.redis_client import Login
@@ -55,6 +56,11 @@ class ReplayConfig:
             )
 
 
+def capacity_of(replay: ReplayParameters) -> Capacity:
+    """What each shard of a job holds."""
+    return Capacity(-(-replay.capacity // replay.shards), replay.capacity_bytes // replay.shards)
+
+
 def config_of(
     job: RLJob,
     *,
@@ -92,7 +98,7 @@ def config_of(
     return ReplayConfig(
         run=redis_keys or job.metadata.name,
         layout=layout,
-        capacity=Capacity(-(-replay.capacity // shards), replay.capacity_bytes // shards),
+        capacity=capacity_of(replay),
         limiter=LimiterConfig(
             samples_per_insert=replay.samples_per_insert,
             min_size=max(1, replay.min_size // shards),

@@ -32,14 +32,17 @@ from rljob.learner.allocator import keep_freed_memory
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.device import DeviceMemory, choose
 from rljob.learner.device_clock import DeviceStageClock
+from rljob.learner.device_mirror import DeviceMirror
 from rljob.learner.gpu import Gpu
 from rljob.learner.loop import STAGES, Learner
 from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
+from rljob.learner.mirror_place import MirrorPlace, MirrorSize, mirror_for
 from rljob.learner.optim import precision
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.updater import make_updater, trial_update
 from rljob.learner.saver import Saver
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
+from rljob.replay.config import capacity_of
 from rljob.roles.announce import announce, write_last_words
 from rljob.roles.options import RoleOptions
 from rljob.roles.slowdown import LEARNER_DELAY_FILE, slowed_down
@@ -104,7 +107,9 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
         saver = Saver(directory, spec.checkpoint.retain)
         closing.callback(saver.close)
         versions = VersionLog(params.publish_interval)
-        source = _source(options, method, environment, versions, found, device)
+        mirror, place = _mirror(options.job, method, environment, device)
+        memory.mirror_bytes = mirror.nbytes if mirror is not None else 0
+        source = _source(options, method, environment, versions, found, device, mirror)
         closing.callback(source.close)
         serving = None
         if spec.actors.inference == "Central" and spec.inference.replicas == 0:
@@ -150,6 +155,7 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
             **gpu.facts,
             "batch_size": params.batch_size,
             "precision": str(plan),
+            "mirror": place.told if place is not None else None,
             "rewards": describe_rewards(spec.environment.id, env_params),
             "started_unix": time.time(),
         }
@@ -208,6 +214,7 @@ def _source(
     versions: VersionLog,
     found: Checkpoint | None,
     device: torch.device,
+    mirror: DeviceMirror | None,
 ) -> ReplayClient | UnrollQueue:
     """Where this job's batches come from: its replay shards, or a queue of unrolls in this process."""
     spec = options.job.spec
@@ -246,7 +253,20 @@ def _source(
         method.importance_weights,
         device,
         keys.client("replay") if keys else None,
+        mirror,
     )
+
+
+def _mirror(
+    job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec, device: torch.device
+) -> tuple[DeviceMirror | None, MirrorPlace | None]:
+    """The mirror of the replay on the learner's device, or None, and where it is; None, too, for a job that keeps none."""
+    if not isinstance(method, TransitionAlgorithm) or job.spec.required_replay.sampling != "Index":
+        return None, None
+    params, replay = job.spec.algorithm.parameters, job.spec.required_replay.resolved()
+    layout = method.layout(environment, params)
+    size = MirrorSize(layout, capacity_of(replay).chunks(layout), replay.shards, replay.capacity)
+    return mirror_for(size, params.batch_size, params.prefetch_batches, device)
 
 
 def _counted(found: Checkpoint) -> Counted:

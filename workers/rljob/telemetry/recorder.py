@@ -41,6 +41,7 @@ _LEARNER_FACTS = (
     "device_memory_bytes",
     "driver",
     "precision",
+    "mirror",
     "compiled",
     "rewards",
     "epoch",

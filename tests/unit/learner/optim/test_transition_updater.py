@@ -18,6 +18,7 @@ from rljob.learner.optim.precision import choose
 from rljob.learner.optim.readback import Readback
 from rljob.learner.optim.rmsprop import RMSProp
 
+from tests.support.devices import needs_cuda
 from tests.unit.learner.learner_builders import IMAGES, batches, parameters, updater
 
 CPU = torch.device("cpu")
@@ -154,6 +155,18 @@ def test_the_choice_obeys_the_processor(monkeypatch: pytest.MonkeyPatch) -> None
     assert chosen("fp32", "bf16").arithmetic == "bf16"
     assert set(seen) == {"fp32", "bf16"}
     assert learner.online.plan == Compute()  # the trial was on a copy
+
+
+@needs_cuda
+def test_a_lone_way_is_tried_on_a_gpu_so_that_its_memory_is_taken() -> None:
+    learner, tried = updater(parameters()), 0
+
+    def update(network: FrameNetwork, batch: TransitionBatch) -> None:
+        nonlocal tried
+        tried += 1
+
+    choose("FP32", learner.online.to("cuda"), update, batches(1)[0])
+    assert tried == 1
 
 
 @pytest.mark.parametrize(("count", "size"), [(2, 16), (3, 16), (4, 5)])
