@@ -3,6 +3,9 @@
 Ape-X with batches of 512 transitions of 84x84 frames, which lie in the host's memory: copied before each update from pageable
 memory, from pinned memory, and by the learner's own ring of pinned buffers on a side stream with 1, 2 and 4 batches ahead. Beside
 them the same updates on a batch that is there already, which is what no copy could exceed.
+
+Then batches of random slots of a mirror of the replay, two ahead, gathered for each update as the learner's prefetch thread does
+it, here on the loop's own thread: of a mirror in RAM, and of one on the device, of which only numbers are copied.
 """
 
 from __future__ import annotations
@@ -16,13 +19,18 @@ import torch
 from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.compute import Compute
 from rljob.experience import ChunkLayout
+from rljob.experience.ring import ChunkRing
+from rljob.learner.device_mirror import DeviceMirror, MirrorStagingRing
 from rljob.learner.optim.updater import AnyUpdater
-from rljob.learner.staging import StagingRing, on_current_stream
+from rljob.learner.staging import BufferRing, StagingRing, on_current_stream
 
 from benchmarks.gpu.bench import begin, options, rate
 from benchmarks.gpu.learner_alone import batch_of, learner, learners
+from tests.support.experience import make_chunk
 
 AHEAD = (1, 2, 4)
+BYTES_A_TRANSITION = 8 + 8 + 4 + 4 + 4 + 4
+"""What a mirror on the device has copied of each: the rows of two stacks, action, return, discount, weight."""
 
 
 def main() -> None:
@@ -40,15 +48,26 @@ def main() -> None:
     def on_device() -> None:
         list(each.updates_from(there, 0))
 
-    ways: dict[str, Callable[[], object]] = {"no copy": on_device}
+    ways: dict[str, tuple[Callable[[], object], int]] = {"no copy": (on_device, 0)}
     for pinned in (False, True) if cuda else (False,):
         host = TransitionBatch(*(t.cpu().pin_memory() if pinned else t.cpu() for t in there))
-        ways["pinned" if pinned else "pageable"] = in_turn(each, host, device)
+        ways["pinned" if pinned else "pageable"] = in_turn(each, host, device), size
     for ahead in AHEAD:
         ring = StagingRing(layout, params.batch_size, ahead + 2, device)
-        ways[f"pinned, side stream, {ahead} ahead"] = overlapped(each, filled(ring, there), ahead)
+        ways[f"pinned, side stream, {ahead} ahead"] = overlapped(each, filled(ring, there), ahead), size
+    chunks = 400 if cuda else 8
+    in_ram = ChunkRing(layout, chunks)
+    ring = StagingRing(layout, params.batch_size, 4, device)
+    ways["mirror in RAM, 2 ahead"] = overlapped(each, ring, 2, draws_from(in_ram, params.batch_size)), size
+    mirror = DeviceMirror(layout, chunks, 1, device)
+    there_too, rows = mirror.ring(0, chunks), MirrorStagingRing(mirror, params.batch_size, 4)
+    crossing = params.batch_size * BYTES_A_TRANSITION
+    ways["mirror on the device, 2 ahead"] = (
+        overlapped(each, rows, 2, draws_from(there_too, params.batch_size)),
+        crossing,
+    )
     found: dict[str, float] = {}
-    for way, call in ways.items():
+    for way, (call, moved) in ways.items():
         with figures.trying("updates", way=way):
             found[way] = rate(call, arguments.seconds / (len(ways) * 1.2), device, warm_up=8 if cuda else 1)
             of_best = found[way] / found["no copy"] if "no copy" in found else None
@@ -57,8 +76,8 @@ def main() -> None:
                 way=way,
                 updates_per_second=found[way],
                 of_no_copy=of_best,
-                megabytes_per_batch=size / 1e6,
-                gigabytes_per_second=found[way] * size / 1e9 if way != "no copy" else None,
+                megabytes_per_batch=moved / 1e6,
+                gigabytes_per_second=found[way] * moved / 1e9 if moved else None,
             )
 
 
@@ -82,8 +101,26 @@ def filled(ring: StagingRing, batch: TransitionBatch) -> StagingRing:
     return ring
 
 
-def overlapped(each: AnyUpdater, ring: StagingRing, ahead: int) -> Callable[[], object]:
-    """Learn while the next batches are being copied, as the learner does; filling the buffers is left out."""
+def draws_from(ring: ChunkRing, size: int) -> Callable[[Any], None]:
+    """Fills ``ring`` with random frames; fills a buffer with random transitions out of it."""
+    random = np.random.default_rng(0)
+    layout = ring.layout
+    for number in range(ring.capacity_chunks):
+        count = layout.length + layout.stack - 1 + layout.n_step
+        frames = random.integers(0, 256, (count, *layout.frame_shape), dtype=np.uint8)
+        ring.insert(make_chunk("actor-0", number, layout, frames=frames))
+
+    def fill(staging: Any) -> None:
+        slots = random.integers(0, ring.capacity_steps, size).astype(np.uint32)
+        staging.fill(slice(0, size), {"slot": slots}, ring)
+
+    return fill
+
+
+def overlapped(
+    each: AnyUpdater, ring: BufferRing[Any], ahead: int, fill: Callable[[Any], None] = lambda staging: None
+) -> Callable[[], object]:
+    """Learn while the next batches are being copied, as the learner does. ``fill``: what is done to a buffer first."""
     ready: deque[tuple[Any, Any, Any]] = deque()
 
     def call() -> None:
@@ -93,6 +130,7 @@ def overlapped(each: AnyUpdater, ring: StagingRing, ahead: int) -> Callable[[], 
                 if ready:
                     break
                 continue
+            fill(staging)
             ready.append((staging, *ring.upload(staging)))
         staging, batch, event = ready.popleft()
         list(each.updates_from(on_current_stream(batch, event), 0))
