@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import yaml
+
+from tests.support.paths import EXAMPLES
+
 Object = dict[str, Any]
 CHECKPOINTS = "checkpoints"
 """The claim that `checkpoint_claim` makes and `apex` writes to."""
@@ -18,6 +22,15 @@ def job(name: str, **spec: Any) -> Object:
 
 def requests(cpu: str = "50m", memory: str = "256Mi") -> Object:
     return {"resources": {"requests": {"cpu": cpu, "memory": memory}}}
+
+
+def example(name: str, **spec: Any) -> Object:
+    """One of ``manifests/examples``, with requests that a small cluster has room for, and what else is given."""
+    found = dict(yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text()))
+    for role in ("actors", "learner", "evaluator"):
+        found["spec"][role] = {**found["spec"].get(role, {}), **requests(), **spec.pop(role, {})}
+    found["spec"] |= spec
+    return found
 
 
 def cartpole(name: str = "cartpole", **spec: Any) -> Object:

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster import LONG_SECONDS, KubectlFailed, Namespace, made_namespace, pause
-from tests.e2e.jobs import CHECKPOINTS, checkpoint_claim, endless
+from tests.e2e.jobs import CHECKPOINTS, checkpoint_claim, endless, example
+from tests.e2e.nodes import drained
 from tests.e2e.release import NAME, OWNED, RELEASE, Release
 from tests.support.chart import Chart, HelmRefused, find_program
 from tests.support.waiting import eventually
@@ -59,10 +60,48 @@ def test_install(release: Release) -> None:
     assert endpoints.count('"ready": true') == 2
 
 
-def test_a_job_trains_to_its_end(release: Release, jobs: Namespace) -> None:
-    """That it learns to balance the pole is seen in `test_cartpole.py`."""
-    jobs.apply(endless("short", successPolicy={"rawFrames": 5000}))
-    jobs.wait_for("short", "Complete", "True")
+def test_an_example_trains_to_its_end(release: Release, jobs: Namespace) -> None:
+    jobs.apply(example("cartpole-impala"))
+    jobs.kubectl("wait", "rljob/cartpole-impala", "--for=condition=Complete", "--timeout=600s", seconds=630)
+    assert jobs.condition("cartpole-impala", "Complete")["reason"] == "TargetReturnReached"
+    jobs.delete_jobs()
+
+
+def test_an_example_with_spot_actors_is_scaled_evicted_suspended_and_resumed(release: Release, jobs: Namespace) -> None:
+    name = "spot-actors"
+    jobs.apply(checkpoint_claim(), example(name, actors={"replicas": 2}, autoscaling={"mode": "Disabled"}))
+    jobs.wait_for(name, "Ready", "True")
+    jobs.wait_updates(name)
+    (spot,) = {pod["spec"]["nodeName"] for pod in jobs.pods(name, "actor").values()}
+
+    def wait_actors(count: int) -> None:
+        eventually(
+            lambda: jobs.job_status(name)["actors"]["ready"] == count,
+            lambda: f"actors are {jobs.job_status(name)['actors']}, wanted {count}",
+            LONG_SECONDS,
+            pause,
+        )
+
+    jobs.kubectl("scale", "rljob", name, "--replicas=3")
+    wait_actors(3)
+    jobs.kubectl("scale", "rljob", name, "--replicas=1")
+    wait_actors(1)
+    with drained(jobs, spot):
+        eventually(
+            lambda: [p["spec"]["nodeName"] for p in jobs.pods(name, "actor").values()] not in ([], [spot]),
+            lambda: str(jobs.uids(name)),
+            LONG_SECONDS,
+            pause,
+        )
+        wait_actors(1)
+    assert jobs.job_status(name)["restarts"]["counted"] == 0
+
+    jobs.patch(name, {"suspend": True})
+    jobs.wait_for(name, "Suspended", "True", "UserRequested")
+    step = jobs.job_status(name)["checkpoint"]["step"]
+    eventually(lambda: not jobs.all_pods(name), lambda: str(jobs.uids(name)), LONG_SECONDS, pause)
+    jobs.patch(name, {"suspend": False})
+    jobs.wait_updates(name, more_than=step)
     jobs.delete_jobs()
 
 
@@ -85,7 +124,6 @@ def test_whoever_edits_a_namespace_edits_its_jobs(release: Release, jobs: Namesp
 
 
 def test_an_upgrade_beside_a_running_job(release: Release, jobs: Namespace) -> None:
-    jobs.apply(checkpoint_claim())
     stored = {"checkpoint": {"storage": {"persistentVolumeClaim": {"claimName": CHECKPOINTS}}}}
     jobs.apply(endless("kept", **stored))
     jobs.wait_for("kept", "Ready", "True")
