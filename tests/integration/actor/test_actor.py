@@ -32,7 +32,7 @@ from rljob.roles.options import RoleOptions
 from rljob.weights.exchange import WeightServer
 
 from tests.support.jobs import job_of
-from tests.support.paths import ROOT
+from tests.support.paths import PLUGINS, ROOT
 from tests.support.replay_peers import Shard
 from tests.support.role_commands import worker_command
 from tests.support.threads import running
@@ -125,7 +125,7 @@ def assert_conserved(around: Surroundings) -> None:
     assert not around.service.status.rejected_total
 
 
-@pytest.mark.parametrize("environment", ["CartPole-v1", "ALE/Pong-v5"])
+@pytest.mark.parametrize("environment", ["CartPole-v1", "ALE/Pong-v5", f"{PLUGINS / 'torch_cartpole.py'}:make"])
 def test_plays_reports_takes_weights_and_leaves_nothing_behind(environment: str, tmp_path: Path) -> None:
     parameters = {"maxEpisodeRawFrames": 1000} if environment.startswith("ALE") else {}
     with surroundings(a_job(environment, parameters=parameters), tmp_path) as around:

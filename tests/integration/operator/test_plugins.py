@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -83,6 +84,17 @@ def test_the_pages_environment_trains_to_its_target(local_run: Callable[..., Loc
     run = local_run(job=write_environment(tmp_path))
     assert run.finish(300) == 0, run.output + run.logs()
     assert run.reason("Complete") == "TargetReturnReached"
+
+
+def test_a_simulator_in_torch_trains_to_its_target(local_run: Callable[..., LocalRun]) -> None:
+    """On the CPU, the way that it goes on a GPU: whole unrolls leave the device that the actor acts on."""
+    sooner = ("successPolicy.targetReturn.value=150", "evaluator.triggerReturn=100", "evaluator.episodes=20")
+    options = [word for change in sooner for word in ("--set", f"spec.{change}")]
+    run = local_run(*options, job=PLUGINS / "cartpole-torch.yaml")
+    assert run.finish(300) == 0, run.output + run.logs()
+    assert run.reason("Complete") == "TargetReturnReached"
+    logs = [log.read_text() for log in (run.run_dir / "logs").glob("actor-0*.log")]
+    assert any(re.search(r"acting with weights, version \d+, on cpu", log) for log in logs), run.logs()
 
 
 def test_an_environment_of_an_installed_package_trains(

@@ -14,7 +14,7 @@ from rljob.actor.loop import Loop
 from rljob.actor.recorder import Recorder
 from rljob.actor.shards import MultiShard
 from rljob.algorithms.decision import Decision
-from rljob.envs.base import StepResult
+from rljob.envs.base import Observation, StepResult
 from rljob.envs.grouped import GroupedEnvironment, merged
 from rljob.inference.client import InferenceLost
 from rljob.inference.policy import RemotePolicy
@@ -47,16 +47,17 @@ class GroupedLoop(Loop):
         figures: ActorFigures,
         timeout_seconds: float,
     ) -> None:
-        super().__init__(environment, policy, recorder, sink, figures)
+        super().__init__(policy, recorder, sink, figures)
         self._groups = environment
         self._remote = policy
         self._timeout_seconds = timeout_seconds
 
-    def start(self) -> None:
-        """Begin new episodes everywhere and ask for the first actions."""
-        super().start()
+    def _reset(self) -> Observation:
+        """As of ``Loop``; and ask for the first actions."""
+        observation = self._groups.reset()
         for group in range(len(self._groups.groups)):
-            self._remote.submit(group, self._observation[self._groups.rows(group)])
+            self._remote.submit(group, observation[self._groups.rows(group)])
+        return observation
 
     def turn(self, stop: threading.Event) -> None:
         """One step of every environment; or none that is recorded, when ``stop`` was set while waiting."""
@@ -89,7 +90,6 @@ class GroupedLoop(Loop):
                 return
         clock.enter("encode")
         self._record(decision, result, final_values)
-        self._observation = result.observation
 
     def _take_weights(self, now: float) -> None:
         """Weights are the server's affair; note which it answers with."""

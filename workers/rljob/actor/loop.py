@@ -1,7 +1,8 @@
 """The actor's loop: act, step, record, send. One thread; with a network of its own it waits for credit only.
 
-``Loop`` is what every actor does between its steps; ``ActorLoop`` acts with local weights, ``GroupedLoop`` (``grouped.py``)
-asks an inference server.
+``Loop`` is what every actor does between its steps, ``LocalLoop`` what those do that have a network of their own: ``ActorLoop``,
+and ``DeviceLoop`` (``device_loop.py``), whose simulator runs on a device. ``GroupedLoop`` (``grouped.py``) asks an inference
+server.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rljob.actor.figures import ActorFigures
 from rljob.actor.recorder import Recorder
 from rljob.actor.shards import MultiShard
 from rljob.algorithms.decision import Decision
-from rljob.envs.base import EpisodeRecord, StepResult, VectorEnvironment
+from rljob.envs.base import EpisodeRecord, Observation, StepResult, VectorEnvironment
 from rljob.weights.flat import Weights
 from rljob.weights.source import WeightSource
 from rljob.wire import Message
@@ -44,27 +45,24 @@ class ExploringPolicy(Protocol):
     def take_slot(self, slot: int, slots: int) -> None: ...
 
 
-class ActingPolicy(ExploringPolicy, Protocol):
-    """What ``ActorLoop`` needs of ``Policy``."""
+class LoadedPolicy(ExploringPolicy, Protocol):
+    """What ``LocalLoop`` needs of a policy."""
 
     def load(self, weights: Weights) -> None: ...
+
+
+class ActingPolicy(LoadedPolicy, Protocol):
+    """What ``ActorLoop`` needs of ``Policy``."""
+
     def act(self, observation: Array) -> Decision: ...
     def final_values(self, observation: Array | None, truncated: Array) -> Array | None: ...
     def ended(self, rows: Array) -> None: ...
 
 
 class Loop(ABC):
-    """Steps ``environment`` with ``policy`` and hands every chunk to ``sink``, until told to stop."""
+    """Steps environments with ``policy`` and hands every chunk to ``sink``, until told to stop."""
 
-    def __init__(
-        self,
-        environment: VectorEnvironment,
-        policy: ExploringPolicy,
-        recorder: Recorder,
-        sink: MultiShard,
-        figures: ActorFigures,
-    ) -> None:
-        self._environment = environment
+    def __init__(self, policy: ExploringPolicy, recorder: Recorder, sink: MultiShard, figures: ActorFigures) -> None:
         self._policy = policy
         self._recorder = recorder
         self._sink = sink
@@ -72,7 +70,6 @@ class Loop(ABC):
         self._slot: tuple[int, int] | None = None
         self._next_exchange = 0.0
         self._on_turn: Callable[[], None] = lambda: None
-        self._observation: Array = np.empty(0)
 
     def run(self, stop: threading.Event, on_turn: Callable[[], None] = lambda: None) -> None:
         """Play until ``stop`` is set. Pauses the environments, and counts the time, while no shard grants credit.
@@ -88,9 +85,12 @@ class Loop(ABC):
     def start(self) -> None:
         """Begin new episodes everywhere."""
         self._figures.clock.enter("env")
-        self._observation = self._environment.reset()
-        self._recorder.begin(self._observation)
+        self._recorder.begin(self._reset())
         self._figures.state = "Running"
+
+    @abstractmethod
+    def _reset(self) -> Observation:
+        """Have every environment begin anew; what they show, [N, S, *F*]."""
 
     @abstractmethod
     def turn(self, stop: threading.Event) -> None:
@@ -187,8 +187,38 @@ class Loop(ABC):
         return not stop.is_set()
 
 
-class ActorLoop(Loop):
+class LocalLoop(Loop):
     """Acts with a network of its own, kept up to date from ``weights``."""
+
+    def __init__(
+        self,
+        policy: LoadedPolicy,
+        recorder: Recorder,
+        sink: MultiShard,
+        weights: WeightSource,
+        figures: ActorFigures,
+    ) -> None:
+        super().__init__(policy, recorder, sink, figures)
+        self._loaded = policy
+        self._weights = weights
+        self._arrived: Weights | None = None
+
+    def _take_weights(self, now: float) -> None:
+        self._arrived = self._weights.poll() or self._arrived
+        if self._arrived is not None and self._may_refresh():
+            weights, self._arrived = self._arrived, None
+            self._loaded.load(weights)
+            self._recorder.epoch = weights.epoch
+            self._figures.policy_version = weights.version
+            self._figures.weights_loaded_at = now
+
+    @abstractmethod
+    def _may_refresh(self) -> bool:
+        """Whether this is a moment for newer weights."""
+
+
+class ActorLoop(LocalLoop):
+    """Steps ``environment``, whose arrays are the host's, one step a turn."""
 
     def __init__(
         self,
@@ -201,11 +231,11 @@ class ActorLoop(Loop):
         refresh_steps: int = 1,
     ) -> None:
         """``refresh_steps``: steps between two looks for newer weights inside an unroll, 0 for only between unrolls."""
-        super().__init__(environment, policy, recorder, sink, figures)
+        super().__init__(policy, recorder, sink, weights, figures)
+        self._environment = environment
         self._acting = policy
-        self._weights = weights
         self._refresh_steps = refresh_steps
-        self._arrived: Weights | None = None
+        self._observation: Array = np.empty(0)
 
     def turn(self, stop: threading.Event) -> None:
         """One step of every environment; or none, when ``stop`` was set while waiting for credit."""
@@ -225,17 +255,12 @@ class ActorLoop(Loop):
         self._acting.ended(self._recorder.episode_ends(result))
         self._observation = result.observation
 
-    def _take_weights(self, now: float) -> None:
-        self._arrived = self._weights.poll() or self._arrived
-        if self._arrived is not None and self._may_refresh():
-            weights, self._arrived = self._arrived, None
-            self._acting.load(weights)
-            self._recorder.epoch = weights.epoch
-            self._figures.policy_version = weights.version
-            self._figures.weights_loaded_at = now
+    def _reset(self) -> Observation:
+        self._observation = self._environment.reset()
+        return self._observation
 
     def _may_refresh(self) -> bool:
-        """Whether this is a moment for newer weights: any, unless an unroll is under way and the job asks for patience."""
+        """Any moment, unless an unroll is under way and the job asks for patience."""
         into = self._recorder.steps_into_unroll
         if not into:
             return True

@@ -10,6 +10,7 @@ from rljob.envs.factory import (
     make_single_environment,
     make_vector_environment,
 )
+from rljob.envs.on_device import make_device_vector
 from rljob.envs.restarting import KeepsFailing, RestartLimit
 from rljob.envs.spec import EnvironmentSpec
 from rljob.envs.trial import try_environment
@@ -24,6 +25,7 @@ __all__ = [
     "VectorEnvironment",
     "describe_environment",
     "describe_rewards",
+    "make_device_vector",
     "make_restarting_environment",
     "make_single_environment",
     "make_vector_environment",

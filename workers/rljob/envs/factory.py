@@ -36,6 +36,7 @@ from rljob.envs.target import (
     named_authors,
     resolve,
 )
+from rljob.envs.user_vector import user_vector
 from rljob.loading import told
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def make_vector_environment(
 
 def _describe(target: Target, parameters: EnvironmentParameters) -> EnvironmentSpec:
     if isinstance(target, UserFactory) and target.vector_only:
-        vector = _user_vector(target, 1)
+        vector = user_vector(target, 1)
         frame, stack = frame_format(target.id, vector.single_observation_space), 1
         actions = num_actions(target.id, vector.single_action_space)
         vector.close()
@@ -159,6 +160,8 @@ def _why_not_native(target: Target, spec: EnvironmentSpec, parameters: Environme
         return "it registers no vector_entry_point"
     if isinstance(target, UserFactory) and not target.vectorised:
         return "its factory takes no num_envs"
+    if isinstance(target, UserFactory) and target.on_device:
+        return "its factory takes a device: its arrays stay there, where only actors with inference: Local use them"
     return "frames of a vector class are not stacked, and frameStack is above 1" if spec.stack > 1 else None
 
 
@@ -183,7 +186,7 @@ def _native(
             threads=threads,
         )
     if isinstance(target, UserFactory):
-        vector = _user_vector(target, num_envs)
+        vector = user_vector(target, num_envs)
     else:
         try:
             vector = gymnasium.make_vec(target.id, num_envs, vectorization_mode="vector_entry_point", **target.kwargs)
@@ -194,19 +197,6 @@ def _native(
     return GymnasiumVector(
         spec, vector, seed, stacked=False, reward_clipping=clips_rewards(target, parameters), actions=parameters.actions
     )
-
-
-def _user_vector(target: UserFactory, num_envs: int) -> VectorEnv[Any, Any, Any]:
-    try:
-        vector = target.make(num_envs=num_envs, **target.kwargs)
-    except Exception as error:
-        raise EnvironmentProblem(f"environment {target.id!r}: the factory failed: {told(error)}") from error
-    if not isinstance(vector, VectorEnv) or vector.num_envs != num_envs:
-        raise EnvironmentProblem(
-            f"environment {target.id!r}: with num_envs={num_envs} the factory returned {type(vector).__name__}; it "
-            f"must return a gymnasium.vector.VectorEnv of {num_envs}"
-        )
-    return vector
 
 
 def _worth_processes(spec: EnvironmentSpec, num_envs: int) -> bool:

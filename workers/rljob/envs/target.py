@@ -55,7 +55,7 @@ class RegisteredEnvironment:
 @dataclass(frozen=True, slots=True)
 class UserFactory:
     """A user's ``module:factory``. It takes ``num_envs`` if ``vectorised`` and must if ``vector_only``; it takes
-    ``render_mode`` if ``draws``."""
+    ``render_mode`` if ``draws``, and ``device`` beside ``num_envs`` if its vectors are ``on_device``."""
 
     id: str
     make: Callable[..., Any]
@@ -63,6 +63,7 @@ class UserFactory:
     vectorised: bool
     vector_only: bool
     draws: bool
+    on_device: bool = False
 
 
 Target = AtariGame | RegisteredEnvironment | UserFactory
@@ -154,4 +155,7 @@ def _factory(environment_id: str, kwargs: dict[str, Any]) -> UserFactory:
         takes = {}
     num_envs = takes.get("num_envs")
     vector_only = num_envs is not None and num_envs.default is inspect.Parameter.empty
-    return UserFactory(environment_id, make, kwargs, num_envs is not None, vector_only, "render_mode" in takes)
+    on_device = num_envs is not None and "device" in takes
+    return UserFactory(
+        environment_id, make, kwargs, num_envs is not None, vector_only, "render_mode" in takes, on_device
+    )

@@ -11,6 +11,9 @@ import uuid
 import numpy as np
 import torch
 from rljob.acting.identity import ActorIdentity
+from rljob.actor.device_environment import DeviceEnvironment
+from rljob.actor.device_loop import DeviceLoop
+from rljob.actor.device_policy import DevicePolicy
 from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
 from rljob.actor.loop import ActorLoop, Loop
@@ -22,7 +25,13 @@ from rljob.algorithms import algorithm
 from rljob.algorithms.base import UnrollAlgorithm
 from rljob.algorithms.compute import denormals_as_zero
 from rljob.api import RLJob
-from rljob.envs import KeepsFailing, RestartLimit, describe_environment, make_restarting_environment
+from rljob.envs import (
+    KeepsFailing,
+    RestartLimit,
+    describe_environment,
+    make_device_vector,
+    make_restarting_environment,
+)
 from rljob.envs.base import VectorEnvironment
 from rljob.envs.grouped import GroupedEnvironment
 from rljob.experience import ChunkLayout, UnrollLayout
@@ -100,8 +109,21 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                 welcome.epoch,
             )
             loop: Loop
-            environment: VectorEnvironment
-            if isinstance(actions, WeightClient):
+            environment: VectorEnvironment | DeviceEnvironment
+            if not isinstance(actions, WeightClient):
+                environment = grouped = _in_groups(options.job, seed, failures)
+                remote = RemotePolicy(chosen, spec, parameters, num_envs, len(grouped.groups), generator, actions)
+                figures.inference = actions
+                timeout_seconds = float(spec_of_job.inference.timeout_seconds)
+                loop = GroupedLoop(grouped, remote, recorder, sink, figures, timeout_seconds)
+            elif (vector := make_device_vector(spec, environment_parameters, num_envs)) is not None:
+                environment = simulator = DeviceEnvironment(vector, seed)
+                on_device = DevicePolicy(
+                    chosen, spec, parameters, environment_parameters, num_envs, simulator.device, seed
+                )
+                actions.shapes = on_device.shapes
+                loop = DeviceLoop(simulator, on_device, recorder, sink, actions, figures, layout.length)
+            else:
                 policy = Policy(chosen, spec, parameters, environment_parameters, num_envs, generator)
                 actions.shapes = policy.shapes
                 environment = make_restarting_environment(
@@ -114,12 +136,6 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                 )
                 refresh_steps = chosen.refresh_steps(parameters) if isinstance(chosen, UnrollAlgorithm) else 1
                 loop = ActorLoop(environment, policy, recorder, sink, actions, figures, refresh_steps)
-            else:
-                environment = grouped = _in_groups(options.job, seed, failures)
-                remote = RemotePolicy(chosen, spec, parameters, num_envs, len(grouped.groups), generator, actions)
-                figures.inference = actions
-                timeout_seconds = float(spec_of_job.inference.timeout_seconds)
-                loop = GroupedLoop(grouped, remote, recorder, sink, figures, timeout_seconds)
             try:
                 profile = Profile(options.run_dir, options.name, lambda: figures.policy_version > 0)
                 _play(loop, stop, telemetry, profile if options.profile else None)

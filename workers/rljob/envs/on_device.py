@@ -1,0 +1,57 @@
+"""Vector environments of the user's own whose arrays stay on a device, such as simulators that run on a GPU.
+
+A factory that takes ``device`` beside ``num_envs`` gives one: a ``gymnasium.vector.VectorEnv`` that follows the SAME_STEP rule
+and whose arrays speak DLPack, whichever framework they are of. Here it is found and made; what reads its arrays is an actor's
+business (``rljob.actor.device_environment``), so that this room needs no torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.spec import EnvironmentSpec
+from rljob.envs.target import UserFactory, clips_rewards, resolve
+from rljob.envs.user_vector import user_vector
+
+if TYPE_CHECKING:
+    from rljob.api import EnvironmentParameters
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceVector:
+    """A vector environment on a device, as its author gives it. ``spec``: its observations have a stack of one frame.
+
+    ``actions``: for each of our actions the one of ``env``, empty for the same. ``reward_clipping``: whether training sees
+    rewards clipped to [-1, 1].
+    """
+
+    spec: EnvironmentSpec
+    env: VectorEnv[Any, Any, Any]
+    actions: tuple[int, ...]
+    reward_clipping: bool
+
+
+def make_device_vector(spec: EnvironmentSpec, parameters: EnvironmentParameters, num_envs: int) -> DeviceVector | None:
+    """``num_envs`` copies of the environment of ``spec`` on the device that its factory chooses; None for every other kind,
+    and where ``backend`` asks for plain environments. Raises EnvironmentProblem where it cannot be used as it is."""
+    target = resolve(spec.id, parameters)
+    if not isinstance(target, UserFactory) or not target.on_device or parameters.backend not in ("Auto", "Native"):
+        return None
+    if spec.stack > 1:
+        raise EnvironmentProblem(
+            f"environment {spec.id!r}: frames are not stacked on a device; write frameStack: 1, and put what was seen before "
+            "into the observation itself"
+        )
+    env = user_vector(target, num_envs)
+    mode = env.metadata.get("autoreset_mode")
+    if mode != AutoresetMode.SAME_STEP:
+        env.close()
+        raise EnvironmentProblem(
+            f"environment {spec.id!r}: on a device it must reset with SAME_STEP, as its metadata's autoreset_mode says, but that "
+            f"is {getattr(mode, 'value', mode)!r}"
+        )
+    return DeviceVector(spec, env, tuple(parameters.actions), clips_rewards(target, parameters))
