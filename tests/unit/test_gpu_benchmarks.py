@@ -17,7 +17,13 @@ from benchmarks.gpu import bench
 from tests.support.paths import ROOT
 
 STEPS = ROOT / "benchmarks" / "gpu"
-ALONE = {"limits": "products", "learner_alone": "updates", "copies": "updates", "inference": "central against local"}
+ALONE = {
+    "limits": "products",
+    "learner_alone": "updates",
+    "copies": "updates",
+    "inference": "central against local",
+    "simulation": "an unroll against a step",
+}
 """Steps that start no run, and a figure that each is there for. utilisation needs the driver's program."""
 
 
