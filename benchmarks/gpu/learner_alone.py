@@ -1,17 +1,17 @@
 """Step 3, five minutes: the learner alone, on batches that lie on the GPU, in every arithmetic, by every way to start kernels.
 
 Ape-X with 512 transitions and IMPALA with 32 unrolls of 20 steps, 84x84, Nature network: updates a second in fp32, tf32, bf16
-and fp16, by eager kernels, by ``torch.compile``, and by a CUDA graph of the whole update. Beside each the most that its
-floating-point operations would allow at the rate at which this GPU multiplies large matrices, measured in the same process. A
-graph counts only where it has learned what the eager update learns; its largest difference is a figure of its own.
+and fp16, by eager kernels, by a CUDA graph of them, and by ``torch.compile`` (and a graph of that, with ``--ways``). Beside each
+the most that its floating-point operations would allow at the rate at which this GPU multiplies large matrices, measured in the
+same process. The graph is the learner's own, with its own check against the eager update, and counts only where it passes; its
+largest difference is a figure.
 
 Cheap things first, so that an end in the middle costs the dearest: eager, then graphs, then compiled.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -19,13 +19,14 @@ from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Arithmetic, Compute, let_round_to_tf32, native_arithmetic
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.envs import EnvironmentSpec
+from rljob.learner.optim.captured_update import cuda_graph
+from rljob.learner.optim.kernel_starts import captured_and_checked
 from rljob.learner.optim.updater import AnyUpdater, make_updater
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.gpu.bench import Figures, begin, options, rate
 
-WAYS = ("eager", "graph", "compiled")
-CHECKED_UPDATES = 20
+WAYS = ("eager", "graph", "compiled", "compiled graph")
 
 
 def spec(side: int) -> EnvironmentSpec:
@@ -85,52 +86,16 @@ def plans(arithmetic: Arithmetic, device: torch.device) -> Iterator[Compute]:
         yield Compute(arithmetic, channels_last=True)
 
 
-def graph_of(each: AnyUpdater, batch: Any) -> Callable[[], object]:
-    """The whole update of ``each`` as a CUDA graph. What the host decides is fixed in it: the learning rate, and that no older
-    network is replaced."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            list(each.updates_from(batch, 0))
-    torch.cuda.current_stream().wait_stream(side)
-    for optimizer in each.optimizer._optimizers:
-        for group in optimizer.param_groups:
-            group["capturable"] = True
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        list(each.updates_from(batch, 0))
-    return graph.replay
-
-
-def difference(one: AnyUpdater, other: AnyUpdater, start: dict[str, torch.Tensor]) -> float:
-    """The largest difference between two networks, as a share of the largest that one has learned from ``start``."""
-    own, its = one.online.state_dict(), other.online.state_dict()
-    apart = max(float((own[name] - its[name]).abs().max()) for name in own)
-    moved = max(float((own[name] - start[name]).abs().max()) for name in own)
-    return apart / max(moved, 1e-12)
-
-
-def checked(figures: Figures, about: dict[str, Any], replayed: AnyUpdater, replay: Callable[[], object], batch: Any,
-            start: dict[str, torch.Tensor], eager: AnyUpdater) -> None:  # fmt: skip
-    """Let the graph and the eager update learn equally often, and write by how much what they learned differs."""
-    for _ in range(CHECKED_UPDATES):
-        replay()
-        list(eager.updates_from(batch, 0))
-    torch.cuda.synchronize()
-    figures.write(
-        "graph against eager", **about, difference=difference(eager, replayed, start), updates=CHECKED_UPDATES
-    )
-
-
 def main() -> None:
     parser = options(__doc__, 270.0)
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=None, help="default: all; on a CPU eager alone")
+    parser.add_argument(
+        "--ways", nargs="+", choices=WAYS, default=None, help="default: the first three; on a CPU eager alone"
+    )
     arguments = parser.parse_args()
     figures = begin("learner alone", arguments, packages=["pydantic"])
     device = torch.device(arguments.device)
     cuda = device.type == "cuda"
-    ways = arguments.ways or (WAYS if cuda else WAYS[:1])
+    ways = arguments.ways or (WAYS[:3] if cuda else WAYS[:1])
     jobs = learners(tiny=not cuda)
     native = native_arithmetic(device)
     each_seconds = arguments.seconds / (len(jobs) * len(native) * 2 * len(ways) * 1.6)
@@ -153,23 +118,18 @@ def measure(figures: Figures, about: dict[str, Any], name: str, frames: Environm
     each = learner(name, frames, params, plan, device)
     way = about["way"]
 
-    def eager() -> None:
+    def update() -> None:
         list(each.updates_from(batch, 0))
 
     with FlopCounterMode(display=False) as counted:
-        eager()
+        update()
     flops = float(counted.get_total_flops())
-    call: Callable[[], object] = eager
-    if way == "compiled":
+    if way.startswith("compiled"):
         each.compile()
-    elif way == "graph":
-        fresh, twin = (learner(name, frames, params, plan, device) for _ in range(2))
-        start = copy.deepcopy(fresh.online.state_dict())
-        call = graph_of(fresh, batch)
-        for _ in range(3):  # as the other has
-            list(twin.updates_from(batch, 0))
-        checked(figures, about, fresh, call, batch, start, twin)
-    found = rate(call, seconds, device, warm_up=10 if device.type == "cuda" else 1)
+    if way.endswith("graph"):
+        each.captured, difference = captured_and_checked(each, batch, cuda_graph)  # type: ignore[assignment]
+        figures.write("graph against eager", **about, difference=difference)
+    found = rate(update, seconds, device, warm_up=10 if device.type == "cuda" else 1)
     limit = peak_flops / flops if flops else None
     memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
     figures.write(

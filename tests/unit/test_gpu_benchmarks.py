@@ -13,8 +13,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from benchmarks.gpu import bench
+from benchmarks.gpu import bench, learner_alone
 from tests.support.paths import ROOT
+from tests.support.replays import ByCalling
 
 STEPS = ROOT / "benchmarks" / "gpu"
 ALONE = {
@@ -45,6 +46,17 @@ def test_a_step_writes_its_figures(name: str, out: Path, monkeypatch: pytest.Mon
     assert [line for line in lines if "failed" in line] == []
     assert (lines[0]["figure"], lines[0]["commit"]) == ("machine", "abc")
     assert any(line["figure"] == ALONE[name] for line in lines[1:])
+
+
+def test_the_learners_own_graph_is_measured(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ``ByCalling`` in the place of a graph: what is around one can be tried anywhere."""
+    capture = ByCalling()
+    monkeypatch.setattr(learner_alone, "cuda_graph", capture)
+    lines = step("learner_alone", out, monkeypatch, "--device", "cpu", "--seconds", "1", "--ways", "graph")
+    assert [line for line in lines if "failed" in line] == []
+    assert {line["learner"] for line in lines if line["figure"] == "updates"} == {"ApeXDQN", "IMPALA"}
+    assert all(line["difference"] < 0.01 for line in lines if line["figure"] == "graph against eager")
+    assert capture.replays > 10
 
 
 def test_utilisation_is_read_under_every_load(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

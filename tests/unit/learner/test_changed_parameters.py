@@ -47,7 +47,7 @@ def other(model: type[BaseModel], name: str, value: Any) -> Any:
     words = marker.words if isinstance(marker, WordOrFactory) else literal_values(field)
     if words:
         return next(word for word in words if word not in (value, "Nature", "Deep"))  # those are for 84x84
-    if isinstance(value, bool):
+    if isinstance(value, bool | None):
         return not value
     if isinstance(marker, Integer):
         return value + 1 if value < 2 else value * 2

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import torch
 
@@ -15,6 +15,8 @@ Arithmetic = Literal["fp32", "tf32", "bf16", "fp16"]
 ``bf16`` has 7 of them and float32's range, ``fp16`` 10 and a range that gradients leave, so that its loss is scaled."""
 
 _HALVES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+Way = TypeVar("Way", bound=Hashable)
 
 _CLEAR_GAIN = 0.95  # of the plainest plan's time: noise must not decide about rounding
 _FAR_BEHIND = 1.5
@@ -105,12 +107,12 @@ def let_round_to_tf32(arithmetic: Arithmetic) -> None:
 
 
 def fastest(
-    runs: Mapping[Compute, Callable[[], object]], clock: Callable[[], float], budget_seconds: float
-) -> tuple[Compute, str]:
-    """The fastest of some compute plans, and what was measured, for a log. ``runs``: one run of each, plainest first.
+    runs: Mapping[Way, Callable[[], object]], clock: Callable[[], float], budget_seconds: float
+) -> tuple[Way, str]:
+    """The fastest of some ways to do the same, and what was measured, for a log. ``runs``: one run of each, plainest first.
 
     They take turns for about ``budget_seconds`` of ``clock`` and at least two rounds; one that is far behind drops out. The
-    best time of each counts: what else happens on a machine only ever makes a run slower. A plan other than the plainest must be
+    best time of each counts: what else happens on a machine only ever makes a run slower. A way other than the plainest must be
     clearly faster to be taken.
     """
     plainest = next(iter(runs))

@@ -33,7 +33,10 @@ class LearnerParameters(Protocol):
         ...
 
     @property
-    def compile(self) -> bool: ...
+    def compile(self) -> bool | None:
+        """None: neither asked for nor refused."""
+        ...
+
     @property
     def optimizer(self) -> str:
         """Adam, RMSProp or CentredRMSProp."""

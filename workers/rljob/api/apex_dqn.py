@@ -76,9 +76,9 @@ class ApeXDQNParameters(ParameterSet):
     chunk_length: Annotated[int, Integer(1, 1000), never(_STORED)] = 50
     """Steps an actor sends together."""
     precision: Literal["Auto", "FP32", "TF32", "BF16", "FP16"] = "Auto"
-    """Arithmetic of the learner's update; Auto measures. TF32 and FP16 (its loss is scaled): on a GPU, else FP32."""
-    compile: Flag = False
-    """Compile the learner's update with torch.compile."""
+    """Arithmetic of an update; Auto measures. TF32 and FP16 (loss scaled): on a GPU, else FP32."""
+    compile: Flag | None = None
+    """true: torch.compile an update. Unless false, a GPU replays a CUDA graph if faster."""
     publish_interval: Annotated[int, Integer(1)] = 10
     """Updates between two versions of the weights sent to the actors."""
     prefetch_batches: Annotated[int, Integer(1, 64)] = 2

@@ -109,9 +109,9 @@ class ImpalaParameters(ParameterSet):
     evaluation_weights_decay: Annotated[float, Real(0, 1, below=True)] = 0.0
     """Per-update decay of the moving average of the weights that evaluations use; 0 judges the online weights."""
     precision: Literal["Auto", "FP32", "TF32", "BF16", "FP16"] = "Auto"
-    """Arithmetic of the learner's update; Auto measures. TF32 and FP16 (its loss is scaled): on a GPU, else FP32."""
-    compile: Flag = False
-    """Compile the learner's update with torch.compile."""
+    """Arithmetic of an update; Auto measures. TF32 and FP16 (loss scaled): on a GPU, else FP32."""
+    compile: Flag | None = None
+    """true: torch.compile an update. Unless false, a GPU replays a CUDA graph if faster."""
     prefetch_batches: Annotated[int, Integer(1, 64)] = 1
     """Batches the learner takes from the queue ahead of use."""
     unroll_queue: UnrollQueue = Field(default_factory=UnrollQueue)

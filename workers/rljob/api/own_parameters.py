@@ -42,9 +42,9 @@ class _LearnerParameterSet(ParameterSet):
     prefetch_batches: Annotated[int, Integer(1, 64)] = 2
     """Batches the learner asks for ahead of use."""
     precision: Literal["Auto", "FP32", "TF32", "BF16", "FP16"] = "Auto"
-    """Arithmetic of the learner's update; Auto measures. TF32 and FP16 (its loss is scaled): on a GPU, else FP32."""
-    compile: Flag = False
-    """Compile the learner's update with torch.compile."""
+    """Arithmetic of an update; Auto measures. TF32 and FP16 (loss scaled): on a GPU, else FP32."""
+    compile: Flag | None = None
+    """true: torch.compile an update. Unless false, a GPU replays a CUDA graph if faster."""
     seed: Annotated[int, Integer(0, 2**31 - 1)] = 1
     """Seed of networks, exploration, sampling and environments."""
 

@@ -322,6 +322,7 @@ class Learner:
                 "interval_seconds": self._config.checkpoint_interval_seconds,
             },
             "compiled": self._updater.compiled,
+            "captured": self._updater.captured is not None,
             "refused_handshakes_total": refused_handshakes_total(),
             "gpu": self._gpu_section(),
             **self._surroundings,

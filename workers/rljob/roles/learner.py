@@ -37,7 +37,7 @@ from rljob.learner.gpu import Gpu
 from rljob.learner.loop import STAGES, Learner
 from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
 from rljob.learner.mirror_place import MirrorPlace, MirrorSize, mirror_for
-from rljob.learner.optim import precision
+from rljob.learner.optim import kernel_starts, precision
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
 from rljob.learner.optim.updater import make_updater, trial_update
 from rljob.learner.saver import Saver
@@ -100,6 +100,8 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
     updater = make_updater(method, params, online, device, threads)
     if params.compile:
         updater.compile()
+    if kernel_starts.wanted(device, params.compile):
+        kernel_starts.choose(updater, _example_batch(method, params, environment, device))
     keys = load_keys(options.keys, "learner") if options.keys is not None else None
     with ExitStack() as closing:
         server = WeightServer(options.weights, options.notice, keys.server() if keys else None)
@@ -291,6 +293,13 @@ def _compute_plan(
     """Time one update of this job, without the optimiser, by each plan that the job allows."""
     example = method.example(environment, params, device)
     return precision.choose(params.precision, online, partial(trial_update, method, params), example)
+
+
+def _example_batch(method: AnyAlgorithm, params: Any, environment: EnvironmentSpec, device: torch.device) -> Any:
+    """A whole batch of the job's own shape, to try updates on."""
+    if isinstance(method, UnrollAlgorithm):
+        return method.example_batch(environment, params, device)
+    return method.example(environment, params, device)
 
 
 def _checkpoint_to_resume(resume: str | None, directory: Location) -> Checkpoint | None:

@@ -43,6 +43,7 @@ _LEARNER_FACTS = (
     "precision",
     "mirror",
     "compiled",
+    "captured",
     "rewards",
     "epoch",
 )

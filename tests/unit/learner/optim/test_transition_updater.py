@@ -124,6 +124,7 @@ def test_weights_stored_in_bf16_learn_bit_for_bit_as_autocast_does(optimizer: st
         plain.optimizer.step([gradients], plain.learning_rate.at(0), lambda part: None)
         plain.updates += 1
         plain._follow()
+        plain._follow_at_intervals()
         priorities, _ = stored.update(batch, 0)
         assert torch.equal(priorities, result.td_abs + 1e-3)
     for mine, its in ((stored.online, online), (stored.target, target)):

@@ -15,20 +15,19 @@ class HalfWeightsCopy:
     """Stands in for ``network`` where it computes in bf16 or fp16: a copy whose trunk is stored so, converted once an update.
 
     Where ``network`` computes in float32 there is no copy, and it stands for itself. ``network`` keeps the float32 weights that
-    learn, are published and are saved. Used by one thread at a time, but for ``update``; the module that ``current`` gives may
-    be computed with by several.
+    learn, are published and are saved. Used by one thread at a time, but for ``update``; several may compute with ``module``.
     """
 
     def __init__(self, network: FrameNetwork) -> None:
         self._copied = network.plan.half is not None
-        self._module = network.working_copy() if self._copied else network
-        self._masters, self._copies = _tensors(network), _tensors(self._module)
+        self.module = network.working_copy() if self._copied else network
+        self._masters, self._copies = _tensors(network), _tensors(self.module)
         self._versions: list[int] = []
 
     @property
     def parameters(self) -> list[Tensor]:
         """The parameters to differentiate by, in the order of the network's own."""
-        return list(self._module.parameters())
+        return list(self.module.parameters())
 
     @torch.no_grad()
     def update(self, shard: Sequence[ParameterSlice]) -> None:
@@ -38,16 +37,21 @@ class HalfWeightsCopy:
             torch._foreach_copy_(copies, masters)
 
     def mark_updated(self) -> None:
-        """All shards have been brought up to date: ``current`` need not do it."""
+        """All shards have been brought up to date: ``refresh`` need not do it."""
         self._versions = self._master_versions()
 
     @torch.no_grad()
-    def current(self) -> FrameNetwork:
-        """The module to compute with, brought up to date if the network has changed since the last call."""
-        if self._copied and (versions := self._master_versions()) != self._versions:
+    def refresh(self) -> None:
+        """Bring ``module`` up to date if the network has changed since it was."""
+        if self._copied and self._master_versions() != self._versions:
+            self.convert()
+
+    @torch.no_grad()
+    def convert(self) -> None:
+        """Bring all of ``module`` up to date, whether or not the network has changed."""
+        if self._copied:
             torch._foreach_copy_(self._copies, self._masters)
-            self._versions = versions
-        return self._module
+            self.mark_updated()
 
     def _master_versions(self) -> list[int]:
         return [tensor._version for tensor in self._masters]

@@ -19,7 +19,10 @@ GROWTH_UPDATES: Final = 2000
 
 
 class LossScale:
-    """``factor``, float32 on ``device``: 1 or more, a power of two, so that scaling rounds nothing. Nobody waits for it."""
+    """``factor``, float32 on ``device``: 1 or more, a power of two, so that scaling rounds nothing. Nobody waits for it.
+
+    Its numbers keep their place in memory, where a CUDA graph of the update reads and changes them.
+    """
 
     def __init__(self, device: torch.device, first: float = FIRST, growth_updates: int = GROWTH_UPDATES) -> None:
         self._growth_updates = growth_updates
@@ -28,7 +31,7 @@ class LossScale:
 
     @property
     def factor(self) -> Tensor:
-        """That of the next update."""
+        """That of the next update; ``follow`` changes it in place."""
         return self._factor
 
     @torch.no_grad()
@@ -38,8 +41,8 @@ class LossScale:
         good = torch.where(fits, self._good + 1.0, 0.0)
         grows = good >= self._growth_updates
         change = torch.where(fits, torch.where(grows, 2.0, 1.0), 0.5)
-        self._factor = (self._factor * change).clamp(min=1.0)
-        self._good = torch.where(grows, 0.0, good)
+        self._factor.mul_(change).clamp_(min=1.0)
+        self._good.copy_(torch.where(grows, 0.0, good))
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint keeps of it."""
@@ -47,5 +50,5 @@ class LossScale:
 
     def load(self, saved: Mapping[str, Tensor]) -> None:
         """Go on with what ``state`` gave."""
-        self._factor = saved["factor"].to(self._factor.device, copy=True)
-        self._good = saved["good_updates"].to(self._good.device, copy=True)
+        self._factor.copy_(saved["factor"])
+        self._good.copy_(saved["good_updates"])

@@ -24,7 +24,8 @@ class RMSProp(torch.optim.Optimizer):
     negative, which rounding would make it wherever a gradient stands still: torch's centred form then gives NaN.
 
     What it keeps of each weight has the names that torch's own has. ``found_inf``, where it is set before a step, is a number on
-    the weights' device: 1 lets the step move nothing, without anybody waiting to know it.
+    the weights' device: 1 lets the step move nothing, without anybody waiting to know it. The learning rate of a group may be a
+    number on that device, too; then a step can be captured in a CUDA graph.
     """
 
     found_inf: Tensor | None = None
@@ -90,6 +91,13 @@ class RMSProp(torch.optim.Optimizer):
             sums = of("momentum_buffer")
             if moves is not None:
                 sums = list(torch._foreach_mul(sums, moves.float()))
-            torch._foreach_add_(weights, sums, alpha=-group["lr"])
+            if isinstance(group["lr"], Tensor):
+                torch._foreach_sub_(weights, torch._foreach_mul(sums, group["lr"]))
+            else:
+                torch._foreach_add_(weights, sums, alpha=-group["lr"])
+        elif isinstance(group["lr"], Tensor):
+            moved = torch._foreach_div(gradients, roots)
+            torch._foreach_mul_(moved, group["lr"])
+            torch._foreach_sub_(weights, moved)
         else:
             torch._foreach_addcdiv_(weights, gradients, roots, -group["lr"])

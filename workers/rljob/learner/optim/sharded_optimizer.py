@@ -42,7 +42,7 @@ class ShardedOptimizer:
     def step(
         self,
         gradients: Sequence[Sequence[Tensor]],
-        learning_rate: float,
+        learning_rate: float | Tensor,
         on_moved: Callable[[Sequence[ParameterSlice]], None],
         scale: Tensor | None = None,
     ) -> Tensor:
@@ -50,7 +50,7 @@ class ShardedOptimizer:
 
         ``gradients``: of each micro-batch one tensor a parameter, of any precision; they are given away. ``on_moved(shard)`` is
         called by the thread that has moved that shard. ``scale``: how many times too large all gradients are, a number on the
-        device. Returns the norm of the gradient itself before clipping, on the device.
+        device; ``learning_rate`` may be one, too. Returns the norm of the gradient itself before clipping, on the device.
         """
         ordered = [self._in_order(each) for each in gradients]
         numbers = range(len(self.shards))
@@ -96,12 +96,14 @@ class ShardedOptimizer:
         return norm
 
     @torch.no_grad()
-    def _move(self, number: int, factor: Tensor | None, blocked: Tensor, learning_rate: float) -> None:
+    def _move(self, number: int, factor: Tensor | None, blocked: Tensor, learning_rate: float | Tensor) -> None:
         optimizer = self._optimizers[number]
         if factor is not None:
             torch._foreach_mul_([weight.grad for weight in self._weights[number] if weight.grad is not None], factor)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate
+            # Adam asks for this before it lets a CUDA graph be made of a step; being fused, it computes no differently for it.
+            group["capturable"] = isinstance(learning_rate, Tensor)
         if self._skips_on_device:
             optimizer.found_inf = blocked  # type: ignore[attr-defined]
         optimizer.step()
@@ -126,15 +128,29 @@ class ShardedOptimizer:
         return frozenset(("step", *state_names(defaults)))
 
     def load(self, index: int, saved: Mapping[str, Tensor]) -> None:
-        """Put what ``state`` gave for this parameter in its place, however many threads there were then."""
+        """Put what ``state`` gave for this parameter in its place, however many threads there were then.
+
+        What the optimiser keeps already stays where it is in memory: a CUDA graph of a step knows these places.
+        """
         parameter = self._parameters[index]
         for optimizer, part, weight in self._places(index):
-            optimizer.state[weight] = {
-                name: value.to(parameter.device, copy=True)  # where the steps are counted, too
-                if name == "step"
-                else part.view(in_order_of(parameter, value.to(parameter.device))).clone()
-                for name, value in saved.items()
-            }
+            kept = optimizer.state[weight]
+            for name, value in saved.items():
+                here = value.to(parameter.device)
+                found = here if name == "step" else part.view(in_order_of(parameter, here))
+                if name in kept:
+                    kept[name].copy_(found)
+                else:
+                    kept[name] = found.clone()  # where the steps are counted, too
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that is kept, itself and not a copy, shard for shard; nothing before the first step. It begins as zeros."""
+        return {
+            f"{name}.{shard}.{number}": value
+            for shard, (optimizer, weights) in enumerate(zip(self._optimizers, self._weights, strict=True))
+            for number, weight in enumerate(weights)
+            for name, value in optimizer.state.get(weight, {}).items()
+        }
 
     def _places(self, index: int) -> Iterator[tuple[torch.optim.Optimizer, ParameterSlice, Tensor]]:
         """Where the numbers of the ``index``-th parameter are moved: by which optimiser, which of them, and their view."""

@@ -1,0 +1,209 @@
+"""Replayed updates learn what started ones do, whatever the algorithm, the optimiser and the arithmetic.
+
+On a CPU a stand-in replays by calling (``ByCalling``); the same tests take real CUDA graphs where there is a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rljob.algorithms.batches import TransitionBatch
+from rljob.algorithms.compute import Arithmetic
+from rljob.algorithms.loss_result import LossResult
+from rljob.api import ImpalaParameters
+from rljob.checkpoints import store as checkpoint
+from rljob.learner import state
+from rljob.learner.optim.captured_update import Capturer, cuda_graph
+from rljob.learner.optim.kernel_starts import captured_and_checked
+from rljob.learner.optim.update_trial import tensors_of
+from rljob.learner.optim.updater import AnyUpdater, TransitionUpdater
+
+from tests.support.devices import DEVICES, needs_cuda
+from tests.support.replays import ByCalling
+from tests.unit.learner.learner_builders import IMAGES, batches, parameters, unroll_batches
+from tests.unit.learner.optim.test_no_waiting import OPTIMIZERS, as_on_a_device, waiting_is_an_error
+from tests.unit.learner.optim.test_precision_parity import made, on
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+TRANSITIONS: list[dict[str, Any]] = [
+    {"target_update_interval": 3},
+    {"target_update_tau": 0.1, "target_update_interval": 0, "evaluation_weights_decay": 0.9},
+]
+UNROLLS: list[dict[str, Any]] = [
+    {"loss": "VTrace", "rmsprop_momentum": 0.5},
+    {"loss": "VTrace", "recurrent": "LSTM", "lstm_units": 6, "minibatches": 2},
+    {"loss": "ClippedSurrogate", "epochs": 2, "minibatches": 4, "target_policy_kl": 0.02},
+]
+Data = tuple[AnyUpdater, list[Any]]
+
+
+def transitions(device: torch.device, arithmetic: Arithmetic = "fp32", **changes: Any) -> Data:
+    values = {"learning_rate_final": 1e-4, "learning_rate_decay_steps": 100, **changes}
+    return _ready(made("ApeXDQN", parameters(**values), device, arithmetic)), _on(device, batches(6, IMAGES))
+
+
+def unrolls(device: torch.device, arithmetic: Arithmetic = "fp32", **changes: Any) -> Data:
+    values = {"network": "Compact", "hidden_units": 8, "unroll_length": 4, "batch_size": 4, "loss_reduction": "Mean",
+              "learning_rate": 1e-3, "learning_rate_final": 1e-4, "learning_rate_decay_steps": 100}  # fmt: skip
+    params = ImpalaParameters.model_validate({**values, **changes})
+    return _ready(made("IMPALA", params, device, arithmetic)), _on(device, unroll_batches(params, 6, IMAGES))
+
+
+def _ready(learner: AnyUpdater) -> AnyUpdater:
+    if learner.device.type == "cpu":
+        as_on_a_device(learner)
+    return learner
+
+
+def _on(device: torch.device, data: list[Any]) -> list[Any]:
+    return [on(device, batch) for batch in data]
+
+
+def capturer(device: torch.device) -> Capturer:
+    return cuda_graph if device.type == "cuda" else ByCalling()
+
+
+def replaying(learner: AnyUpdater, data: list[Any]) -> AnyUpdater:
+    learner.captured, _ = captured_and_checked(learner, data[0], capturer(learner.device))  # type: ignore[assignment]
+    return learner
+
+
+def learn(learner: AnyUpdater, data: list[Any], first_step: int = 0) -> list[torch.Tensor]:
+    """What the updates from some batches give; shuffles are the same each time."""
+    torch.manual_seed(2)
+    return [
+        torch.cat([priorities, figures]).clone()
+        for index, batch in enumerate(data)
+        for priorities, figures in learner.updates_from(batch, first_step + 10 * index)
+    ]
+
+
+def assert_same(one: AnyUpdater, other: AnyUpdater, **tolerance: float) -> None:
+    first, second = state.capture(one), state.capture(other)
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        if tensor.is_floating_point():
+            torch.testing.assert_close(second[name], tensor, msg=lambda text, name=name: f"{name}: {text}", **tolerance)
+
+
+CLOSE = {"rtol": 1e-3, "atol": 1e-5}
+
+
+def with_loss(learner: AnyUpdater, change: Callable[[LossResult], torch.Tensor]) -> None:
+    own = learner._loss
+    learner._loss = lambda *given: (result := own(*given))._replace(value=change(result))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize(
+    ("make", "changes"), [*((transitions, each) for each in TRANSITIONS), *((unrolls, each) for each in UNROLLS)]
+)
+def test_replayed_updates_learn_what_started_ones_do(
+    make: Callable[..., Data], changes: dict[str, Any], optimizer: str, device: torch.device
+) -> None:
+    """Target networks, averages, the falling learning rate and its adaptation included."""
+    settings = {"optimizer": optimizer, "optimizer_epsilon": 1e-3, **changes}
+    (plain, data), (graphed, _) = (make(device, **settings) for _ in range(2))
+    replaying(graphed, data)
+    for given, expected in zip(learn(graphed, data), learn(plain, data), strict=True):
+        torch.testing.assert_close(given, expected, **CLOSE)
+    assert graphed.updates == plain.updates > 0
+    assert_same(plain, graphed, **CLOSE)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("arithmetic", ["bf16", "fp16"])
+@pytest.mark.parametrize("make", [transitions, unrolls])
+def test_weights_in_16_bits_and_the_scale_of_a_loss_follow(
+    make: Callable[..., Data], arithmetic: Arithmetic, device: torch.device
+) -> None:
+    settings = {"layer_norm": True, "optimizer": "Adam", "optimizer_epsilon": 1e-3}
+    (plain, data), (graphed, _) = (make(device, arithmetic, **settings) for _ in range(2))
+    replaying(graphed, data)
+    for each in (plain, graphed):
+        if each.loss_scale is not None:
+            each.loss_scale._growth_updates = 2
+    learn(plain, data), learn(graphed, data)
+    # One that had computed with the first weights all along would have moved elsewhere.
+    assert_same(plain, graphed, rtol=0.05, atol=2e-4)
+    if plain.loss_scale is not None and graphed.loss_scale is not None:
+        assert torch.equal(graphed.loss_scale.factor, plain.loss_scale.factor)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_device_itself_keeps_weights_in_16_bits_up_to_date(device: torch.device) -> None:
+    """A replay changes weights, and the host, which counts its own changes, does not see it."""
+    learner, data = transitions(device, "bf16", **TRANSITIONS[1])
+    assert isinstance(learner, TransitionUpdater)
+    learner._refresh_copies()
+    learner.compute(data[0], 1e-2)
+    for copied, network in ((learner._computed, learner.online), (learner._computed_target, learner.target)):
+        for copy, master in zip(copied.module.parameters(), network.parameters(), strict=True):
+            assert torch.equal(copy, master.to(copy.dtype))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("optimizer", "arithmetic"), [*((each, "fp32") for each in OPTIMIZERS), ("Adam", "fp16")])
+def test_a_checkpoint_goes_where_a_replay_looks_for_it(
+    tmp_path: Path, optimizer: str, arithmetic: Arithmetic, device: torch.device
+) -> None:
+    changes = {"optimizer": optimizer, "optimizer_epsilon": 1e-3, "evaluation_weights_decay": 0.9}
+    plain, data = transitions(device, arithmetic, **changes)
+    learn(plain, data[:3])
+    path, _ = checkpoint.write(tmp_path, "step-3", state.capture(plain), {})
+    resumed = replaying(transitions(device, arithmetic, **changes)[0], data)
+    places = {name: tensor.data_ptr() for name, tensor in tensors_of(resumed).items()}
+    learn(resumed, data[4:])  # something else is there before
+    state.restore(resumed, checkpoint.read(path), plain.updates)
+    learn(plain, data[3:], 30), learn(resumed, data[3:], 30)
+    assert {name: tensor.data_ptr() for name, tensor in tensors_of(resumed).items()} == places
+    assert resumed.updates == plain.updates
+    assert_same(plain, resumed, **(CLOSE if arithmetic == "fp32" else {"rtol": 0.05, "atol": 2e-4}))
+
+
+def test_minibatches_of_another_shape_are_learned_from_without_it() -> None:
+    (plain, data), (graphed, _) = transitions(CPU), transitions(CPU)
+    capture = ByCalling()
+    graphed.captured, _ = captured_and_checked(graphed, data[0], capture)  # type: ignore[assignment]
+    before = capture.replays
+    shorter = TransitionBatch(*(tensor[:5] for tensor in data[1]))
+    mixed = [data[0], shorter, data[2]]
+    learn(plain, mixed), learn(graphed, mixed)
+    assert capture.replays == before + 2
+    assert_same(plain, graphed, **CLOSE)
+
+
+@needs_cuda
+def test_on_a_gpu_a_loss_may_draw_there() -> None:
+    learner, data = transitions(CUDA)
+    with_loss(learner, lambda result: result.value * (0.5 + torch.rand((), device="cuda")))
+    replaying(learner, data)
+    given = learn(learner, [data[0]] * 3)
+    losses = [float(each[-len(learner.figures)]) for each in given]
+    assert len(set(losses)) == 3, "the same number was drawn again"
+
+
+@needs_cuda
+@pytest.mark.parametrize("make", [transitions, unrolls])
+def test_on_a_gpu_nobody_waits_for_a_replay(make: Callable[..., Data]) -> None:
+    learner, data = make(CUDA)
+    replaying(learner, data)
+    list(learner.updates_from(data[0], 0))
+    with waiting_is_an_error():
+        for batch in data[1:]:
+            list(learner.updates_from(batch, 0))
+
+
+@needs_cuda
+def test_on_a_gpu_a_compiled_update_is_captured_too() -> None:
+    (compiled, data), (plain, _) = transitions(CUDA), transitions(CUDA)
+    compiled.compile()
+    replaying(compiled, data)
+    learn(compiled, data), learn(plain, data)
+    assert compiled.recompiles == 0
+    assert_same(plain, compiled, rtol=1e-2, atol=1e-4)

@@ -1,0 +1,267 @@
+"""A graph is used only where it does what an update does, and faster, and leaves no trace of having been tried.
+
+On a CPU a stand-in replays by calling (``ByCalling``); what is wrong with a graph is made here, and must be found.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from rljob.algorithms import algorithm
+from rljob.learner import state
+from rljob.learner.optim import kernel_starts
+from rljob.learner.optim.captured_update import CapturedUpdate, Learned
+from rljob.learner.optim.kernel_starts import CaptureProblem, captured_and_checked, choose, wanted
+from rljob.learner.optim.update_trial import differences, first_minibatch, unlike
+from rljob.learner.optim.updater import AnyUpdater
+from rljob.roles.learner import _example_batch
+
+from tests.support.devices import DEVICES, needs_cuda
+from tests.support.replays import ByCalling
+from tests.unit.learner.learner_builders import IMAGES
+from tests.unit.learner.optim.test_captured_update import (
+    CLOSE,
+    CPU,
+    CUDA,
+    UNROLLS,
+    Data,
+    assert_same,
+    capturer,
+    learn,
+    transitions,
+    unrolls,
+    with_loss,
+)
+from tests.unit.learner.optim.test_no_waiting import OPTIMIZERS
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("make", [transitions, unrolls])
+def test_trying_leaves_no_trace(make: Callable[..., Data], device: torch.device) -> None:
+    (tried, data), (plain, _) = make(device, evaluation_weights_decay=0.9), make(device, evaluation_weights_decay=0.9)
+    learn(tried, data[:2]), learn(plain, data[:2])
+    kept = {name: tensor.clone() for name, tensor in state.capture(tried).items()}
+    rate = tried.learning_rate.scale
+    captured_and_checked(tried, data[0], capturer(device))
+    now = state.capture(tried)
+    assert now.keys() == kept.keys()
+    assert all(torch.equal(tensor, now[name]) for name, tensor in kept.items()), "random numbers included"
+    assert (tried.updates, tried.learning_rate.scale, tried.captured) == (plain.updates, rate, None)
+    learn(tried, data[2:]), learn(plain, data[2:])
+    assert_same(plain, tried, rtol=0.0 if device.type == "cpu" else 1e-3, atol=0.0 if device.type == "cpu" else 1e-5)
+
+
+class OldMinibatch(CapturedUpdate[Any]):
+    """A graph that goes on reading the memory of the minibatch that it was recorded with."""
+
+    def __call__(self, minibatch: Any, rate: float) -> Learned:
+        return super().__call__(self.__dict__.setdefault("first", minibatch), rate)
+
+
+class OldColumn(CapturedUpdate[Any]):
+    """One that does so for a single column of it."""
+
+    def __call__(self, minibatch: Any, rate: float) -> Learned:
+        first = self.__dict__.setdefault("first", minibatch)
+        column = "discount" if getattr(minibatch, "value_target", None) is None else "value_target"
+        return super().__call__(minibatch._replace(**{column: getattr(first, column)}), rate)
+
+
+class OldRate(CapturedUpdate[Any]):
+    """One in which the learning rate is a number of the host's."""
+
+    def __call__(self, minibatch: Any, rate: float) -> Learned:
+        return super().__call__(minibatch, self.__dict__.setdefault("first", rate))
+
+
+class OnlyOnce(CapturedUpdate[Any]):
+    """One whose second replay does nothing."""
+
+    def __call__(self, minibatch: Any, rate: float) -> Learned:
+        if self.__dict__.setdefault("calls", 0) == 1:
+            self._replay = lambda: None
+        self.__dict__["calls"] += 1
+        return super().__call__(minibatch, rate)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("wrong", [OldMinibatch, OldColumn, OldRate, OnlyOnce])
+@pytest.mark.parametrize("make", [transitions, unrolls])
+def test_a_graph_that_learns_something_else_is_not_used(
+    make: Callable[..., Data],
+    wrong: type[CapturedUpdate[Any]],
+    optimizer: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    learner, data = make(CPU, optimizer=optimizer)
+    before = state.capture(learner)
+    monkeypatch.setattr(kernel_starts, "CapturedUpdate", wrong)
+    choose(learner, data[0], ByCalling())
+    assert learner.captured is None
+    (line,) = [record for record in caplog.records if record.name == kernel_starts.__name__]
+    assert line.levelno == logging.WARNING
+    assert "started one by one, without a CUDA graph: replayed, updates differ in what became of: " in line.getMessage()
+    after = state.capture(learner)
+    assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
+
+
+@pytest.mark.parametrize("wrong", [None, OldMinibatch, OldColumn, OldRate, OnlyOnce])
+@pytest.mark.parametrize(("make", "changes"), [(transitions, {}), *((unrolls, each) for each in UNROLLS)])
+def test_the_batch_that_a_learner_starts_with_tells_right_from_wrong(
+    make: Callable[..., Data],
+    changes: dict[str, Any],
+    wrong: type[CapturedUpdate[Any]] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before anything has been played its rewards are all the same, and so are its actions."""
+    learner, _ = make(CPU, **changes)
+    method = algorithm("ApeXDQN" if make is transitions else "IMPALA")
+    batch = _example_batch(method, learner.params, IMAGES, CPU)
+    if wrong is None:
+        assert captured_and_checked(learner, batch, ByCalling())[1] < 1e-4
+        return
+    monkeypatch.setattr(kernel_starts, "CapturedUpdate", wrong)
+    with pytest.raises(CaptureProblem, match="became of"):
+        captured_and_checked(learner, batch, ByCalling())
+
+
+def test_a_follower_that_stands_still_is_noticed() -> None:
+    learner, data = transitions(CPU, evaluation_weights_decay=0.9)
+    follow, capture = learner._follow, ByCalling()
+
+    def forgets(work: Callable[[], Learned]) -> tuple[Learned, Callable[[], object]]:
+        given, replay = capture(work)
+
+        def without() -> None:
+            learner._follow = lambda: None  # type: ignore[method-assign]
+            replay()
+            learner._follow = follow  # type: ignore[method-assign]
+
+        return given, without
+
+    with pytest.raises(CaptureProblem, match="became of: evaluation"):
+        captured_and_checked(learner, data[0], forgets)
+
+
+def test_what_can_not_be_captured_is_said_in_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
+    (learner, data), (plain, _) = transitions(CPU), transitions(CPU)
+
+    def refuses(work: Callable[[], Learned]) -> tuple[Learned, Callable[[], object]]:
+        work()
+        try:
+            raise RuntimeError("operation not permitted when stream is capturing\nand a long explanation")
+        finally:
+            raise RuntimeError(
+                "operation failed due to a previous error during capture"
+            )  # as the end of a capture does
+
+    choose(learner, data[0], refuses)
+    (line,) = [record.getMessage() for record in caplog.records if record.name == kernel_starts.__name__]
+    assert line == (
+        "the kernels of an update are started one by one, without a CUDA graph: it can't be captured (operation not permitted "
+        "when stream is capturing)"
+    )
+    assert learner.captured is None
+    learn(learner, data), learn(plain, data)
+    assert_same(plain, learner, rtol=0.0, atol=0.0)
+
+
+def test_a_loss_that_draws_on_the_host_is_not_captured() -> None:
+    learner, data = transitions(CPU)
+    with_loss(learner, lambda result: result.value * (0.5 + torch.rand(())))
+    with pytest.raises(CaptureProblem, match="draws random numbers on the host"):
+        captured_and_checked(learner, data[0], ByCalling())
+
+
+def test_updates_that_move_nothing_prove_nothing() -> None:
+    learner, data = transitions(CPU)
+    with_loss(learner, lambda result: result.value * float("nan"))
+    with pytest.raises(CaptureProblem, match="moved no weight"):
+        captured_and_checked(learner, data[0], ByCalling())
+
+
+class Pace:
+    """A clock on which a replayed update takes ``graph`` seconds, and one whose kernels are started takes 1."""
+
+    def __init__(self, learner: AnyUpdater, graph: float) -> None:
+        self.now, own = 0.0, learner.learn
+
+        def learn(minibatch: Any, steps: int) -> Learned:
+            self.now += 1.0 if learner.captured is None else graph
+            return own(minibatch, steps)
+
+        learner.learn = learn  # type: ignore[method-assign, assignment]
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(("seconds", "chosen"), [(0.5, "as a CUDA graph"), (0.97, "one by one"), (2.0, "one by one")])
+def test_the_faster_is_chosen(seconds: float, chosen: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    (learner, data), (plain, _) = unrolls(CPU), unrolls(CPU)
+    choose(learner, data[0], ByCalling(), Pace(learner, seconds))
+    assert (learner.captured is not None) == (chosen == "as a CUDA graph")
+    (line,) = [record.getMessage() for record in caplog.records if record.name == kernel_starts.__name__]
+    assert line.startswith(
+        f"the kernels of an update are started {chosen}; 4 updates took one by one 4000.00 ms, as a CUDA "
+    )
+    learn(learner, data), learn(plain, data)
+    assert_same(plain, learner, **CLOSE)
+
+
+def test_memory_for_one_of_both_suffices(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def too_much(*given: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    learner, data = transitions(CPU)
+    monkeypatch.setattr(kernel_starts, "fastest", too_much)
+    choose(learner, data[0], ByCalling())
+    assert learner.captured is None
+    assert learner.updates == 0
+    assert "does not hold an update and its graph at once" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("device", "compiled", "expected"),
+    [(CUDA, None, True), (CUDA, True, True), (CUDA, False, False), (CPU, None, False), (CPU, True, False)],
+)
+def test_who_tries_a_graph(device: torch.device, compiled: bool | None, expected: bool) -> None:
+    assert wanted(device, compiled) is expected
+
+
+def test_minibatches_on_trial_differ_in_every_number_but_the_actions() -> None:
+    (_, transition_data), (learner, unroll_data) = transitions(CPU), unrolls(CPU, loss="ClippedSurrogate")
+    for minibatch in (transition_data[0], unroll_data[0], first_minibatch(learner, unroll_data[0])):
+        other = unlike(minibatch)
+        for name, before, after in zip(minibatch._fields, minibatch, other, strict=True):
+            if name != "action" and before is not None:
+                assert (before.shape, before.dtype) == (after.shape, after.dtype)
+                assert (before != after).all(), name
+        assert torch.equal(minibatch.action, other.action)
+
+
+def test_outcomes_are_compared_as_shares_of_what_was_done() -> None:
+    one = {"online": torch.tensor([3.0, 4.0]), "loss": torch.tensor([float("inf")]), "target": torch.zeros(2)}
+    other = {"online": torch.tensor([3.0, 4.5]), "loss": torch.tensor([float("inf")]), "target": torch.zeros(2)}
+    assert differences(one, other) == {"online": pytest.approx(0.1), "loss": 0.0, "target": 0.0}
+    for number in (1.0, float("nan")):
+        assert differences(one, {**other, "loss": torch.tensor([number])})["loss"] >= 1.0
+
+
+@needs_cuda
+def test_on_a_gpu_a_loss_that_waits_is_not_captured_and_goes_on() -> None:
+    (learner, data), (plain, _) = transitions(CUDA), transitions(CUDA)
+    for each in (learner, plain):
+        with_loss(each, lambda result: result.value * (1.0 if result.value.item() > -1.0 else 2.0))
+    stream = torch.cuda.current_stream()
+    choose(learner, data[0])
+    assert learner.captured is None
+    assert torch.cuda.current_stream() == stream
+    learn(learner, data), learn(plain, data)
+    assert_same(plain, learner, **CLOSE)

@@ -1,0 +1,228 @@
+"""Learner updates: loss and gradient, a step of the optimiser, target network, evaluation average. Static shapes, no host sync.
+
+Parameters, optimiser state, targets and losses are float32 whatever the trunk computes in. Nothing here waits for the device: an
+update whose gradient is not finite is skipped on the device itself, a batch's divergence, where the learning rate follows it,
+counts once it has arrived (``LateNumber``), and what the loop wants to know travels back late (``Readback``).
+
+Which algorithm it is makes no difference here: a loss takes parameters, networks and a batch, and gives a ``LossResult``. The
+work of an update is divided among threads by the batch (``split``) and by the result (``LossResult.joined``).
+
+What the host decides for an update stands in ``learn``, and what the device does in ``compute``: only that can be a CUDA graph.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rljob.algorithms.base import AnyAlgorithm
+from rljob.algorithms.batches import MicroBatch, TransitionBatch, UnrollBatch
+from rljob.algorithms.compute import let_round_to_tf32
+from rljob.algorithms.loss_result import LossResult
+from rljob.algorithms.parameters import LearnerParameters
+from rljob.algorithms.trunk import FrameNetwork
+from rljob.learner.optim.adaptive_learning_rate import AdaptiveLearningRate
+from rljob.learner.optim.captured_update import CapturedUpdate, Learned
+from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.half_weights_copy import HalfWeightsCopy
+from rljob.learner.optim.loss_scale import LossScale
+from rljob.learner.optim.readback import LateNumber
+from rljob.learner.optim.sharded_optimizer import ShardedOptimizer
+
+Batch = TypeVar("Batch", TransitionBatch, UnrollBatch)
+
+
+class Updater(ABC, Generic[Batch]):
+    """What every updater is: the network that learns, its optimiser, and followers.
+
+    ``online`` learns, ``evaluation`` is its moving average (or None where the job keeps none). All live on ``device``.
+    ``updates`` counts the updates made. For one thread; with ``threads`` it computes in several, each with a micro-batch.
+    How the network computes (see ``FrameNetwork.compute``) is settled before. In bf16 and fp16 the work is done on a copy stored
+    so; in fp16 the loss is scaled (``LossScale``), and an update whose gradient overflows is skipped.
+    """
+
+    _loss: Callable[..., LossResult]
+
+    def __init__(
+        self,
+        algorithm: AnyAlgorithm,
+        params: LearnerParameters,
+        online: FrameNetwork,
+        device: torch.device,
+        threads: DataParallelThreads | None = None,
+    ) -> None:
+        self.params = params
+        self.device = device
+        self.online = online.to(device)
+        self.evaluation = (
+            copy.deepcopy(self.online).requires_grad_(False) if params.evaluation_weights_decay > 0 else None
+        )
+        self.updates = 0
+        self.learning_rate = AdaptiveLearningRate(params, algorithm.target_divergence(params))
+        self.loss_scale: LossScale | None = LossScale(device) if self.online.plan.arithmetic == "fp16" else None
+        self.figures = _figures(algorithm, scaled=self.loss_scale is not None)
+        """Names of the numbers that an update reports."""
+        self._metrics = algorithm.metrics
+        if device.type == "cuda":
+            let_round_to_tf32(self.online.plan.arithmetic)
+        self._divergence = LateNumber(device)
+        self._computed = HalfWeightsCopy(self.online)
+        self._threads = threads or DataParallelThreads()
+        self._parameters: list[Tensor] = list(self.online.parameters())
+        if any(parameter.dtype != torch.float32 for parameter in self._parameters):
+            raise ValueError("the online network must be float32: an update rounded to bf16 would not move its weights")
+        self.optimizer = ShardedOptimizer(params, self._parameters, self._threads)
+        self._graphs_compiled: int | None = None
+        self.compiled = False
+        self.captured: CapturedUpdate[Batch] | None = None
+        """Where set: updates from minibatches that fit it are replayed. See ``kernel_starts``."""
+
+    def compile(self) -> None:
+        """Compile the loss and its gradient from now on. The first update then takes the time a compiler needs."""
+        self._loss = torch.compile(self._loss, dynamic=False)
+        self.compiled = True
+
+    def forget_under_way(self) -> None:
+        """The weights have been replaced: what batches before have yet to tell is not about these."""
+        self._divergence.drain()
+
+    @property
+    def recompiles(self) -> int:
+        """Graphs compiled after the first update. Shapes are static, so anything but 0 is a defect."""
+        return _graphs() - self._graphs_compiled if self.compiled and self._graphs_compiled is not None else 0
+
+    def overflowed(self, figures: NDArray[np.float32]) -> bool:
+        """Whether ``figures`` are of an update that was skipped because its scaled gradient left fp16's range: the next ones are
+        scaled less. Where nothing is scaled (any more), a gradient that is not finite is the loss's own."""
+        if self.loss_scale is None:
+            return False
+        loss, norm, scale = figures[:3].tolist()
+        return math.isfinite(loss) and not math.isfinite(norm) and scale > 1.0
+
+    def updates_from(self, batch: Batch, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Learn from one batch, in as many updates as the algorithm makes of it; each is done when it is asked for.
+
+        ``steps``: agent steps of the run so far, for the learning rate. Yields (priorities float32[B], empty where there are
+        none, and ``figures`` float32[K]), on the device; the next update may overwrite them.
+        """
+        divergences: list[Tensor] = []
+        for minibatch in self.minibatches(batch):
+            learned = self.learn(minibatch, steps)
+            if learned.divergence is not None and self.learning_rate.target > 0.0:
+                divergences.append(learned.divergence.clone())
+            yield learned.priorities, learned.figures
+        if divergences:
+            self._adapt(torch.stack(divergences).mean())
+
+    @abstractmethod
+    def minibatches(self, batch: Batch) -> Iterator[Batch]:
+        """What is learned from a batch, update for update."""
+
+    def learn(self, minibatch: Batch, steps: int) -> Learned:
+        """One update, which the learning rate does not follow."""
+        rate = self.learning_rate.at(steps)
+        self._refresh_copies()
+        if self.captured is not None and self.captured.fits(minibatch):
+            learned = self.captured(minibatch, rate)
+        else:
+            learned = self.compute(minibatch, rate)
+        self.updates += 1
+        self._follow_at_intervals()
+        if self.compiled and self._graphs_compiled is None:
+            self._graphs_compiled = _graphs()
+        return learned
+
+    def networks(self) -> dict[str, nn.Module]:
+        """All networks by the name that a checkpoint keeps them under."""
+        return {
+            name: net for name, net in (("online", self.online), ("evaluation", self.evaluation)) if net is not None
+        }
+
+    def copy_online(self) -> None:
+        """Make every follower equal to the online network (at the start of training)."""
+        for follower in self.networks().values():
+            if follower is not self.online:
+                follower.load_state_dict(self.online.state_dict())
+
+    def compute(self, minibatch: Batch, rate: float | Tensor) -> Learned:
+        """What the device does in an update. It depends on tensors alone, and on nothing that the host looks up or counts.
+
+        ``rate``: the learning rate; as a number on the device it is read when the update happens. ``_refresh_copies`` has been
+        called since anything else changed the weights.
+        """
+        network, parameters = self._computed.module, self._computed.parameters
+        scale = None if self.loss_scale is None else self.loss_scale.factor
+
+        def scaled(value: Tensor) -> Tensor:
+            return value if scale is None else value * scale
+
+        def learn(micro: MicroBatch[Batch]) -> tuple[LossResult, Sequence[Tensor]]:
+            # The cache of cast weights is one for all threads: a cast made by one without a gradient must not reach another.
+            torch.set_autocast_cache_enabled(False)
+            result = self._loss_of(network, micro.batch)
+            return result, torch.autograd.grad(scaled(result.value * result.weight(micro.share)), parameters)
+
+        gradients: Sequence[Sequence[Tensor]]
+        result: LossResult
+        if self._threads.count == 1:
+            result = self._loss_of(network, minibatch)
+            gradients = [torch.autograd.grad(scaled(result.value), parameters)]
+        else:
+            micro_batches: Sequence[MicroBatch[Batch]] = minibatch.split(self._threads.count)
+            learned = self._threads.map(learn, micro_batches)
+            results, gradients = [each for each, _ in learned], [each for _, each in learned]
+            result = LossResult.joined(results, [micro.share for micro in micro_batches])
+        norm = self.optimizer.step(gradients, rate, self._computed.update, scale)
+        self._computed.mark_updated()
+        self._follow()
+        figures = [result.value.detach(), norm]
+        if scale is not None:
+            figures.append(scale)
+        figures.extend(result.metrics[name] for name in self._metrics)
+        reported = torch.stack(figures)
+        if self.loss_scale is not None:
+            self.loss_scale.follow(norm)
+        return Learned(self._priorities_of(result), reported, result.divergence)
+
+    @abstractmethod
+    def _loss_of(self, network: FrameNetwork, batch: Batch) -> LossResult:
+        """The loss of ``network``, which is ``online`` or stands in for it."""
+
+    @abstractmethod
+    def _priorities_of(self, result: LossResult) -> Tensor:
+        """New priorities float32 [B], or an empty tensor."""
+
+    def _adapt(self, divergence: Tensor) -> None:
+        """Let the learning rate follow the mean divergence over the updates of a batch."""
+        for arrived in self._divergence.push(divergence):
+            self.learning_rate.observe(arrived)
+
+    def _refresh_copies(self) -> None:
+        """Convert what is computed with anew where its network was changed by anything but an update."""
+        self._computed.refresh()
+
+    @torch.no_grad()
+    def _follow(self) -> None:
+        """Move those that follow the online network at every update."""
+        if self.evaluation is not None:
+            share = 1.0 - self.params.evaluation_weights_decay
+            torch._foreach_lerp_(list(self.evaluation.parameters()), self._parameters, share)
+
+    def _follow_at_intervals(self) -> None:
+        """Move those that follow it at some updates, by their number. None does unless this is overridden."""
+
+
+def _figures(algorithm: AnyAlgorithm, *, scaled: bool) -> tuple[str, ...]:
+    return ("loss", "gradient_norm", *(["loss_scale"] if scaled else []), *algorithm.metrics)
+
+
+def _graphs() -> int:
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])

@@ -1,0 +1,85 @@
+"""An update that is recorded once and replayed: on CUDA as a graph, all of whose kernels the host starts by one call.
+
+A graph reads and writes the same memory each time. So a minibatch and the learning rate are copied to where it was recorded with
+them, everything else that an update changes keeps its place, and what it gives lies where the next replay puts its own.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+import torch
+from torch import Tensor
+
+from rljob.algorithms.batches import TransitionBatch, UnrollBatch
+
+Batch = TypeVar("Batch", TransitionBatch, UnrollBatch)
+
+WARM_UPS: Final = 3
+"""Updates before one is recorded: libraries make their handles and workspaces in the first ones, and a compiler its kernels."""
+
+
+class Learned(NamedTuple):
+    """What an update gives, on the device.
+
+    priorities: float32 [B], empty where there are none. figures: float32 [K]. divergence: see ``LossResult``.
+    """
+
+    priorities: Tensor
+    figures: Tensor
+    divergence: Tensor | None
+
+
+Capturer: TypeAlias = Callable[[Callable[[], Learned]], tuple[Learned, Callable[[], object]]]
+"""Records a function: what it gives, and a function that does all of it again and puts what it gives into the same tensors.
+Afterwards the function may have been done, any number of times."""
+
+
+def cuda_graph(work: Callable[[], Learned]) -> tuple[Learned, Callable[[], object]]:
+    """A CUDA graph of ``work``. Raises RuntimeError where that can't be captured, as it waits for the device."""
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())
+    graph = torch.cuda.CUDAGraph()
+    # Of two contexts the outer one gives the caller's stream back even where a capture fails; torch's own does not then.
+    # Warm-up and capture share a stream, for which some libraries make their handles.
+    with torch.cuda.stream(stream):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*capturable=True")  # of an optimiser that is not captured yet
+            for _ in range(WARM_UPS):
+                work()
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            learned = work()
+    torch.cuda.current_stream().wait_stream(stream)
+    return learned, graph.replay
+
+
+class CapturedUpdate(Generic[Batch]):
+    """``compute(minibatch, rate)`` for minibatches of the shapes of ``like``, recorded by ``capture`` and replayed by a call.
+
+    ``inputs``: the minibatch of the last call. What a call gives is overwritten by the next.
+    """
+
+    def __init__(self, compute: Callable[[Batch, Tensor], Learned], like: Batch, capture: Capturer) -> None:
+        self._forms = _forms(like)
+        self.inputs: Batch = type(like)(*(None if tensor is None else tensor.clone() for tensor in like))  # type: ignore[arg-type]
+        self.rate = torch.zeros((), device=like.action.device)
+        self._learned, self._replay = capture(lambda: compute(self.inputs, self.rate))
+
+    def fits(self, minibatch: Batch) -> bool:
+        """Whether it can be replayed for this one."""
+        return _forms(minibatch) == self._forms
+
+    def __call__(self, minibatch: Batch, rate: float) -> Learned:
+        """One update; nobody waits for it."""
+        for own, given in zip(self.inputs, minibatch, strict=True):
+            if own is not None and given is not None:
+                own.copy_(given, non_blocking=True)
+        self.rate.fill_(rate)
+        self._replay()
+        return self._learned
+
+
+def _forms(minibatch: TransitionBatch | UnrollBatch) -> list[Any]:
+    return [None if tensor is None else (tensor.shape, tensor.dtype) for tensor in minibatch]

@@ -1,0 +1,104 @@
+"""Updates that are made only to see what they do: from one state, on minibatches that differ, and with that state put back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from rljob.learner.optim.updater import AnyUpdater
+
+TRIAL_LOSS_SCALE: Final = 16.0
+"""In fp16. A run begins with as large a scale as goes, so that its first updates may all be skipped, and would show nothing."""
+_RATES: Final = (1.0, 0.5, 0.25)
+
+
+class KeptState:
+    """What updates change of ``updater``, to be put back in place: every tensor stays where it is in memory."""
+
+    def __init__(self, updater: AnyUpdater) -> None:
+        self._updater = updater
+        self._tensors = {name: tensor.clone() for name, tensor in tensors_of(updater).items()}
+        self._updates, self._rate = updater.updates, updater.learning_rate.scale
+        self.random = torch.get_rng_state()
+        """The host's; the device's is kept and put back as well."""
+        self._random_there = torch.cuda.get_rng_state() if updater.device.type == "cuda" else None
+
+    @torch.no_grad()
+    def put_back(self) -> None:
+        """As often as is wanted. What an optimiser has begun to keep since then is set to zero, as which it begins."""
+        for name, tensor in tensors_of(self._updater).items():
+            if name in self._tensors:
+                tensor.copy_(self._tensors[name])
+            else:
+                tensor.zero_()
+        self._updater.updates, self._updater.learning_rate.scale = self._updates, self._rate
+        torch.set_rng_state(self.random)
+        if self._random_there is not None:
+            torch.cuda.set_rng_state(self._random_there)
+
+
+def outcome(updater: AnyUpdater, minibatch: Any) -> dict[str, Tensor]:
+    """What three updates do, each with another learning rate and on other numbers than the one before.
+
+    By name: the loss, the gradient's norm and the priorities that they give, and how far they move each network, each kind of
+    what the optimiser keeps, and the loss's scale.
+    """
+    if updater.loss_scale is not None:
+        updater.loss_scale.load({"factor": torch.tensor(TRIAL_LOSS_SCALE), "good_updates": torch.tensor(0.0)})
+    before = {name: tensor.clone() for name, tensor in tensors_of(updater).items()}
+    other = unlike(minibatch)
+    given: dict[str, list[Tensor]] = {"loss": [], "gradient norm": [], "priorities": []}
+    for rate, each in zip(_RATES, (other, minibatch, other), strict=True):
+        updater.learning_rate.scale = rate
+        learned = updater.learn(each, 0)
+        for name, value in zip(given, (learned.figures[:1], learned.figures[1:2], learned.priorities), strict=True):
+            given[name].append(value.clone())
+    for name, tensor in tensors_of(updater).items():
+        moved = tensor.float() - before[name].float() if name in before else tensor.float()
+        given.setdefault(name.split(".", 1)[0], []).append(moved.flatten())
+    return {name: torch.cat(values) for name, values in given.items()}
+
+
+def differences(one: dict[str, Tensor], other: dict[str, Tensor]) -> dict[str, float]:
+    """How far two outcomes are apart, by name, as a share of the length of the first. What is not finite in both is equal."""
+
+    def number(values: Tensor) -> Tensor:
+        return values.double().nan_to_num(nan=0.0)
+
+    return {
+        name: float((number(values) - number(other[name])).norm() / number(values).norm().clamp(min=1e-30))
+        for name, values in one.items()
+    }
+
+
+def unlike(minibatch: Any) -> Any:
+    """Another minibatch that a job could have: every number but the actions is another. Frames of bytes become negatives."""
+
+    def changed(tensor: Tensor | None) -> Tensor | None:
+        if tensor is None or not (tensor.is_floating_point() or tensor.dtype == torch.uint8):
+            return tensor
+        return tensor.bitwise_not() if tensor.dtype == torch.uint8 else tensor - 0.1
+
+    return type(minibatch)(*map(changed, minibatch))
+
+
+def first_minibatch(updater: AnyUpdater, batch: Sequence[Any]) -> Any:
+    """What the first update from ``batch`` is made from, in memory of its own. The order of later ones does not depend on it."""
+    state = torch.get_rng_state()
+    minibatch: Any = next(updater.minibatches(batch))  # type: ignore[arg-type]
+    torch.set_rng_state(state)
+    return type(minibatch)(*(None if tensor is None else tensor.clone() for tensor in minibatch))
+
+
+def tensors_of(updater: AnyUpdater) -> dict[str, Tensor]:
+    """All that an update changes on the device, itself and not a copy. The first part of a name says of what kind it is."""
+    tensors: dict[str, Tensor] = {}
+    for section, network in updater.networks().items():
+        tensors |= {f"{section}.{name}": tensor for name, tensor in network.state_dict().items()}
+    tensors |= updater.optimizer.tensors()
+    if updater.loss_scale is not None:
+        tensors |= {f"loss scale.{name}": tensor for name, tensor in updater.loss_scale.state().items()}
+    return tensors
