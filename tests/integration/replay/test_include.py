@@ -45,12 +45,14 @@ def test_a_private_server_is_not_told_the_name_that_another_one_knows(
     for name in ("USERNAME", "PASSWORD"):
         monkeypatch.setenv(f"RLJOB_REDIS_{name}", "of another server")
 
-    def durable() -> bool:
+    def answered() -> bool:
+        """Whether the server has let the shard ask for something."""
         url = json.loads(announced(tmp_path).read_text())["metrics_url"]
         with urllib.request.urlopen(f"{url}/status", timeout=5) as answer:
-            return bool(json.load(answer)["durable"])
+            status = json.load(answer)
+        return bool(status["durable"]) and status["redis"]["used_memory_bytes"] is not None
 
     options = shard(tmp_path, ["Learner", "Replay"])
     with running(lambda stop: run_replay(options, stop)):
         eventually(announced(tmp_path).exists)
-        eventually(durable)
+        eventually(answered)
