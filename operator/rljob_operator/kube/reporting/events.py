@@ -127,12 +127,14 @@ class EventRecorder:
 
     async def run(self) -> None:
         """Send what is recorded; never ends by itself."""
+        tidied = self._now()
         while True:
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(SERIES_EVERY_SECONDS / 2):
                     await self._more.wait()
-            except TimeoutError:
+            if self._now() - tidied >= SERIES_EVERY_SECONDS / 2:  # also where there is always something to say
                 self.tidy()
+                tidied = self._now()
             await self.flush()
 
     async def flush(self) -> None:

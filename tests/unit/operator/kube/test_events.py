@@ -250,3 +250,21 @@ def test_it_sends_by_itself() -> None:
         await asyncio.gather(running, return_exceptions=True)
 
     recorded(story, taken)
+
+
+def test_what_has_ended_is_forgotten_also_where_there_is_always_something_to_say() -> None:
+    taken = Taken()
+
+    async def story(recorder: Recorder, clock: Clock, server: FakeApiServer) -> None:
+        running = asyncio.create_task(recorder.run())
+        for number in range(10):
+            say(recorder, f"note {number}")
+            await asyncio.sleep(0.05)
+            clock.seconds += 400.0
+        await asyncio.sleep(0.05)
+        assert len(recorder) <= 2
+        assert recorder.dropped == 0
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    recorded(story, taken)
