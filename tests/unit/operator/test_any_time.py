@@ -143,7 +143,8 @@ def drained(controller: Controller, change: Callable[[], None]) -> object:
 
 
 DONE = {"learner": sample(START + 2, 1001, evaluations=evaluations(21.0)), "keeps_remains": True}
-LEFT = {"members": tuple(replace(m, phase=Phase.EXITED, asked=True) for m in members())}
+LEFT = {"members": tuple(replace(m, phase=Phase.EXITED, exit_code=0) for m in members())}
+"""All have ended by themselves: what was asked to leave goes whatever podCleanup says."""
 NO_JUDGE = ("spec.successPolicy.targetReturn=", "spec.evaluator.triggerReturn=")
 NO_TARGET = ("spec.successPolicy.targetReturn=",)
 FLAT = {"learner": sample(START + 2, 1001, evaluations=evaluations(1.0, 1.4, 1.3, 1.2))}
