@@ -33,6 +33,18 @@ async def shard(kubelet: Kubelet, name: str = "pong") -> Object:
     return found
 
 
+def refuse_removals(patch: pytest.MonkeyPatch, client: Client, problem: ApiError) -> None:
+    """Have the API server answer so to every Job that is to be made."""
+    create = type(client).create
+
+    async def refused(self: Client, resource: Any, document: Object, **options: Any) -> Object:
+        if resource is JOBS:
+            raise problem
+        return await create(self, resource, document, **options)
+
+    patch.setattr(type(client), "create", refused)
+
+
 def test_a_shard_that_comes_again_keeps_its_log_and_one_of_a_deleted_job_does_not(
     cluster: ControlPlane, namespace: str
 ) -> None:
@@ -135,16 +147,9 @@ def test_a_removal_that_has_to_wait_is_made_at_the_next_look(
             run = Run(client, namespace)
             await bring_up(run, viewer, kubelet, "pong")
             name = (await shard(kubelet))["metadata"]["name"]
-            create = type(client).create
-
-            async def asked_to_wait(self: Client, resource: Any, document: Object, **options: Any) -> Object:
-                if resource is JOBS:
-                    raise problem
-                return await create(self, resource, document, **options)
-
             await viewer.delete(RLJOBS, namespace, "pong")
             with monkeypatch.context() as patch:
-                patch.setattr(type(client), "create", asked_to_wait)
+                refuse_removals(patch, client, problem)
                 with pytest.raises(type(problem)):
                     await run.turn(viewer, "pong")
             assert await removals(viewer, namespace) == []
@@ -173,14 +178,7 @@ def test_a_removal_that_may_not_be_made_keeps_nothing(
             await viewer.create(RLJOBS, job(namespace))
             run = Run(client, namespace)
             await bring_up(run, viewer, kubelet, "pong")
-            create = type(client).create
-
-            async def refused(self: Client, resource: Any, document: Object, **options: Any) -> Object:
-                if resource is JOBS:
-                    raise problem
-                return await create(self, resource, document, **options)
-
-            monkeypatch.setattr(type(client), "create", refused)
+            refuse_removals(monkeypatch, client, problem)
             await viewer.delete(RLJOBS, namespace, "pong", propagation=propagation)
             await run.turn(viewer, "pong")
             assert await removals(viewer, namespace) == []
