@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from tests.cluster.kube_client import connected
 from tests.cluster.reconciling import BreakingClient, Kubelet, Run, bring_up, written
-from tests.cluster.terminal import MERGE, NOW, User, changed_kubeconfig, status
+from tests.cluster.terminal import MERGE, User, changed_kubeconfig, five_minutes_ago, status
 
 
 def test_get_shows_the_jobs_of_a_namespace_or_of_all(user: User, other_namespace: str) -> None:
@@ -64,7 +64,7 @@ def test_an_empty_namespace(user: User) -> None:
 
 def test_why_and_top_speak_as_on_one_machine(user: User) -> None:
     suspended = {"type": "CheckpointValid", "status": "False", "reason": "Corrupt", "message": "digest differs"}
-    conditions = [*status()["conditions"], {**suspended, "lastTransitionTime": NOW}]
+    conditions = [*status()["conditions"], {**suspended, "lastTransitionTime": five_minutes_ago()}]
     user.has("pong", known=status(conditions=conditions))
     said = user.sees("why")  # the only job needs no name
     assert "pong is Running: the learner trains and every role is ready" in said
@@ -111,9 +111,11 @@ def test_a_wait_ends_with_what_was_waited_for(user: User) -> None:
             "status": "True",
             "reason": "UserRequested",
             "message": "",
-            "lastTransitionTime": NOW,
+            "lastTransitionTime": five_minutes_ago(),
         }
-        answer = status(observedGeneration=2, conditions=[suspended], checkpoint={"step": 1234, "time": NOW})
+        answer = status(
+            observedGeneration=2, conditions=[suspended], checkpoint={"step": 1234, "time": five_minutes_ago()}
+        )
         user.cluster.request("PATCH", f"{user.path('pong')}/status", {"status": answer}, MERGE)
 
     operator = threading.Thread(target=play_operator)

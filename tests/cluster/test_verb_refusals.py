@@ -14,7 +14,7 @@ from rljob_operator.kube.apiserver.resources import Resource
 from rljob_operator.kube.process.run import check_rights
 from rljob_operator.verbs import cluster_jobs
 
-from tests.cluster.terminal import NOW, User, changed_kubeconfig, status
+from tests.cluster.terminal import User, changed_kubeconfig, five_minutes_ago, status
 from tests.support.ports import free_ports
 
 
@@ -34,7 +34,7 @@ def test_a_job_that_has_ended_is_not_changed(user: User) -> None:
         "status": "True",
         "reason": "TargetReturnReached",
         "message": "mean 500",
-        "lastTransitionTime": NOW,
+        "lastTransitionTime": five_minutes_ago(),
     }
     user.has("pong", known=status(conditions=[done]))
     for words in (("suspend", "pong"), ("scale", "pong", "3"), ("checkpoint", "pong"), ("resume", "pong")):

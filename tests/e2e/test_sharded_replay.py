@@ -117,7 +117,8 @@ def test_a_suspended_job_goes_on_where_its_checkpoint_is(trains: Namespace) -> N
 
     trains.patch(JOB, {"suspend": True})
     trains.wait_for(JOB, "Suspended", "True", "UserRequested")
-    assert not trains.all_pods(JOB)
+    # Its pods have ended and are counted; their objects go when the kubelet says so.
+    eventually(lambda: not trains.all_pods(JOB), lambda: str(trains.pods(JOB)), LONG_SECONDS, pause)
     step = trains.job_status(JOB)["checkpoint"]["step"]
     assert step > 0
     assert trains.condition(JOB, "CheckpointValid")["status"] == "True"

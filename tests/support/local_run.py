@@ -91,7 +91,7 @@ class LocalRun:
         if not url:
             return {}
         try:
-            with urllib.request.urlopen(f"{url}/status", timeout=2) as answer:
+            with urllib.request.urlopen(f"{url}/status", timeout=10) as answer:
                 document: dict[str, Any] = json.load(answer)
         except OSError:
             return {}

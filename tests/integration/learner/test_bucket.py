@@ -134,6 +134,7 @@ def test_of_two_learners_at_one_place_the_later_has_it(
         newest = checkpoint.latest_valid(directory)
         assert newest is not None
         assert order(newest.path.name).epoch == newest.manifest["counters"]["epoch"] == 2  # type: ignore[union-attr]
+        eventually(lambda: {order(path.name).epoch for path in checkpoint.stored(directory)} == {2}, seconds=60)  # type: ignore[union-attr]
         new.stop("new")
     newest = checkpoint.latest_valid(directory)
     assert newest is not None
