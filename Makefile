@@ -5,6 +5,7 @@ PYTHON ?= python3
 JOB ?= manifests/examples/pong-vtrace.yaml
 ARGS ?=
 TESTS ?= tests
+WORKERS ?= 0
 SECONDS ?= 300
 SEED ?=
 VENV := .venv
@@ -22,8 +23,8 @@ help: ## Show the commands.
 train: $(READY) ## Train JOB (default: the Pong quickstart). ARGS="--set spec.path=value ..." is passed on.
 	$(RLJOB) run $(JOB) $(ARGS)
 
-test: $(READY_TEST) ## Run the tests. TESTS=tests/unit narrows them down.
-	$(VENV)/bin/python -m pytest $(TESTS)
+test: $(READY_TEST) ## Run the tests. TESTS=tests/unit narrows them down; WORKERS=3 runs them in three processes.
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile $(TESTS)
 
 fuzz: $(READY_TEST) ## Look for what fixed draws miss: every randomised test with fresh ones for SECONDS=300; TESTS narrows, SEED repeats.
 	$(VENV)/bin/python tests/fuzz.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(TESTS)
