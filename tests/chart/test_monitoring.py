@@ -139,8 +139,9 @@ def test_dashboards_go_where_the_sidecar_looks(chart: Chart) -> None:
     ],
 )
 def test_wrong_values_are_refused_with_their_place(chart: Chart, values: dict[str, Any], place: str) -> None:
-    with pytest.raises(HelmRefused, match=f"at '{place}'"):
+    with pytest.raises(HelmRefused) as refused:
         chart.render({"monitoring": values})
+    assert refused.value.names(place)
 
 
 def test_an_alert_that_is_not_there_cannot_be_left_out(chart: Chart) -> None:

@@ -16,6 +16,8 @@ from tests.support.paths import ROOT
 
 CHART = ROOT / "charts" / "rljob-operator"
 RELEASE, NAMESPACE = "rl", "rl-system"
+KUBERNETES = "1.33.0"
+"""What is rendered for, as no cluster is asked: without it, each Helm takes the one of its own day."""
 Object = dict[str, Any]
 
 
@@ -26,6 +28,10 @@ def find_program(name: str) -> str | None:
 
 class HelmRefused(Exception):
     """``str()`` is what Helm said."""
+
+    def names(self, place: str) -> bool:
+        """Whether it names a place of the values such as ``/image/tag``, as Helm 4 writes it; Helm 3 writes ``image.tag``."""
+        return f"at '{place}" in str(self) or f"- {place[1:].replace('/', '.')}" in str(self)
 
 
 class Chart:
@@ -52,7 +58,8 @@ class Chart:
 
     def render(self, values: Mapping[str, Any] | None = None, *words: str) -> list[Object]:
         """The objects that it makes, hooks among them. Raises `HelmRefused`."""
-        text = self.run("template", RELEASE, str(self.folder), f"--namespace={NAMESPACE}", *words, values=values or {})
+        given = (f"--namespace={NAMESPACE}", f"--kube-version={KUBERNETES}", *words)
+        text = self.run("template", RELEASE, str(self.folder), *given, values=values or {})
         return [each for each in yaml.load_all(text, Loader=yaml.CSafeLoader) if each]
 
 
