@@ -7,6 +7,9 @@ test do not write. So two others are renamed in that tree, in its types, its CRD
 release, each is one field that was removed since and one that was added. One may be changed at any time, the other is read by the
 roles when they start.
 
+Its images have the dependencies of today's `constraints.txt`, so that they share all layers below rljob's own with today's: what is
+tried is a change of rljob and no change of what it stands on.
+
 Exit code 3: the repository does not have the commit, as a shallow clone. Nothing but Python's own library and git is needed.
 """
 
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -40,6 +44,7 @@ def write(folder: Path) -> bool:
         return False
     with tarfile.open(fileobj=io.BytesIO(ended.stdout)) as archive:
         archive.extractall(folder, filter="data")
+    shutil.copyfile(ROOT / "constraints.txt", folder / "constraints.txt")
     pattern = re.compile(rf"\b({'|'.join(RENAMED)})\b")
     for path in folder.rglob("*"):
         if path.suffix in (".py", ".yaml", ".json", ".tpl"):
