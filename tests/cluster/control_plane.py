@@ -142,6 +142,12 @@ class ControlPlane:
             input=stdin, capture_output=True, text=True, timeout=60,
         )  # fmt: skip
 
+    def apply(self, *files: Path) -> None:
+        """Have the objects of these files, by server-side apply."""
+        for file in files:
+            applied = self.kubectl("apply", "--server-side", "-f", str(file))
+            assert applied.returncode == 0, applied.stderr
+
     def plugin(self, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
         """Run a plugin of ``kubectl``, with this environment and no other."""
         return subprocess.run(

@@ -58,3 +58,14 @@ def replace(cluster: ControlPlane, document: dict[str, Any], *, dry_run: bool = 
 def read(cluster: ControlPlane, name: str) -> Answer:
     """GET."""
     return Answer(*cluster.request("GET", f"{JOBS}/{name}"))
+
+
+def kept(sent: Any, stored: Any) -> bool:
+    """Whether everything that was sent is stored, whatever the server has added as its default."""
+    if isinstance(sent, dict):
+        return isinstance(stored, dict) and all(
+            key in stored and kept(value, stored[key]) for key, value in sent.items()
+        )
+    if isinstance(sent, list):
+        return isinstance(stored, list) and len(sent) == len(stored) and all(map(kept, sent, stored))
+    return bool(sent == stored)

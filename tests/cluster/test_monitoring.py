@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.jobs import STRICT
+from tests.cluster.jobs import STRICT, kept
 from tests.support.chart import Chart, find_program
-from tests.support.monitoring_crds import monitoring_crds
+from tests.support.provided_crds import MONITORING
 
 KINDS = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
 GROUP = "/apis/monitoring.coreos.com/v1"
@@ -28,10 +28,7 @@ PLAIN = {part: {"enabled": True} for part in EVERYTHING}
 @pytest.fixture(scope="module")
 def kinds(cluster: ControlPlane) -> ControlPlane:
     """An API server that knows them."""
-    files = monitoring_crds()
-    for file in files:
-        applied = cluster.kubectl("apply", "--server-side", "-f", str(file))
-        assert applied.returncode == 0, applied.stderr
+    cluster.apply(*MONITORING.files())
     cluster.wait_until("serving monitors", lambda: all(_served(cluster, kind) for kind in KINDS))
     return cluster
 
@@ -42,17 +39,6 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
     if helm is None:
         pytest.skip("helm is neither on the PATH nor in KUBEBUILDER_ASSETS")
     return Chart(Path(helm), tmp_path_factory.mktemp("helm"))
-
-
-def kept(sent: Any, stored: Any) -> bool:
-    """Whether everything that was sent is stored, whatever the server has added as its default."""
-    if isinstance(sent, dict):
-        return isinstance(stored, dict) and all(
-            key in stored and kept(value, stored[key]) for key, value in sent.items()
-        )
-    if isinstance(sent, list):
-        return isinstance(stored, list) and len(sent) == len(stored) and all(map(kept, sent, stored))
-    return bool(sent == stored)
 
 
 def _served(cluster: ControlPlane, kind: str) -> bool:

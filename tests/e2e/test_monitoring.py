@@ -25,9 +25,9 @@ from tests.e2e.operator_process import PREFIX
 from tests.support.alert_rules import alerts
 from tests.support.chart import Chart, find_program
 from tests.support.dashboards import FILES, filled, panels
-from tests.support.monitoring_crds import monitoring_crds
 from tests.support.ports import free_ports
 from tests.support.prometheus import ON_THE_PATH, SKIPPED, Prometheus
+from tests.support.provided_crds import MONITORING
 from tests.support.scrape_config import scrape_configs
 from tests.support.scrape_targets import Discovery
 from tests.support.waiting import eventually
@@ -54,7 +54,7 @@ def watched(bare_namespace: Namespace, tmp_path_factory: pytest.TempPathFactory)
         pytest.skip(SKIPPED)
     if helm is None or not image:
         pytest.skip(f"helm is not on the PATH, or {IMAGE} does not name an image of the operator")
-    for file in monitoring_crds():
+    for file in MONITORING.files():
         bare_namespace.kubectl("apply", "--server-side", "-f", str(file))
     chart = Chart(Path(helm), tmp_path_factory.mktemp("helm"))
     where = (f"--namespace={bare_namespace.name}", f"--kubeconfig={bare_namespace.kubeconfig}")

@@ -1,0 +1,40 @@
+"""CRDs of other projects, which whoever runs the tests provides: they are not ours."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True, slots=True)
+class ProvidedCRDs:
+    """``variable`` names a folder with the CRDs of a project, one file each, of ``pattern``."""
+
+    variable: str
+    project: str
+    pattern: str
+
+    @property
+    def given(self) -> bool:
+        """Whether somebody names their folder."""
+        return bool(os.environ.get(self.variable))
+
+    def files(self) -> list[Path]:
+        """Skips the test where nobody names their folder, and fails it where the folder has none."""
+        folder = os.environ.get(self.variable)
+        if not folder:
+            pytest.skip(
+                f"{self.variable} is not set: a folder with {self.project}'s CRDs (docs/testing-on-kubernetes.md)"
+            )
+        found = sorted(Path(folder).glob(self.pattern))
+        if not found:
+            pytest.fail(f"{self.variable}={folder} has no {self.pattern}")
+        return found
+
+
+MONITORING = ProvidedCRDs("RLJOB_MONITORING_CRDS", "the Prometheus operator", "monitoring.coreos.com_*.yaml")
+KEDA = ProvidedCRDs("RLJOB_KEDA_CRDS", "KEDA", "keda.sh_*.yaml")
+KUEUE = ProvidedCRDs("RLJOB_KUEUE_CRDS", "Kueue", "kueue.x-k8s.io_*.yaml")
