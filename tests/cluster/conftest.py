@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster import kueue
 from tests.cluster.control_plane import CRD_FILE, PROGRAMS, ControlPlane
 from tests.cluster.jobs import JOBS, create
 from tests.cluster.terminal import User
@@ -52,6 +53,14 @@ def cluster(control_plane: ControlPlane) -> ControlPlane:
     control_plane.wait_until("ready for RLJobs", lambda: control_plane.kubectl(*wait).returncode == 0)
     control_plane.wait_until("serving RLJobs", lambda: create(control_plane, document(BASE)).code != 404)
     return control_plane
+
+
+@pytest.fixture(scope="module")
+def with_kueue(cluster: ControlPlane) -> Iterator[ControlPlane]:
+    """Servers that serve Kueue's kinds, too."""
+    kueue.install(cluster)
+    yield cluster
+    kueue.uninstall(cluster)
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """Kueue's part in the life of a Workload, played by the test.
 
-The CRDs have exactly the fields of Kueue's v1beta2 API that the operator reads and writes, with the rules that its webhook and
-its CRD have about them. They are written from its API reference and are not Kueue's own files, which are half a megabyte. Kueue
-itself does not run in any test.
+The CRDs are Kueue's own where `KUEUE` names a folder with them. Else they have exactly the fields of Kueue's v1beta2 API that
+the operator reads and writes, with the rules that its webhook and its CRD have about them. Kueue itself does not run in any test.
 """
 
 from __future__ import annotations
@@ -10,17 +9,37 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import yaml
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import Object, Resource
 from rljob_operator.kube.job.kueue import JobQueue
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.watch.workloads import WorkloadCache
+from rljob_operator.kube.watch.workloads import VERSIONS, WorkloadCache
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import Run, stamped
+from tests.support.provided_crds import KUEUE
 
-WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
-FLAVORS = Resource("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlavor")
+GROUP = "kueue.x-k8s.io"
+
+
+def _version() -> str:
+    """The one that an operator will use of those that are served."""
+    if not KUEUE.given:
+        return VERSIONS[0]
+    found = [yaml.safe_load(file.read_text())["spec"] for file in KUEUE.files()]
+    served = {
+        each["name"]
+        for crd in found
+        if crd["names"]["kind"] == "Workload"
+        for each in crd["versions"]
+        if each["served"]
+    }
+    return next(each for each in VERSIONS if each in served)
+
+
+WORKLOADS = Resource(GROUP, _version(), "workloads", "Workload")
+FLAVORS = Resource(GROUP, WORKLOADS.version, "resourceflavors", "ResourceFlavor")
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TEXT, NUMBER, FLAG = {"type": "string"}, {"type": "integer", "minimum": 0}, {"type": "boolean"}
 TEXTS = {"type": "object", "additionalProperties": TEXT}
@@ -47,7 +66,11 @@ CONDITION = _object(
 POD_SET = _object("name count template", name={**TEXT, "maxLength": 63}, count=NUMBER, template=_object(spec=ANYTHING))
 ASSIGNMENT = _object("name", name=TEXT, count=NUMBER, flavors=TEXTS)
 UPDATE = _object("name", name=TEXT, labels=TEXTS, annotations=TEXTS, nodeSelector=TEXTS, tolerations=_list(ANYTHING))
-CHECK = _object("name state message", name=TEXT, state=TEXT, message=TEXT, podSetUpdates=_list(UPDATE))
+CHECK = _object(
+    "name state message lastTransitionTime",
+    name=TEXT, state={"type": "string", "enum": ["Pending", "Ready", "Retry", "Rejected"]}, message=TEXT,
+    lastTransitionTime={"type": "string", "format": "date-time"}, podSetUpdates=_list(UPDATE),
+)  # fmt: skip
 RESERVED = "has({0}.status) && has({0}.status.conditions) && {0}.status.conditions.exists(c, c.type == 'QuotaReserved' && c.status == 'True')"  # noqa: E501
 WORKLOAD = {
     **_object(
@@ -56,14 +79,19 @@ WORKLOAD = {
             podSets=_list(POD_SET, "name", minItems=1, maxItems=8),
         ),
         status=_object(
-            conditions=_list(CONDITION, "type"), admissionChecks=_list(CHECK, "name"),
-            admission={**_object("clusterQueue podSetAssignments", clusterQueue=TEXT,
-                                 podSetAssignments=_list(ASSIGNMENT, "name", maxItems=8)), "nullable": True},
+            conditions=_list(CONDITION, "type", maxItems=16), admissionChecks=_list(CHECK, "name"),
+            admission=_object("clusterQueue podSetAssignments", clusterQueue=TEXT,
+                              podSetAssignments=_list(ASSIGNMENT, "name", maxItems=8)),
         ),
     ),
     "x-kubernetes-validations": [
-        {"rule": f"!({RESERVED.format('oldSelf')}) || !({RESERVED.format('self')}) || oldSelf.spec.podSets == self.spec.podSets"
-         " && oldSelf.spec.queueName == self.spec.queueName", "message": "podSets and queueName are fixed with quota"},
+        {"rule": f"!({RESERVED.format('oldSelf')}) || oldSelf.spec.podSets == self.spec.podSets",
+         "message": "podSets are fixed with quota"},
+        {"rule": f"!({RESERVED.format('oldSelf')}) || !({RESERVED.format('self')})"
+         " || oldSelf.spec.queueName == self.spec.queueName", "message": "queueName is fixed with quota"},
+        {"rule": f"!({RESERVED.format('self')}) || !has(self.status.admission)"
+         " || size(self.spec.podSets) == size(self.status.admission.podSetAssignments)",
+         "message": "as many assignments as podSets"},
     ],
 }  # fmt: skip
 FLAVOR = _object(spec=_object(nodeLabels=TEXTS, tolerations=_list(ANYTHING)))
@@ -93,9 +121,12 @@ DEFINITIONS = (
 
 
 def install(cluster: ControlPlane) -> None:
-    for each in DEFINITIONS:
-        code, answer = cluster.request("POST", CRDS, each)
-        assert code == 201, answer
+    if KUEUE.given:
+        cluster.apply(*KUEUE.files())
+    else:
+        for each in DEFINITIONS:
+            code, answer = cluster.request("POST", CRDS, each)
+            assert code == 201, answer
     served = f"/apis/{WORKLOADS.group}/{WORKLOADS.version}"
     cluster.wait_until(
         "serving Workloads",
@@ -104,8 +135,9 @@ def install(cluster: ControlPlane) -> None:
 
 
 def uninstall(cluster: ControlPlane) -> None:
-    for each in DEFINITIONS:
-        cluster.request("DELETE", f"{CRDS}/{each['metadata']['name']}")
+    for each in cluster.request("GET", CRDS)[1]["items"]:
+        if each["spec"]["group"] == GROUP:
+            cluster.request("DELETE", f"{CRDS}/{each['metadata']['name']}")
     path = f"/apis/{WORKLOADS.group}/{WORKLOADS.version}/{WORKLOADS.plural}"
     cluster.wait_until("without Workloads", lambda: cluster.request("GET", path)[0] == 404)
 
@@ -156,7 +188,8 @@ class Kueue:
         ]
         admission = {"clusterQueue": "all", "podSetAssignments": assigned}
         conditions = {"QuotaReserved": True, "Admitted": True, "Evicted": False}
-        await self._say(name, conditions, "Admitted", "", admission=admission, admissionChecks=checks or [])
+        seen = [{**each, "lastTransitionTime": stamped(time.time())} for each in checks or ()]
+        await self._say(name, conditions, "Admitted", "", admission=admission, admissionChecks=seen)
 
     async def keep_waiting(self, name: str, message: str) -> None:
         await self._say(name, {"QuotaReserved": False}, "Pending", message)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.workload import QUEUE_LABEL, WORKLOAD_ANNOTATION
 from rljob_operator.kube.watch.workloads import Workloads
 
-from tests.cluster import kueue
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import connected
 from tests.cluster.kueue import FLAVORS, WORKLOADS, Kueue, QueuedRun
@@ -102,13 +100,6 @@ def test_without_kueue_in_the_configuration_the_label_has_no_effect(cluster: Con
             assert await kubelet.pods("pong")
 
     asyncio.run(story())
-
-
-@pytest.fixture(scope="module")
-def with_kueue(cluster: ControlPlane) -> Iterator[ControlPlane]:
-    kueue.install(cluster)
-    yield cluster
-    kueue.uninstall(cluster)
 
 
 def test_it_waits_for_its_core_and_then_for_blocks_of_actors(with_kueue: ControlPlane, namespace: str) -> None:
