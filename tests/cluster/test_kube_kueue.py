@@ -199,6 +199,29 @@ def test_a_block_that_is_evicted_takes_its_own_actors_away(with_kueue: ControlPl
     asyncio.run(story())
 
 
+def test_a_block_is_up_once_one_of_its_actors_is(with_kueue: ControlPlane, namespace: str) -> None:
+    """Kueue takes quota away whose pods are not up in time, and actors of which one never comes up are of use all the same."""
+
+    async def story() -> None:
+        async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, queued(namespace, **TWENTY))
+            run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
+            await run.settle(viewer, "pong")
+            await queue.admit("pong")
+            await bring_up(run, viewer, kubelet, "pong")
+            for block in ("pong-actors-0", "pong-actors-1"):
+                await queue.admit(block)
+            await run.settle(viewer, "pong")
+            assert len(await workloads_of_actors(kubelet)) == 3
+            assert await queue.says("pong-actors-0", "PodsReady") == ("", "")
+            await kubelet.start("pong", "actor-1")
+            await run.settle(viewer, "pong")
+            assert await queue.says("pong-actors-0", "PodsReady") == ("True", "Started")
+            assert await queue.says("pong-actors-1", "PodsReady") == ("", "")
+
+    asyncio.run(story())
+
+
 async def admit_all(run: QueuedRun, viewer: Client, kubelet: Kubelet, queue: Kueue) -> None:
     """Whatever is asked for is had, until the job is up."""
     admitted: set[str] = set()

@@ -25,7 +25,7 @@ from rljob_operator.kube.job import workload_state as state
 from rljob_operator.kube.job.actor_blocks import Block, change, wanted_actors
 from rljob_operator.kube.job.admission import both, ignored, in_queue, unknown, waiting
 from rljob_operator.kube.job.members import Pod
-from rljob_operator.kube.job.queue_places import Flavors, QueuePlaces
+from rljob_operator.kube.job.queue_places import Flavors, QueuePlaces, users
 from rljob_operator.kube.job.stored import StoredJob
 from rljob_operator.kube.render import workload
 from rljob_operator.kube.render.rendering import settings_for
@@ -180,7 +180,7 @@ class JobQueue:
         kept = [each for each in known if each.number not in todo.give_back]
         running = [core, *(blocks[each.number] for each in sorted(kept, key=lambda b: b.number) if each.admitted)]
         self._places[stored.uid] = await self._flavors.places(self._resource, running, pods)
-        await self._tell_ready(stored, running, members)
+        await self._tell_ready(stored, running, members, pods)
         return Admission(
             True,
             Reason.QUOTA_RESERVED,
@@ -191,13 +191,16 @@ class JobQueue:
             max_actors=first + sum(each.actors for each in kept if each.admitted),
         )
 
-    async def _tell_ready(self, stored: StoredJob, running: Sequence[Object], members: Sequence[Member]) -> None:
-        """That its pods are up, which Kueue may wait for."""
-        actors = sum(each.role is Role.ACTOR and each.phase is Phase.READY for each in members)
-        up = stored.status.controller.started is not None
+    async def _tell_ready(
+        self, stored: StoredJob, running: Sequence[Object], members: Sequence[Member], pods: Sequence[Pod]
+    ) -> None:
+        """That pods are up, which Kueue waits for before it takes the quota away: of the core all that it has, of a block one,
+        since actors are of use one by one, and those that are up are not to go because another one never is."""
+        used, up = users(pods), stored.status.controller.started is not None
+        begun = {used.get(each.name) for each in members if each.phase is Phase.READY}
         for each in running:
-            whole = up and (each is running[0] or actors >= stored.status.autoscaling.desired_replicas)
-            if whole and not state.holds(each, "PodsReady"):
+            told = up if each is running[0] else each["metadata"]["name"] in begun
+            if told and not state.holds(each, "PodsReady"):
                 await self._write(each, state.pods_ready(each, self._now()))
 
     async def _without_use(

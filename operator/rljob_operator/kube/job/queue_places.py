@@ -59,7 +59,7 @@ class Flavors:
 
     async def places(self, workloads: Resource, running: Sequence[Object], pods: Sequence[Pod]) -> QueuePlaces:
         """Of a job whose admitted Workloads are ``running``, the core first."""
-        used = Counter(_workload_of(pod) for pod in current(pods).values() if _is_actor(pod))
+        used = Counter(users(pods).values())
         found = QueuePlaces()
         for each in running:
             name = each["metadata"]["name"]
@@ -82,6 +82,11 @@ class Flavors:
         found = {"nodeSelector": spec.get("nodeLabels") or {}, "tolerations": spec.get("tolerations") or []}
         self._known[name] = self._monotonic(), found
         return found
+
+
+def users(pods: Sequence[Pod]) -> dict[str, str]:
+    """Actor that runs or is to run -> the Workload whose quota it uses."""
+    return {name: _workload_of(pod) for name, pod in current(pods).items() if _is_actor(pod)}
 
 
 def _workload_of(pod: Pod) -> str:

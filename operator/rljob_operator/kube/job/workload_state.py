@@ -10,8 +10,8 @@ from rljob.api.timestamps import rfc3339
 Workload = Mapping[str, Any]
 Conditions = list[dict[str, Any]]
 
-_QUEUED_AGAIN: Final = frozenset({"Preempted", "AdmissionCheck", "NodeFailures"})
-"""Reasons of an eviction after which a Workload queues again at once; after the others Kueue says when."""
+_QUEUED_AGAIN: Final = frozenset({"Preempted", "NodeFailures"})
+"""Reasons of an eviction after which a Workload queues again at once; after the others it is Kueue that says when."""
 
 
 def holds(workload: Workload, type: str) -> bool:
