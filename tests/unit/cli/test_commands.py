@@ -43,6 +43,16 @@ def test_validate_names_every_problem_of_every_file(tmp_path: Path) -> None:
     assert result.stdout == f"{GOOD}: ok, ApeXDQN on CartPole-v1\n"
 
 
+def test_a_manifest_from_standard_input() -> None:
+    for verb in ("validate", "render"):
+        result = CliRunner().invoke(app, [verb, "-"], input=GOOD.read_text())
+        assert result.exit_code == 0, result.output
+        assert "cartpole" in result.stdout.lower()
+    result = CliRunner().invoke(app, ["validate", "-"], input="")
+    assert result.exit_code == 2
+    assert "-: is empty; allowed: one RLJob document" in result.stderr
+
+
 def test_validate_with_overrides() -> None:
     assert invoke("validate", GOOD, "--set", "spec.algorithm.apeXDQN.gamma=0.9").exit_code == 0
     result = invoke("validate", GOOD, "--set", "spec.algorithm.apeXDQN.gamma=9")

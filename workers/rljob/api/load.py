@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,10 @@ _WRITTEN_BY_SERVERS = frozenset(
 """Fields of metadata that a stored object has beside those of a manifest."""
 
 
+STANDARD_INPUT = "-"
+"""Stands for standard input in the place of a file, as with kubectl."""
+
+
 def load_manifest(path: Path, overrides: Sequence[str] = (), *, on_cluster: bool = True) -> RLJob:
     """Read, override and check a manifest. Raises ManifestError with every problem that was found.
 
@@ -54,11 +59,12 @@ def load_manifest(path: Path, overrides: Sequence[str] = (), *, on_cluster: bool
 
 
 def read_manifest(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The job as written in a file, with overrides applied, not checked yet. Raises ManifestError where it can't be read.
+    """The job as written in a file, or on standard input for ``-``, with overrides applied, not checked yet. Raises ManifestError
+    where it can't be read.
 
     Nothing is added: a job that names a preset and no more stays as short as it is."""
     try:
-        text = Path(path).read_bytes()
+        text = sys.stdin.buffer.read() if str(path) == STANDARD_INPUT else Path(path).read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)
         raise ManifestError(
