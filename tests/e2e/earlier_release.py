@@ -7,8 +7,8 @@ test do not write. So two others are renamed in that tree, in its types, its CRD
 release, each is one field that was removed since and one that was added. One may be changed at any time, the other is read by the
 roles when they start.
 
-Its images have the dependencies of today's `constraints.txt`, so that they share all layers below rljob's own with today's: what is
-tried is a change of rljob and no change of what it stands on.
+Its images have the dependencies of today's `constraints.txt`, so that they share all layers below rljob's own with today's: what
+is tried is a change of rljob and no change of what it stands on.
 
 Exit code 3: the repository does not have the commit, as a shallow clone. Nothing but Python's own library and git is needed.
 """

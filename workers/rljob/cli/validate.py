@@ -31,8 +31,8 @@ def validate(
         ),
     ] = False,
 ) -> None:
-    """Check manifests without running them: every problem at once, each with its place, its value and what is allowed. The file - is
-    standard input.
+    """Check manifests without running them: every problem at once, each with its place, its value and what is allowed. The file -
+    is standard input.
 
     An algorithm or a network of one's own is checked too, where it can be loaded.
 
