@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from rljob.algorithms.batches import TransitionBatch, UnrollBatch
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.decision import Decision, Game, Inference, RandomNumbers
 from rljob.algorithms.loss_result import LossResult
+from rljob.algorithms.minibatches import minibatches_of_steps
 from rljob.algorithms.parameters import TransitionParameters
 from rljob.algorithms.trunk import FrameNetwork, dense_layers
 from rljob.api import EnvironmentParameters, ImpalaParameters
@@ -192,6 +193,36 @@ def test_it_learns_on_one_core_and_on_two(two_threads: DataParallelThreads) -> N
             torch.testing.assert_close(also_figures[:2], figures[:2], rtol=1e-4, atol=1e-5)
     assert losses[-1] < 0.2 * losses[0]
     assert float(priorities.mean()) < 0.3, "priorities are made of its errors, which have become small"
+
+
+class FallingEntropy(PolicyGradient):
+    """Its loss follows a schedule over the steps of the run."""
+
+    metrics = ("entropy_cost",)
+
+    def minibatches(self, params: Any, batch: UnrollBatch) -> Iterator[UnrollBatch]:
+        flat = torch.zeros_like(batch.reward)
+        yield from minibatches_of_steps(batch._replace(advantage=flat, value_target=flat), 1, 2)
+
+    def loss(self, params: Any, online: QuantileNetwork, batch: UnrollBatch) -> LossResult:
+        log_policy = online(batch.observation).mean(2).log_softmax(1)
+        assert batch.steps is not None
+        cost = 0.1 * (1.0 - batch.steps / 1000).clamp(min=0.0)
+        entropy = -(log_policy.exp() * log_policy).sum(1).mean()
+        return LossResult(-cost * entropy, {"entropy_cost": cost})
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_loss_knows_how_far_the_run_is(cores: int, two_threads: DataParallelThreads) -> None:
+    method, params = FallingEntropy(), ImpalaParameters(unroll_length=5, batch_size=4)
+    network = method.build(SPEC, params, ENV_PARAMS)
+    learner = make_updater(method, params, network, CPU, two_threads if cores == 2 else None)
+    (batch,) = unroll_batches(params, 1)
+    costs = [
+        [round(float(figures[2]), 4) for _, figures in learner.updates_from(batch, steps)] for steps in (0, 500, 2000)
+    ]
+    assert costs == [[0.1, 0.1], [0.05, 0.05], [0.0, 0.0]]
+    trial_update(method, params, network, method.example(SPEC, params, CPU))
 
 
 def test_a_summed_loss_on_unrolls_and_its_divergence(two_threads: DataParallelThreads) -> None:

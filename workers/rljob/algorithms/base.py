@@ -181,7 +181,8 @@ class TransitionAlgorithm(Algorithm[TransitionP, Network]):
         frames = torch.randint(0, 255, (params.batch_size, *spec.observation_shape), generator=generator)
         observation = frames.to(getattr(torch, spec.frame_dtype)).to(device)
         rest = torch.zeros(params.batch_size, device=device)
-        return TransitionBatch(observation, observation.clone(), rest.long(), rest, rest, rest + 1.0)
+        steps = torch.zeros((), device=device)
+        return TransitionBatch(observation, observation.clone(), rest.long(), rest, rest, rest + 1.0, steps)
 
     def steps_per_batch(self, params: TransitionP) -> int:
         return params.batch_size
@@ -235,6 +236,7 @@ class UnrollAlgorithm(Algorithm[UnrollP, Network]):
             final_value=flat,
             value=torch.zeros(steps + 1, unrolls, device=device),
             state=torch.zeros(unrolls, 2, self.memory_units(params), device=device),
+            steps=torch.zeros((), device=device),
         )
 
     def example(self, spec: EnvironmentSpec, params: UnrollP, device: torch.device) -> UnrollBatch:

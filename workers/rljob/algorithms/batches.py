@@ -30,6 +30,7 @@ class TransitionBatch(NamedTuple):
     action: int64 [B]. n_step_return: float32 [B], sum of gamma^k r_k over the m steps.
     discount: float32 [B], gamma^m, and 0 where the episode terminated inside the window (never where it was truncated).
     weight: float32 [B], importance weights of the prioritized draw, 1 at most.
+    steps: float32 scalar, agent steps of all environments when the update began, for schedules. None outside of an update.
     """
 
     observation: Tensor
@@ -38,13 +39,21 @@ class TransitionBatch(NamedTuple):
     n_step_return: Tensor
     discount: Tensor
     weight: Tensor
+    steps: Tensor | None = None
 
     def split(self, count: int) -> list[MicroBatch[TransitionBatch]]:
         """At most ``count`` micro-batches of about as many rows each."""
-        return [
-            MicroBatch(TransitionBatch(*(tensor[rows] for tensor in self)), share)
-            for rows, share in even_slices(len(self.action), count)
-        ]
+        return [MicroBatch(self._rows(rows), share) for rows, share in even_slices(len(self.action), count)]
+
+    def _rows(self, chosen: slice) -> TransitionBatch:
+        return self._replace(
+            observation=self.observation[chosen],
+            next_observation=self.next_observation[chosen],
+            action=self.action[chosen],
+            n_step_return=self.n_step_return[chosen],
+            discount=self.discount[chosen],
+            weight=self.weight[chosen],
+        )
 
 
 class UnrollBatch(NamedTuple):
@@ -61,6 +70,8 @@ class UnrollBatch(NamedTuple):
 
     A minibatch of M single steps (``single_steps``) has observation [M, S, *F], and [M] for action, log_prob, advantage and
     value_target; all else in it is empty.
+
+    steps: float32 scalar, agent steps of all environments when the update began, for schedules; None outside of an update.
     """
 
     observation: Tensor
@@ -73,6 +84,7 @@ class UnrollBatch(NamedTuple):
     state: Tensor
     advantage: Tensor | None = None
     value_target: Tensor | None = None
+    steps: Tensor | None = None
 
     @property
     def single_steps(self) -> bool:
@@ -98,6 +110,7 @@ class UnrollBatch(NamedTuple):
             self.state[chosen],
             None if self.advantage is None else self.advantage[:, chosen],
             None if self.value_target is None else self.value_target[:, chosen],
+            self.steps,
         )
 
     def _steps(self, chosen: slice) -> UnrollBatch:

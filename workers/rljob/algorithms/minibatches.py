@@ -58,4 +58,5 @@ def minibatches_of_steps(batch: UnrollBatch, epochs: int, count: int) -> Iterato
                 state=nothing,
                 advantage=advantage,
                 value_target=value_target,
+                steps=batch.steps,
             )

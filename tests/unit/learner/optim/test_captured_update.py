@@ -136,12 +136,28 @@ def test_weights_in_16_bits_and_the_scale_of_a_loss_follow(
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("make", [transitions, unrolls])
+def test_a_replayed_loss_finds_the_steps_of_its_update(make: Callable[..., Data], device: torch.device) -> None:
+    learner, data = make(device)
+    own = learner._loss
+
+    def steps_as_the_loss(*given: Any) -> LossResult:
+        result = own(*given)
+        return result._replace(value=result.value - result.value.detach() + given[-1].steps)
+
+    learner._loss = steps_as_the_loss
+    learner.captured, _ = captured_and_checked(learner, data[0], capturer(device))  # type: ignore[assignment]
+    losses = [float(each[-len(learner.figures)]) for each in learn(learner, data[:3], 100)]
+    assert losses == [100.0, 110.0, 120.0]
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_the_device_itself_keeps_weights_in_16_bits_up_to_date(device: torch.device) -> None:
     """A replay changes weights, and the host, which counts its own changes, does not see it."""
     learner, data = transitions(device, "bf16", **TRANSITIONS[1])
     assert isinstance(learner, TransitionUpdater)
     learner._refresh_copies()
-    learner.compute(data[0], 1e-2)
+    learner.compute(data[0], 1e-2, torch.zeros((), device=device))
     for copied, network in ((learner._computed, learner.online), (learner._computed_target, learner.target)):
         for copy, master in zip(copied.module.parameters(), network.parameters(), strict=True):
             assert torch.equal(copy, master.to(copy.dtype))
@@ -171,7 +187,7 @@ def test_minibatches_of_another_shape_are_learned_from_without_it() -> None:
     capture = ByCalling()
     graphed.captured, _ = captured_and_checked(graphed, data[0], capture)  # type: ignore[assignment]
     before = capture.replays
-    shorter = TransitionBatch(*(tensor[:5] for tensor in data[1]))
+    shorter = TransitionBatch(*(None if tensor is None else tensor[:5] for tensor in data[1]))
     mixed = [data[0], shorter, data[2]]
     learn(plain, mixed), learn(graphed, mixed)
     assert capture.replays == before + 2

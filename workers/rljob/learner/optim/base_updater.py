@@ -110,8 +110,8 @@ class Updater(ABC, Generic[Batch]):
     def updates_from(self, batch: Batch, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Learn from one batch, in as many updates as the algorithm makes of it; each is done when it is asked for.
 
-        ``steps``: agent steps of the run so far, for the learning rate. Yields (priorities float32[B], empty where there are
-        none, and ``figures`` float32[K]), on the device; the next update may overwrite them.
+        ``steps``: agent steps of the run so far, for the learning rate and the loss's schedules. Yields (priorities float32[B],
+        empty where there are none, and ``figures`` float32[K]), on the device; the next update may overwrite them.
         """
         divergences: list[Tensor] = []
         for minibatch in self.minibatches(batch):
@@ -131,9 +131,9 @@ class Updater(ABC, Generic[Batch]):
         rate = self.learning_rate.at(steps)
         self._refresh_copies()
         if self.captured is not None and self.captured.fits(minibatch):
-            learned = self.captured(minibatch, rate)
+            learned = self.captured(minibatch, rate, steps)
         else:
-            learned = self.compute(minibatch, rate)
+            learned = self.compute(minibatch, rate, torch.full((), float(steps), device=self.device))
         self.updates += 1
         self._follow_at_intervals()
         if self.compiled and self._graphs_compiled is None:
@@ -152,12 +152,13 @@ class Updater(ABC, Generic[Batch]):
             if follower is not self.online:
                 follower.load_state_dict(self.online.state_dict())
 
-    def compute(self, minibatch: Batch, rate: float | Tensor) -> Learned:
+    def compute(self, minibatch: Batch, rate: float | Tensor, steps: Tensor) -> Learned:
         """What the device does in an update. It depends on tensors alone, and on nothing that the host looks up or counts.
 
-        ``rate``: the learning rate; as a number on the device it is read when the update happens. ``_refresh_copies`` has been
-        called since anything else changed the weights.
+        ``rate``: the learning rate; as a number on the device it is read when the update happens. ``steps``: float32 scalar,
+        which the loss finds in its batch. ``_refresh_copies`` has been called since anything else changed the weights.
         """
+        minibatch = minibatch._replace(steps=steps)
         network, parameters = self._computed.module, self._computed.parameters
         scale = None if self.loss_scale is None else self.loss_scale.factor
 

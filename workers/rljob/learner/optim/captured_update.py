@@ -1,7 +1,8 @@
 """An update that is recorded once and replayed: on CUDA as a graph, all of whose kernels the host starts by one call.
 
-A graph reads and writes the same memory each time. So a minibatch and the learning rate are copied to where it was recorded with
-them, everything else that an update changes keeps its place, and what it gives lies where the next replay puts its own.
+A graph reads and writes the same memory each time. So a minibatch, the learning rate and the count of steps are copied to where
+it was recorded with them, everything else that an update changes keeps its place, and what it gives lies where the next replay
+puts its own.
 """
 
 from __future__ import annotations
@@ -56,27 +57,29 @@ def cuda_graph(work: Callable[[], Learned]) -> tuple[Learned, Callable[[], objec
 
 
 class CapturedUpdate(Generic[Batch]):
-    """``compute(minibatch, rate)`` for minibatches of the shapes of ``like``, recorded by ``capture`` and replayed by a call.
+    """``compute(minibatch, rate, steps)`` for minibatches of the shapes of ``like``: ``capture`` records it, a call replays it.
 
     ``inputs``: the minibatch of the last call. What a call gives is overwritten by the next.
     """
 
-    def __init__(self, compute: Callable[[Batch, Tensor], Learned], like: Batch, capture: Capturer) -> None:
+    def __init__(self, compute: Callable[[Batch, Tensor, Tensor], Learned], like: Batch, capture: Capturer) -> None:
         self._forms = _forms(like)
         self.inputs: Batch = type(like)(*(None if tensor is None else tensor.clone() for tensor in like))  # type: ignore[arg-type]
         self.rate = torch.zeros((), device=like.action.device)
-        self._learned, self._replay = capture(lambda: compute(self.inputs, self.rate))
+        self.steps = torch.zeros((), device=like.action.device)
+        self._learned, self._replay = capture(lambda: compute(self.inputs, self.rate, self.steps))
 
     def fits(self, minibatch: Batch) -> bool:
         """Whether it can be replayed for this one."""
         return _forms(minibatch) == self._forms
 
-    def __call__(self, minibatch: Batch, rate: float) -> Learned:
+    def __call__(self, minibatch: Batch, rate: float, steps: int) -> Learned:
         """One update; nobody waits for it."""
         for own, given in zip(self.inputs, minibatch, strict=True):
             if own is not None and given is not None:
                 own.copy_(given, non_blocking=True)
         self.rate.fill_(rate)
+        self.steps.fill_(steps)
         self._replay()
         return self._learned
 
