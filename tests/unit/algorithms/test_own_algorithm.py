@@ -221,6 +221,11 @@ def test_what_is_no_algorithm(tmp_path: Path, old: str, new: str, said: str) -> 
         ),
         (
             "return net(observation)\n",
+            "return net(observation[:1]).expand(len(observation), -1)\n",
+            "infer: expected outputs of a row that do not depend on the others",
+        ),
+        (
+            "return net(observation)\n",
             "return net(observation)[:, :1]\n",
             r"infer: outputs: expected a tensor float32 \[3, 2\], got a tensor float32 \[3, 1\]",
         ),

@@ -83,3 +83,19 @@ def test_a_problem_survives_pickling_with_its_index() -> None:
 def test_wrong_actions_are_refused(actions: Any) -> None:
     with pytest.raises(ValueError, match="actions must"):
         checked_actions(actions, num_envs=2, num_actions=3)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [("    return gymnasium.Env\n", "the class Env, not an object of it"), ("    pass\n", "returned None;")],
+)
+def test_what_a_factory_gives_instead_is_named(tmp_path: Path, body: str, said: str) -> None:
+    file = tmp_path / f"given_{len(body)}.py"
+    file.write_text(f"import gymnasium\n\n\ndef make():\n{body}")
+    with pytest.raises(EnvironmentProblem, match=said):
+        describe_environment(f"{file}:make", EnvironmentParameters())
+
+
+def test_a_file_without_its_function_is_told_how_it_is_named() -> None:
+    with pytest.raises(EnvironmentProblem, match=r"a file is named with its function, game\.py:make"):
+        describe_environment("game.py", EnvironmentParameters())

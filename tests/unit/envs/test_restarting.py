@@ -10,7 +10,7 @@ import pytest
 from rljob.algorithms.decision import Game
 from rljob.api import EnvironmentParameters
 from rljob.envs import KeepsFailing, RestartLimit, make_single_environment
-from rljob.envs.restarting import RestartingEnv, life_seed
+from rljob.envs.restarting import FAILURE, RestartingEnv, life_seed
 from rljob.evaluation.score import score
 
 
@@ -111,3 +111,14 @@ def test_a_plain_environment_for_scoring_can_be_a_restarting_one() -> None:
     assert np.array_equal(plain.reset(seed=3)[0], lasting.reset(seed=3)[0])
     plain.close()
     lasting.close()
+
+
+def test_an_observation_of_another_shape_is_told_of_the_environment_that_gave_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Fragile, "step", lambda self, action: (None, 0.0, False, False, {}))
+    env = make_single_environment(f"{__name__}:Fragile", EnvironmentParameters(), for_scoring=False, restarting=True)
+    env.reset(seed=1)
+    _, _, _, cut, info = env.step(0)
+    assert cut
+    assert "failed in step(): ValueError: expected an observation of the shape [1, 2]" in info[FAILURE]

@@ -241,8 +241,10 @@ class UnrollAlgorithm(Algorithm[UnrollP, Network]):
 
     def example(self, spec: EnvironmentSpec, params: UnrollP, device: torch.device) -> UnrollBatch:
         state = torch.get_rng_state()  # shuffles of the real training must not depend on this one
-        minibatch = next(self.minibatches(params, self.example_batch(spec, params, device)))
+        minibatch = next(iter(self.minibatches(params, self.example_batch(spec, params, device))), None)
         torch.set_rng_state(state)
+        if minibatch is None:
+            raise ValueError("it has to yield at least one batch, and yielded none")
         return minibatch
 
     def steps_per_batch(self, params: UnrollP) -> int:

@@ -100,9 +100,13 @@ def _from_factory(target: UserFactory, render_mode: str | None) -> Env:
         raise _cannot_make(target.id, error) from error
     if not isinstance(env, gymnasium.Env):
         raise EnvironmentProblem(
-            f"environment {target.id!r}: the factory returned {type(env).__name__}; it must return a gymnasium.Env"
+            f"environment {target.id!r}: the factory returned {_returned(env)}; it must return a gymnasium.Env"
         )
     return env
+
+
+def _returned(came: object) -> str:
+    return f"the class {came.__name__}, not an object of it" if isinstance(came, type) else shown(came)
 
 
 def _cannot_make(environment_id: str, error: Exception) -> EnvironmentProblem:

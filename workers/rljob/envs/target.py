@@ -124,6 +124,8 @@ def _unknown(environment_id: str, error: Exception) -> str:
         wanted = re.sub(r"-v\d+$", "", environment_id.rpartition("/")[2]).lower()
         near = [bare[name] for name in difflib.get_close_matches(wanted, bare, n=3, cutoff=0.6)]
     advice = f"; did you mean {' or '.join(near)}?" if near else "; list what there is with gymnasium.pprint_registry()"
+    if environment_id.endswith(".py"):
+        advice = f"; a file is named with its function, {environment_id}:make"
     reason = str(error).splitlines()[0].partition(" Did you mean")[0].rstrip(".")
     return f"environment {environment_id!r} is not known: {reason}{advice}"
 

@@ -127,15 +127,27 @@ class Labelled(gymnasium.Wrapper[Any, Any, Any, Any]):
             found = self.env.step(action)
             if not math.isfinite(found[1]):
                 raise ValueError(f"expected a finite reward, got {found[1]}")
+            self._check(found[0])
         except Exception as error:
             raise self._problem("step", error) from error
         return found
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         try:
-            return self.env.reset(seed=seed, options=options)
+            found = self.env.reset(seed=seed, options=options)
+            self._check(found[0])
         except Exception as error:
             raise self._problem("reset", error) from error
+        return found
+
+    def _check(self, observation: Any) -> None:
+        """An observation of another shape would fail where all are put together, and nobody would know whose it was."""
+        expected = self.env.observation_space.shape
+        if np.shape(observation) != expected:
+            raise ValueError(
+                f"expected an observation of the shape {list(expected or ())}, as observation_space says, got one of "
+                f"{list(np.shape(observation))}"
+            )
 
     def _problem(self, where: str, error: Exception) -> EnvironmentProblem:
         return EnvironmentProblem(
