@@ -23,7 +23,7 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import AlreadyExists, NotFound
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.apiserver.transport import Call
-from rljob_operator.kube.job.reconcile import SEEN_SECONDS
+from rljob_operator.kube.job.write_times import SEEN_SECONDS
 from rljob_operator.kube.render import names
 from rljob_operator.kube.watch.kopf_watch import kept
 from rljob_operator.kube.watch.trim import trim
@@ -69,14 +69,23 @@ class InMemory(Client):
         before = self.objects[place]
         if call.verb == "get":
             return before
-        assert call.verb == "apply_status", call.verb
-        return self._stored(place, {**before, "status": body["status"]})
+        assert call.verb == "patch", call.verb
+        return self._stored(place, {**before, "status": _patched(before.get("status") or {}, body["status"])})
 
     def _stored(self, place: tuple[str, str], document: Object) -> Object:
         self._version += 1
         about = {"uid": f"uid-{self._version}", **document["metadata"], "resourceVersion": str(self._version)}
         self.objects[place] = {**document, "metadata": {**about, "generation": 1}}
         return self.objects[place]
+
+
+def _patched(before: Object, change: Object) -> Object:
+    """What a JSON merge patch makes of it."""
+    found = {**before, **change}
+    for name, value in change.items():
+        if isinstance(value, dict) and isinstance(before.get(name), dict):
+            found[name] = _patched(before[name], value)
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def watched(server: InMemory, run: Run) -> None:

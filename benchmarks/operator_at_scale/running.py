@@ -13,7 +13,7 @@ from rljob_operator.kube.watch.pods import PodCache
 
 from benchmarks.operator_at_scale.bench import Bench, Figures, load, memory_mb
 
-STATUS_WRITES = 'rljob_operator_api_calls_total{code="200",resource="rljobs/status",verb="apply_status"}'
+STATUS_WRITES = 'rljob_operator_api_calls_total{code="200",resource="rljobs/status",verb="patch"}'
 SETTLING_SECONDS = 60.0
 """After every learner was started, or fell silent, until what is written of it has been."""
 

@@ -200,7 +200,7 @@ def test_a_status_that_could_not_be_stored_is_stored_by_a_later_turn(cluster: Co
             client.reset(1, "lost")
             with pytest.raises(Unavailable):
                 await run.reconciler.reconcile((namespace, "pong"))
-            assert client.order == [("apply_status", "rljobs/status")]
+            assert client.order == [("patch", "rljobs/status")]
             await run.settle(viewer, "pong")
             assert (await status_of(viewer, namespace, "pong"))["actors"]["ready"] == 1
 
@@ -217,8 +217,8 @@ def test_a_scale_down_names_its_victims_before_it_deletes_them(cluster: ControlP
             await run.look(viewer)
             client.reset()
             await run.reconciler.reconcile((namespace, "pong"))
-            order = [call for call in client.order if call[0] in ("apply_status", "patch", "delete")]
-            assert order[0] == ("apply_status", "rljobs/status"), "the status says first what goes"
+            order = [call for call in client.order if call[0] in ("patch", "patch", "delete")]
+            assert order[0] == ("patch", "rljobs/status"), "the status says first what goes"
             assert order.index(("patch", "pods")) < order.index(("delete", "pods"))
             victims = {
                 member: pods[0]["metadata"]
@@ -292,7 +292,7 @@ def test_a_name_that_somebody_else_has_refuses_the_job_and_is_left_alone(cluster
             client.reset()
             again = await run.turn(viewer, "pong")
             assert client.calls["get", "secrets"], "it was tried"
-            assert not client.calls["apply_status", "rljobs/status"], "what is said stays, without a moment between"
+            assert not client.calls["patch", "rljobs/status"], "what is said stays, without a moment between"
             assert again is not None
             assert 0 < again <= 30
             assert condition(await status_of(viewer, namespace, "pong"), "Accepted") == ("False", "NameConflict")
@@ -367,7 +367,7 @@ def test_figures_alone_are_written_every_thirty_seconds_at_most(cluster: Control
                     run.poll.answers[namespace, "pong"] = clock.answer()
                     client.reset()
                     await run.turn(viewer, "pong")
-                    count += client.calls["apply_status", "rljobs/status"]
+                    count += client.calls["patch", "rljobs/status"]
                 return count
 
             await five_minutes(True)  # until all conditions that depend on figures are as they stay
@@ -392,7 +392,7 @@ def test_a_wave_whose_status_is_not_written_yet_is_not_doubled_by_the_next_opera
             client.reset()
             await run.turn(viewer, "pong")
             assert client.writes.get(("create", "pods")) == 1, "the learner"
-            assert not client.calls["apply_status", "rljobs/status"]
+            assert not client.calls["patch", "rljobs/status"]
             assert (await status_of(viewer, namespace, "pong"))["replay"]["ready"] == 0
             after = Run(client, namespace, now=clock.now, monotonic=clock.monotonic, seen_seconds=3.0)
             for _ in range(3):
@@ -421,7 +421,7 @@ def test_actors_that_come_one_by_one_are_told_of_together(cluster: ControlPlane,
                 await kubelet.start("pong", f"actor-{actor}")
                 client.reset()
                 again = await run.turn(viewer, "pong")
-                writes += client.calls["apply_status", "rljobs/status"]
+                writes += client.calls["patch", "rljobs/status"]
                 clock.seconds += 0.1
             assert writes == 1, "the first, with which ActorsReady is true"
             assert again is not None

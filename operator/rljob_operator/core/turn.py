@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from rljob.api.conditions import ConditionType
 from rljob.api.status import AutoscalingStatus, ProgressStatus, RLJobStatus
 
 from rljob_operator.core.decide import decide
@@ -18,11 +17,8 @@ from rljob_operator.core.decision import Decision
 from rljob_operator.core.desired import ClockReading, DesiredState, Session
 from rljob_operator.core.observed import Observation
 
-_SEEN_OF_MEMBERS: Final = frozenset({"replay", "learner", "inference", "actors", "conditions_of_roles"})
+_SEEN: Final = frozenset({"replay", "learner", "inference", "actors", "conditions"})
 """Parts of a status (`_durable`) that are what the last look found, and nothing besides."""
-_OF_ROLES: Final = frozenset(
-    {ConditionType.REPLAY_READY, ConditionType.LEARNER_READY, ConditionType.INFERENCE_READY, ConditionType.ACTORS_READY}
-)
 
 
 class StatusWrite(StrEnum):
@@ -32,11 +28,13 @@ class StatusWrite(StrEnum):
     """At once, and nothing is done until it is: an act replaces the very evidence that the status was made from, and a
     controller that forgets what it has counted counts it again."""
     SOON = "Soon"
-    """It differs in what is seen of members, such as how many actors are ready and whether their role is, which the next turn
-    would find out again; also where members start that were not there before, since that takes no evidence away. Where writing
-    costs something, a moment of waiting gathers what five hundred actors bring one by one, or a job's waves."""
+    """It differs in what is seen, such as how many actors are ready and what conditions say, which the next turn would find out
+    again; also where members start that were not there before, since that takes no evidence away. Where writing costs something,
+    a moment of waiting gathers what five hundred actors bring one by one, or a job's waves."""
     WHEN_DUE = "WhenDue"
     """It differs in progress alone, which the next turn would find out again."""
+    SELDOM = "Seldom"
+    """It differs in nothing but the time that has passed: a job waits, or nothing is heard of it, and somebody has looked."""
     NONE = "None"
     """It is the one that is stored."""
 
@@ -75,10 +73,10 @@ def _write(before: RLJobStatus, observed: Observation, decision: Decision) -> St
     if decision.status is before:
         return StatusWrite.NONE
     was, becomes = _durable(before), _durable(decision.status)
-    if was == becomes:
-        return StatusWrite.WHEN_DUE
     differs = {name for name in becomes if was[name] != becomes[name]}
-    return StatusWrite.SOON if differs <= _SEEN_OF_MEMBERS else StatusWrite.BEFORE_ACTING
+    if differs:
+        return StatusWrite.SOON if differs <= _SEEN else StatusWrite.BEFORE_ACTING
+    return StatusWrite.SELDOM if _without_time(before) == _without_time(decision.status) else StatusWrite.WHEN_DUE
 
 
 def _acts(observed: Observation, decision: Decision) -> bool:
@@ -103,21 +101,21 @@ def _durable(status: RLJobStatus) -> dict[str, Any]:
     Left out: progress, what is remembered for its estimate and of the learner's latest advance, the figures behind the last
     decision on actors, and the numbers that sentences are made with.
     """
-    fields: dict[str, Any] = dict(status)
-    of_roles: list[Any] = []
-    others: list[Any] = []
-    for c in status.conditions:
-        said = c.type, c.status, c.reason, c.observed_generation
-        (of_roles if c.type in _OF_ROLES else others).append(said)
     memory = status.controller.model_copy(update={"advance": None, "curve": []})
     autoscaling = AutoscalingStatus.model_construct(
         desired_replicas=status.autoscaling.desired_replicas, last_scale_time=status.autoscaling.last_scale_time
     )
-    return fields | {
+    return {
+        **dict(status),
         "progress": ProgressStatus(),
         "active_seconds": 0,
         "autoscaling": autoscaling,
         "controller": memory,
-        "conditions": others,
-        "conditions_of_roles": of_roles,
+        "conditions": [(c.type, c.status, c.reason, c.observed_generation) for c in status.conditions],
     }
+
+
+def _without_time(status: RLJobStatus) -> RLJobStatus:
+    """The status without how much time has passed, and when that was noted."""
+    progress = status.progress.model_copy(update={"last_update_time": None})
+    return status.model_copy(update={"progress": progress, "active_seconds": 0})

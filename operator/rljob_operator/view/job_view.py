@@ -13,9 +13,9 @@ UNATTENDED = "Unattended"
 LOST = "Lost"
 """State of a run that neither has ended nor has anything left: its machine was restarted, or all of it was killed."""
 
-STALE_SECONDS = 90.0
+STALE_SECONDS = 150.0
 _WATCHED = ("Starting", "Restoring", "Running", "Degraded")
-"""States in which progress is written every half minute."""
+"""States in which a status is written every half minute, and every minute and a half where there is little to tell."""
 
 
 @dataclass(frozen=True, slots=True)

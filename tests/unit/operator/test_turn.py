@@ -11,7 +11,7 @@ from rljob_operator.core.member import Phase, Role
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.turn import StatusWrite, Turn, turn
 
-from tests.support.controller import START, Controller, exited, make_job, members, running, sample
+from tests.support.controller import START, Controller, exited, make_job, member, members, running, sample
 
 INTERNAL = ("spec.autoscaling={mode: Internal, minReplicas: 2, maxReplicas: 2}",)
 FIGURES: dict[str, Any] = {
@@ -92,11 +92,29 @@ def test_a_look_that_finds_nothing_new_writes_nothing() -> None:
     assert turn_of(controller, 1.0).write is StatusWrite.NONE
 
 
-def test_a_changed_condition_is_written_at_once() -> None:
+def test_a_changed_condition_is_seen_and_is_written_soon() -> None:
     controller = running()
     found = turn_of(controller, 1.0, members=members(learner=Phase.STARTING))
-    assert found.write is StatusWrite.BEFORE_ACTING
+    assert found.write is StatusWrite.SOON
     assert not found.decision.status.is_true("LearnerReady")
+    assert not found.decision.status.is_true("Ready")
+
+
+def test_an_end_that_is_decided_is_written_before_anything_else() -> None:
+    controller = running("spec.activeDeadlineSeconds=100")
+    assert turn_of(controller, 200.0).write is StatusWrite.BEFORE_ACTING
+    assert controller.status.is_true("FailureTarget")
+
+
+def test_time_that_passes_is_told_seldom() -> None:
+    """A job that waits for its pods has nothing to tell, but that somebody looks after it."""
+    controller = Controller(make_job())
+    turn_of(controller, 1.0, members=())
+    turn_of(controller, 1.0, members=(member("replay-0", Phase.STARTING, since_seconds=START),))
+    before = controller.status.progress.last_update_time
+    writes = [turn_of(controller, 10.0).write for _ in range(6)]
+    assert controller.status.progress.last_update_time != before
+    assert set(writes) == {StatusWrite.NONE, StatusWrite.SELDOM}
 
 
 def test_what_is_merely_seen_of_members_can_wait_for_more_of_it() -> None:

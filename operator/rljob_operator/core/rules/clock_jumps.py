@@ -14,8 +14,9 @@ from rljob.api.timestamps import stamp
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.wall_clock import CLOCK_JUMP_SECONDS
 
-LONGEST_GAP_SECONDS = 60.0
-"""A job that runs is looked at, and its progress written, every half minute; after a longer time nobody has watched it."""
+LONGEST_GAP_SECONDS = 120.0
+"""A job that runs is looked at every half minute, and what was seen is written every minute and a half at the latest; after a
+longer time nobody has watched it."""
 
 
 def clock_jump(context: ReconcileContext) -> ReconcileContext:

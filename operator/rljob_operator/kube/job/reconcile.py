@@ -13,7 +13,7 @@ from rljob.api.status import RLJobStatus
 from rljob_operator.core.desired import Session
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Observation
-from rljob_operator.core.turn import StatusWrite, turn
+from rljob_operator.core.turn import turn
 from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Forbidden, Invalid, QuotaExceeded
@@ -29,9 +29,11 @@ from rljob_operator.kube.job.observe import newest_checkpoint, recommendation, s
 from rljob_operator.kube.job.other_protocol import another_protocol
 from rljob_operator.kube.job.owned import NameConflict
 from rljob_operator.kube.job.policy import renew_policy
-from rljob_operator.kube.job.remembered import RememberedJob
+from rljob_operator.kube.job.remembered import NEVER, RememberedJob
+from rljob_operator.kube.job.status_writer import StatusWriter
 from rljob_operator.kube.job.stored import ReadBefore, StoredJob, is_ours, read, released
 from rljob_operator.kube.job.waiting_claims import with_claims
+from rljob_operator.kube.job.write_times import SEEN_SECONDS, WriteTimes
 from rljob_operator.kube.polls.learner_poll import Answer, Learner, LearnerPoll
 from rljob_operator.kube.polls.reach import has_address
 from rljob_operator.kube.polls.shard_poll import ShardPoll, Silence
@@ -46,14 +48,6 @@ from rljob_operator.kube.watch.pods import JobKey, PodCache, owner_of
 
 log = logging.getLogger(__name__)
 
-PROGRESS_SECONDS: Final = 30.0
-"""A status that differs in progress alone is written at most so often."""
-SEEN_SECONDS: Final = 3.0
-"""And so often one that differs in what is seen of members: an API server takes 20 ms for each write of a status."""
-QUICK_WRITE_SECONDS: Final = 0.1
-MOST_TIMES_SEEN_SECONDS: Final = 3.0
-"""Where writes take longer than the first, the API server has too much to do: those that may wait do so as many times longer, up
-to this."""
 HELD_UP_SECONDS: Final = 30.0
 """A pod that has had a node for so long and does not come up may lack what it mounts."""
 
@@ -83,7 +77,7 @@ class Reconciler:
         queue: asks Kueue for quota, where the operator is to.
         recommended: told after each turn how many actors are recommended for the job; None for nothing to recommend.
         now: Unix seconds; ``monotonic``: seconds that only go forward.
-        seen_seconds: see `SEEN_SECONDS`.
+        seen_seconds: see `write_times.SEEN_SECONDS`.
     """
 
     def __init__(
@@ -106,7 +100,6 @@ class Reconciler:
         seen_seconds: float = SEEN_SECONDS,
     ) -> None:
         self._releasing = releasing
-        self._seen_seconds = seen_seconds
         self._client, self._job_of, self._pods, self._poll = client, job_of, pods, poll
         self._events, self._expectations, self._settings = events, expectations, settings
         self._writer = PodWriter(client, expectations, settings, placed=queue.placed, now=now, monotonic=monotonic)
@@ -114,7 +107,7 @@ class Reconciler:
         self._now, self._monotonic = now, monotonic
         self._known: dict[JobKey, RememberedJob] = {}
         self._alike = Alike()
-        self._write_seconds = 0.0  # of the latest writes of statuses, the newest counting a fifth
+        self._statuses = StatusWriter(client, WriteTimes(seen_seconds), self._alike, monotonic)
 
     async def reconcile(self, key: JobKey) -> float | None:
         """Take one turn on the job; in how many seconds to look again, None where only a change matters.
@@ -178,7 +171,7 @@ class Reconciler:
         observed = replace(observed, lost_volumes=lost) if lost else observed
         found = turn(desired, stored.status, observed, clock, Session(interrupted=True) if stored.stopped else None)
         decision = found.decision
-        await self._store(stored, known, decision.status, found.write)
+        await self._statuses.store(stored, known, decision.status, found.write)
         self._recommended(*key, recommendation(decision.status))
         about = reference(RLJOBS, dict(stored.document))
         for note in decision.notes:
@@ -210,7 +203,7 @@ class Reconciler:
         self._follow_shards(key, stored, observed, pods)
         await self._follow_learner(key, stored, known, observed, pods, decision.checkpoint_seconds)
         again, now = known.preflight.sooner(decision.requeue_seconds, self._monotonic()), self._monotonic()
-        if known.due == float("inf"):
+        if known.due == NEVER:
             return again
         due = max(0.0, known.due - now)
         return due if again is None else min(again, due)
@@ -248,33 +241,6 @@ class Reconciler:
             return self._shards.silence(key, member.incarnation)
         silent = member.role is Role.LEARNER and answer.silent_since is not None
         return Silence(answer.silent_since or 0.0, answer.missing) if silent else None
-
-    async def _store(self, stored: StoredJob, known: RememberedJob, status: RLJobStatus, write: StatusWrite) -> None:
-        """Store the status, or remember it until it is due."""
-        now = self._monotonic()
-        if status.effective_spec is not stored.status.effective_spec:
-            status = self._alike.status(status)
-        if write is StatusWrite.WHEN_DUE:
-            known.due = min(known.due, known.written + PROGRESS_SECONDS)
-        elif write is StatusWrite.SOON:
-            slowness = min(max(1.0, self._write_seconds / QUICK_WRITE_SECONDS), MOST_TIMES_SEEN_SECONDS)
-            known.due = min(known.due, known.written + self._seen_seconds * slowness)
-        is_stored = known.due == float("inf") and (write is StatusWrite.NONE or status == stored.status)
-        if is_stored or (write is not StatusWrite.BEFORE_ACTING and now < known.due):
-            known.status = status
-            return
-        namespace, name = stored.key
-        document = {
-            "apiVersion": RLJOBS.api_version,
-            "kind": RLJOBS.kind,
-            "metadata": {"namespace": namespace, "name": name},
-            "status": status.document(),
-        }
-        # Remembered only once it is stored: a turn that started from a status which nobody has would not write it again.
-        answer = await self._client.apply_status(RLJOBS, document, resource_version=known.resource_version)
-        known.status, known.due = status, float("inf")
-        known.resource_version, known.written = answer["metadata"]["resourceVersion"], now
-        self._write_seconds += 0.2 * (self._monotonic() - now - self._write_seconds)
 
     async def _pods_of(self, stored: StoredJob) -> Sequence[Pod] | None:
         """The job's pods; None while changes of our own have not come back through the watch."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Final
 
 from rljob.api.status import RLJobStatus
 
@@ -10,6 +12,8 @@ from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.kube.job import children
 from rljob_operator.kube.job.preflight import Preflight
 from rljob_operator.kube.job.stored import ReadBefore
+
+NEVER: Final = float("inf")
 
 
 @dataclass(slots=True)
@@ -19,6 +23,8 @@ class RememberedJob:
     Attributes:
         uid: of the object; one that is made anew under the same name is another job.
         status: the newest one, where it is newer than the stored one.
+        stored: the one that our own last write has stored; None where what the object says of itself is newer.
+        of_others: conditions in it that somebody else has added; they are left alone.
         resource_version: of the object after our own last write of its status.
         written: when that was, monotonic.
         due: when ``status``, which is not stored yet, has to be; infinity where it is.
@@ -30,9 +36,11 @@ class RememberedJob:
     uid: str
     clock: WallClock
     status: RLJobStatus | None = None
+    stored: RLJobStatus | None = None
+    of_others: list[Mapping[str, Any]] = field(default_factory=list)
     resource_version: str = ""
-    written: float = float("-inf")
-    due: float = float("inf")
+    written: float = -NEVER
+    due: float = NEVER
     read: ReadBefore = field(default_factory=ReadBefore)
     children: children.Known = field(default_factory=children.Known)
     preflight: Preflight = field(default_factory=Preflight)
@@ -44,4 +52,4 @@ class RememberedJob:
         """The object as it is stored has this version. Where that is newer than our own last write somebody else has changed it,
         perhaps its status, too: what is remembered gives way."""
         if not self.resource_version or int(version) > int(self.resource_version):
-            self.status, self.due, self.resource_version = None, float("inf"), version
+            self.status, self.stored, self.due, self.resource_version = None, None, NEVER, version

@@ -204,11 +204,14 @@ def _parsed(document: Mapping[str, Any], spec: Mapping[str, Any]) -> RLJob:
 
 
 def status_of(document: Mapping[str, Any]) -> RLJobStatus:
-    """The stored status, as mappings or as text. The server keeps what it was given, so one that can't be read was written by
-    somebody else."""
-    found = document.get("status") or {}
+    """The stored status. The server keeps what it was given, so one that can't be read was written by somebody else."""
     try:
-        text = found if isinstance(found, str) else json.dumps(found)
-        return RLJobStatus.model_validate(json.loads(text), by_alias=True, by_name=False)
+        return RLJobStatus.model_validate(status_document(document), by_alias=True, by_name=False)
     except ValidationError:
         return RLJobStatus()
+
+
+def status_document(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The stored status, which is kept as mappings or as text, as mappings of the caller's own."""
+    found = document.get("status") or {}
+    return dict(json.loads(found if isinstance(found, str) else json.dumps(found)))

@@ -49,7 +49,7 @@ def test_what_the_status_knows_stands_for_a_learner_that_was_not_asked() -> None
     ("found", "words"),
     [
         (job(**running(lastUpdateTime=rfc3339(NOW - 20))), ""),
-        (job(**running(lastUpdateTime=rfc3339(NOW - 100))), "the status is 100s old"),
+        (job(**running(lastUpdateTime=rfc3339(NOW - 200))), "the status is 3m old"),
         (job(changed=5.0, generation=3, **running()), ""),
         (job(changed=40.0, generation=3, **running()), "no operator has looked at its newest spec, which is 40s old"),
         (job(changed=40.0), "no operator has looked"),
