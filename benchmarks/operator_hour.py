@@ -44,11 +44,12 @@ SETTLED_MINUTES = 5
 """Until then jobs come up, and whatever is made once a process."""
 
 
-async def watched(client: Client, namespace: str, process: Operator, jobs: int, minutes: int, churn: bool) -> None:
+async def watched(client: Client, namespace: str, process: Operator, options: argparse.Namespace) -> None:
     """A line for the start, one each minute, and one for all at the end."""
     looks: list[tuple[float, float]] = []
+    jobs, minutes = options.jobs, options.minutes
     async with kubelets(client, namespace, ADDRESSES) as nodes:
-        first = before = await _started(client, namespace, process, jobs)
+        first = before = await _started(client, namespace, process, jobs, options.apart)
         began = time.monotonic()
         for minute in range(1, minutes + 1):
             await asyncio.sleep(max(0.0, began + 60.0 * minute - time.monotonic()))
@@ -69,7 +70,7 @@ async def watched(client: Client, namespace: str, process: Operator, jobs: int, 
                 load=load(),
             )
             before = now
-            if churn and minute < minutes:
+            if minute < minutes and not options.still:
                 await _comes_and_goes(client, namespace, nodes, minute, jobs)
     settled = [look for look in looks if look[0] * 60.0 > SETTLED_MINUTES] or looks
     calls = calls_between(first, before)
@@ -88,13 +89,13 @@ async def watched(client: Client, namespace: str, process: Operator, jobs: int, 
     )
 
 
-async def _started(client: Client, namespace: str, process: Operator, jobs: int) -> dict[str, float]:
+async def _started(client: Client, namespace: str, process: Operator, jobs: int, apart: float) -> dict[str, float]:
     """The operator's figures once all jobs are up; what that has cost is reported."""
     before, others = await asyncio.to_thread(process.figures), control_plane_seconds()
     began, ready = time.monotonic(), 0
     for number in range(jobs):
         await client.create(RLJOBS, job(namespace, f"job-{number}", ACTORS))
-        await asyncio.sleep(START_SECONDS)
+        await asyncio.sleep(apart)
     while ready < jobs:
         await asyncio.sleep(LOOK_SECONDS)
         found = (await client.list(RLJOBS, namespace)).items
@@ -112,6 +113,7 @@ async def _started(client: Client, namespace: str, process: Operator, jobs: int)
         },
         calls_a_job=sum(calls.values()) / jobs,
         calls=calls,
+        memory_mb=memory_mb(now),
         load=load(),
     )
     return now
@@ -136,7 +138,7 @@ async def measured(options: argparse.Namespace, servers: ControlPlane, namespace
         with learners(METRICS_PORT, ADDRESSES), operator((namespace,), log, WORKERS) as process:
             async with asyncio.TaskGroup() as group:
                 ends = group.create_task(process.watch())
-                await watched(client, namespace, process, options.jobs, options.minutes, not options.still)
+                await watched(client, namespace, process, options)
                 ends.cancel()
     finally:
         await client.close()
@@ -146,6 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=100)
     parser.add_argument("--minutes", type=int, default=60)
+    parser.add_argument("--apart", type=float, default=START_SECONDS, help="seconds between two jobs at the start")
     parser.add_argument("--still", action="store_true", help="no job comes, goes or fails")
     parser.add_argument("--operator-log", type=Path, help="file for what the operator says")
     options = parser.parse_args()

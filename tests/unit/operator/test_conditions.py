@@ -7,6 +7,7 @@ import re
 import pytest
 from rljob.api.conditions import CATALOGUE, MEANING_WHEN_TRUE, ConditionType, Reason
 from rljob.api.status_model import MAX_MESSAGE
+from rljob_operator.core.conditions.update import merged, true
 
 from tests.support.controller import (
     START,
@@ -94,3 +95,12 @@ def test_external_scaling_is_kept_within_its_bounds(reason: str) -> None:
     controller.look()
     assert controller.status.autoscaling.desired_replicas == {9: 4, 1: 2}[wrong]
     assert controller.reason("ScalingLimited") == ("True", reason)
+
+
+def test_conditions_share_the_names_of_their_fields_and_a_copy_has_its_own() -> None:
+    updates = (true(ConditionType.ACCEPTED, Reason.VALID), true(ConditionType.ADMITTED, Reason.NOT_MANAGED))
+    first, second = merged([], updates, 1, START)
+    assert first.model_fields_set is second.model_fields_set
+    assert first.model_fields_set == set(type(first).model_fields)
+    copied = first.model_copy(update={"message": "else"})
+    assert copied.model_fields_set is not first.model_fields_set

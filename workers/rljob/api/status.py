@@ -158,8 +158,8 @@ class AutoscalingStatus(StatusModel):
 
 
 class ProgressStatus(StatusModel):
-    """How far the job is. Written at most every 30 seconds, or on a change of one percent; on a cluster whose API server is slow every
-    90 seconds."""
+    """How far the job is. Written at most every 30 seconds, or on a change of one percent; every 90 seconds on a cluster whose
+    API server is slow."""
 
     learner_updates: Count = 0
     """Updates of the learner."""
