@@ -30,12 +30,12 @@ _REMEMBERED_AT_ONCE: Final = 16
 
 def offered(status: RLJobStatus, settings: Settings) -> RenderingMemory:
     """What the job is made with where it starts now."""
-    return _memory_of(_at_a_start(status, settings))
+    return _memory_of(_at_a_start(status, settings), VERSION)
 
 
 @lru_cache(_REMEMBERED_AT_ONCE)
-def _memory_of(taken: Settings) -> RenderingMemory:
-    return RenderingMemory(version=VERSION, image=taken.image, gpu_image=taken.gpu_image, settings=as_text(taken))
+def _memory_of(taken: Settings, version: int) -> RenderingMemory:
+    return RenderingMemory(version=version, image=taken.image, gpu_image=taken.gpu_image, settings=as_text(taken))
 
 
 def settings_for(status: RLJobStatus, settings: Settings) -> Settings:
