@@ -41,6 +41,7 @@ class Scene:
         self.kubelet = Kubelet(viewer, namespace)
         self.jobs: list[str] = []
         self.ended: dict[str, int] = {}
+        self.playing: asyncio.Future[None]
 
     async def create(self, count: int) -> None:
         for _ in range(count):
@@ -76,15 +77,17 @@ class Scene:
             counted = (status.get("restarts") or {}).get("counted", 0)
             if counted != self.ended.get(name, 0):
                 return f"{name}: {counted} ends are counted of {self.ended.get(name, 0)}"
-            ready = next((c["status"] for c in status.get("conditions", ()) if c["type"] == "LearnerReady"), "")
-            if ready != "True" or (status.get("actors") or {}).get("ready") != 2:
-                return f"{name} says LearnerReady={ready}, {status.get('actors')}"
+            said: Mapping[str, str] = next((c for c in status.get("conditions", ()) if c["type"] == "LearnerReady"), {})
+            if said.get("status") != "True" or (status.get("actors") or {}).get("ready") != 2:
+                seen = (await self.kubelet.pods(name))["learner"][0].get("status")
+                return f"{name} says {dict(said)}, {status.get('actors')}; its learner's pod: {seen}"
         return ""
 
     async def settled(self, seconds: float) -> float:
         """Wait until nothing is wrong; how long that took."""
         began = time.monotonic()
         while problem := await self.wrong():
+            assert not self.playing.done(), f"nobody plays the kubelet: {self.playing}"
             assert time.monotonic() - began < seconds, f"{problem}\n{self.program.log()[-6000:]}"
             await asyncio.sleep(0.25)
         assert "Traceback" not in self.program.log(), self.program.log()[-6000:]
@@ -99,7 +102,7 @@ async def at_work(cluster: ControlPlane, namespace: str, folder: Path) -> AsyncI
         operator_program(kubeconfig, namespace, folder / "log") as program,
     ):
         scene = Scene(namespace, viewer, proxy, program)
-        playing = asyncio.ensure_future(scene.play_kubelet())
+        scene.playing = playing = asyncio.ensure_future(scene.play_kubelet())
         try:
             await scene.create(JOBS)
             await scene.settled(60.0)
