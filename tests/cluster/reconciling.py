@@ -222,7 +222,8 @@ class Kubelet:
         await self._client._transport.ask(Call("create", "POST", path, "bindings", {}, binding), None)
 
     async def _run(self, pod: Object) -> None:
-        await self.bind(pod)
+        if not pod["spec"].get("nodeName"):  # it has one where the answer to an earlier look was lost
+            await self.bind(pod)
         state = {"running": {"startedAt": stamped(datetime.now(UTC).timestamp() - 60)}}
         await self._say(
             pod,
