@@ -19,6 +19,7 @@ from rljob_operator.kube.apiserver.access import load_access
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
 from rljob_operator.kube.polls.learner_poll import Learner, LearnerPoll
 from rljob_operator.kube.polls.reach import PodsProxy
+from rljob_operator.kube.polls.rhythm import Rhythm
 from rljob_operator.kube.polls.shard_poll import NO_ANSWER, STANDS_STILL, ShardPoll
 
 from tests.cluster.kube_client import connected
@@ -142,7 +143,7 @@ def test_an_operator_asks_and_requests_through_the_api_server(running: tuple[Use
         async with connected(user.cluster) as client:
             pods = (await client.list(PODS, user.namespace, label_selector="rljob.dev/role=learner")).items
             told: list[str] = []
-            poll: LearnerPoll[str] = LearnerPoll(told.append, PodsProxy(client), period_seconds=0.1)
+            poll: LearnerPoll[str] = LearnerPoll(told.append, PodsProxy(client), rhythm=Rhythm(0.1))
             url = poll.url(pods[0], door.server.port)
             poll.follow("pong", Learner("a", url, "wrong"), 7.5)
             while poll.answer("pong").sample is None:
@@ -168,7 +169,7 @@ def test_an_operator_tells_through_the_api_server_how_a_shard_fails_to_answer(
         async with connected(user.cluster) as client:
             pods = (await client.list(PODS, user.namespace, label_selector="rljob.dev/role=learner")).items
             told: list[str] = []
-            poll: ShardPoll[str] = ShardPoll(told.append, PodsProxy(client), period_seconds=0.05, again_seconds=0.05)
+            poll: ShardPoll[str] = ShardPoll(told.append, PodsProxy(client), rhythm=Rhythm(0.05, 0.05))
             url = poll.url(pods[0], door.server.port)
 
             async def until(because: str) -> None:

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.learner_sample import BadSample, parse_sample
 from rljob_operator.core.observed import CheckpointFacts, LearnerSample
 from rljob_operator.kube.polls.reach import NoAnswer, Reach
-
-PERIOD_SECONDS: Final = 5.0
-AGAIN_SECONDS: Final = 1.0
-"""From one question to the next where the first had no answer: two of them without one are named within ten seconds."""
+from rljob_operator.kube.polls.rhythm import Rhythm
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -68,12 +64,12 @@ class _Asked:
 
 
 class LearnerPoll(Generic[Key]):
-    """For one event loop. ``on_answer`` is told of each answer, and each time that there is none.
+    """For one event loop. ``on_answer`` is told of each answer, and of silence as long as it is news.
 
     Args:
         on_answer: the key whose learner has something new to tell.
         reach: the way to learners.
-        period_seconds: between two answers of one learner.
+        rhythm: how often a learner is asked.
         now: Unix seconds.
     """
 
@@ -82,11 +78,11 @@ class LearnerPoll(Generic[Key]):
         on_answer: Callable[[Key], None],
         reach: Reach,
         *,
-        period_seconds: float = PERIOD_SECONDS,
+        rhythm: Rhythm = Rhythm(),  # noqa: B008 - it can't be changed
         now: Callable[[], float] = time.time,
     ) -> None:
         self._on_answer, self._reach = on_answer, reach
-        self._period_seconds, self._now = period_seconds, now
+        self._rhythm, self._now = rhythm, now
         self._asked: dict[Key, _Asked] = {}
         self._answers: dict[Key, Answer] = {}
 
@@ -142,25 +138,26 @@ class LearnerPoll(Generic[Key]):
                 document = status_document(await self._reach.read(asked.learner.url, "status"))
                 sample = parse_sample(document, began)
             except BadSample as problem:
-                self._note_silence(key, str(problem), began)
-                pause = min(self._period_seconds, max(0.1, AGAIN_SECONDS - (self._now() - began)))
+                pause = self._note_silence(key, str(problem), began)
             except NoAnswer as problem:
-                self._note_silence(key, f"learner: {problem}", began)
-                pause = min(self._period_seconds, max(0.1, AGAIN_SECONDS - (self._now() - began)))
+                pause = self._note_silence(key, f"learner: {problem}", began)
             else:
                 self._answers[key] = Answer(replace(sample, document={}), "", None, checkpoint_facts(document))
                 self._on_answer(key)
-                pause = self._period_seconds * random.uniform(0.8, 1.0)  # so that a thousand do not answer at once
+                pause = self._rhythm.after_an_answer()
             try:
                 await asyncio.wait_for(asked.wake.wait(), pause)
             except TimeoutError:
                 continue
 
-    def _note_silence(self, key: Key, problem: str, moment: float) -> None:
+    def _note_silence(self, key: Key, problem: str, moment: float) -> float:
+        """How long to wait before the next question, in seconds."""
         known = self.answer(key)
         since = known.silent_since if known.silent_since is not None else moment
         self._answers[key] = replace(known, missing=problem, silent_since=since)
-        self._on_answer(key)
+        if problem != known.missing or self._rhythm.is_news(moment - since):
+            self._on_answer(key)
+        return self._rhythm.after_silence(moment - since, self._now() - moment)
 
     async def _pass_on(self, asked: _Asked) -> None:
         """Ask for the checkpoint that is wanted, until the learner has taken the request."""

@@ -8,14 +8,13 @@ its kubelet's.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
-from rljob_operator.kube.polls.learner_poll import AGAIN_SECONDS, PERIOD_SECONDS
 from rljob_operator.kube.polls.reach import NoAnswer, Reach
+from rljob_operator.kube.polls.rhythm import Rhythm
 
 NO_ANSWER: Final = "does not answer"
 STANDS_STILL: Final = "answers, but its loop stands still"
@@ -39,20 +38,19 @@ class _Asked:
 
 
 class ShardPoll(Generic[Key]):
-    """For one event loop. ``on_silence`` is told of each question without an answer, and of the first answer after that;
-    ``reach`` is the way to shards, and closed with this."""
+    """For one event loop. ``on_silence`` is told of questions without an answer, as long as that is news, and of the first answer
+    after that; ``reach`` is the way to shards, and closed with this; ``rhythm``: how often a shard is asked."""
 
     def __init__(
         self,
         on_silence: Callable[[Key], None],
         reach: Reach,
         *,
-        period_seconds: float = PERIOD_SECONDS,
-        again_seconds: float = AGAIN_SECONDS,
+        rhythm: Rhythm = Rhythm(),  # noqa: B008 - it can't be changed
         now: Callable[[], float] = time.time,
     ) -> None:
         self._on_silence, self._reach, self._now = on_silence, reach, now
-        self._period_seconds, self._again_seconds = period_seconds, again_seconds
+        self._rhythm = rhythm
         self._asked: dict[Key, dict[str, _Asked]] = {}  # by incarnation
 
     def url(self, pod: Mapping[str, Any], port: int) -> str:
@@ -87,15 +85,15 @@ class ShardPoll(Generic[Key]):
     async def _ask(self, key: Key, incarnation: str, asked: _Asked) -> None:
         while self._asked.get(key, {}).get(incarnation) is asked:
             began = self._now()
-            problem = await self._problem(asked.url)
-            before = asked.silence
-            asked.silence = Silence(before.since if before is not None else began, problem) if problem else None
-            if problem or before is not None:
-                self._on_silence(key)
+            problem, before, pause = await self._problem(asked.url), asked.silence, self._rhythm.after_an_answer()
+            asked.silence, news = None, before is not None
             if problem:
-                pause = max(0.1, self._again_seconds - (self._now() - began))
-            else:
-                pause = self._period_seconds * random.uniform(0.8, 1.0)  # so that thousands do not answer at once
+                asked.silence = Silence(before.since if before is not None else began, problem)
+                silent_seconds = began - asked.silence.since
+                pause = self._rhythm.after_silence(silent_seconds, self._now() - began)
+                news = before is None or problem != before.because or self._rhythm.is_news(silent_seconds)
+            if news:
+                self._on_silence(key)
             await asyncio.sleep(pause)
 
     async def _problem(self, url: str) -> str:

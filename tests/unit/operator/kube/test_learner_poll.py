@@ -15,6 +15,7 @@ from rljob_operator.core.observed import CheckpointState
 from rljob_operator.kube.polls import reach
 from rljob_operator.kube.polls.learner_poll import Learner, LearnerPoll
 from rljob_operator.kube.polls.reach import PodNetwork
+from rljob_operator.kube.polls.rhythm import NEWS_SECONDS, Rhythm
 
 GOOD = {
     "updates": 7,
@@ -60,10 +61,15 @@ async def serving() -> AsyncIterator[Serving]:
 
 
 @asynccontextmanager
-async def polling(timeout_seconds: float = 0.5, **options: Any) -> AsyncIterator[tuple[LearnerPoll[str], list[str]]]:
+async def polling(
+    timeout_seconds: float = 0.5,
+    period_seconds: float = 0.05,
+    news_seconds: float = NEWS_SECONDS,
+    now: Callable[[], float] = time.time,
+) -> AsyncIterator[tuple[LearnerPoll[str], list[str]]]:
     told: list[str] = []
-    options = {"period_seconds": 0.05, **options}
-    poll: LearnerPoll[str] = LearnerPoll(told.append, PodNetwork(timeout_seconds), **options)
+    rhythm = Rhythm(period_seconds, news_seconds=news_seconds)
+    poll: LearnerPoll[str] = LearnerPoll(told.append, PodNetwork(timeout_seconds), rhythm=rhythm, now=now)
     try:
         yield poll, told
     finally:
@@ -139,6 +145,27 @@ def test_nobody_listens_and_silence_counts_from_its_first_moment() -> None:
             await until(lambda: len(told) >= 3)
             assert poll.answer("pong").silent_since == 100.0
             assert "can't be read" in poll.answer("pong").missing
+
+    asyncio.run(story())
+
+
+def test_of_a_silence_that_is_no_news_any_more_only_other_words_and_its_end_are_told() -> None:
+    async def story() -> None:
+        async with serving() as learner, polling(news_seconds=0.2) as (poll, told):
+            learner.code = 500
+            poll.follow("pong", Learner("a", learner.url))
+            await until(lambda: len(told) > 2)
+            since = poll.answer("pong").silent_since
+            assert since is not None
+            await until(lambda: time.time() - since > 0.4)
+            count, asked = len(told), learner.asked
+            await until(lambda: learner.asked > asked + 3)
+            assert len(told) == count
+            learner.code = 501
+            await until(lambda: len(told) == count + 1)
+            learner.code = 200
+            await until(lambda: len(told) > count + 1)
+            assert poll.answer("pong").silent_since is None
 
     asyncio.run(story())
 

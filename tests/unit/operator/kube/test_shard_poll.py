@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 from rljob_operator.core.rules.hangs import NAMED_SECONDS
-from rljob_operator.kube.polls import shard_poll
-from rljob_operator.kube.polls.learner_poll import PERIOD_SECONDS
 from rljob_operator.kube.polls.reach import TIMEOUT_SECONDS, PodNetwork
+from rljob_operator.kube.polls.rhythm import AGAIN_SECONDS, NEWS_SECONDS, PERIOD_SECONDS, Rhythm
 from rljob_operator.kube.polls.shard_poll import NO_ANSWER, STANDS_STILL, ShardPoll
 
 SOON_SECONDS = 5.0
@@ -29,7 +28,7 @@ class Shard:
 
 
 @asynccontextmanager
-async def asking() -> AsyncIterator[tuple[Shard, ShardPoll[str], list[str]]]:
+async def asking(news_seconds: float = NEWS_SECONDS) -> AsyncIterator[tuple[Shard, ShardPoll[str], list[str]]]:
     shard, told = Shard(), list[str]()
     application = web.Application()
     application.add_routes([web.get("/healthz", shard.healthz)])
@@ -37,7 +36,7 @@ async def asking() -> AsyncIterator[tuple[Shard, ShardPoll[str], list[str]]]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     shard.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    poll: ShardPoll[str] = ShardPoll(told.append, PodNetwork(0.3), period_seconds=0.05, again_seconds=0.05)
+    poll: ShardPoll[str] = ShardPoll(told.append, PodNetwork(0.3), rhythm=Rhythm(0.05, 0.05, news_seconds))
     try:
         yield shard, poll, told
     finally:
@@ -76,6 +75,34 @@ def test_a_silence_begins_with_the_first_question_that_has_no_answer_and_ends_wi
     asyncio.run(story())
 
 
+def test_of_a_silence_that_is_no_news_any_more_only_other_words_and_its_end_are_told() -> None:
+    async def story() -> None:
+        async with asking(news_seconds=0.2) as (shard, poll, told):
+            shard.code, shard.body = 503, "no turn for 61 s"
+            poll.follow("pong", {"a": shard.url})
+            await until(lambda: len(told) > 2)
+            await asyncio.sleep(0.3)
+            count, asked = len(told), shard.asked
+            await until(lambda: shard.asked > asked + 3)
+            assert len(told) == count
+            shard.delay_seconds = 30.0
+            await until(lambda: because(poll) == NO_ANSWER)
+            assert len(told) == count + 1
+            shard.code, shard.body, shard.delay_seconds = 200, "ok", 0.0
+            await until(lambda: not because(poll))
+            assert len(told) == count + 2
+
+    asyncio.run(story())
+
+
+def test_a_member_is_asked_at_once_again_until_it_is_named_and_then_as_often_as_any_other() -> None:
+    rhythm = Rhythm()
+    assert rhythm.after_silence(0.0, 0.2) == AGAIN_SECONDS - 0.2
+    assert 0 < rhythm.after_silence(NAMED_SECONDS, TIMEOUT_SECONDS) < AGAIN_SECONDS
+    assert 0.8 * PERIOD_SECONDS <= rhythm.after_silence(NEWS_SECONDS, TIMEOUT_SECONDS) <= PERIOD_SECONDS
+    assert NEWS_SECONDS >= 2 * NAMED_SECONDS + TIMEOUT_SECONDS, "a job is looked at once more after that it is named"
+
+
 def test_a_loop_that_stands_still_is_a_silence_and_a_server_with_many_callers_is_none() -> None:
     async def story() -> None:
         async with asking() as (shard, poll, _):
@@ -110,4 +137,4 @@ def test_a_shard_that_dies_is_named_within_ten_seconds() -> None:
     first_without = PERIOD_SECONDS + TIMEOUT_SECONDS
     assert TIMEOUT_SECONDS < NAMED_SECONDS < 2 * TIMEOUT_SECONDS + 0.1, "one question that is lost names nobody, two do"
     assert first_without + 0.1 + TIMEOUT_SECONDS < 10.0
-    assert NAMED_SECONDS / shard_poll.AGAIN_SECONDS + PERIOD_SECONDS < 10.0, "one that refuses the connection"
+    assert NAMED_SECONDS / AGAIN_SECONDS + PERIOD_SECONDS < 10.0, "one that refuses the connection"
