@@ -74,7 +74,7 @@ def serve(endpoint: str, name: str, max_batch: int, rows: int, core: int, asked:
     spec = describe_environment(GAME, ENVIRONMENT)
     network = method.build(spec, parameters, ENVIRONMENT)
     sample = torch.zeros((rows, *spec.observation_shape), dtype=torch.uint8)
-    compute = choose_compute(network, sample, parameters.precision)
+    compute = choose_compute(network, method.infer, sample, 0, parameters.precision)
     model = ServedModel(network, spec, method.infer, 0, compute, max_batch, torch.device("cpu"))
     server = InferenceServer(endpoint, model, Given(weights_of(name)), 0.002)
 

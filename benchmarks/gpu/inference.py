@@ -98,7 +98,7 @@ def local(name: str, batch: int, core: int, seconds: float, answers: Any) -> Non
     params = ApeXDQNParameters.model_validate(values)
     network: Any = method.build(frames, params, EnvironmentParameters())
     shown = torch.randint(0, 255, (batch, *frames.observation_shape), dtype=torch.uint8)
-    plan = choose_compute(network, shown, "Auto")
+    plan = choose_compute(network, method.infer, shown, 0, "Auto")
     acting = acting_copy(network, plan)
     observation, memory = shown, torch.zeros(batch, 2, 0)
     with torch.inference_mode():

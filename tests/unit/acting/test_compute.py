@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from rljob.acting.compute import acting_copy, choose_compute, copy_weights
+from rljob.algorithms.apex_dqn import ApeXDQN
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.q_network import QNetwork, QNetworkConfig
 
@@ -44,5 +45,18 @@ def test_weights_are_copied_and_the_source_stays_float32() -> None:
 def test_precision_is_obeyed(precision: str, allowed: set[str]) -> None:
     network = a_network()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    assert choose_compute(network, OBSERVATION, precision).arithmetic in allowed
+    assert choose_compute(network, ApeXDQN().infer, OBSERVATION, 0, precision).arithmetic in allowed
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
+
+
+def test_a_network_is_evaluated_as_its_algorithm_does_and_may_take_more_than_the_observation() -> None:
+    class Quantiles(QNetwork):
+        def forward(self, observation: torch.Tensor, quantiles: int) -> torch.Tensor:  # type: ignore[override]
+            return super().forward(observation).unsqueeze(1).expand(-1, quantiles, -1)
+
+    class ByQuantiles(ApeXDQN):
+        def action_values(self, net: QNetwork, observation: torch.Tensor) -> torch.Tensor:
+            return net(observation, 8).mean(1)
+
+    network = Quantiles(QNetworkConfig("Compact", (42, 42), 4, 6, scale=1 / 255, centred=True))
+    assert choose_compute(network, ByQuantiles().infer, OBSERVATION, 0, "FP32").arithmetic == "fp32"

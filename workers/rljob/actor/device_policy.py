@@ -48,10 +48,14 @@ class DevicePolicy:
         self._rule = rule_of(algorithm, device, seed)
         network = algorithm.build(spec, parameters, environment_parameters)
         sample = torch.zeros((num_envs, *spec.observation_shape), dtype=getattr(torch, spec.frame_dtype))
-        self.compute = _compute(network, sample, parameters.precision, device)
+        units = algorithm.memory_units(parameters)
+        if device.type == "cpu":
+            self.compute = choose_compute(network, algorithm.infer, sample, units, parameters.precision)
+        else:
+            self.compute = _plainest(network, parameters.precision, device)
         self._acting = acting_copy(network.to(device), self.compute)
-        self.remembers = algorithm.memory_units(parameters) > 0
-        self.memory = torch.zeros(num_envs, 2, algorithm.memory_units(parameters), device=device)
+        self.remembers = units > 0
+        self.memory = torch.zeros(num_envs, 2, units, device=device)
         self.take_epsilon(np.ones(num_envs, np.float32))
         self.version = 0
         self.loaded_at = 0.0
@@ -102,10 +106,8 @@ class DevicePolicy:
             return self._rule.state_values(self._algorithm.infer(self._acting, observation, memory).outputs)
 
 
-def _compute(network: FrameNetwork, sample: Tensor, precision: str, device: torch.device) -> Compute:
-    """The fastest way on a CPU, as every actor finds it; on a GPU, which that clock does not see, the plainest allowed one."""
-    if device.type == "cpu":
-        return choose_compute(network, sample, precision)
+def _plainest(network: FrameNetwork, precision: str, device: torch.device) -> Compute:
+    """The plainest way allowed on a GPU, whose time the clock that chooses does not see."""
     plan = network.compute_plans(precision, native=native_arithmetic(device))[0]
     if device.type == "cuda":
         let_round_to_tf32(plan.arithmetic)

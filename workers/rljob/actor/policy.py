@@ -47,9 +47,10 @@ class Policy:
         self._generator = generator
         self._network = algorithm.build(spec, parameters, environment_parameters)
         sample = torch.zeros((num_envs, *spec.observation_shape), dtype=getattr(torch, spec.frame_dtype))
-        self.compute = choose_compute(self._network, sample, parameters.precision)
+        units = algorithm.memory_units(parameters)
+        self.compute = choose_compute(self._network, algorithm.infer, sample, units, parameters.precision)
         self._acting = acting_copy(self._network, self.compute)
-        self._memory = np.zeros((num_envs, 2, algorithm.memory_units(parameters)), np.float32)
+        self._memory = np.zeros((num_envs, 2, units), np.float32)
         self._remembers = self._memory.size > 0
         self.epsilon = np.ones(num_envs, np.float32)
         self.version = 0

@@ -116,9 +116,9 @@ def served_model(job: RLJob, device: torch.device, compute: Compute | None = Non
     spec = describe_environment(job.spec.environment.id, environment_parameters)
     method = algorithm(job.spec.algorithm.name)
     network = method.build(spec, parameters, environment_parameters)
+    memory = method.memory_units(parameters)
     if compute is None:
         size = min(job.spec.inference.max_batch_size, job.spec.actors.envs_per_actor)
         sample = torch.zeros((size, *spec.observation_shape), dtype=getattr(torch, spec.frame_dtype))
-        compute = choose_compute(network, sample, parameters.precision)
-    memory = method.memory_units(parameters)
+        compute = choose_compute(network, method.infer, sample, memory, parameters.precision)
     return ServedModel(network, spec, method.infer, memory, compute, job.spec.inference.max_batch_size, device)
