@@ -89,6 +89,13 @@ def test_a_mistake_is_told_before_anything_is_trained(tmp_path: Path, old: str, 
         tried(tmp_path, (old, new))
 
 
+def test_a_file_is_named_as_its_author_knows_it(tmp_path: Path) -> None:
+    with pytest.raises(
+        EnvironmentProblem, match=r"^environment 'corridor_\d+.py:make': reset: expected an observation"
+    ):
+        tried(tmp_path, (OBSERVED, "self.place"))
+
+
 def test_an_environment_may_fail_now_and_then(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As a job allows it to (``maxFailuresPer10000Steps``); whoever fails always is found by the second trial."""
     once = ("class Corridor(", "failures = iter(['the licence was taken'])\n\n\nclass Corridor(")

@@ -172,7 +172,7 @@ def test_where_the_environment_fails_numbers_are_drawn(tmp_path: Path) -> None:
     file.write_text(FAILS_AT_TEN)
     run = untrained(tmp_path / "run", "cartpole-apex.yaml", f"spec.environment.id={file}:make")
     written = export(rljob.load_policy(run), "torchscript", tmp_path / "exported")
-    assert written.origin.startswith(f"random numbers, as environment '{file}:make' failed: OSError: no licence")
+    assert written.origin.startswith(f"random numbers, as environment '{file.name}:make' failed: OSError: no licence")
     assert written.compared == 64
 
 

@@ -18,6 +18,7 @@ from rljob.envs.base import StepResult
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.meter import EpisodeMeter
 from rljob.envs.spec import EnvironmentSpec
+from rljob.loading import short
 
 Array = NDArray[Any]
 
@@ -107,7 +108,7 @@ class Block:
         columns = self._to_host(steps)
         if not np.isfinite(columns["reward"]).all():
             raise EnvironmentProblem(
-                f"environment {self._environment_id!r}: step: expected finite rewards, got one that is not"
+                f"environment {short(self._environment_id)!r}: step: expected finite rewards, got one that is not"
             )
         # Both at once is possible in Gymnasium; there is then nothing to bootstrap from.
         truncated = columns["truncated"] & ~columns["terminated"]

@@ -12,7 +12,7 @@ from torch.utils.dlpack import from_dlpack
 
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.on_device import DeviceVector
-from rljob.loading import shown, told
+from rljob.loading import short, shown, told
 
 _NO_DLPACK = (AttributeError, TypeError, ValueError, RuntimeError, BufferError)
 """What arrays and torch raise where one cannot be handed over."""
@@ -118,7 +118,7 @@ class DeviceEnvironment:
         return tensor
 
     def _problem(self, text: str) -> EnvironmentProblem:
-        return EnvironmentProblem(f"environment {self.spec.id!r}: {text}")
+        return EnvironmentProblem(f"environment {short(self.spec.id)!r}: {text}")
 
 
 def _tensor(array: Any) -> Tensor:

@@ -14,6 +14,7 @@ import gymnasium
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.target import AtariGame, RegisteredEnvironment, resolve
 from rljob.envs.trial import try_environment
+from rljob.loading import short
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -35,8 +36,8 @@ def try_environment_apart(environment_id: str, parameters: EnvironmentParameters
         if told is not None:
             raise EnvironmentProblem(told)
     raise EnvironmentProblem(
-        f"environment {environment_id!r}: the process that tried it ended by {_words(ended)} within its first steps, twice; "
-        "what it printed is above"
+        f"environment {short(environment_id)!r}: the process that tried it ended by {_words(ended)} within its "
+        "first steps, twice; what it printed is above"
     )
 
 

@@ -37,7 +37,7 @@ from rljob.envs.target import (
     resolve,
 )
 from rljob.envs.user_vector import user_vector
-from rljob.loading import told
+from rljob.loading import short, told
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -111,7 +111,7 @@ def make_vector_environment(
     if parameters.backend in ("Auto", "Native") and (reason := _why_not_native(target, spec, parameters)):
         if parameters.backend == "Native":
             raise EnvironmentProblem(
-                f"environment {environment_id!r} has no Native backend: {reason}; set backend: Auto"
+                f"environment {short(environment_id)!r} has no Native backend: {reason}; set backend: Auto"
             )
     elif parameters.backend in ("Auto", "Native"):
         try:
@@ -192,7 +192,7 @@ def _native(
             vector = gymnasium.make_vec(target.id, num_envs, vectorization_mode="vector_entry_point", **target.kwargs)
         except Exception as error:
             raise EnvironmentProblem(
-                f"environment {target.id!r}: its vector class cannot be made: {told(error)}"
+                f"environment {short(target.id)!r}: its vector class cannot be made: {told(error)}"
             ) from error
     return GymnasiumVector(
         spec, vector, seed, stacked=False, reward_clipping=clips_rewards(target, parameters), actions=parameters.actions

@@ -26,7 +26,7 @@ from rljob.envs.restarting import FAILURE
 from rljob.envs.rows import RowReset, row_reset
 from rljob.envs.spaces import checked_actions
 from rljob.envs.spec import EnvironmentSpec
-from rljob.loading import told
+from rljob.loading import short, told
 
 
 class GymnasiumVector:
@@ -130,7 +130,9 @@ class GymnasiumVector:
         except EnvironmentProblem:
             raise
         except Exception as error:
-            raise EnvironmentProblem(f"environment {self.spec.id!r} failed in {where}(): {told(error)}") from error
+            raise EnvironmentProblem(
+                f"environment {short(self.spec.id)!r} failed in {where}(): {told(error)}"
+            ) from error
 
     def _choose_row_reset(self) -> RowReset | None:
         mode = self._env.metadata.get("autoreset_mode")
@@ -139,7 +141,7 @@ class GymnasiumVector:
         if (reset := row_reset(self._env)) is not None:
             return reset
         raise EnvironmentProblem(
-            f"environment {self.spec.id!r}: its vector class resets with {getattr(mode, 'value', mode)!r}, which puts a "
+            f"environment {short(self.spec.id)!r}: its vector class resets with {getattr(mode, 'value', mode)!r}, which puts a "
             "dummy step between episodes; it must support SAME_STEP, or DISABLED with reset_mask (or set backend: Sync)"
         )
 

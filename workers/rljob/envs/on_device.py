@@ -16,6 +16,7 @@ from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.spec import EnvironmentSpec
 from rljob.envs.target import UserFactory, clips_rewards, resolve
 from rljob.envs.user_vector import user_vector
+from rljob.loading import short
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -43,15 +44,15 @@ def make_device_vector(spec: EnvironmentSpec, parameters: EnvironmentParameters,
         return None
     if spec.stack > 1:
         raise EnvironmentProblem(
-            f"environment {spec.id!r}: frames are not stacked on a device; write frameStack: 1, and put what was seen before "
-            "into the observation itself"
+            f"environment {short(spec.id)!r}: frames are not stacked on a device; write frameStack: 1, and put what was "
+            "seen before into the observation itself"
         )
     env = user_vector(target, num_envs)
     mode = env.metadata.get("autoreset_mode")
     if mode != AutoresetMode.SAME_STEP:
         env.close()
         raise EnvironmentProblem(
-            f"environment {spec.id!r}: on a device it must reset with SAME_STEP, as its metadata's autoreset_mode says, but that "
-            f"is {getattr(mode, 'value', mode)!r}"
+            f"environment {short(spec.id)!r}: on a device it must reset with SAME_STEP, as its metadata's autoreset_mode says, "
+            f"but that is {getattr(mode, 'value', mode)!r}"
         )
     return DeviceVector(spec, env, tuple(parameters.actions), clips_rewards(target, parameters))

@@ -14,6 +14,7 @@ import gymnasium
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
 from rljob.envs.errors import EnvironmentProblem
+from rljob.loading import short
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class ProcessVector(AsyncVectorEnv[Any, Any]):
             index, exit_code = dead
             how = f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
             raise EnvironmentProblem(
-                f"environment {index} of {self._environment_id!r}: its worker process ended ({how}); the other "
+                f"environment {index} of {short(self._environment_id)!r}: its worker process ended ({how}); the other "
                 f"{len(self.processes) - 1} were stopped",
                 environment=index,
             ) from error

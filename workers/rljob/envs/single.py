@@ -11,7 +11,7 @@ from rljob.envs import wrappers
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.spaces import frame_format
 from rljob.envs.target import AtariGame, RegisteredEnvironment, Target, UserFactory
-from rljob.loading import shown, told
+from rljob.loading import short, shown, told
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -45,7 +45,8 @@ def as_written(target: RegisteredEnvironment | UserFactory, *, render_mode: str 
     for space in ("observation_space", "action_space"):
         if not isinstance(found := getattr(env, space, None), gymnasium.Space):
             raise EnvironmentProblem(
-                f"environment {target.id!r}: its attribute {space} has to be a gymnasium.spaces object, but is {shown(found)}"
+                f"environment {short(target.id)!r}: its attribute {space} has to be a gymnasium.spaces object, but is "
+                f"{shown(found)}"
             )
     return env
 
@@ -91,7 +92,7 @@ def _registered(target: RegisteredEnvironment, render_mode: str | None) -> Env:
 def _from_factory(target: UserFactory, render_mode: str | None) -> Env:
     if target.vector_only:
         raise EnvironmentProblem(
-            f"environment {target.id!r} cannot be made one by one: its factory requires num_envs; give num_envs a "
+            f"environment {short(target.id)!r} cannot be made one by one: its factory requires num_envs; give num_envs a "
             "default with which it returns a plain gymnasium.Env, which scoring and video need"
         )
     try:
@@ -100,7 +101,7 @@ def _from_factory(target: UserFactory, render_mode: str | None) -> Env:
         raise _cannot_make(target.id, error) from error
     if not isinstance(env, gymnasium.Env):
         raise EnvironmentProblem(
-            f"environment {target.id!r}: the factory returned {_returned(env)}; it must return a gymnasium.Env"
+            f"environment {short(target.id)!r}: the factory returned {_returned(env)}; it must return a gymnasium.Env"
         )
     return env
 
@@ -110,4 +111,4 @@ def _returned(came: object) -> str:
 
 
 def _cannot_make(environment_id: str, error: Exception) -> EnvironmentProblem:
-    return EnvironmentProblem(f"environment {environment_id!r} cannot be made: {told(error)}")
+    return EnvironmentProblem(f"environment {short(environment_id)!r} cannot be made: {told(error)}")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.envs.errors import EnvironmentProblem
+from rljob.loading import short
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +31,11 @@ def frame_format(environment_id: str, space: gymnasium.Space[Any]) -> FrameForma
     """Bytes stay bytes, every other number becomes float32. Raises EnvironmentProblem for a space that is not a Box."""
     if not isinstance(space, gymnasium.spaces.Box):
         raise EnvironmentProblem(
-            f"environment {environment_id!r} has observations of {type(space).__name__}; only Box is supported: wrap "
+            f"environment {short(environment_id)!r} has observations of {type(space).__name__}; only Box is supported: wrap "
             "it with gymnasium.wrappers.FlattenObservation in a module:factory of your own"
         )
     if not space.shape:
-        raise EnvironmentProblem(f"environment {environment_id!r} has scalar observations; reshape them to (1,)")
+        raise EnvironmentProblem(f"environment {short(environment_id)!r} has scalar observations; reshape them to (1,)")
     return FrameFormat(tuple(space.shape), "uint8" if space.dtype == np.uint8 else "float32")
 
 
@@ -42,12 +43,12 @@ def num_actions(environment_id: str, space: gymnasium.Space[Any]) -> int:
     """Size of a Discrete space that starts at 0. Raises EnvironmentProblem for everything else."""
     if not isinstance(space, gymnasium.spaces.Discrete):
         raise EnvironmentProblem(
-            f"environment {environment_id!r} has actions of {type(space).__name__}; only Discrete is supported: wrap it "
+            f"environment {short(environment_id)!r} has actions of {type(space).__name__}; only Discrete is supported: wrap it "
             "in a module:factory of your own that offers a finite set of actions"
         )
     if int(space.start) != 0:
         raise EnvironmentProblem(
-            f"environment {environment_id!r} numbers its actions from {space.start}; they must start at 0"
+            f"environment {short(environment_id)!r} numbers its actions from {space.start}; they must start at 0"
         )
     return int(space.n)
 
@@ -56,11 +57,11 @@ def checked_subset(environment_id: str, actions: Sequence[int], num_actions: int
     """``actions`` if they are distinct indices into an environment's own ``num_actions``, else EnvironmentProblem."""
     if outside := [a for a in actions if not 0 <= a < num_actions]:
         raise EnvironmentProblem(
-            f"environment {environment_id!r}: actions {outside} do not exist; it has {num_actions}, numbered from 0"
+            f"environment {short(environment_id)!r}: actions {outside} do not exist; it has {num_actions}, numbered from 0"
         )
     if len(set(actions)) != len(actions):
         raise EnvironmentProblem(
-            f"environment {environment_id!r}: actions {list(actions)} repeat themselves; name each once"
+            f"environment {short(environment_id)!r}: actions {list(actions)} repeat themselves; name each once"
         )
     return actions
 

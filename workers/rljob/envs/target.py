@@ -15,7 +15,7 @@ import gymnasium
 from ale_py import roms
 
 from rljob.envs.errors import EnvironmentProblem
-from rljob.loading import PluginProblem, by_a_user, loaded
+from rljob.loading import PluginProblem, by_a_user, loaded, short
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -99,14 +99,14 @@ def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
         spec = gymnasium.spec(environment_id)
     except ModuleNotFoundError as error:
         raise EnvironmentProblem(
-            f"environment {environment_id!r}: module {error.name!r} cannot be imported; install it or correct the id"
+            f"environment {short(environment_id)!r}: module {error.name!r} cannot be imported; install it or correct the id"
         ) from error
     except gymnasium.error.Error as error:
         raise EnvironmentProblem(_unknown(environment_id, error)) from error
     if spec.entry_point == "ale_py.env:AtariEnv":
         if taken := next((key for key in kwargs if key in _DECIDED_ELSEWHERE), None):
             raise EnvironmentProblem(
-                f"environment {environment_id!r}: kwargs may not set {taken!r}; "
+                f"environment {short(environment_id)!r}: kwargs may not set {taken!r}; "
                 f"set the parameter {_DECIDED_ELSEWHERE[taken]}"
             )
         return AtariGame(environment_id, _checked_rom(environment_id, str(spec.kwargs["game"])), kwargs)
@@ -127,7 +127,7 @@ def _unknown(environment_id: str, error: Exception) -> str:
     if environment_id.endswith(".py"):
         advice = f"; a file is named with its function, {environment_id}:make"
     reason = str(error).splitlines()[0].partition(" Did you mean")[0].rstrip(".")
-    return f"environment {environment_id!r} is not known: {reason}{advice}"
+    return f"environment {short(environment_id)!r} is not known: {reason}{advice}"
 
 
 def _checked_rom(environment_id: str, rom: str) -> str:
@@ -135,13 +135,13 @@ def _checked_rom(environment_id: str, rom: str) -> str:
         path = roms.get_rom_path(rom)
     except OSError as error:
         raise EnvironmentProblem(
-            f"environment {environment_id!r}: the ROM {rom!r} cannot be read ({error.args[-1]}); reinstall it with "
+            f"environment {short(environment_id)!r}: the ROM {rom!r} cannot be read ({error.args[-1]}); reinstall it with "
             "`pip install --force-reinstall ale-py`, which brings the ROMs, and unset ALE_ROMS_DIR or point it at a "
             "folder with that file"
         ) from error
     if path is None:
         raise EnvironmentProblem(
-            f"environment {environment_id!r}: this version of ale-py has no ROM {rom!r}; `pip install --upgrade ale-py`"
+            f"environment {short(environment_id)!r}: this version of ale-py has no ROM {rom!r}; `pip install --upgrade ale-py`"
         )
     return rom
 
@@ -150,7 +150,7 @@ def _factory(environment_id: str, kwargs: dict[str, Any]) -> UserFactory:
     try:
         make = loaded(environment_id)
     except PluginProblem as problem:
-        raise EnvironmentProblem(f"environment {environment_id!r}: {problem}") from problem
+        raise EnvironmentProblem(f"environment {short(environment_id)!r}: {problem}") from problem
     try:
         takes = dict(inspect.signature(make).parameters)
     except (TypeError, ValueError):  # a callable of C has no signature

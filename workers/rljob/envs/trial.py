@@ -15,7 +15,7 @@ from rljob.envs import single
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.spaces import frame_format, num_actions
 from rljob.envs.target import AtariGame, RegisteredEnvironment, UserFactory, resolve
-from rljob.loading import authors_line, shown, told
+from rljob.loading import authors_line, short, shown, told
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -124,4 +124,4 @@ class _Trial:
             raise self._problem(f"{function}: expected {expected}, got {shown(came)}")
 
     def _problem(self, text: str) -> EnvironmentProblem:
-        return EnvironmentProblem(f"environment {self._id!r}: {text}")
+        return EnvironmentProblem(f"environment {short(self._id)!r}: {text}")

@@ -8,7 +8,7 @@ from gymnasium.vector import VectorEnv
 
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.target import UserFactory
-from rljob.loading import told
+from rljob.loading import short, told
 
 
 def user_vector(target: UserFactory, num_envs: int) -> VectorEnv[Any, Any, Any]:
@@ -16,10 +16,10 @@ def user_vector(target: UserFactory, num_envs: int) -> VectorEnv[Any, Any, Any]:
     try:
         vector = target.make(num_envs=num_envs, **target.kwargs)
     except Exception as error:
-        raise EnvironmentProblem(f"environment {target.id!r}: the factory failed: {told(error)}") from error
+        raise EnvironmentProblem(f"environment {short(target.id)!r}: the factory failed: {told(error)}") from error
     if not isinstance(vector, VectorEnv) or vector.num_envs != num_envs:
         raise EnvironmentProblem(
-            f"environment {target.id!r}: with num_envs={num_envs} the factory returned {type(vector).__name__}; it "
+            f"environment {short(target.id)!r}: with num_envs={num_envs} the factory returned {type(vector).__name__}; it "
             f"must return a gymnasium.vector.VectorEnv of {num_envs}"
         )
     return vector

@@ -12,7 +12,7 @@ from gymnasium.wrappers import AtariPreprocessing
 
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.spaces import checked_subset, num_actions
-from rljob.loading import told
+from rljob.loading import short, told
 
 Env = gymnasium.Env[Any, Any]
 
@@ -151,6 +151,6 @@ class Labelled(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _problem(self, where: str, error: Exception) -> EnvironmentProblem:
         return EnvironmentProblem(
-            f"environment {self._index} of {self._id!r} failed in {where}(): {told(error)}",
+            f"environment {self._index} of {short(self._id)!r} failed in {where}(): {told(error)}",
             environment=self._index,
         )

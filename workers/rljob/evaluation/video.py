@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rljob.envs import EnvironmentProblem, make_single_environment
 from rljob.evaluation.score import JudgedPolicy, Score, score
+from rljob.loading import short
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -64,9 +65,11 @@ def _picture(env: gymnasium.Env[Any, Any], environment_id: str) -> NDArray[np.ui
     try:
         screen = env.render()
     except (gymnasium.error.DependencyNotInstalled, NotImplementedError) as error:
-        raise EnvironmentProblem(f"environment {environment_id!r} cannot be drawn: {error or 'no render()'}") from error
+        raise EnvironmentProblem(
+            f"environment {short(environment_id)!r} cannot be drawn: {error or 'no render()'}"
+        ) from error
     if not isinstance(screen, np.ndarray):
-        raise EnvironmentProblem(f"environment {environment_id!r} draws nothing with render_mode 'rgb_array'")
+        raise EnvironmentProblem(f"environment {short(environment_id)!r} draws nothing with render_mode 'rgb_array'")
     factor = -(-_SMALLEST_HEIGHT // screen.shape[0]) if screen.shape[0] < _SMALLEST_HEIGHT else 1
     enlarged = screen.repeat(factor, axis=0).repeat(factor, axis=1)
     return enlarged[: enlarged.shape[0] // 2 * 2, : enlarged.shape[1] // 2 * 2]

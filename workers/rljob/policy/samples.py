@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from rljob.envs import EnvironmentProblem
 from rljob.errors import first_line
+from rljob.loading import short
 from rljob.policy.trained import Policy
 
 COUNT = 64
@@ -52,6 +53,6 @@ def _played(policy: Policy, random: np.random.Generator) -> NDArray[Any]:
         raise
     except Exception as error:
         said = f"{type(error).__name__}: {first_line(error)}"
-        raise EnvironmentProblem(f"environment {policy.environment_id!r} failed: {said}") from error
+        raise EnvironmentProblem(f"environment {short(policy.environment_id)!r} failed: {said}") from error
     finally:
         env.close()
