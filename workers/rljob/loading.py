@@ -16,6 +16,8 @@ from rljob.errors import UsageError, first_line
 
 _authors: set[str] = set()
 """Files, and folders of packages, that were loaded here and are not ours."""
+_folders: set[str] = set()
+"""Those of files, where they were put into ``sys.path`` for them."""
 _MANY = 8
 _LONGEST_SHOWN = 200
 _NOT_BY_USERS = frozenset(("rljob", "rljob_operator", "gymnasium", "ale_py"))
@@ -29,8 +31,12 @@ class NotHere(PluginProblem):
     """There is no such file or module on this machine; on another one there may be."""
 
 
+class NoSuchFile(NotHere):
+    """The same of a file, which is looked for where the manifest lies."""
+
+
 def loaded(name: str) -> Callable[..., Any]:
-    """The callable that ``name`` names. Raises PluginProblem, NotHere where the module itself is not there.
+    """The callable that ``name`` names. Raises PluginProblem, NotHere where the module or the file itself is not there.
 
     A file is imported by its own name, with its folder at the end of ``sys.path``: what lies beside it can be imported too, and
     so can the file by other processes. One that is not where it was (in another machine's checkpoint, say) may be any module of
@@ -47,6 +53,17 @@ def loaded(name: str) -> Callable[..., Any]:
         advice = f"; did you mean {' or '.join(near)}?" if near else ""
         raise PluginProblem(f"{place!r} has no callable {path!r}{advice}")
     return found  # type: ignore[no-any-return]
+
+
+def forget_files() -> None:
+    """Unload what was loaded from files and from beside them, as before the first: the next ones may have the same names."""
+    for name, module in list(sys.modules.items()):
+        origin = vars(module).get("__file__") if isinstance(module, ModuleType) else None
+        if origin and any(folder in _folders for folder in map(str, Path(origin).parents)):
+            del sys.modules[name]
+    sys.path[:] = [each for each in sys.path if each not in _folders]
+    _folders.clear()
+    importlib.invalidate_caches()
 
 
 def same(one: str, other: str) -> bool:
@@ -106,11 +123,12 @@ def _of_file(path: Path) -> ModuleType:
         raise PluginProblem(f"{path}: a file is imported by its name, and {name!r} is no name in Python; rename it")
     if not path.is_file():
         if _spec(name) is None:
-            raise NotHere(f"{path}: there is no such file, and no module {name!r} that can be imported in its place")
+            raise NoSuchFile(f"{path}: there is no such file, and no module {name!r} that can be imported in its place")
         return _module(name)
     path = path.resolve()
     if name not in sys.modules and str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
+        _folders.add(str(path.parent))
         importlib.invalidate_caches()
     _authors.add(str(path))
     _authors.update(str(other) for other in path.parent.glob("*.py"))

@@ -9,9 +9,8 @@ import typer
 
 from rljob.api import ManifestError, RLJob, dump_manifest, parse_job, read_manifest, with_files_beside
 from rljob.api.exit_codes import EXIT_INVALID
-from rljob.data_plane import require_data_plane
-from rljob.errors import UsageError
-from rljob.loading import NotHere, PluginProblem, short
+from rljob.cli.own_parts import with_own_parts_checked
+from rljob.loading import PluginProblem, forget_files, short
 
 SetOption = Annotated[
     list[str] | None,
@@ -34,7 +33,8 @@ def validate(
     """Check manifests without running them: every problem at once, each with its place, its value and what is allowed. The file -
     is standard input.
 
-    An algorithm or a network of one's own is checked too, where it can be loaded.
+    What is of one's own is checked too: the parameters of an algorithm or a network, the kwargs of an environment's factory. A
+    file that is missing is a problem, unless spec.image says that it may be in there.
 
     Exit code 0 if all are right, 2 if not. With --effective, stdout holds YAML and nothing else.
 
@@ -48,9 +48,10 @@ def validate(
     """
     valid: list[RLJob] = []
     for file in files:
+        forget_files()  # those of the manifest before it, in another folder
         try:
             written = with_files_beside(read_manifest(file, overrides or ()), file.parent)
-            job, note = _with_own_parts(parse_job(written))
+            job, note = with_own_parts_checked(parse_job(written))
         except PluginProblem as error:
             typer.echo(f"{file}: {error}", err=True)
         except ManifestError as error:
@@ -66,20 +67,3 @@ def validate(
         typer.echo("---\n".join(dump_manifest(job) for job in valid), nl=False)
     if len(valid) < len(files):
         raise typer.Exit(EXIT_INVALID)
-
-
-def _with_own_parts(job: RLJob) -> tuple[RLJob, str]:
-    """The job with what its user has written loaded and checked; or as it is, and a word on why that could not be done here."""
-    own = job.spec.algorithm
-    if own.type != "Custom" and ":" not in str(own.parameters.network):
-        return job, ""
-    try:
-        require_data_plane("checking an algorithm or a network of your own")
-    except UsageError:
-        return job, "; its own parameters were not checked: this install has no data plane"
-    from rljob.algorithms.registry import with_own_parts
-
-    try:
-        return with_own_parts(job), ""
-    except NotHere as problem:
-        return job, f"; its own parameters were not checked: {problem}"

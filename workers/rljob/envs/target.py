@@ -6,7 +6,7 @@ import copy
 import difflib
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -155,9 +155,27 @@ def _factory(environment_id: str, kwargs: dict[str, Any]) -> UserFactory:
         takes = dict(inspect.signature(make).parameters)
     except (TypeError, ValueError):  # a callable of C has no signature
         takes = {}
+    if takes:
+        _check_kwargs(environment_id, takes, kwargs)
     num_envs = takes.get("num_envs")
     vector_only = num_envs is not None and num_envs.default is inspect.Parameter.empty
     on_device = num_envs is not None and "device" in takes
     return UserFactory(
         environment_id, make, kwargs, num_envs is not None, vector_only, "render_mode" in takes, on_device
     )
+
+
+def _check_kwargs(environment_id: str, takes: Mapping[str, inspect.Parameter], kwargs: Mapping[str, Any]) -> None:
+    """Raise EnvironmentProblem where the factory's arguments are others than the manifest's ``kwargs``."""
+    kinds = inspect.Parameter
+    named = [name for name, each in takes.items() if each.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)]
+    problem = f"environment {short(environment_id)!r}: kwargs"
+    unknown = next((name for name in kwargs if name not in named), None)
+    if unknown is not None and not any(each.kind is kinds.VAR_KEYWORD for each in takes.values()):
+        has = f"it has {', '.join(named)}" if named else "it has none"
+        near = difflib.get_close_matches(unknown, named, n=1)
+        advice = f"did you mean {near[0]!r}?" if near else has
+        raise EnvironmentProblem(f"{problem}: the factory has no argument {unknown!r}; {advice}")
+    missing = [name for name in named if takes[name].default is kinds.empty and name not in (*kwargs, "num_envs")]
+    if missing:
+        raise EnvironmentProblem(f"{problem}: the factory needs {', '.join(missing)}")

@@ -1,0 +1,127 @@
+"""What `rljob validate` says of plug-ins: what `rljob run` would say on this machine, and no more of what is in an image."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rljob.loading import forget_files
+from rljob_operator.cli import app
+from typer.testing import CliRunner, Result
+
+from tests.support.plugins_page import block, write_environment, write_example
+
+
+@pytest.fixture(autouse=True)
+def nothing_loaded() -> Iterator[None]:
+    before = list(sys.path)
+    yield
+    forget_files()
+    sys.path[:] = before
+
+
+def invoke(verb: str, *arguments: object) -> Result:
+    return CliRunner().invoke(app, [verb, *map(str, arguments)])
+
+
+def same_line(folder: Path, manifest: Path, *changes: str) -> str:
+    """What validate says of a manifest and so does run, both with exit code 2."""
+    options = [word for change in changes for word in ("--set", change)]
+    validated = invoke("validate", manifest, *options)
+    assert (validated.exit_code, validated.stdout) == (2, "")
+    forget_files()
+    run = invoke("run", manifest, "--run-dir", folder / "run", *options)
+    assert run.exit_code == 2
+    assert not (folder / "run").exists()
+    line = validated.stderr.removeprefix(f"{manifest}: ")
+    assert f"rljob: {line}" == run.stderr
+    return line
+
+
+def test_a_manifest_whose_environment_is_right(tmp_path: Path) -> None:
+    manifest = write_environment(tmp_path)
+    assert invoke("validate", manifest).stdout == f"{manifest}: ok, ApeXDQN on corridor.py:make\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            "spec.environment.id=corridr.py:make",
+            "environment 'corridr.py:make': corridr.py: there is no such file, and no module 'corridr' that can be imported in its "
+            "place\n",
+        ),
+        ("spec.environment.id=corridor.py:mak", "has no callable 'mak'; did you mean make?\n"),
+        (
+            "spec.environment.kwargs={lenght: 3}",
+            "environment 'corridor.py:make': kwargs: the factory has no argument 'lenght'; did you mean 'length'?\n",
+        ),
+        (
+            "spec.environment.kwargs={size: 3}",
+            "environment 'corridor.py:make': kwargs: the factory has no argument 'size'; it has length\n",
+        ),
+        (
+            "spec.environment.id=corridor.py:Corridor",
+            "environment 'corridor.py:Corridor': kwargs: the factory needs length\n",
+        ),
+    ],
+)
+def test_what_is_wrong_with_an_environment_is_said_as_run_says_it(tmp_path: Path, change: str, said: str) -> None:
+    manifest = write_environment(tmp_path)
+    if ":Corridor" in change:
+        manifest.write_text(manifest.read_text().replace(", kwargs: {length: 12}", ""))
+    else:
+        manifest.write_text(manifest.read_text().replace("{length: 12}", "{}"))
+    assert same_line(tmp_path, manifest, change).endswith(said)
+
+
+def test_a_missing_file_of_an_algorithm(tmp_path: Path) -> None:
+    said = same_line(tmp_path, write_example(tmp_path), "spec.algorithm.custom.factory=soft.py:SoftQ")
+    assert said == "soft.py: there is no such file, and no module 'soft' that can be imported in its place\n"
+
+
+def test_what_an_image_has_is_not_looked_for_here(tmp_path: Path) -> None:
+    manifest = tmp_path / "cluster.yaml"
+    manifest.write_text(block("yaml", "name: soft-q-corridor"))
+    result = invoke("validate", manifest)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == (
+        f"{manifest}: ok, soft_q.py:SoftQ on corridor.py:make; its own parameters were not checked: soft_q.py: there is no such "
+        "file, and no module 'soft_q' that can be imported in its place; its environment was not checked: environment "
+        "'corridor.py:make': corridor.py: there is no such file, and no module 'corridor' that can be imported in its place\n"
+    )
+    write_environment(tmp_path)  # what is here is checked all the same
+    result = invoke("validate", manifest, "--set", "spec.environment.kwargs={lenght: 3}")
+    assert result.exit_code == 2
+    assert "the factory has no argument 'lenght'" in result.stderr
+
+
+def test_a_module_may_be_installed_where_the_job_runs(tmp_path: Path) -> None:
+    result = invoke("validate", write_environment(tmp_path), "--set", "spec.environment.id=nowhere.games:make")
+    assert result.exit_code == 0
+    assert "ok, ApeXDQN on nowhere.games:make; its environment was not checked: environment" in result.stdout
+
+
+def test_two_files_of_one_name_in_one_manifest(tmp_path: Path) -> None:
+    manifest = write_example(tmp_path)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "soft_q.py").write_text(block("python", "class Corridor("))
+    said = same_line(tmp_path, manifest, "spec.environment.id=other/soft_q.py:make")
+    assert said == (
+        f"environment 'soft_q.py:make': {tmp_path}/other/soft_q.py: the name 'soft_q' is taken by {tmp_path}/soft_q.py; rename the "
+        "file\n"
+    )
+
+
+def test_two_manifests_with_files_of_one_name(tmp_path: Path) -> None:
+    manifests = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        manifests.append(write_environment(tmp_path / name))
+    (tmp_path / "two" / "corridor.py").write_text(block("python", "class Corridor(").replace("length", "cells"))
+    result = invoke("validate", *manifests)
+    assert result.exit_code == 2
+    assert result.stdout == f"{manifests[0]}: ok, ApeXDQN on corridor.py:make\n"
+    assert "the factory has no argument 'length'; it has cells" in result.stderr
