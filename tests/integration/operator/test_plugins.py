@@ -171,3 +171,22 @@ def test_a_loss_that_becomes_nan_names_the_algorithm(local_run: Callable[..., Lo
     assert run.finish(120) == 1
     assert "the loss is nan" in run.output
     assert "finite numbers were expected of soft_q.py:SoftQ, function loss" in run.output
+
+
+@pytest.mark.parametrize("inference", ["Local", "Central"])
+def test_a_network_that_is_another_one_in_each_process_fails_the_job(
+    local_run: Callable[..., LocalRun], tmp_path: Path, inference: str
+) -> None:
+    job = write_example(tmp_path)
+    code = (tmp_path / "soft_q.py").read_text()
+    code = code.replace("import torch\n", "import os\n\nimport torch\n", 1)
+    code = code.replace("hidden_units, env_params)\n", "hidden_units + os.getpid() % 1000, env_params)\n")
+    (tmp_path / "soft_q.py").write_text(code)
+    servers = 1 if inference == "Central" else 0
+    options = ("--set", f"spec.actors.inference={inference}", "--set", f"spec.inference.replicas={servers}")
+    run = local_run(*ENDLESS, *options, job=job)
+    assert run.finish(60) == 1
+    assert run.reason("Failed") == "FailurePolicyRule"
+    said = r"the job: rljob: weights version \d+ are of another network: dense.0.weight: expected float32 \[\d+, 4\], got f"
+    assert re.search(said, run.output), run.output
+    assert "build (or a network's factory) has to give the same network in every process" in run.output

@@ -17,7 +17,7 @@ import torch
 from rljob.learner.verdicts import Verdicts
 from rljob.weights.evaluations import Evaluation
 from rljob.weights.exchange import WeightClient, WeightServer
-from rljob.weights.flat import WeightsProblem, snapshot
+from rljob.weights.flat import OtherNetwork, WeightsProblem, shapes_of, snapshot
 from rljob.wire import Client, Message, Publisher, Server
 
 from tests.support.odd_peers import every_kind, saying, tell
@@ -129,7 +129,9 @@ def test_whoever_wants_weights_takes_whatever_the_learner_says(tmp_path: Path) -
         fields = {"version": made.version, "epoch": 1, "digest": made.digest}
         return Message("weights", fields, {"buffer": made.buffer, "manifest": made.manifest})
 
-    told = iter([*every_kind(good()), *(good_digest(evaluation) for evaluation in UNUSABLE.values())])
+    told = iter(
+        [*every_kind(good()), *(good_digest(each) for name, each in UNUSABLE.items() if name != "another network")]
+    )
     over = threading.Event()
 
     def answers(message: Message) -> list[Message]:
@@ -164,16 +166,29 @@ def good_digest(evaluation: Evaluation) -> Message:
     return Message("weights", fields, {"buffer": judged.buffer, "manifest": judged.manifest})
 
 
-def test_weights_of_another_network_again_and_again_end_the_role(tmp_path: Path) -> None:
-    other, versions = torch.nn.Linear(4, 2), itertools.count(1)
+def test_weights_of_another_network_end_the_role_at_once(tmp_path: Path) -> None:
+    """They were verified, so they are what the learner built; its later ones would not fit either."""
     server = WeightServer(f"ipc://{tmp_path}/weights", f"ipc://{tmp_path}/notice")
     client = WeightClient(server.weights, server.notice, poll_seconds=0.01)
-    client.shapes = {name: tuple(tensor.shape) for name, tensor in NETWORK.state_dict().items()}
+    client.shapes = shapes_of(NETWORK)
+    server.publish(torch.nn.Linear(4, 2), 1, 1, {})
+    with pytest.raises(
+        OtherNetwork, match=r"version 1 are .*: weight: expected float32 \[2, 3\], got float32 \[2, 4\]"
+    ):
+        eventually(client.poll, "it goes on")
+    client.close()
+    server.close()
+
+
+def test_weights_that_nobody_can_read_again_and_again_end_the_role(tmp_path: Path) -> None:
+    server, versions = WeightServer(f"ipc://{tmp_path}/weights", f"ipc://{tmp_path}/notice"), itertools.count(1)
+    client = WeightClient(server.weights, server.notice, poll_seconds=0.01)
+    client.shapes = shapes_of(NETWORK)
     for last in (False, False, False, False, True):
-        server.publish(other, next(versions), 1, {})
+        server.publish(NETWORK, next(versions), 1, {"steps": -1})
         before = client.unusable
         if last:
-            with pytest.raises(WeightsProblem, match="of another network: they differ in weight"):
+            with pytest.raises(WeightsProblem, match="say that steps is '-1', which is no count"):
                 eventually(client.poll, "it never gives up")
         else:
             eventually(lambda n=before: client.poll() is None and client.unusable > n, "they are not noticed")

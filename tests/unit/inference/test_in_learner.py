@@ -43,7 +43,7 @@ def test_what_ends_the_server_ends_the_learner() -> None:
             published.publish(impala().network(), 1, 1, {})  # another network
             eventually(lambda: serving.status()["state"] == "Stopped", "it went on with weights of another network")
             time.sleep(0.1)
-            with pytest.raises(ThreadEnded, match=r"thread inference has ended: WeightsProblem: .* another network"):
+            with pytest.raises(ThreadEnded, match=r"thread inference has ended: OtherNetwork: .* another network"):
                 check_threads()
     finally:
         published.close()

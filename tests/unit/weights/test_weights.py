@@ -13,7 +13,7 @@ import torch
 from rljob.learner.verdicts import Verdicts
 from rljob.weights.evaluations import Evaluating, Evaluation
 from rljob.weights.exchange import WeightClient, WeightServer
-from rljob.weights.flat import Weights, WeightsProblem, pack, snapshot
+from rljob.weights.flat import OtherNetwork, Weights, WeightsProblem, pack, snapshot
 from rljob.wire import Message, Publisher, Server
 from torch import nn
 
@@ -49,7 +49,7 @@ def test_flat_round_trip_and_checks() -> None:
         torch.equal(a, b) for a, b in zip(module.state_dict().values(), other.state_dict().values(), strict=True)
     )
     assert weights.meta == {"updates": 30}
-    with pytest.raises(WeightsProblem, match="another network"):
+    with pytest.raises(OtherNetwork, match=r"another network: \S+weight: expected float32 \[4, .*, got float32 "):
         weights.load_into(network(hidden=4))
     with pytest.raises(WeightsProblem, match="float32"):
         pack({"x": torch.zeros(2, dtype=torch.bfloat16)}, 1, 1, {})

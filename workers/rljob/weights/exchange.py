@@ -19,7 +19,7 @@ from torch import nn
 
 from rljob.threads import SupervisedThread
 from rljob.weights.evaluations import Evaluating, Evaluation, uint8_column
-from rljob.weights.flat import Weights, WeightsProblem, snapshot
+from rljob.weights.flat import OtherNetwork, Weights, WeightsProblem, snapshot
 from rljob.wire import (
     Client,
     ClientSecurity,
@@ -33,7 +33,7 @@ from rljob.wire import (
 
 log = logging.getLogger(__name__)
 
-# A learner that publishes so many versions in a row that this role can't use has another job.
+# A learner that publishes so many versions in a row that this role can't read speaks another language.
 _HOPELESS_VERSIONS = 5
 
 _WORD_SECONDS = 30.0
@@ -193,7 +193,8 @@ class WeightClient:
     def poll(self) -> Weights | None:
         """Newly arrived, verified weights, or None. Damaged weights are counted and dropped: the version in use stays.
 
-        Raises ``WeightsProblem`` when weight after weight is of another network: the learner has another job than this role.
+        Raises ``OtherNetwork`` for weights of another network than ``shapes``, and ``WeightsProblem`` when version after version
+        can't be read.
         """
         now = time.monotonic()
         while (notice := self._subscriber.receive()) is not None:
@@ -278,6 +279,9 @@ class WeightClient:
         self.version, self.epoch = arrived.version, arrived.epoch
         try:
             arrived.check(self.shapes)
+        except OtherNetwork:
+            self.unusable += 1
+            raise
         except WeightsProblem as problem:
             self.unusable += 1
             self._unusable_in_a_row += 1

@@ -19,6 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from rljob.errors import UsageError
+
 MAX_TENSORS = 4096
 MAX_DIMENSIONS = 16
 MAX_COUNTER = (1 << 63) - 1
@@ -28,6 +30,13 @@ COUNTERS = ("updates", "samples", "steps", "raw_frames", "version", "epoch")
 
 class WeightsProblem(ValueError):
     """Weights that cannot be used: damaged on the way, or made for another network. The message says which."""
+
+
+class OtherNetwork(WeightsProblem, UsageError):
+    """Weights of another network than the role's own, though both were built for one job: no later ones will fit either."""
+
+
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +89,8 @@ class Weights:
 
     def check(self, shapes: Mapping[str, tuple[int, ...]] | None = None) -> None:
         """Raise WeightsProblem unless everything that is read of these weights later can be: tensors that lie within the buffer
-        and together fill no more than it, counters that count, and the network whose ``shapes`` are given, if any are."""
+        and together fill no more than it, counters that count, and the network whose ``shapes`` are given, if any are; of another
+        network it is OtherNetwork."""
         own = self.shapes
         for name in COUNTERS:
             value = self.meta.get(name, 0)
@@ -93,10 +103,12 @@ class Weights:
             raise WeightsProblem(
                 f"weights version {self.version} say that mean_return is {str(mean)[:40]!r}, which is no number"
             )
-        if shapes is not None and own != dict(shapes):
-            wrong = sorted(name for name in own.keys() | shapes.keys() if own.get(name) != shapes.get(name))
-            raise WeightsProblem(
-                f"weights version {self.version} are of another network: they differ in {', '.join(wrong[:6])}"
+        if shapes is not None and (difference := first_difference(shapes, own)):
+            name, expected, found = difference
+            raise OtherNetwork(
+                f"weights version {self.version} are of another network: {name}: expected {words_of(expected)}, got "
+                f"{words_of(found)} from the learner; build (or a network's factory) has to give the same network in every "
+                "process, of its arguments alone"
             )
 
     def state(self) -> dict[str, Tensor]:
@@ -156,6 +168,21 @@ class Weights:
 def shapes_of(module: nn.Module) -> dict[str, tuple[int, ...]]:
     """The shapes of a network's state by name, as weights for it have them."""
     return {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+
+
+def first_difference(
+    one: Mapping[str, Shape], other: Mapping[str, Shape]
+) -> tuple[str, Shape | None, Shape | None] | None:
+    """The first name with its shapes in both, None for one that lacks it; None where the two are the same."""
+    for name in (*one, *other):
+        if (shapes := (one.get(name), other.get(name)))[0] != shapes[1]:
+            return name, *shapes
+    return None
+
+
+def words_of(shape: Shape | None) -> str:
+    """A weight's shape in a message."""
+    return "none" if shape is None else f"float32 {list(shape)}"
 
 
 def snapshot(module: nn.Module, version: int, epoch: int, meta: Mapping[str, Any]) -> Weights:
