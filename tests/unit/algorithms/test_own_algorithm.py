@@ -348,6 +348,63 @@ def test_a_mistake_is_told_before_anything_is_trained(tmp_path: Path, old: str, 
         tried(job(tmp_path, (old, new)))
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.head(self.features(observation))\n", "self.head.bias.expand(len(observation), -1)\n"),
+        ("self.head(self.features(observation))\n", "self.head(0 * self.features(observation))\n"),
+        ("self.features(observation))\n", "self.features(torch.ones_like(observation)))\n"),
+    ],
+)
+@pytest.mark.parametrize("environment", ["CartPole-v1", "tests.support.toys:Colours"])
+def test_a_network_that_does_not_look_at_what_it_is_shown(tmp_path: Path, old: str, new: str, environment: str) -> None:
+    of_images = [
+        ("dense_layers(4,", "dense_layers(4 if spec.frame_dtype == 'float32' else prod(spec.observation_shape),"),
+        ("from torch import nn\n", "from math import prod\nfrom torch import nn\n"),
+    ]
+    tried(job(tmp_path, *of_images, environment={"id": environment}))
+    said = "infer: expected outputs that depend on the observation, got the same ones for 16 different observations, also with"
+    with pytest.raises(PluginProblem, match=said):
+        tried(job(tmp_path, (old, new), *of_images, environment={"id": environment}))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "        self.head = nn.Linear(units, spec.num_actions)\n",
+            "        self.head = nn.Linear(units, spec.num_actions)\n        nn.init.zeros_(self.head.weight)\n"
+            "        nn.init.zeros_(self.head.bias)\n",
+        ),
+        (
+            "return self.head(self.features(observation))\n",
+            "return self.head(self.dense((observation.flatten(1) > 40).float()))\n",
+        ),
+        ("nn.Linear(units, spec.num_actions)\n", "nn.Sequential(nn.Linear(units, spec.num_actions), nn.Hardtanh())\n"),
+    ],
+    ids=["a head that begins with zeros", "a threshold that few observations reach", "outputs within bounds"],
+)
+def test_a_network_may_begin_with_the_same_outputs_for_all(tmp_path: Path, old: str, new: str) -> None:
+    tried(job(tmp_path, (old, new)))
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        (
+            "params.units + torch.randint(1, 100, ()).item()",
+            r"got dense.0.weight float32 \[\d+, 4\] and then float32 \[\d+, 4\]",
+        ),
+        ("params.units)\n        net.register_buffer(f'b{id(net)}', torch.zeros(2)", r"got b\d+ .* and then none"),
+    ],
+)
+def test_a_network_is_the_same_each_time_that_it_is_built(tmp_path: Path, new: str, said: str) -> None:
+    change = ("return Network(spec, params.units)", f"net = Network(spec, {new})\n        return net")
+    expected = f"build: expected the same network from each call, of its arguments alone, {said}"
+    with pytest.raises(PluginProblem, match=expected):
+        tried(job(tmp_path, change))
+
+
 def test_a_network_with_noise_is_none_whose_rows_depend_on_each_other(tmp_path: Path) -> None:
     noisy = "return self.head(self.features(observation))"
     tried(job(tmp_path, (f"{noisy}\n", f"{noisy} + torch.randn(len(observation), 1)\n")))

@@ -50,8 +50,8 @@ def test_a_manifest_whose_environment_is_right(tmp_path: Path) -> None:
     [
         (
             "spec.environment.id=corridr.py:make",
-            "environment 'corridr.py:make': corridr.py: there is no such file, and no module 'corridr' that can be imported in its "
-            "place\n",
+            "environment 'corridr.py:make': corridr.py: there is no such file, and no module 'corridr' that can be imported in "
+            "its place\n",
         ),
         ("spec.environment.id=corridor.py:mak", "has no callable 'mak'; did you mean make?\n"),
         (
@@ -110,8 +110,8 @@ def test_two_files_of_one_name_in_one_manifest(tmp_path: Path) -> None:
     (tmp_path / "other" / "soft_q.py").write_text(block("python", "class Corridor("))
     said = same_line(tmp_path, manifest, "spec.environment.id=other/soft_q.py:make")
     assert said == (
-        f"environment 'soft_q.py:make': {tmp_path}/other/soft_q.py: the name 'soft_q' is taken by {tmp_path}/soft_q.py; rename the "
-        "file\n"
+        f"environment 'soft_q.py:make': {tmp_path}/other/soft_q.py: the name 'soft_q' is taken by {tmp_path}/soft_q.py; rename "
+        "the file\n"
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm, UnrollAlgorithm
@@ -21,9 +22,13 @@ from rljob.api import EnvironmentParameters, RLJob
 from rljob.api.problems import ManifestError
 from rljob.envs.spec import EnvironmentSpec
 from rljob.loading import PluginProblem, authors_line, short, shown, told
+from rljob.weights.flat import first_difference, shapes_of, words_of
 
 _N = 3
 _ROWS = 4
+_DIFFERENT = 16
+_NOISE = (0.0, 0.1, 0.3, 1.0)
+"""Standard deviations of what is added to all weights to see whether outputs depend on observations; 0: as they are."""
 _ACROSS_ROWS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 T = TypeVar("T")
 
@@ -72,6 +77,7 @@ class _Check:
         expected = "a network that is centred (centred=env_params.centre_input), as spec.environment.centreInput says"
         self._expect("build", net.centred or not self._env_params.centre_input, expected, "one that is not")
         self._weights(net)
+        self._same_again(net)
         self._acts(net)
         net.train()
         self._learns(net)
@@ -97,11 +103,11 @@ class _Check:
         before = np.zeros((_N, 2, memory), np.float32)
         found = self._call("infer", lambda: method.infer(acting, seen, before))
         self._expect("infer", isinstance(found, Inference), "an Inference(outputs, state)", found)
-        self._tensor("infer: outputs", found.outputs, (_N, outputs), detached=True)
+        self._tensor("infer: outputs", found.outputs, (_N, outputs))
         self._expect(
             "infer: outputs", bool(torch.isfinite(found.outputs).all()), "finite numbers", found.outputs.tolist()
         )
-        self._tensor("infer: state", found.state, (_N, 2, memory), detached=True)
+        self._tensor("infer: state", found.state, (_N, 2, memory))
         again = self._call("infer", lambda: method.infer(acting, seen, before)).outputs
         # The last row, for which the first of a batch may not stand in.
         alone = self._call("infer of one row", lambda: method.infer(acting, seen[-1:], before[-1:])).outputs
@@ -109,6 +115,9 @@ class _Check:
         random = not torch.equal(again, found.outputs)  # as of a network with noise
         by_itself = random or torch.allclose(alone, found.outputs[-1:], rtol=0.01, atol=0.01)
         self._expect("infer", by_itself, "outputs of a row that do not depend on the others", "other ones for it alone")
+        self._sees(net)
+        self._tensor("infer: outputs", found.outputs, (_N, outputs), detached=True)
+        self._tensor("infer: state", found.state, (_N, 2, memory), detached=True)
         numbers = found.outputs.numpy()
         epsilon = self._call("exploration", lambda: method.exploration(params, 0, 1, _N))
         self._array("exploration", epsilon, (_N,))
@@ -123,6 +132,43 @@ class _Check:
         games: Sequence[Any] = [_Game() for _ in range(_N)]
         actions = self._call("evaluation_action", lambda: method.evaluation_action(params, acting, seen, games))
         self._actions("evaluation_action", actions)
+
+    def _same_again(self, net: FrameNetwork) -> None:
+        """Every process of a run builds the network for itself, and takes the learner's weights."""
+        again = self._call("build", lambda: self._method.build(self._spec, self._params, self._env_params))
+        if difference := first_difference(shapes_of(net), shapes_of(again)):
+            name, first, second = difference
+            expected = "the same network from each call, of its arguments alone"
+            self._expect("build", False, expected, f"{name} {words_of(first)} and then {words_of(second)}")
+
+    def _sees(self, net: FrameNetwork) -> None:
+        """Whether what it gives can depend on what it observes. With its first weights it need not, as where a head begins with
+        zeros; so it is asked again with others."""
+        weights = list(net.parameters())
+        before = [weight.detach().clone() for weight in weights]
+        generator = torch.Generator().manual_seed(0)
+        seen = _different_frames(self._spec.observation_shape, self._spec.frame_dtype)
+        try:
+            for size in _NOISE:
+                for weight, old in zip(weights, before, strict=True):
+                    weight.data.copy_(old + size * torch.randn(old.shape, generator=generator))
+                if self._tells_apart(net, seen):
+                    return
+        finally:
+            for weight, old in zip(weights, before, strict=True):
+                weight.data.copy_(old)
+        same = f"the same ones for {len(seen)} different observations, also with other weights"
+        self._expect("infer", False, "outputs that depend on the observation", same)
+
+    def _tells_apart(self, net: FrameNetwork, seen: NDArray[Any]) -> bool:
+        """Whether any observation gives something else than the first one."""
+        memory = np.zeros((len(seen), 2, self._method.memory_units(self._params)), np.float32)
+        try:
+            found = self._method.infer(net, seen, memory)
+        except Exception:  # noqa: BLE001 (with numbers larger than it was made for; it has been tried with others)
+            return True
+        each = torch.cat([found.outputs, found.state.flatten(1)], dim=1)
+        return not torch.equal(each, each[:1].expand_as(each))
 
     def _learns(self, net: FrameNetwork) -> None:
         method, params, spec = self._method, self._params, self._spec
@@ -210,6 +256,17 @@ class _Check:
 
 def _frames(draws: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:
     return draws.integers(0, 255, shape).astype(dtype) if dtype == "uint8" else draws.normal(size=shape).astype(dtype)
+
+
+def _different_frames(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    """Observations [16, S, *F] that any network which looks at them can tell apart: of bytes, dark to bright; of floats, of sizes
+    from a hundredth to hundreds."""
+    draws = np.random.default_rng(0)
+    sizes = np.geomspace(0.01, 1.0 if dtype == "uint8" else 300.0, _DIFFERENT).reshape(-1, *(1 for _ in shape))
+    of_bytes = dtype == "uint8"
+    drawn = draws.integers(0, 256, (_DIFFERENT, *shape)) if of_bytes else draws.normal(size=(_DIFFERENT, *shape))
+    found: NDArray[Any] = (sizes * drawn).astype(dtype)
+    return found
 
 
 def _random_actions(batch: Any, actions: int) -> Any:
