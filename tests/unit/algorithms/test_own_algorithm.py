@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rljob.algorithms import algorithm
 from rljob.algorithms.conformance import check_own_parts
-from rljob.algorithms.registry import with_own_parts
+from rljob.algorithms.registry import declared_parameters, with_own_parts
 from rljob.api import ManifestError, RLJob, memory_estimate, parse_job, read_manifest, with_files_beside
 from rljob.envs import describe_environment
 from rljob.loading import NotHere, PluginProblem
@@ -418,9 +418,25 @@ def test_a_network_that_does_not_centre_what_is_to_be_centred(tmp_path: Path) ->
         tried(given)
 
 
-def test_a_default_is_what_its_type_takes(tmp_path: Path) -> None:
-    with pytest.raises(ManifestError, match=r"parameters.units: got 160; allowed: an integer from 1 to 100"):
-        with_own_parts(job(tmp_path, ("Integer(1, 100)] = 16", "Integer(1, 100)] = 160")))
+@pytest.mark.parametrize("parameters", [{}, {"units": 3}])
+def test_a_default_that_its_type_does_not_take_is_the_authors_mistake(
+    tmp_path: Path, parameters: dict[str, Any]
+) -> None:
+    given = job(tmp_path, ("Integer(1, 100)] = 16", "Integer(1, 100)] = 160"), parameters=parameters)
+    said = (
+        r"^algorithm plugin_\d+.py:make: the default of units in Parameters is 160; allowed: an integer from 1 to 100$"
+    )
+    with pytest.raises(PluginProblem, match=said):
+        with_own_parts(given)
+    with pytest.raises(PluginProblem, match=said):  # as rljob explain asks
+        declared_parameters(given.spec.algorithm.name)
+
+
+def test_a_field_without_a_default_is_the_manifests_affair(tmp_path: Path) -> None:
+    given = job(tmp_path, ("Integer(1, 100)] = 16", "Integer(1, 100)]"))
+    assert "units" in declared_parameters(given.spec.algorithm.name).model_fields
+    with pytest.raises(ManifestError, match=r"parameters.units: required"):
+        with_own_parts(given)
 
 
 def test_a_file_that_is_named_as_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

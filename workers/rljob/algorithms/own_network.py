@@ -18,6 +18,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
+from rljob.algorithms.defaults import check_defaults
 from rljob.algorithms.trunk import seen_by_convolutions
 from rljob.api.networks import Image
 from rljob.api.parameters import ParameterSet
@@ -61,6 +62,7 @@ def parameters_type(name: str) -> type[ParameterSet]:
             f"network {short(name)}: the type of its second argument, {takes[1]!r}, has to be a subclass of "
             f"rljob.plugins.ParameterSet, but is {getattr(kind, '__name__', kind) if kind is not None else 'not written'}"
         )
+    check_defaults(f"network {short(name)}", kind)
     return kind
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from rljob.algorithms import parameters as seam
+from rljob.algorithms.defaults import check_defaults
 from rljob.api import ManifestError, Problem, RLJob
 from rljob.api.algorithm import BLOCKS
 from rljob.api.parameters import ParameterSet
@@ -166,6 +167,7 @@ def _check_declarations(name: str, made: AnyAlgorithm) -> None:
             f"algorithm {short(name)}: its parameters {kind.__name__} lack {', '.join(missing)}, which the loops read; "
             f"rljob.plugins.{base} has them all"
         )
+    check_defaults(f"algorithm {short(name)}", kind)
     metrics: Any = getattr(made, "metrics", None)
     if not isinstance(metrics, tuple) or not all(isinstance(each, str) for each in metrics):
         raise PluginProblem(
