@@ -448,6 +448,71 @@ def test_a_file_that_is_named_as_a_module(tmp_path: Path, monkeypatch: pytest.Mo
         algorithm("beside:make")
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            "yield from minibatches_of_steps(batch, 1, 2)",
+            r"minibatches failed: plugin_\d+.py:\d+, in minibatches: ValueError: single steps need advantage \[T, B\] of the "
+            r"batch, \[8, 4\] here, got None; batch._replace\(advantage=..., value_target=...\) sets both",
+        ),
+        (
+            "yield from minibatches_of_steps(batch._replace(advantage=batch.reward, value_target=batch.reward[:-1]), 1, 2)",
+            r"single steps need value_target \[T, B\] of the batch, \[8, 4\] here, got \[7, 4\]",
+        ),
+        ("yield from ()", "minibatches: expected each to be an UnrollBatch, got none at all"),
+        ("return batch", "minibatches: expected batches that are yielded, got one that is returned"),
+        ("minibatches_of_unrolls(batch, 1, 2)", "minibatches: expected batches that are yielded, got None"),
+        (
+            "yield batch.observation, batch.action",
+            r"minibatches: expected each to be an UnrollBatch, got 2 values \(a tensor float32 ",
+        ),
+        (
+            "yield from minibatches_of_unrolls(batch, 1, 5)",
+            "minibatches: expected batches with something in them, got an empty one of a batch of 4 unrolls of 8 steps",
+        ),
+        ("yield batch._replace(advantage=batch.rewards)", "no attribute 'rewards'; an UnrollBatch has observation, action, "),
+    ],
+)  # fmt: skip
+def test_minibatches_that_are_none(tmp_path: Path, body: str, said: str) -> None:
+    with pytest.raises(PluginProblem, match=said):
+        tried(unrolls(tmp_path, f"    def minibatches(self, params, batch):\n        {body}\n"))
+
+
+@pytest.mark.parametrize("body", ["return [batch]", "yield from minibatches_of_unrolls(batch, 2, 2)"])
+def test_minibatches_that_are_some(tmp_path: Path, body: str) -> None:
+    tried(unrolls(tmp_path, f"    def minibatches(self, params, batch):\n        {body}\n"))
+
+
+@pytest.mark.parametrize(
+    ("function", "body"),
+    [
+        ("infer(self, net, observation, state)", "super().infer(net, observation.float(), state)"),
+        ("infer(self, net, observation, state)", "net(observation)"),
+        ("evaluation_action(self, params, net, observation, games)", "net(observation).logits.argmax(1).numpy()"),
+    ],
+)
+def test_an_array_that_is_taken_for_a_tensor(tmp_path: Path, function: str, body: str) -> None:
+    name = function.partition("(")[0]
+    said = (
+        rf"{name} failed: plugin_\d+.py:\d+, in {name}: AttributeError: 'numpy.ndarray' object has no attribute '\w+'; it is "
+        r"given arrays here, and may be given tensors: torch.as_tensor\(...\) takes both"
+    )
+    with pytest.raises(PluginProblem, match=said):
+        tried(unrolls(tmp_path, f"    def {function}:\n        return {body}\n"))
+
+
+def unrolls(folder: Path, methods: str) -> RLJob:
+    """A job of IMPALA with other methods."""
+    change = (
+        "def make():\n    return Own()",
+        "from rljob.plugins import IMPALA, minibatches_of_steps, minibatches_of_unrolls\n\n"
+        f"class Mine(IMPALA):\n{methods}\n\ndef make():\n    return Mine()",
+    )
+    parameters = {"network": "MLP", "hiddenUnits": 16, "batchSize": 4, "unrollLength": 8}
+    return job(folder, change, replay=None, parameters=parameters)
+
+
 def test_an_algorithm_of_unrolls_has_no_replay(tmp_path: Path) -> None:
     change = (
         "def make():\n    return Own()",

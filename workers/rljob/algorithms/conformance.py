@@ -4,7 +4,7 @@ what came. For one of the user's own, or a network of one's own, before anything
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,6 +26,7 @@ from rljob.weights.flat import first_difference, shapes_of, words_of
 
 _N = 3
 _ROWS = 4
+_CPU = torch.device("cpu")
 _DIFFERENT = 16
 _NOISE = (0.0, 0.1, 0.3, 1.0)
 """Standard deviations of what is added to all weights to see whether outputs depend on observations; 0: as they are."""
@@ -172,8 +173,7 @@ class _Check:
 
     def _learns(self, net: FrameNetwork) -> None:
         method, params, spec = self._method, self._params, self._spec
-        made_by = "minibatches" if isinstance(method, UnrollAlgorithm) else "example"
-        batch = self._call(made_by, lambda: method.example(spec, params, torch.device("cpu")))
+        batch = self._minibatch() if isinstance(method, UnrollAlgorithm) else method.example(spec, params, _CPU)
         rows = batch.action.shape[-1]
         batch = _random_actions(batch.split(max(1, rows // _ROWS))[0].batch, spec.num_actions)
         rows = batch.action.shape[-1]
@@ -204,6 +204,21 @@ class _Check:
             "loss", not broken, "finite gradients", f"others for {', '.join(broken)}, with a loss that is finite"
         )
 
+    def _minibatch(self) -> UnrollBatch:
+        """The first of those that an algorithm of unrolls learns from."""
+        method: Any = self._method
+        whole = method.example_batch(self._spec, self._params, _CPU)
+        found = self._call("minibatches", lambda: method.minibatches(self._params, whole), whole)
+        fits = isinstance(found, Iterable) and not isinstance(found, tuple | Tensor)
+        came = "one that is returned" if isinstance(found, UnrollBatch) else found
+        self._expect("minibatches", fits, "batches that are yielded", came)
+        first: Any = self._call("minibatches", lambda: next(iter(found), "none at all"), whole)
+        self._expect("minibatches", isinstance(first, UnrollBatch), "each to be an UnrollBatch", first)
+        steps, unrolls = whole.action.shape
+        came = f"an empty one of a batch of {unrolls} unrolls of {steps} steps"
+        self._expect("minibatches", first.action.numel() > 0, "batches with something in them", came)
+        return first  # type: ignore[no-any-return]
+
     # ------------------------------------------------------------------------------------------------------------- words
 
     def _call(self, function: str, call: Callable[[], T], batch: Any = None) -> T:
@@ -214,7 +229,8 @@ class _Check:
         except Exception as error:
             has = ""
             if isinstance(error, AttributeError) and batch is not None and isinstance(error.obj, type(batch)):
-                has = f"; a {type(batch).__name__} has {', '.join(batch._fields)}"
+                kind = "an UnrollBatch" if isinstance(batch, UnrollBatch) else f"a {type(batch).__name__}"
+                has = f"; {kind} has {', '.join(batch._fields)}"
             if isinstance(error, AttributeError) and isinstance(error.obj, np.ndarray):
                 has = "; it is given arrays here, and may be given tensors: torch.as_tensor(...) takes both"
             if isinstance(error, TypeError) and not authors_line(error):  # it was not even entered

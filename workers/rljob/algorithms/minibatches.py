@@ -32,12 +32,11 @@ def minibatches_of_unrolls(batch: UnrollBatch, epochs: int, count: int) -> Itera
 
 def minibatches_of_steps(batch: UnrollBatch, epochs: int, count: int) -> Iterator[UnrollBatch]:
     """``epochs`` passes over ``count`` minibatches of single steps, shuffled. ``batch`` has targets: single steps could not find
-    them."""
+    them. Raises ValueError where it has none."""
     steps, unrolls = batch.action.shape
     observation = batch.observation.flatten(0, 1)
-    assert batch.advantage is not None, "single steps need their advantages"
-    assert batch.value_target is not None, "single steps need their targets"
-    flat = [each.flatten() for each in (batch.action, batch.log_prob, batch.advantage, batch.value_target)]
+    targets = _target(batch, "advantage"), _target(batch, "value_target")
+    flat = [each.flatten() for each in (batch.action, batch.log_prob, *targets)]
     total = steps * unrolls
     size = total // count
     for _ in range(epochs):
@@ -60,3 +59,14 @@ def minibatches_of_steps(batch: UnrollBatch, epochs: int, count: int) -> Iterato
                 value_target=value_target,
                 steps=batch.steps,
             )
+
+
+def _target(batch: UnrollBatch, name: str) -> torch.Tensor:
+    found, shape = getattr(batch, name), batch.action.shape
+    if isinstance(found, torch.Tensor) and found.shape == shape:
+        return found
+    came = list(found.shape) if isinstance(found, torch.Tensor) else found
+    raise ValueError(
+        f"single steps need {name} [T, B] of the batch, {list(shape)} here, got {came}; batch._replace(advantage=..., "
+        "value_target=...) sets both"
+    )
