@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from rljob.errors import UsageError, first_line
 
@@ -18,6 +18,8 @@ _authors: set[str] = set()
 """Files, and folders of packages, that were loaded here and are not ours."""
 _folders: set[str] = set()
 """Those of files, where they were put into ``sys.path`` for them."""
+PLUGIN_FAILURES: Final = (Exception, SystemExit)
+"""What code of a user's own may raise: where it asks its process to end, that is told like any other failure, and not obeyed."""
 _MANY = 8
 _LONGEST_SHOWN = 200
 _NOT_BY_USERS = frozenset(("rljob", "rljob_operator", "gymnasium", "ale_py"))
@@ -148,7 +150,7 @@ def _module(name: str) -> ModuleType:
     by_a_user(top)
     try:
         return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
+    except PLUGIN_FAILURES as error:
         raise PluginProblem(f"module {name!r} cannot be imported: {told(error)}") from error
 
 

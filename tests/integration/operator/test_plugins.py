@@ -147,16 +147,19 @@ def test_a_mistake_ends_the_run_before_it_begins(local_run: Callable[..., LocalR
     assert not run.run_dir.exists()
 
 
+@pytest.mark.parametrize(
+    ("failing", "said"), [("raise KeyError('late')", "KeyError: 'late'"), ("exit(0)", "SystemExit: 0")]
+)
 def test_an_error_in_the_middle_of_training_names_the_authors_line(
-    local_run: Callable[..., LocalRun], tmp_path: Path
+    local_run: Callable[..., LocalRun], tmp_path: Path, failing: str, said: str
 ) -> None:
     job = write_example(tmp_path)
     code = (tmp_path / "soft_q.py").read_text()
-    late = f"{COUNT}        if SoftQ.calls > 30:\n            raise KeyError('late')\n"
+    late = f"{COUNT}        if SoftQ.calls > 30:\n            {failing}\n"
     (tmp_path / "soft_q.py").write_text(code.replace("        taken = online(", f"{late}        taken = online("))
     run = local_run(*ENDLESS, "--set", "spec.backoffLimit=0", job=job)
     assert run.finish(120) == 1
-    assert "in loss: KeyError: 'late'" in run.output
+    assert f"in loss: {said}" in run.output
 
 
 def test_a_loss_that_becomes_nan_names_the_algorithm(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:

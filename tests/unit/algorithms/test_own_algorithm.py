@@ -176,6 +176,20 @@ def test_a_check_of_the_authors_own_is_told_in_its_words(tmp_path: Path) -> None
         with_own_parts(job(tmp_path, *changes, parameters={"units": 3}))
 
 
+def test_a_check_of_the_authors_own_that_fails_names_its_line(tmp_path: Path) -> None:
+    check = (
+        "    units: Annotated[int, Integer(1, 100)] = 16\n\n"
+        "    @pydantic.field_validator('units')\n    @classmethod\n    def known(cls, value):\n        return {16: 16}[value]\n"
+    )
+    changes = (
+        ("    units: Annotated[int, Integer(1, 100)] = 16\n", check),
+        ("import torch\n", "import pydantic\nimport torch\n"),
+    )
+    said = r"its parameters can't be checked: plugin_\d+.py:\d+, in known: KeyError: 3"
+    with pytest.raises(PluginProblem, match=said):
+        with_own_parts(job(tmp_path, *changes, parameters={"units": 3}))
+
+
 def test_what_it_learns_from_has_a_place_that_fits(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match=r"spec.replay: required: plugin_\d+.py:make learns from transitions"):
         with_own_parts(job(tmp_path, replay=None))
@@ -335,6 +349,16 @@ def test_what_is_no_algorithm(tmp_path: Path, old: str, new: str, said: str) -> 
             "return self.head(self.features(observation))\n",
             "return self.head(self.features(observation)) / 0\n",
             "infer: outputs: expected finite numbers, got",
+        ),
+        (
+            "        error = wanted - taken\n",
+            "        exit(3)\n",
+            r"loss failed: plugin_\d+\.py:\d+, in loss: SystemExit: 3",
+        ),
+        (
+            "        return Network(",
+            "        exit(0)\n        return Network(",
+            r"build failed: plugin_\d+\.py:\d+, in build: SystemExit: 0",
         ),
         (
             "spec.frame_shape, 1.0, centred",

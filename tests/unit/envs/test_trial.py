@@ -68,6 +68,8 @@ def test_what_others_wrote_passes(environment_id: str) -> None:
         ),
         ("        self.place = 0\n", "        self.place = nowhere\n", r"reset failed: corridor_\d+.py:\d+, in reset: NameError"),
         ("        self.place = max(", "        self.place = left(", r"step failed: corridor_\d+.py:\d+, in step: NameError"),
+        ("        self.place = max(", "        exit(0)\n        self.place = max(", r"corridor_.*, in step: SystemExit: 0"),
+        ("    return PerStep(", "    exit(5)\n    return PerStep(", r"cannot be made: corridor_.*, in make: SystemExit: 5"),
         (OBSERVED, "np.zeros(2, np.float32)", r"reset: expected an observation float32 \[1\], as .*, got an array float32 \[2\]"),
         (OBSERVED, "self.place", r"reset: expected an observation float32 \[1\], as observation_space says, got 0"),
         (OBSERVED, "[[1], [2, 3]]", r"reset: expected an observation float32 \[1\], .* got \[\[1\], \[2, 3\]\]"),

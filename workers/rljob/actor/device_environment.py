@@ -12,7 +12,7 @@ from torch.utils.dlpack import from_dlpack
 
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.on_device import DeviceVector
-from rljob.loading import short, shown, told
+from rljob.loading import PLUGIN_FAILURES, short, shown, told
 
 _NO_DLPACK = (AttributeError, TypeError, ValueError, RuntimeError, BufferError)
 """What arrays and torch raise where one cannot be handed over."""
@@ -91,7 +91,7 @@ class DeviceEnvironment:
                 yield
         except EnvironmentProblem:
             raise
-        except Exception as error:
+        except PLUGIN_FAILURES as error:
             raise self._problem(f"failed in {where}(): {told(error)}") from error
 
     def _frames(self, what: str, array: Any) -> Tensor:

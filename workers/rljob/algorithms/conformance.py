@@ -21,7 +21,7 @@ from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import EnvironmentParameters, RLJob
 from rljob.api.problems import ManifestError
 from rljob.envs.spec import EnvironmentSpec
-from rljob.loading import PluginProblem, authors_line, short, shown, told
+from rljob.loading import PLUGIN_FAILURES, PluginProblem, authors_line, short, shown, told
 from rljob.weights.flat import first_difference, shapes_of, words_of
 
 _N = 3
@@ -166,7 +166,7 @@ class _Check:
         memory = np.zeros((len(seen), 2, self._method.memory_units(self._params)), np.float32)
         try:
             found = self._method.infer(net, seen, memory)
-        except Exception:  # noqa: BLE001 (with numbers larger than it was made for; it has been tried with others)
+        except PLUGIN_FAILURES:  # with numbers larger than it was made for; it has been tried with others
             return True
         each = torch.cat([found.outputs, found.state.flatten(1)], dim=1)
         return not torch.equal(each, each[:1].expand_as(each))
@@ -226,7 +226,7 @@ class _Check:
             return call()
         except (PluginProblem, ManifestError):
             raise
-        except Exception as error:
+        except PLUGIN_FAILURES as error:
             has = ""
             if isinstance(error, AttributeError) and batch is not None and isinstance(error.obj, type(batch)):
                 kind = "an UnrollBatch" if isinstance(batch, UnrollBatch) else f"a {type(batch).__name__}"

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from rljob.api.parameters import ParameterSet
 from rljob.api.structure import structural_problems
-from rljob.loading import PluginProblem
+from rljob.loading import PLUGIN_FAILURES, PluginProblem
 
 
 def check_defaults(whose: str, kind: type[ParameterSet]) -> None:
@@ -23,5 +23,5 @@ def check_defaults(whose: str, kind: type[ParameterSet]) -> None:
                 raise PluginProblem(
                     f"{whose}: the default of {name} in {kind.__name__} is {problem.value!r}; {problem.message}"
                 ) from None
-    except Exception:  # noqa: BLE001 (a check of the author's own that fails is told where it is asked about a manifest)
+    except PLUGIN_FAILURES:  # a check of the author's own that fails is told where it is asked about a manifest
         return

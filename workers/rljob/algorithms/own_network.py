@@ -24,7 +24,7 @@ from rljob.api.networks import Image
 from rljob.api.parameters import ParameterSet
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.structure import structural_problems
-from rljob.loading import PluginProblem, loaded, short, told
+from rljob.loading import PLUGIN_FAILURES, PluginProblem, loaded, short, told
 
 _ROWS = 2
 
@@ -42,6 +42,8 @@ def network_parameters(name: str, given: Mapping[str, Any], path: str) -> Parame
     except ValidationError as error:
         problems, _ = structural_problems(error, kind)
         raise ManifestError(Problem(f"{path}.{each.path}", each.value, each.message) for each in problems) from None
+    except PLUGIN_FAILURES as error:
+        raise PluginProblem(f"network {short(name)}: its parameters can't be checked: {told(error)}") from error
 
 
 def parameters_type(name: str) -> type[ParameterSet]:
@@ -53,7 +55,7 @@ def parameters_type(name: str) -> type[ParameterSet]:
     called = factory.__init__ if inspect.isclass(factory) else factory
     try:
         kind = get_type_hints(called).get(takes[1])
-    except Exception as error:
+    except PLUGIN_FAILURES as error:
         raise PluginProblem(
             f"network {short(name)}: the types of its arguments can't be read: {told(error)}"
         ) from error
@@ -80,7 +82,7 @@ def own_layers(
     arguments = (inputs, parameters)[: len(_arguments(name, factory))]
     try:
         module: Any = factory(*arguments)
-    except Exception as error:
+    except PLUGIN_FAILURES as error:
         raise PluginProblem(f"network {short(name)}: it can't be made for inputs {inputs}: {told(error)}") from error
     if not isinstance(module, nn.Module):
         raise PluginProblem(
@@ -99,7 +101,7 @@ def _features(name: str, module: nn.Module, inputs: tuple[int, ...]) -> int:
         try:
             with torch.no_grad():
                 found: Any = module(shown.contiguous(memory_format=order))
-        except Exception as error:
+        except PLUGIN_FAILURES as error:
             how = f"float32 {tuple(shown.shape)}" + (" in channels-last order" if order is torch.channels_last else "")
             raise PluginProblem(f"network {short(name)}: it failed on {how}: {told(error)}") from error
         if not isinstance(found, Tensor) or found.dim() < 2 or len(found) != _ROWS:

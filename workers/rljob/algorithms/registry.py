@@ -22,7 +22,7 @@ from rljob.api.parameters import ParameterSet
 from rljob.api.problems import ABSENT
 from rljob.api.rules import own_algorithm_problems
 from rljob.api.structure import structural_problems
-from rljob.loading import PluginProblem, loaded, short, told
+from rljob.loading import PLUGIN_FAILURES, PluginProblem, loaded, short, told
 
 if TYPE_CHECKING:
     from rljob.algorithms.base import AnyAlgorithm
@@ -87,6 +87,9 @@ def with_own_parts(job: RLJob) -> RLJob:
         problems, _ = structural_problems(error, made.parameters)
         _refuse(Problem(f"{_OWN}.{each.path}" if each.path else _OWN, each.value, each.message) for each in problems)
         raise
+    except PLUGIN_FAILURES as error:
+        words = f"algorithm {short(spec.name)}: its parameters can't be checked: {told(error)}"
+        raise PluginProblem(words) from error
     written = spec.custom.model_copy(update={"parameters": own.model_dump(mode="json", by_alias=True)})
     bound = spec.model_copy(update={"custom": written}).with_own(own)
     job = job.model_copy(update={"spec": job.spec.model_copy(update={"algorithm": bound})})
@@ -135,7 +138,7 @@ def _own(name: str) -> AnyAlgorithm:
             made = made()
             if not inspect.isclass(made):
                 break
-    except Exception as error:
+    except PLUGIN_FAILURES as error:
         raise PluginProblem(f"algorithm {short(name)}: it can't be made: {told(error)}") from error
     if not isinstance(made, TransitionAlgorithm | UnrollAlgorithm):
         raise PluginProblem(

@@ -37,7 +37,7 @@ from rljob.envs.target import (
     resolve,
 )
 from rljob.envs.user_vector import user_vector
-from rljob.loading import short, told
+from rljob.loading import PLUGIN_FAILURES, short, told
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -190,7 +190,7 @@ def _native(
     else:
         try:
             vector = gymnasium.make_vec(target.id, num_envs, vectorization_mode="vector_entry_point", **target.kwargs)
-        except Exception as error:
+        except PLUGIN_FAILURES as error:
             raise EnvironmentProblem(
                 f"environment {short(target.id)!r}: its vector class cannot be made: {told(error)}"
             ) from error

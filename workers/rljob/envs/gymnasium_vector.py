@@ -26,7 +26,7 @@ from rljob.envs.restarting import FAILURE
 from rljob.envs.rows import RowReset, row_reset
 from rljob.envs.spaces import checked_actions
 from rljob.envs.spec import EnvironmentSpec
-from rljob.loading import short, told
+from rljob.loading import PLUGIN_FAILURES, short, told
 
 
 class GymnasiumVector:
@@ -129,7 +129,7 @@ class GymnasiumVector:
             yield
         except EnvironmentProblem:
             raise
-        except Exception as error:
+        except PLUGIN_FAILURES as error:
             raise EnvironmentProblem(
                 f"environment {short(self.spec.id)!r} failed in {where}(): {told(error)}"
             ) from error

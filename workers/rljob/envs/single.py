@@ -11,7 +11,7 @@ from rljob.envs import wrappers
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.spaces import frame_format
 from rljob.envs.target import AtariGame, RegisteredEnvironment, Target, UserFactory
-from rljob.loading import short, shown, told
+from rljob.loading import PLUGIN_FAILURES, short, shown, told
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -64,7 +64,7 @@ def _atari(game: AtariGame, parameters: EnvironmentParameters, render_mode: str 
             obs_type="grayscale",
             **game.kwargs,
         )
-    except Exception as error:
+    except PLUGIN_FAILURES as error:
         raise _cannot_make(game.id, error) from error
     if parameters.fire_reset:
         env = wrappers.FireReset(env)
@@ -85,7 +85,7 @@ def _atari(game: AtariGame, parameters: EnvironmentParameters, render_mode: str 
 def _registered(target: RegisteredEnvironment, render_mode: str | None) -> Env:
     try:
         return gymnasium.make(target.id, render_mode=render_mode, disable_env_checker=True, **target.kwargs)
-    except Exception as error:
+    except PLUGIN_FAILURES as error:
         raise _cannot_make(target.id, error) from error
 
 
@@ -97,7 +97,7 @@ def _from_factory(target: UserFactory, render_mode: str | None) -> Env:
         )
     try:
         env = target.make(**target.kwargs, **({"render_mode": render_mode} if render_mode and target.draws else {}))
-    except Exception as error:
+    except PLUGIN_FAILURES as error:
         raise _cannot_make(target.id, error) from error
     if not isinstance(env, gymnasium.Env):
         raise EnvironmentProblem(
@@ -110,5 +110,5 @@ def _returned(came: object) -> str:
     return f"the class {came.__name__}, not an object of it" if isinstance(came, type) else shown(came)
 
 
-def _cannot_make(environment_id: str, error: Exception) -> EnvironmentProblem:
+def _cannot_make(environment_id: str, error: BaseException) -> EnvironmentProblem:
     return EnvironmentProblem(f"environment {short(environment_id)!r} cannot be made: {told(error)}")

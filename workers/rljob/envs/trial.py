@@ -15,7 +15,7 @@ from rljob.envs import single
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.spaces import frame_format, num_actions
 from rljob.envs.target import AtariGame, RegisteredEnvironment, UserFactory, resolve
-from rljob.loading import authors_line, short, shown, told
+from rljob.loading import PLUGIN_FAILURES, authors_line, short, shown, told
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -111,7 +111,7 @@ class _Trial:
     def _call(self, function: str, values: int, call: Callable[[], Any]) -> Any:
         try:
             found = call()
-        except Exception as error:
+        except PLUGIN_FAILURES as error:
             # Where the user's own code is not to be seen, what it gave was wrong for a wrapper.
             contract = "" if authors_line(error) else f"; {_GIVES[function]}"
             raise self._problem(f"{function} failed: {told(error)}{contract}") from error

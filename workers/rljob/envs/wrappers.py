@@ -12,7 +12,7 @@ from gymnasium.wrappers import AtariPreprocessing
 
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.spaces import checked_subset, num_actions
-from rljob.loading import short, told
+from rljob.loading import PLUGIN_FAILURES, short, told
 
 Env = gymnasium.Env[Any, Any]
 
@@ -128,7 +128,7 @@ class Labelled(gymnasium.Wrapper[Any, Any, Any, Any]):
             if not math.isfinite(found[1]):
                 raise ValueError(f"expected a finite reward, got {found[1]}")
             self._check(found[0])
-        except Exception as error:
+        except PLUGIN_FAILURES as error:
             raise self._problem("step", error) from error
         return found
 
@@ -136,7 +136,7 @@ class Labelled(gymnasium.Wrapper[Any, Any, Any, Any]):
         try:
             found = self.env.reset(seed=seed, options=options)
             self._check(found[0])
-        except Exception as error:
+        except PLUGIN_FAILURES as error:
             raise self._problem("reset", error) from error
         return found
 
@@ -149,7 +149,7 @@ class Labelled(gymnasium.Wrapper[Any, Any, Any, Any]):
                 f"{list(np.shape(observation))}"
             )
 
-    def _problem(self, where: str, error: Exception) -> EnvironmentProblem:
+    def _problem(self, where: str, error: BaseException) -> EnvironmentProblem:
         return EnvironmentProblem(
             f"environment {self._index} of {short(self._id)!r} failed in {where}(): {told(error)}",
             environment=self._index,
