@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, Final
 
 from rljob.errors import UsageError, first_line
@@ -83,9 +83,19 @@ def authors_line(error: BaseException) -> str:
     """The deepest line of a user's own code that an error came through, ``qr_dqn.py:83, in loss: ``; empty where none is."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}:{error.lineno}: "
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+    found = _deepest(traceback.extract_tb(error.__traceback__))
+    return f"{found}: " if found else ""
+
+
+def authors_place(frame: FrameType) -> str:
+    """The same of code that runs, ``qr_dqn.py:83, in loss``."""
+    return _deepest(traceback.extract_stack(frame))
+
+
+def _deepest(stack: traceback.StackSummary) -> str:
+    for frame in reversed(stack):
         if any(frame.filename == own or frame.filename.startswith(f"{own}/") for own in _authors):
-            return f"{Path(frame.filename).name}:{frame.lineno}, in {frame.name}: "
+            return f"{Path(frame.filename).name}:{frame.lineno}, in {frame.name}"
     return ""
 
 

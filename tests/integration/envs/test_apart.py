@@ -63,3 +63,11 @@ def test_one_that_crashed_once_may_do_so_now_and_then(tmp_path: Path) -> None:
 
 def test_what_it_gives_wrongly_is_told_as_ever(tmp_path: Path) -> None:
     assert "step failed: " in tried(game(tmp_path, "raise ValueError('no coal')"))
+
+
+def test_one_that_takes_long_says_where_it_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    name = game(tmp_path, "import time; Game.waited = getattr(Game, 'waited', False) or time.sleep(1.5) or True")
+    try_environment_apart(name, EnvironmentParameters(), slow_seconds=0.5)
+    file = f"{tmp_path.name}.py"
+    said = f"rljob: environment '{file}:make': its trial takes long, 1 s so far, and is at {file}:13, in step\n"
+    assert said in capfd.readouterr().err
