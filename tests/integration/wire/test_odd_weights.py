@@ -14,10 +14,11 @@ import msgpack
 import numpy as np
 import pytest
 import torch
+from rljob.algorithms.shapes import shapes_of
 from rljob.learner.verdicts import Verdicts
 from rljob.weights.evaluations import Evaluation
 from rljob.weights.exchange import WeightClient, WeightServer
-from rljob.weights.flat import OtherNetwork, WeightsProblem, shapes_of, snapshot
+from rljob.weights.flat import OtherNetwork, WeightsProblem, snapshot
 from rljob.wire import Client, Message, Publisher, Server
 
 from tests.support.odd_peers import every_kind, saying, tell

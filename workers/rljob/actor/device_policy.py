@@ -15,10 +15,11 @@ from rljob.acting.compute import acting_copy, choose_compute
 from rljob.acting.device_rule import DeviceDecision, rule_of
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.compute import Compute, let_round_to_tf32, native_arithmetic
+from rljob.algorithms.shapes import shapes_of
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import EnvironmentParameters
 from rljob.envs.spec import EnvironmentSpec
-from rljob.weights.flat import Weights, shapes_of
+from rljob.weights.flat import Weights
 
 log = logging.getLogger(__name__)
 

@@ -17,12 +17,12 @@ from rljob.algorithms.batches import TransitionBatch, UnrollBatch
 from rljob.algorithms.decision import Decision, Inference
 from rljob.algorithms.loss_result import LossResult
 from rljob.algorithms.registry import algorithm, has_own_parts
+from rljob.algorithms.shapes import first_difference, shapes_of, words_of
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import EnvironmentParameters, RLJob
 from rljob.api.problems import ManifestError
 from rljob.envs.spec import EnvironmentSpec
 from rljob.loading import PLUGIN_FAILURES, PluginProblem, authors_line, short, shown, told
-from rljob.weights.flat import first_difference, shapes_of, words_of
 
 _N = 3
 _ROWS = 4

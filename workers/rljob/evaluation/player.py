@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rljob.algorithms import algorithm
+from rljob.algorithms.shapes import shapes_of
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import RestartLimit, make_single_environment
 from rljob.evaluation.policy import ROWS, judged_policy
 from rljob.evaluation.score import Played, Sitting
-from rljob.weights.flat import Weights, shapes_of
+from rljob.weights.flat import Weights
 
 SIDE_BY_SIDE = ROWS
 """The most games that a process plays at once: they share a forward pass."""

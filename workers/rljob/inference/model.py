@@ -15,12 +15,13 @@ from rljob.acting.compute import acting_copy, choose_compute
 from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Compute, let_round_to_tf32
 from rljob.algorithms.decision import Inference
+from rljob.algorithms.shapes import shapes_of
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import RLJob
 from rljob.envs import describe_environment
 from rljob.envs.spec import EnvironmentSpec
 from rljob.inference.batching import Request, bucket_sizes
-from rljob.weights.flat import Weights, shapes_of
+from rljob.weights.flat import Weights
 
 
 class ServedModel:

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from rljob.algorithms.shapes import first_difference, shapes_of, words_of
 from rljob.errors import UsageError
 
 MAX_TENSORS = 4096
@@ -34,9 +35,6 @@ class WeightsProblem(ValueError):
 
 class OtherNetwork(WeightsProblem, UsageError):
     """Weights of another network than the role's own, though both were built for one job: no later ones will fit either."""
-
-
-Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,26 +161,6 @@ class Weights:
         with torch.no_grad():
             for name, tensor in own.items():
                 tensor.copy_(state[name])
-
-
-def shapes_of(module: nn.Module) -> dict[str, tuple[int, ...]]:
-    """The shapes of a network's state by name, as weights for it have them."""
-    return {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-
-
-def first_difference(
-    one: Mapping[str, Shape], other: Mapping[str, Shape]
-) -> tuple[str, Shape | None, Shape | None] | None:
-    """The first name with its shapes in both, None for one that lacks it; None where the two are the same."""
-    for name in (*one, *other):
-        if (shapes := (one.get(name), other.get(name)))[0] != shapes[1]:
-            return name, *shapes
-    return None
-
-
-def words_of(shape: Shape | None) -> str:
-    """A weight's shape in a message."""
-    return "none" if shape is None else f"float32 {list(shape)}"
 
 
 def snapshot(module: nn.Module, version: int, epoch: int, meta: Mapping[str, Any]) -> Weights:
