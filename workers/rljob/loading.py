@@ -33,8 +33,8 @@ class NotHere(PluginProblem):
     """There is no such file or module on this machine; on another one there may be."""
 
 
-class NoSuchFile(NotHere):
-    """The same of a file, which is looked for where the manifest lies."""
+class NotBesideManifest(NotHere):
+    """The same of what is looked for here alone, unless the job has an image of its own: a file, or a registered id."""
 
 
 def loaded(name: str) -> Callable[..., Any]:
@@ -45,7 +45,7 @@ def loaded(name: str) -> Callable[..., Any]:
     that name that can be imported.
     """
     place, _, path = name.rpartition(":")
-    module = _of_file(Path(place)) if place.endswith(".py") else _module(place)
+    module = imported(place)
     found: Any = module
     for part in path.split("."):
         found = getattr(found, part, None)
@@ -55,6 +55,11 @@ def loaded(name: str) -> Callable[..., Any]:
         advice = f"; did you mean {' or '.join(near)}?" if near else ""
         raise PluginProblem(f"{place!r} has no callable {path!r}{advice}")
     return found  # type: ignore[no-any-return]
+
+
+def imported(place: str) -> ModuleType:
+    """The module, or file as `loaded` finds one, that is named so. Raises as `loaded` does."""
+    return _of_file(Path(place)) if place.endswith(".py") else _module(place)
 
 
 def forget_files() -> None:
@@ -135,7 +140,9 @@ def _of_file(path: Path) -> ModuleType:
         raise PluginProblem(f"{path}: a file is imported by its name, and {name!r} is no name in Python; rename it")
     if not path.is_file():
         if _spec(name) is None:
-            raise NoSuchFile(f"{path}: there is no such file, and no module {name!r} that can be imported in its place")
+            raise NotBesideManifest(
+                f"{path}: there is no such file, and no module {name!r} that can be imported in its place"
+            )
         return _module(name)
     path = path.resolve()
     if name not in sys.modules and str(path.parent) not in sys.path:

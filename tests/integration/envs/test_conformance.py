@@ -27,6 +27,8 @@ SHORT = {"max_episode_raw_frames": 240, "noop_max": 5}
         ("ALE/Pong-v5", "Async", {**SHORT, "full_action_space": True}, 6),
         ("tests.support.toys:countdown", "Auto", {"kwargs": {"length": 4}}, 40),
         ("tests.support.toys:Pictures", "Async", {}, 40),
+        ("tests.support.registered:Countdown-v0", "Sync", {"kwargs": {"length": 4}}, 40),
+        ("tests.support.registered:Countdown-v0", "Async", {"kwargs": {"length": 4}}, 40),
         ("tests.support.toys:vector", "Auto", {}, 40),
         ("tests.support.toys:vector", "Native", {"kwargs": {"mode": "Disabled"}, "actions": (1, 2)}, 40),
         ("tests.support.toys:vector_only", "Auto", {}, 40),

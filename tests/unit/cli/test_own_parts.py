@@ -125,3 +125,38 @@ def test_two_manifests_with_files_of_one_name(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert result.stdout == f"{manifests[0]}: ok, ApeXDQN on corridor.py:make\n"
     assert "the factory has no argument 'length'; it has cells" in result.stderr
+
+
+REGISTERS = """
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+
+class Short(CartPoleEnv):
+    pass
+
+
+gymnasium.register("Short-v0", Short, max_episode_steps=20)
+"""
+
+
+def test_an_id_that_nothing_registers_is_a_mistake_unless_the_jobs_image_may(tmp_path: Path) -> None:
+    manifest = write_environment(tmp_path)
+    line = same_line(tmp_path, manifest, "spec.environment={id: CartPool-v1}")
+    assert "is not known" in line
+    assert "did you mean CartPole-v1" in line
+    (tmp_path / "registers.py").write_text(REGISTERS)
+    line = same_line(tmp_path, manifest, "spec.environment={id: registers.py:Shrt-v0}")
+    assert "did you mean registers.py:Short-v0?" in line
+    forget_files()
+    changes = ["--set", "spec.environment={id: Maze-v3}", "--set", "spec.image=registry.example.com/team/maze:1"]
+    found = invoke("validate", manifest, *changes)
+    assert found.exit_code == 0
+    assert "its environment was not checked: environment 'Maze-v3' is not known" in found.stdout
+
+
+def test_an_id_with_the_file_that_registers_it(tmp_path: Path) -> None:
+    manifest = write_environment(tmp_path)
+    (tmp_path / "registers.py").write_text(REGISTERS)
+    found = invoke("validate", manifest, "--set", "spec.environment={id: registers.py:Short-v0}")
+    assert found.stdout == f"{manifest}: ok, ApeXDQN on registers.py:Short-v0\n"

@@ -8,44 +8,38 @@ from typing import TypeVar
 from rljob.api import RLJob
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
-from rljob.loading import NoSuchFile, NotHere, PluginProblem
+from rljob.loading import NotBesideManifest, NotHere, PluginProblem
 
 T = TypeVar("T")
 
 
 def with_own_parts_checked(job: RLJob) -> tuple[RLJob, str]:
-    """The job with its algorithm's own parameters checked and filled in, and its environment's factory found and its kwargs
+    """The job with its algorithm's own parameters checked and filled in, and its environment found and the kwargs of a factory
     compared with what it takes; and a word on what could not be checked here.
 
-    A module may be installed where the job runs, and a file be in the image that the job names; without an image it is looked
-    for beside the manifest and nowhere else. Raises PluginProblem and ManifestError.
+    A module may be installed where the job runs, and a file, or what registers an id, be in the image that the job names; without
+    an image both are looked for here and nowhere else. Raises PluginProblem and ManifestError.
     """
-    own, factory = job.spec.algorithm, job.spec.environment.id
+    own = job.spec.algorithm
     of_algorithm = own.type == "Custom" or ":" in str(own.parameters.network)
-    of_environment = ":" in factory and factory.rpartition(":")[2].isidentifier()
-    if not of_algorithm and not of_environment:
-        return job, ""
     try:
         require_data_plane("checking what is of your own")
     except UsageError:
         what = "its own parameters were" if of_algorithm else "its environment was"
-        return job, f"; {what} not checked: this install has no data plane"
-    notes = []
-    bound = job
+        is_own = of_algorithm or ":" in job.spec.environment.id
+        return job, f"; {what} not checked: this install has no data plane" if is_own else ""
+    bound, of_parameters = job, ""
     if of_algorithm:
-        bound, note = _where_it_is(job, job, lambda: _with_parameters(job), "its own parameters were")
-        notes.append(note)
-    if of_environment:
-        _, note = _where_it_is(job, None, lambda: _found_environment(job), "its environment was")
-        notes.append(note)
-    return bound, "".join(notes)
+        bound, of_parameters = _where_it_is(job, job, lambda: _with_parameters(job), "its own parameters were")
+    _, of_environment = _where_it_is(job, None, lambda: _found_environment(job), "its environment was")
+    return bound, of_parameters + of_environment
 
 
 def _where_it_is(job: RLJob, otherwise: T, check: Callable[[], T], what: str) -> tuple[T, str]:
     try:
         return check(), ""
     except NotHere as problem:
-        if isinstance(problem, NoSuchFile) and job.spec.image is None:
+        if isinstance(problem, NotBesideManifest) and job.spec.image is None:
             raise
         return otherwise, f"; {what} not checked: {problem}"
 
@@ -57,11 +51,13 @@ def _with_parameters(job: RLJob) -> RLJob:
 
 
 def _found_environment(job: RLJob) -> None:
-    from rljob.envs.errors import EnvironmentProblem
+    from rljob.envs.errors import EnvironmentProblem, UnknownEnvironment
     from rljob.envs.target import resolve
 
     try:
         resolve(job.spec.environment.id, job.spec.environment.parameters)
+    except UnknownEnvironment as problem:
+        raise NotBesideManifest(str(problem)) from problem
     except EnvironmentProblem as problem:
         kind = type(problem.__cause__) if isinstance(problem.__cause__, PluginProblem) else PluginProblem
         raise kind(str(problem)) from problem

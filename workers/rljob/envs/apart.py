@@ -13,8 +13,6 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Final
 
-import gymnasium
-
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.target import AtariGame, RegisteredEnvironment, resolve
 from rljob.envs.trial import try_environment
@@ -56,7 +54,7 @@ def _is_trusted(environment_id: str, parameters: EnvironmentParameters) -> bool:
         return True
     if not isinstance(target, RegisteredEnvironment):
         return False
-    return str(gymnasium.spec(target.id).entry_point).startswith(_GYMNASIUMS_OWN)
+    return str(target.entry_point).startswith(_GYMNASIUMS_OWN)
 
 
 def _tried(environment_id: str, parameters: EnvironmentParameters, slow_seconds: float) -> tuple[str | None, int]:

@@ -1,4 +1,4 @@
-"""The one error of this room."""
+"""The errors of this room."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ class EnvironmentProblem(RuntimeError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions travel from worker processes by pickle, which would forget the keyword argument.
-        return _rebuild, (str(self), self.environment)
+        return _rebuild, (type(self), str(self), self.environment)
 
 
-def _rebuild(message: str, environment: int | None) -> EnvironmentProblem:
-    return EnvironmentProblem(message, environment=environment)
+class UnknownEnvironment(EnvironmentProblem):
+    """Nothing registers an environment of that id here."""
+
+
+def _rebuild(kind: type[EnvironmentProblem], message: str, environment: int | None) -> EnvironmentProblem:
+    return kind(message, environment=environment)

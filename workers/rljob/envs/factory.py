@@ -189,7 +189,9 @@ def _native(
         vector = user_vector(target, num_envs)
     else:
         try:
-            vector = gymnasium.make_vec(target.id, num_envs, vectorization_mode="vector_entry_point", **target.kwargs)
+            vector = gymnasium.make_vec(
+                target.made_as, num_envs, vectorization_mode="vector_entry_point", **target.kwargs
+            )
         except PLUGIN_FAILURES as error:
             raise EnvironmentProblem(
                 f"environment {short(target.id)!r}: its vector class cannot be made: {told(error)}"

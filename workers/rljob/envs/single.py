@@ -83,8 +83,11 @@ def _atari(game: AtariGame, parameters: EnvironmentParameters, render_mode: str 
 
 
 def _registered(target: RegisteredEnvironment, render_mode: str | None) -> Env:
+    draws: dict[str, Any] = (
+        {} if render_mode is None else {"render_mode": render_mode}
+    )  # many take no render_mode at all
     try:
-        return gymnasium.make(target.id, render_mode=render_mode, disable_env_checker=True, **target.kwargs)
+        return gymnasium.make(target.made_as, disable_env_checker=True, **draws, **target.kwargs)
     except PLUGIN_FAILURES as error:
         raise _cannot_make(target.id, error) from error
 

@@ -14,8 +14,8 @@ import ale_py
 import gymnasium
 from ale_py import roms
 
-from rljob.envs.errors import EnvironmentProblem
-from rljob.loading import PluginProblem, by_a_user, loaded, short
+from rljob.envs.errors import EnvironmentProblem, UnknownEnvironment
+from rljob.loading import PluginProblem, by_a_user, imported, loaded, short
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
@@ -45,11 +45,14 @@ class AtariGame:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredEnvironment:
-    """Any other id that Gymnasium knows; ``has_vector_class`` tells whether it names a vectorised implementation."""
+    """Any other id that Gymnasium knows. ``made_as``: what Gymnasium takes for it in every process, with the module that
+    registers it; ``entry_point``: what makes it; ``has_vector_class``: whether it names a vectorised implementation."""
 
     id: str
     kwargs: dict[str, Any]
     has_vector_class: bool
+    made_as: str
+    entry_point: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,28 +84,25 @@ def named_authors(target: Target) -> None:
     if isinstance(target, UserFactory):
         by_a_user(getattr(target.make, "__module__", None) or "")
     elif isinstance(target, RegisteredEnvironment):
-        entry = gymnasium.spec(target.id).entry_point
+        entry = target.entry_point
         by_a_user(entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", None) or "")
 
 
 def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
     """Find what ``environment_id`` names. Raises EnvironmentProblem with the nearest names if nothing has that name.
 
-    "module:name" (or "file.py:name") is a factory when ``name`` is a plain identifier; Gymnasium's own "module:Name-v0" stays
-    an id.
+    "module:name" (or "file.py:name") is a factory when ``name`` is a plain identifier. "module:Name-v0" is an id, as Gymnasium
+    has it: the module, or file, is imported, and registers it.
     """
     kwargs = copy.deepcopy(parameters.kwargs)  # a factory may change what it is given
-    _, colon, name = environment_id.rpartition(":")
+    place, colon, name = environment_id.rpartition(":")
     if colon and name.isidentifier():
         return _factory(environment_id, kwargs)
+    made_as = f"{_imported(environment_id, place)}:{name}" if colon else name
     try:
-        spec = gymnasium.spec(environment_id)
-    except ModuleNotFoundError as error:
-        raise EnvironmentProblem(
-            f"environment {short(environment_id)!r}: module {error.name!r} cannot be imported; install it or correct the id"
-        ) from error
+        spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
-        raise EnvironmentProblem(_unknown(environment_id, error)) from error
+        raise UnknownEnvironment(_unknown(environment_id, error)) from error
     if spec.entry_point == "ale_py.env:AtariEnv":
         if taken := next((key for key in kwargs if key in _DECIDED_ELSEWHERE), None):
             raise EnvironmentProblem(
@@ -110,22 +110,36 @@ def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
                 f"set the parameter {_DECIDED_ELSEWHERE[taken]}"
             )
         return AtariGame(environment_id, _checked_rom(environment_id, str(spec.kwargs["game"])), kwargs)
-    found = RegisteredEnvironment(environment_id, kwargs, spec.vector_entry_point is not None)
+    has_vector_class = spec.vector_entry_point is not None
+    found = RegisteredEnvironment(environment_id, kwargs, has_vector_class, made_as, spec.entry_point)
     named_authors(found)
     return found
 
 
+def _imported(environment_id: str, place: str) -> str:
+    """The name of the module that registers an environment, which other processes import by it."""
+    try:
+        return imported(place).__name__
+    except PluginProblem as problem:
+        raise EnvironmentProblem(f"environment {short(environment_id)!r}: {problem}") from problem
+
+
 def _unknown(environment_id: str, error: Exception) -> str:
     """One line with the nearest registered names: the whole id first, then its last part, whatever the version."""
+    place, colon, wanted = environment_id.rpartition(":")
     known = list(gymnasium.registry)
-    near = difflib.get_close_matches(environment_id, known, n=3, cutoff=0.7)
+    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.7)
     if not near:
         bare = {re.sub(r"-v\d+$", "", name.rpartition("/")[2]).lower(): name for name in known}
-        wanted = re.sub(r"-v\d+$", "", environment_id.rpartition("/")[2]).lower()
-        near = [bare[name] for name in difflib.get_close_matches(wanted, bare, n=3, cutoff=0.6)]
-    advice = f"; did you mean {' or '.join(near)}?" if near else "; list what there is with gymnasium.pprint_registry()"
+        last = re.sub(r"-v\d+$", "", wanted.rpartition("/")[2]).lower()
+        near = [bare[name] for name in difflib.get_close_matches(last, bare, n=3, cutoff=0.6)]
+    advice = "; list what there is with gymnasium.pprint_registry()"
     if environment_id.endswith(".py"):
         advice = f"; a file is named with its function, {environment_id}:make"
+    elif near:
+        advice = f"; did you mean {' or '.join(short(f'{place}{colon}{name}') for name in near)}?"
+    if not colon and not environment_id.endswith(".py"):
+        advice += f" (one that a package registers is named with it, package:{environment_id})"
     reason = str(error).splitlines()[0].partition(" Did you mean")[0].rstrip(".")
     return f"environment {short(environment_id)!r} is not known: {reason}{advice}"
 
