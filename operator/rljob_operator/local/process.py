@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rljob.command_errors import Debug
 from rljob.roles.announce import exit_path
 
 from rljob_operator.core.member import Member, Phase, Role
@@ -92,7 +93,7 @@ class RoleProcess:
             return
         self._announce.unlink(missing_ok=True)
         self._exit.unlink(missing_ok=True)
-        environment = os.environ | variables(self.role)
+        environment = os.environ | variables(self.role) | ({"RLJOB_DEBUG": "1"} if Debug.enabled else {})
         offset = 0
         try:
             with self._log.open("ab") as log:

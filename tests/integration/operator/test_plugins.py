@@ -160,6 +160,20 @@ def test_an_error_in_the_middle_of_training_names_the_authors_line(
     run = local_run(*ENDLESS, "--set", "spec.backoffLimit=0", job=job)
     assert run.finish(120) == 1
     assert f"in loss: {said}" in run.output
+    assert "Traceback" not in (run.run_dir / "logs" / "learner.log").read_text()
+
+
+def test_debug_shows_the_tracebacks_of_roles_in_their_logs(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:
+    job = write_example(tmp_path)
+    code = (tmp_path / "soft_q.py").read_text()
+    late = f"{COUNT}        if SoftQ.calls > 30:\n            raise KeyError('late')\n"
+    (tmp_path / "soft_q.py").write_text(code.replace("        taken = online(", f"{late}        taken = online("))
+    prelude = "import sys; sys.argv.insert(1, '--debug')"
+    run = local_run(*ENDLESS, "--set", "spec.backoffLimit=0", job=job, prelude=prelude)
+    assert run.finish(120) == 1
+    log = (run.run_dir / "logs" / "learner.log").read_text()
+    assert "Traceback" in log
+    assert 'soft_q.py", line' in log
 
 
 def test_a_loss_that_becomes_nan_names_the_algorithm(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def test_where_telemetry_listens_is_an_option_that_help_names() -> None:
     assert names["--on-cluster"] == "RLJOB_ON_CLUSTER"
     assert names["--last-words"] == "RLJOB_LAST_WORDS"
     assert names["--protocol"] == "RLJOB_PROTOCOL"
+    assert names["--debug"] == "RLJOB_DEBUG"
 
 
 def test_an_image_of_another_protocol_says_so_before_it_reads_the_job(tmp_path: Path) -> None:

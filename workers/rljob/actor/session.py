@@ -69,12 +69,14 @@ class ReplaySession:
         heartbeat: Callable[[], Message],
         *,
         compress: tuple[str, ...] = (),
+        receiver: str = "replay shard",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._identity = identity
         self._heartbeat = heartbeat
         self._compress = compress
+        self._receiver = receiver
         self._clock = clock
         self._window: CreditWindow[_Encoded] = CreditWindow()
         self._held: deque[int] = deque()  # transitions of each chunk in the window, oldest first
@@ -158,7 +160,7 @@ class ReplaySession:
             self._client.send(self._heartbeat())
         in_flight = self.unacknowledged > self.waiting
         if now - self._heard_at > SILENCE_SECONDS or (in_flight and now - self._progress_at > SILENCE_SECONDS):
-            log.info("no answer from the replay shard for %.0f s, saying hello again", SILENCE_SECONDS)
+            log.info("no answer from the %s for %.0f s, saying hello again", self._receiver, SILENCE_SECONDS)
             self._say_hello_again()
 
     def send_episodes(self, message: Message) -> bool:
@@ -192,19 +194,19 @@ class ReplaySession:
             self._window.grant(int(fields["credits"]))
         elif message.kind == "pulse":
             if self.connected and (not fields["known"] or fields["service"] != self._service):
-                log.info("the replay shard does not know this actor any more, saying hello again")
+                log.info("the %s does not know this actor any more, saying hello again", self._receiver)
                 self._say_hello_again()
         elif message.kind == "refused":
             reason = str(fields["reason"])
             if not self.refused[reason]:
-                log.warning("the replay shard refused a message: %s", reason)
+                log.warning("the %s refused a message: %s", self._receiver, reason)
             self.refused[reason] += 1
             self._refusals_in_a_row += 1
             if self._refusals_in_a_row >= _HOPELESS_REFUSALS:
-                raise ChunkRefused(f"the replay shard accepts nothing from this actor any more: {reason}")
+                raise ChunkRefused(f"the {self._receiver} accepts nothing from this actor any more: {reason}")
         else:
             self._client.count(
-                MalformedMessage("kind", f"{message.kind} is nothing that a replay shard tells an actor")
+                MalformedMessage("kind", f"{message.kind} is nothing that a {self._receiver} tells an actor")
             )
 
     def _release(self, chunks: int) -> None:

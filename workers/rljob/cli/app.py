@@ -41,7 +41,12 @@ def _say_version(wanted: bool) -> None:
 
 @app.callback()
 def common(
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and debug messages.")] = False,
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug", envvar="RLJOB_DEBUG", help="Show tracebacks and debug messages, those of a run's roles, too."
+        ),
+    ] = False,
     _version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Show release and protocol.")
     ] = False,

@@ -187,6 +187,7 @@ def _connect(
             identity,
             figures.heartbeat,
             compress=layout.compressed_columns,
+            receiver="learner" if taker == "learner" else "replay shard",
         )
         for endpoint in options.replay_ingest
     ]

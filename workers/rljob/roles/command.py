@@ -157,6 +157,9 @@ def worker(
             "missing.",
         ),
     ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", envvar="RLJOB_DEBUG", help="Show tracebacks and debug messages.")
+    ] = False,
     protocol: Annotated[
         int | None,
         typer.Option(
@@ -176,6 +179,7 @@ def worker(
         rljob worker actor --job job.yaml --run-dir runs/pong --name actor-0 --replay-ingest ipc:///tmp/pong/ingest
         --weights ipc:///tmp/pong/weights --notice ipc:///tmp/pong/notice
     """
+    Debug.enabled = Debug.enabled or debug
     logging.basicConfig(
         level=logging.DEBUG if Debug.enabled else logging.INFO, format=LOG_FORMAT, datefmt="%H:%M:%S", stream=sys.stderr
     )
