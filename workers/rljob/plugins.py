@@ -21,7 +21,8 @@ from rljob.api import EnvironmentParameters, ImpalaParameters, UnrollQueue
 from rljob.api.own_parameters import ActionValueParameterSet, TransitionParameterSet, UnrollParameterSet
 from rljob.api.parameters import ParameterSet
 from rljob.api.types import Flag, Integer, Real, Text
-from rljob.envs import EnvironmentSpec, describe_environment, try_environment
+from rljob.envs import EnvironmentProblem, EnvironmentSpec, describe_environment, try_environment
+from rljob.loading import PluginProblem
 
 __all__ = [
     "IMPALA",
@@ -29,6 +30,7 @@ __all__ = [
     "ActionValueParameterSet",
     "Decision",
     "EnvironmentParameters",
+    "EnvironmentProblem",
     "EnvironmentSpec",
     "Flag",
     "FrameNetwork",
@@ -38,6 +40,7 @@ __all__ = [
     "Integer",
     "LossResult",
     "ParameterSet",
+    "PluginProblem",
     "PolicyConfig",
     "PolicyNetwork",
     "RandomNumbers",
