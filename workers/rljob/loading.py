@@ -92,16 +92,22 @@ def authors_line(error: BaseException) -> str:
     return f"{found}: " if found else ""
 
 
-def authors_place(frame: FrameType) -> str:
-    """The same of code that runs, ``qr_dqn.py:83, in loss``."""
-    return _deepest(traceback.extract_stack(frame))
+def place_of(frame: FrameType) -> str:
+    """The same of code that runs, ``qr_dqn.py:83, in loss``; where none of it is a user's own, its deepest line."""
+    return _deepest(traceback.extract_stack(frame)) or _words(
+        frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+    )
 
 
 def _deepest(stack: traceback.StackSummary) -> str:
     for frame in reversed(stack):
         if any(frame.filename == own or frame.filename.startswith(f"{own}/") for own in _authors):
-            return f"{Path(frame.filename).name}:{frame.lineno}, in {frame.name}"
+            return _words(frame.filename, frame.lineno, frame.name)
     return ""
+
+
+def _words(file: str, line: int | None, function: str) -> str:
+    return f"{Path(file).name}:{line}, in {function}"
 
 
 def told(error: BaseException) -> str:

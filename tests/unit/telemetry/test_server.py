@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -92,6 +93,29 @@ def test_health_is_a_promise_of_the_next_beat(server: TelemetryServer) -> None:
     assert "limit 0.1 s" in reason or "limit 0.0 s" in reason
     server.beat()
     assert get(server, "/healthz")[0] == 200
+
+
+def test_of_a_loop_that_stands_still_the_log_says_once_where(
+    server: TelemetryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    done = threading.Event()
+
+    def loop() -> None:
+        server.beat(within_seconds=0.05)
+        stands_still()
+
+    def stands_still() -> None:
+        done.wait(30)
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    time.sleep(0.2)
+    assert [get(server, "/healthz")[0] for _ in range(3)] == [503] * 3
+    done.set()
+    thread.join()
+    found = [record.getMessage() for record in caplog.records if "no progress" in record.getMessage()]
+    assert len(found) == 1
+    assert "it is at threading.py:" in found[0]
 
 
 def test_an_exception_is_answered_with_its_reason_and_survived(server: TelemetryServer, role: Role) -> None:

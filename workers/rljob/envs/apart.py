@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.target import AtariGame, RegisteredEnvironment, resolve
 from rljob.envs.trial import try_environment
-from rljob.loading import authors_place, short
+from rljob.loading import place_of, short
 from rljob.threads import start_contained
 
 if TYPE_CHECKING:
@@ -81,11 +81,9 @@ def _try_and_tell(to: Connection, environment_id: str, parameters: EnvironmentPa
     def say_where() -> None:
         for times in itertools.count(1):
             time.sleep(slow_seconds)
-            where = authors_place(sys._current_frames()[tried])
-            sys.stderr.write(
-                f"rljob: environment {short(environment_id)!r}: its trial takes long, {times * slow_seconds:g} s so far"
-                f"{f', and is at {where}' if where else ''}\n"
-            )
+            where = place_of(sys._current_frames()[tried])
+            long = f"its trial takes long, {times * slow_seconds:g} s so far, and is at {where}"
+            sys.stderr.write(f"rljob: environment {short(environment_id)!r}: {long}\n")
 
     start_contained("slow-trial", say_where)
     try:

@@ -14,6 +14,7 @@ import hmac
 import ipaddress
 import json
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from rljob.loading import place_of
 from rljob.telemetry.bounded_http import BoundedServer, Reply
 from rljob.telemetry.strict_json import dumps
 from rljob.threads import SupervisedThread, check_threads
@@ -75,7 +77,9 @@ class TelemetryServer:
         self._status = status
         self._ready = ready
         self._registry = registry if registry is not None else CollectorRegistry()
-        self._due: tuple[float, float] | None = None  # (monotonic deadline of the next beat, its limit in seconds)
+        # (monotonic deadline of the next beat, its limit in seconds, the thread that beats)
+        self._due: tuple[float, float, int] | None = None
+        self._told: tuple[float, float, int] | None = None
         try:
             self._server = BoundedServer((host, port), self)
         except OSError as error:
@@ -99,13 +103,13 @@ class TelemetryServer:
     def beat(self, within_seconds: float = 60.0) -> None:
         """The role's loop has made progress, and promises the next beat ``within_seconds`` seconds from now.
 
-        ``/healthz`` answers 503 once a promise is broken. Before the first beat the role counts as alive: how long a
-        start may take is for whoever started it to say. Costs one clock reading; call it every turn of the loop, in the
-        thread that started the role's other threads: a role is as alive as they are. Raises ``ThreadEnded`` where one of
-        them has ended, which the loop must not catch.
+        ``/healthz`` answers 503 once a promise is broken, and the log says where the loop is then. Before the first beat the
+        role counts as alive: how long a start may take is for whoever started it to say. Costs one clock reading; call it every
+        turn of the loop, in the thread that started the role's other threads: a role is as alive as they are. Raises
+        ``ThreadEnded`` where one of them has ended, which the loop must not catch.
         """
         check_threads()
-        self._due = (time.monotonic() + within_seconds, within_seconds)
+        self._due = (time.monotonic() + within_seconds, within_seconds, threading.get_ident())
 
     def close(self) -> None:
         """Stops listening; answers under way are finished or cut off after their time limit. May be called twice."""
@@ -193,12 +197,16 @@ class TelemetryServer:
         due = self._due
         if due is None:
             return 200, "text/plain", f"{self.role}: starting\n".encode()
-        deadline, limit = due
+        deadline, limit, thread = due
         late = time.monotonic() - deadline
         if late <= 0:
             return 200, "text/plain", f"{self.role}: alive\n".encode()
-        text = f"{self.role}: no progress for {limit + late:.1f} s (limit {limit:.1f} s)\n"
-        return 503, "text/plain", text.encode()
+        text = f"{self.role}: no progress for {limit + late:.1f} s (limit {limit:.1f} s)"
+        if self._told != due:
+            self._told = due
+            frame = sys._current_frames().get(thread)
+            log.warning("%s; it is at %s", text, place_of(frame) if frame is not None else "its end")
+        return 503, "text/plain", f"{text}\n".encode()
 
 
 def is_loopback(host: str) -> bool:
