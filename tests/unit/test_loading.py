@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rljob.loading import NotHere, PluginProblem, authors_line, loaded, same, short
+from rljob.loading import NotHere, PluginProblem, authors_line, loaded, same, short, told
 
 _numbers = itertools.count()
 
@@ -115,3 +115,16 @@ def test_another_process_finds_the_file_by_its_name(file: Path) -> None:
     script.write_text(program)
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.strip() == "5", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (NotImplementedError(), "NotImplementedError"),
+        (NotImplementedError("NotImplementedError"), "NotImplementedError"),
+        (KeyError("x"), "KeyError: 'x'"),
+        (ValueError("one\ntwo"), "ValueError: one"),
+    ],
+)
+def test_an_error_without_a_text_is_named_once(error: Exception, said: str) -> None:
+    assert told(error) == said

@@ -12,7 +12,7 @@ import typer
 
 from rljob.api import ManifestError
 from rljob.api.exit_codes import EXIT_FAILURE, EXIT_INVALID
-from rljob.errors import CommandRefused, UsageError, first_line
+from rljob.errors import CommandRefused, UsageError, first_line, named
 from rljob.loading import authors_line
 from rljob.threads import ThreadEnded
 
@@ -68,7 +68,7 @@ def one_line_errors(configuration_exit: int = EXIT_INVALID) -> Iterator[None]:
         if isinstance(error, ThreadEnded) and isinstance(error.__cause__, UsageError):
             _fail(str(error.__cause__), configuration_exit)  # what is wrong is wrong in whichever thread it was found
         where = authors_line(error)  # of code that the user has written, which is what he wants to see
-        text = f"{where}{type(error).__name__}: {first_line(error)}" if where else first_line(error)
+        text = f"{where}{named(error)}" if where else first_line(error)
         _fail(f"{text}  (--debug shows where)", EXIT_FAILURE)
 
 

@@ -19,3 +19,9 @@ def first_line(error: BaseException) -> str:
     """An error as one line: its message, or its type if it has none."""
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__
+
+
+def named(error: BaseException) -> str:
+    """An error as one line with its type in front: ``KeyError: 'x'``; the type alone if there is no more to say."""
+    kind, line = type(error).__name__, first_line(error)
+    return kind if line == kind else f"{kind}: {line}"

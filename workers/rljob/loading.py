@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, Final
 
-from rljob.errors import UsageError, first_line
+from rljob.errors import UsageError, named
 
 _authors: set[str] = set()
 """Files, and folders of packages, that were loaded here and are not ours."""
@@ -112,7 +112,7 @@ def _words(file: str, line: int | None, function: str) -> str:
 
 def told(error: BaseException) -> str:
     """An error of a user's own code in one line: where, of which type, and what it says."""
-    return f"{authors_line(error)}{type(error).__name__}: {first_line(error)}"
+    return f"{authors_line(error)}{named(error)}"
 
 
 def shown(came: object) -> str:

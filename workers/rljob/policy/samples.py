@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.envs import EnvironmentProblem
-from rljob.errors import first_line
+from rljob.errors import named
 from rljob.loading import short
 from rljob.policy.trained import Policy
 
@@ -52,7 +52,6 @@ def _played(policy: Policy, random: np.random.Generator) -> NDArray[Any]:
     except EnvironmentProblem:
         raise
     except Exception as error:
-        said = f"{type(error).__name__}: {first_line(error)}"
-        raise EnvironmentProblem(f"environment {short(policy.environment_id)!r} failed: {said}") from error
+        raise EnvironmentProblem(f"environment {short(policy.environment_id)!r} failed: {named(error)}") from error
     finally:
         env.close()
