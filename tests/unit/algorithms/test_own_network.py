@@ -138,3 +138,23 @@ def test_a_mistake_is_told_before_anything_is_trained(tmp_path: Path, text: str,
     spec = EnvironmentSpec("Pong", (42, 42), "uint8", 4, 6, 4, "")
     with pytest.raises(PluginProblem, match=said):
         check_own_parts(with_own_parts(job(written(tmp_path, text), {})), spec)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("def make(inputs): return nn.Flatten()", "its factory has no second argument"),
+        (
+            "class Nothing(ParameterSet):\n    pass\n\ndef make(inputs, parameters: Nothing): return nn.Flatten()",
+            "Nothing has no fields",
+        ),
+    ],
+)
+def test_parameters_of_a_network_that_takes_none(tmp_path: Path, text: str, why: str) -> None:
+    name = written(tmp_path, text)
+    with_own_parts(job(name, {}))
+    with pytest.raises(ManifestError) as caught:
+        with_own_parts(job(name, {"width": 8, "depth": 2}))
+    (problem,) = caught.value.problems
+    assert problem.path == "spec.algorithm.impala.networkParameters"
+    assert problem.message == f"not allowed: {Path(name).name} takes no parameters, since {why}"

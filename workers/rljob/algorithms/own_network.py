@@ -37,6 +37,9 @@ def network_parameters(name: str, given: Mapping[str, Any], path: str) -> Parame
     """The parameters ``given`` at ``path`` of a manifest, as the type that the network ``name`` declares. Raises ManifestError
     for what that type does not take, and PluginProblem."""
     kind = parameters_type(name)
+    if given and not kind.model_fields:
+        why = "its factory has no second argument" if kind is NoParameters else f"{kind.__name__} has no fields"
+        raise ManifestError([Problem(path, ABSENT, f"not allowed: {short(name)} takes no parameters, since {why}")])
     try:
         return kind.model_validate(dict(given), by_alias=True, by_name=False)
     except ValidationError as error:
