@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,65 +9,16 @@ from typing import Any
 
 import pytest
 from rljob.algorithms import algorithm
-from rljob.algorithms.conformance import check_own_parts
 from rljob.algorithms.registry import declared_parameters, with_own_parts
-from rljob.api import ManifestError, RLJob, memory_estimate, parse_job, read_manifest, with_files_beside
-from rljob.envs import describe_environment
+from rljob.api import ManifestError, memory_estimate, parse_job, read_manifest, with_files_beside
 from rljob.loading import NotHere, PluginProblem
 
+from tests.support.own_algorithm import PLUGIN, job, tried, unrolls
 from tests.support.paths import ROOT
 from tests.support.plugins_page import write_example
 
 EXAMPLE = ROOT / "examples" / "plugins" / "cartpole-qr-dqn.yaml"
 PARAMETERS = "spec.algorithm.custom.parameters"
-PLUGIN = """\
-from __future__ import annotations
-
-import torch
-from torch import nn
-from typing import Annotated
-
-from rljob.plugins import (
-    ActionValueAlgorithm, ActionValueParameterSet, FrameNetwork, Integer, LossResult, dense_layers,
-)
-
-
-class Parameters(ActionValueParameterSet):
-    units: Annotated[int, Integer(1, 100)] = 16
-
-
-class Network(FrameNetwork):
-    def __init__(self, spec, units):
-        super().__init__(spec.frame_shape, 1.0, centred=False)
-        self.dense = dense_layers(4, units, 1, layer_norm=False)
-        self.head = nn.Linear(units, spec.num_actions)
-
-    def forward(self, observation):
-        return self.head(self.features(observation))
-
-
-class Own(ActionValueAlgorithm):
-    parameters = Parameters
-    metrics = ("q",)
-
-    def build(self, spec, params, env_params):
-        return Network(spec, params.units)
-
-    def action_values(self, net, observation):
-        return net(observation)
-
-    def loss(self, params, online, target, batch):
-        taken = online(batch.observation).gather(1, batch.action.unsqueeze(1)).squeeze(1)
-        with torch.no_grad():
-            wanted = batch.n_step_return + batch.discount * target(batch.next_observation).max(1).values
-        error = wanted - taken
-        return LossResult((batch.weight * error.square()).mean(), {"q": taken.detach().mean()}, td_abs=error.detach().abs())
-
-
-def make():
-    return Own()
-"""
-_numbers = itertools.count()
 
 
 @pytest.fixture(autouse=True)
@@ -76,37 +26,6 @@ def path_as_before() -> Iterator[None]:
     before = list(sys.path)
     yield
     sys.path[:] = before
-
-
-def job(folder: Path, *changes: tuple[str, str], factory: str = "make", **spec: Any) -> RLJob:
-    """A job of the plug-in above with some of its text replaced."""
-    text = PLUGIN
-    for old, new in changes:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    file = folder / f"plugin_{next(_numbers)}.py"
-    file.write_text(text)
-    custom = {"factory": f"{file}:{factory}", "parameters": spec.pop("parameters", {})}
-    document = {
-        "apiVersion": "rljob.dev/v1alpha1",
-        "kind": "RLJob",
-        "metadata": {"name": "own"},
-        "spec": {
-            "algorithm": {"type": "Custom", "custom": custom},
-            "environment": {"id": "CartPole-v1"},
-            "replay": {"capacity": 50_000},
-            **spec,
-        },
-    }
-    return parse_job(document)
-
-
-def tried(given: RLJob) -> RLJob:
-    """The job with its plug-in loaded and tried, as ``rljob run`` and the learner do before anything else."""
-    bound = with_own_parts(given)
-    spec = describe_environment(bound.spec.environment.id, bound.spec.environment.parameters)
-    check_own_parts(bound, spec)
-    return bound
 
 
 def test_the_example_is_what_it_says() -> None:
@@ -231,17 +150,17 @@ def test_what_is_no_algorithm(tmp_path: Path, old: str, new: str, said: str) -> 
         (
             "dense_layers(4, units",
             "dense_layers(5, units",
-            r"infer failed: plugin_\d+\.py:\d+, in forward: RuntimeError: mat1",
+            r"action_values failed: plugin_\d+\.py:\d+, in forward: RuntimeError: mat1",
         ),
         (
             "return net(observation)\n",
             "return net(observation[:1]).expand(len(observation), -1)\n",
-            "infer: expected outputs of a row that do not depend on the others",
+            "action_values: expected outputs of a row that do not depend on the others",
         ),
         (
             "return net(observation)\n",
             "return net(observation)[:, :1]\n",
-            r"infer: outputs: expected a tensor float32 \[3, 2\], got a tensor float32 \[3, 1\]",
+            r"action_values: expected a tensor float32 \[3, 2\], got a tensor float32 \[3, 1\]",
         ),
         (
             "return net(observation)\n",
@@ -338,17 +257,17 @@ def test_what_is_no_algorithm(tmp_path: Path, old: str, new: str, said: str) -> 
         (
             "return net(observation)\n",
             "return net(observation).softmax(0)\n",
-            "infer: expected outputs of a row that do not depend on the others, got other ones for it alone",
+            "action_values: expected outputs of a row that do not depend on the others, got other ones for it alone",
         ),
         (
             "return net(observation)\n",
             "return net(observation).squeeze()\n",
-            r"infer of one row: outputs: expected a tensor float32 \[1, 2\], got a tensor float32 \[2\]",
+            r"action_values of one row: expected a tensor float32 \[1, 2\], got a tensor float32 \[2\]",
         ),
         (
             "return self.head(self.features(observation))\n",
             "return self.head(self.features(observation)) / 0\n",
-            "infer: outputs: expected finite numbers, got",
+            "action_values: expected finite numbers, got",
         ),
         (
             "        error = wanted - taken\n",
@@ -387,7 +306,7 @@ def test_a_network_that_does_not_look_at_what_it_is_shown(tmp_path: Path, old: s
         ("from torch import nn\n", "from math import prod\nfrom torch import nn\n"),
     ]
     tried(job(tmp_path, *of_images, environment={"id": environment}))
-    said = "infer: expected outputs that depend on the observation, got the same ones for 16 different observations, also with"
+    said = "action_values: expected outputs that depend on the observation, got the same ones for 16 different observations"
     with pytest.raises(PluginProblem, match=said):
         tried(job(tmp_path, (old, new), *of_images, environment={"id": environment}))
 
@@ -503,7 +422,14 @@ def test_minibatches_that_are_none(tmp_path: Path, body: str, said: str) -> None
         tried(unrolls(tmp_path, f"    def minibatches(self, params, batch):\n        {body}\n"))
 
 
-@pytest.mark.parametrize("body", ["return [batch]", "yield from minibatches_of_unrolls(batch, 2, 2)"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return [batch]",
+        "yield from minibatches_of_unrolls(batch, 1, 3)",
+        "yield from minibatches_of_unrolls(batch, 2, 2)\n\n    def passes(self, params):\n        return 2",
+    ],
+)
 def test_minibatches_that_are_some(tmp_path: Path, body: str) -> None:
     tried(unrolls(tmp_path, f"    def minibatches(self, params, batch):\n        {body}\n"))
 
@@ -524,17 +450,6 @@ def test_an_array_that_is_taken_for_a_tensor(tmp_path: Path, function: str, body
     )
     with pytest.raises(PluginProblem, match=said):
         tried(unrolls(tmp_path, f"    def {function}:\n        return {body}\n"))
-
-
-def unrolls(folder: Path, methods: str) -> RLJob:
-    """A job of IMPALA with other methods."""
-    change = (
-        "def make():\n    return Own()",
-        "from rljob.plugins import IMPALA, minibatches_of_steps, minibatches_of_unrolls\n\n"
-        f"class Mine(IMPALA):\n{methods}\n\ndef make():\n    return Mine()",
-    )
-    parameters = {"network": "MLP", "hiddenUnits": 16, "batchSize": 4, "unrollLength": 8}
-    return job(folder, change, replay=None, parameters=parameters)
 
 
 def test_an_algorithm_of_unrolls_has_no_replay(tmp_path: Path) -> None:

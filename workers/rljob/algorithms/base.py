@@ -204,7 +204,7 @@ class UnrollAlgorithm(Algorithm[UnrollP, Network]):
         yield batch
 
     def passes(self, params: UnrollP) -> int:
-        """How often ``minibatches`` goes through a batch."""
+        """How often ``minibatches`` goes through a batch: for the count of samples, and for how frames are laid out."""
         return 1
 
     def refresh_steps(self, params: UnrollP) -> int:

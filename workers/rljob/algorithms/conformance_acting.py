@@ -1,0 +1,177 @@
+"""What an algorithm does with observations: its outputs, decisions and judgements have the right shapes, and depend on what they
+may depend on alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rljob.algorithms.base import UnrollAlgorithm
+from rljob.algorithms.decision import Decision, Inference
+from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm
+from rljob.algorithms.lent_draws import LentDraws
+from rljob.algorithms.trial import Trial
+from rljob.algorithms.trunk import FrameNetwork
+from rljob.loading import PLUGIN_FAILURES
+
+_N = 3
+_MANY = 510
+"""Environments enough that two decisions by chance are never the same for all of them; a multiple of _N."""
+_OFTEN = 0.5
+"""The least that each environment explores there."""
+_DIFFERENT = 16
+_NOISE = (0.0, 0.1, 0.3, 1.0)
+"""Standard deviations of what is added to all weights to see whether outputs depend on observations; 0: as they are."""
+_ROUNDING = 1e-4
+"""How far above 0 a log-probability may be; as experience takes it."""
+
+
+class _Game:
+    def __init__(self) -> None:
+        self.random = np.random.default_rng(0)
+        self.memory: Any = None
+
+
+def check_acting(trial: Trial, acting: FrameNetwork) -> None:
+    """Act on, and judge, a few observations with a network that is only read. Raises PluginProblem."""
+    method, params, spec, call = trial.method, trial.params, trial.spec, trial.call
+    seen = _frames(np.random.default_rng(0), (_N, *spec.observation_shape), spec.frame_dtype)
+    outputs = _outputs(trial, acting, seen)
+    numbers = outputs.numpy()
+    epsilon = call("exploration", lambda: method.exploration(params, 0, 1, _N))
+    trial.array("exploration", epsilon, (_N,))
+    _decision(trial, "decide", _N, lambda draws: method.decide(numbers, epsilon, draws))
+    _decision(trial, "random_decision", _N, lambda draws: method.random_decision(_N, spec.num_actions, draws))
+    _chance_of_its_generator(trial, numbers)
+    trial.array("state_values", call("state_values", lambda: method.state_values(numbers)), (_N,))
+    preferred = call("preferences", lambda: method.preferences(outputs))
+    trial.tensor("preferences", preferred, (_N, spec.num_actions))
+    games: Sequence[Any] = [_Game() for _ in range(_N)]
+    actions = call("evaluation_action", lambda: method.evaluation_action(params, acting, seen, games))
+    _actions(trial, "evaluation_action", actions, _N)
+
+
+def _outputs(trial: Trial, acting: FrameNetwork, seen: NDArray[Any]) -> torch.Tensor:
+    """What ``infer`` gives for a few observations, each row by itself."""
+    method, call, expect = trial.method, trial.call, trial.expect
+    memory, size = method.memory_units(trial.params), method.output_size(trial.params, trial.spec.num_actions)
+    function, outputs = _written(trial)
+    before = np.zeros((_N, 2, memory), np.float32)
+    found = call(function, lambda: method.infer(acting, seen, before))
+    expect(function, isinstance(found, Inference), "an Inference(outputs, state)", found)
+    trial.tensor(f"{function}{outputs}", found.outputs, (_N, size))
+    finite = bool(torch.isfinite(found.outputs).all())
+    expect(f"{function}{outputs}", finite, "finite numbers", found.outputs.tolist())
+    trial.tensor(f"{function}: state", found.state, (_N, 2, memory))
+    again = call(function, lambda: method.infer(acting, seen, before)).outputs
+    # The last row, for which the first of a batch may not stand in.
+    alone = call(f"{function} of one row", lambda: method.infer(acting, seen[-1:], before[-1:])).outputs
+    trial.tensor(f"{function} of one row{outputs}", alone, (1, size))
+    random = not torch.equal(again, found.outputs)  # as of a network with noise
+    by_itself = random or torch.allclose(alone, found.outputs[-1:], rtol=0.01, atol=0.01)
+    expect(function, by_itself, "outputs of a row that do not depend on the others", "other ones for it alone")
+    _sees(trial, acting)
+    trial.tensor(f"{function}{outputs}", found.outputs, (_N, size), detached=True)
+    trial.tensor(f"{function}: state", found.state, (_N, 2, memory), detached=True)
+    return found.outputs
+
+
+def _written(trial: Trial) -> tuple[str, str]:
+    """The function of the author's that gives outputs, and how they are called behind its name."""
+    method = trial.method
+    if isinstance(method, ActionValueAlgorithm) and type(method).infer is ActionValueAlgorithm.infer:
+        return "action_values", ""
+    return "infer", ": outputs"
+
+
+def _sees(trial: Trial, net: FrameNetwork) -> None:
+    """Whether what it gives can depend on what it observes. With its first weights it need not, as where a head begins with
+    zeros; so it is asked again with others."""
+    weights = list(net.parameters())
+    before = [weight.detach().clone() for weight in weights]
+    generator = torch.Generator().manual_seed(0)
+    seen = _different_frames(trial.spec.observation_shape, trial.spec.frame_dtype)
+    try:
+        for size in _NOISE:
+            for weight, old in zip(weights, before, strict=True):
+                weight.data.copy_(old + size * torch.randn(old.shape, generator=generator))
+            if _tells_apart(trial, net, seen):
+                return
+    finally:
+        for weight, old in zip(weights, before, strict=True):
+            weight.data.copy_(old)
+    same = f"the same ones for {len(seen)} different observations, also with other weights"
+    trial.expect(_written(trial)[0], False, "outputs that depend on the observation", same)
+
+
+def _tells_apart(trial: Trial, net: FrameNetwork, seen: NDArray[Any]) -> bool:
+    """Whether any observation gives something else than the first one."""
+    memory = np.zeros((len(seen), 2, trial.method.memory_units(trial.params)), np.float32)
+    try:
+        found = trial.method.infer(net, seen, memory)
+    except PLUGIN_FAILURES:  # with numbers larger than it was made for; it has been tried with others
+        return True
+    each = torch.cat([found.outputs, found.state.flatten(1)], dim=1)
+    return not torch.equal(each, each[:1].expand_as(each))
+
+
+def _chance_of_its_generator(trial: Trial, numbers: NDArray[np.float32]) -> None:
+    """Whether the same generator gives the same decisions: a run replays from its seed."""
+    method, actions = trial.method, trial.spec.num_actions
+    rungs = trial.call("exploration", lambda: method.exploration(trial.params, 0, 1, _MANY))
+    trial.array("exploration", rungs, (_MANY,))
+    epsilon = np.where(rungs > 0, np.maximum(rungs, np.float32(_OFTEN)), rungs)
+    rows = np.tile(numbers, (_MANY // _N, 1))
+    asked: dict[str, Callable[[LentDraws], Decision]] = {
+        "decide": lambda draws: method.decide(rows.copy(), epsilon.copy(), draws),
+        "random_decision": lambda draws: method.random_decision(_MANY, actions, draws),
+    }
+    for function, decision in asked.items():
+        first, second = (_decision(trial, function, _MANY, decision) for _ in range(2))
+        differ = [
+            name
+            for name in ("action", "taken", "value")
+            if not np.array_equal(getattr(first, name), getattr(second, name), equal_nan=name != "action")
+        ]
+        expected = "the same decision from a generator in the same state, which all that it draws comes from"
+        trial.expect(function, not differ, expected, f"another {differ[0] if differ else ''} the second time")
+
+
+def _decision(trial: Trial, function: str, rows: int, decide: Callable[[LentDraws], Decision]) -> Decision:
+    """A decision for ``rows`` environments, of draws that are the same for each call."""
+    found = trial.call(function, lambda: decide(LentDraws(0, rows)))
+    trial.expect(function, isinstance(found, Decision), "a Decision(action, taken, value)", found)
+    _actions(trial, f"{function}: action", found.action, rows)
+    trial.array(f"{function}: taken", found.taken, (rows,))
+    trial.array(f"{function}: value", found.value, (rows,))
+    if isinstance(trial.method, UnrollAlgorithm):
+        wrong = found.taken[~(np.isfinite(found.taken) & (found.taken <= _ROUNDING))]
+        expected = "log mu(a|s) of each action, a finite number of 0 or less"
+        trial.expect(f"{function}: taken", not wrong.size, expected, str(wrong[0]) if wrong.size else "")
+    return found
+
+
+def _actions(trial: Trial, function: str, found: Any, rows: int) -> None:
+    fits = isinstance(found, np.ndarray) and found.dtype == np.int64 and found.shape == (rows,)
+    trial.expect(function, fits, f"an array of actions int64 [{rows}]", found)
+    inside = bool(((found >= 0) & (found < trial.spec.num_actions)).all())
+    trial.expect(function, inside, f"actions from 0 to {trial.spec.num_actions - 1}", found.tolist())
+
+
+def _frames(draws: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:
+    return draws.integers(0, 255, shape).astype(dtype) if dtype == "uint8" else draws.normal(size=shape).astype(dtype)
+
+
+def _different_frames(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    """Observations [16, S, *F] that any network which looks at them can tell apart: of bytes, dark to bright; of floats, of sizes
+    from a hundredth to hundreds."""
+    draws = np.random.default_rng(0)
+    sizes = np.geomspace(0.01, 1.0 if dtype == "uint8" else 300.0, _DIFFERENT).reshape(-1, *(1 for _ in shape))
+    of_bytes = dtype == "uint8"
+    drawn = draws.integers(0, 256, (_DIFFERENT, *shape)) if of_bytes else draws.normal(size=(_DIFFERENT, *shape))
+    found: NDArray[Any] = (sizes * drawn).astype(dtype)
+    return found

@@ -1,0 +1,98 @@
+"""What an algorithm makes of experience: the minibatches of a batch of unrolls, and a loss with what has to come with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rljob.algorithms.base import TransitionAlgorithm, UnrollAlgorithm
+from rljob.algorithms.batches import TransitionBatch, UnrollBatch
+from rljob.algorithms.loss_result import LossResult
+from rljob.algorithms.trial import Trial
+from rljob.algorithms.trunk import FrameNetwork
+
+_ROWS = 4
+_CPU = torch.device("cpu")
+_MOST = 10
+"""How many times as often as it says ``minibatches`` may go through a batch before it is no longer counted."""
+_END = object()
+
+
+def check_learning(trial: Trial, net: FrameNetwork) -> None:
+    """Differentiate the loss of a few rows. Raises PluginProblem."""
+    method, params, call, expect, tensor = trial.method, trial.params, trial.call, trial.expect, trial.tensor
+    batch = _minibatch(trial) if isinstance(method, UnrollAlgorithm) else method.example(trial.spec, params, _CPU)
+    rows = batch.action.shape[-1]
+    batch = _random_actions(batch.split(max(1, rows // _ROWS))[0].batch, trial.spec.num_actions)
+    rows = batch.action.shape[-1]
+    if isinstance(method, TransitionAlgorithm):
+        result = call("loss", lambda: method.loss(params, net, net, batch), batch)
+    else:
+        result = call("loss", lambda: method.loss(params, net, batch), batch)  # type: ignore[attr-defined]
+    expect("loss", isinstance(result, LossResult), "a LossResult", result)
+    tensor("loss: value", result.value, ())
+    expect("loss: value", bool(torch.isfinite(result.value)), "a finite number", float(result.value.detach()))
+    expect("loss: value", result.value.requires_grad, "a number to differentiate", "one without a gradient")
+    _metrics(trial, result.metrics)
+    if isinstance(method, TransitionAlgorithm):
+        errors: Any = result.td_abs
+        tensor("loss: td_abs", errors, (rows,), detached=True)
+        expect("loss: td_abs", bool((errors >= 0).all()), "errors of 0 or more", errors.tolist())
+        tensor("priorities", call("priorities", lambda: method.priorities(errors)), (rows,))
+    names, weights = zip(*net.named_parameters(), strict=True)
+    gradients = call("loss", lambda: torch.autograd.grad(result.value, weights, allow_unused=True))
+    unused = [name for name, each in zip(names, gradients, strict=True) if each is None]
+    expect("loss", not unused, "a gradient for every weight", f"none for {', '.join(unused)}")
+    broken = [name for name, each in zip(names, gradients, strict=True) if not torch.isfinite(each).all()]
+    expect("loss", not broken, "finite gradients", f"others for {', '.join(broken)}, with a loss that is finite")
+
+
+def _metrics(trial: Trial, found: Any) -> None:
+    """Those that are declared, and no others: nobody would see them."""
+    declared = trial.method.metrics
+    trial.expect("loss: metrics", isinstance(found, Mapping), "a dict of metrics by name", found)
+    names = f"metrics {', '.join(declared)}" if declared else "no metrics"
+    expected = f"{names}, as the attribute metrics says"
+    trial.expect("loss: metrics", set(found) == set(declared), expected, sorted(map(str, found)))
+    for name in declared:
+        trial.tensor(f"loss: metrics[{name!r}]", found[name], (), detached=True)
+
+
+def _minibatch(trial: Trial) -> UnrollBatch:
+    """The first of those that an algorithm of unrolls learns from, all of which are counted."""
+    method: Any = trial.method
+    call, expect = trial.call, trial.expect
+    whole: UnrollBatch = method.example_batch(trial.spec, trial.params, _CPU)
+    found = call("minibatches", lambda: method.minibatches(trial.params, whole), whole)
+    fits = isinstance(found, Iterable) and not isinstance(found, tuple | Tensor)
+    came = "one that is returned" if isinstance(found, UnrollBatch) else found
+    expect("minibatches", fits, "batches that are yielded", came)
+    passes = call("passes", lambda: method.passes(trial.params))
+    expect("passes", isinstance(passes, int) and passes > 0, "an integer of 1 or more", passes)
+    steps, unrolls = whole.action.shape
+    size, counted, first = whole.action.numel(), 0, None
+    rest = iter(found)
+    while counted <= _MOST * passes * size:
+        each: Any = call("minibatches", lambda: next(rest, _END), whole)
+        if each is _END:
+            break
+        expect("minibatches", isinstance(each, UnrollBatch), "each to be an UnrollBatch", each)
+        came = f"an empty one of a batch of {unrolls} unrolls of {steps} steps"
+        expect("minibatches", each.action.numel() > 0, "batches with something in them", came)
+        counted, first = counted + each.action.numel(), each if first is None else first
+    expect("minibatches", first is not None, "each to be an UnrollBatch", "none at all")
+    # What does not divide evenly is left out, and that may add up to less than one pass.
+    expected = (
+        f"{passes * size} steps in all, since passes() is {passes} and a batch has {unrolls} unrolls of {steps} steps"
+    )
+    expect("minibatches", (passes - 1) * size < counted <= passes * size, expected, f"{counted}")
+    return first  # type: ignore[return-value]
+
+
+def _random_actions(batch: Any, actions: int) -> Any:
+    if isinstance(batch, TransitionBatch | UnrollBatch):
+        return batch._replace(action=torch.randint(0, actions, batch.action.shape))
+    return batch
