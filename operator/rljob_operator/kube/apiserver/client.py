@@ -20,9 +20,11 @@ from rljob_operator.kube.apiserver.watch_lines import WatchEvent, watch_events
 
 FIELD_MANAGER = "rljob-operator"
 TIMEOUT_SECONDS = 30.0
-WATCH_SECONDS = 240.0
+WATCH_SECONDS = 75.0
+"""A server ends a watch after this, and it is gone on with. It sends a bookmark about once a minute, but none where nothing of the
+kind has changed since the watch began: a longer one could not be told from one that is dead."""
 SILENCE_SECONDS = 90.0
-"""A server sends a bookmark about once a minute; a watch without a word for longer than this is dead."""
+"""A watch without a word for longer than this is dead."""
 PAGE_LIMIT = 500
 AT_ONCE = 16
 """Calls under way at the same time, watches apart. More would only wait inside the API server, and with them the calls of others,

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from rljob_operator.kube.apiserver import reflector
+from rljob_operator.kube.apiserver.client import SILENCE_SECONDS, TIMEOUT_SECONDS, WATCH_SECONDS
 from rljob_operator.kube.watch.pods import Pods
 
 from tests.unit.operator.kube.fake_api_server import Answer, FakeApiServer, listed, never, refuses, served, streams
@@ -153,6 +154,10 @@ def test_the_age_grows_while_nothing_is_heard() -> None:
 
     followed(listed("5"), streams(bookmark("6"), hang=True), until=heard)
     assert min(ages) < 0.1
+
+
+def test_a_server_ends_a_watch_of_what_never_changes_before_it_counts_as_dead() -> None:
+    assert WATCH_SECONDS + TIMEOUT_SECONDS / 3 < SILENCE_SECONDS, "with time for its end to arrive"
 
 
 def test_a_callback_that_raises_ends_it_loudly() -> None:
