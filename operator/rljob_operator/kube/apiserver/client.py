@@ -21,8 +21,8 @@ from rljob_operator.kube.apiserver.watch_lines import WatchEvent, watch_events
 FIELD_MANAGER = "rljob-operator"
 TIMEOUT_SECONDS = 30.0
 WATCH_SECONDS = 75.0
-"""A server ends a watch after this, and it is gone on with. It sends a bookmark about once a minute, but none where nothing of the
-kind has changed since the watch began: a longer one could not be told from one that is dead."""
+"""A server ends a watch after this, and it is gone on with. It sends a bookmark about once a minute, but none where nothing of
+the kind has changed since the watch began: a longer one could not be told from one that is dead."""
 SILENCE_SECONDS = 90.0
 """A watch without a word for longer than this is dead."""
 PAGE_LIMIT = 500
