@@ -51,9 +51,8 @@ def one_line_errors(configuration_exit: int = EXIT_INVALID) -> Iterator[None]:
     except typer.Exit:  # an end that was meant, such as that of Ctrl-C; it is an Exception, too
         raise
     except SystemExit as end:
-        if where := authors_line(
-            end
-        ):  # a plug-in that ends its process, as an example's main does: nobody would know why
+        where = authors_line(end)
+        if where:  # a plug-in that ends its process, as an example's main does: nobody would know why
             _fail(f"{where}SystemExit: {end.code}", EXIT_FAILURE)
         raise
     except CommandRefused as error:
