@@ -84,14 +84,24 @@ def test_commands_without_the_data_plane(
     assert says in done.stdout
 
 
-def test_nothing_of_the_data_plane_is_loaded_where_it_is_installed() -> None:
+@pytest.mark.parametrize(
+    ("arguments", "loaded"),
+    [
+        (("explain", "algorithm.impala.learningRate"), []),
+        (("presets", "PongVTrace"), []),
+        (("validate", EXAMPLE), ["ale_py", "gymnasium", "numpy"]),  # to look the environment's id up
+    ],
+)
+def test_hardly_anything_of_the_data_plane_is_loaded_where_it_is_installed(
+    arguments: tuple[object, ...], loaded: list[str]
+) -> None:
     done = python(
         "import atexit, sys",
         f"atexit.register(lambda: print(sorted(sys.modules.keys() & {set(MODULES)!r}), file=sys.stderr))",
         COMMAND,
-        arguments=("validate", EXAMPLE),
+        arguments=arguments,
     )
-    assert done.stderr == "[]\n"
+    assert done.stderr == f"{loaded}\n"
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_nobody_listens_and_silence_counts_from_its_first_moment() -> None:
 
 def test_of_a_silence_that_is_no_news_any_more_only_other_words_and_its_end_are_told() -> None:
     async def story() -> None:
-        async with serving() as learner, polling(news_seconds=0.2) as (poll, told):
+        async with serving() as learner, polling(timeout_seconds=30.0, news_seconds=0.2) as (poll, told):
             learner.code = 500
             poll.follow("pong", Learner("a", learner.url))
             await until(lambda: len(told) > 2)

@@ -28,7 +28,9 @@ class Shard:
 
 
 @asynccontextmanager
-async def asking(news_seconds: float = NEWS_SECONDS) -> AsyncIterator[tuple[Shard, ShardPoll[str], list[str]]]:
+async def asking(
+    timeout_seconds: float = 0.3, news_seconds: float = NEWS_SECONDS
+) -> AsyncIterator[tuple[Shard, ShardPoll[str], list[str]]]:
     shard, told = Shard(), list[str]()
     application = web.Application()
     application.add_routes([web.get("/healthz", shard.healthz)])
@@ -36,7 +38,7 @@ async def asking(news_seconds: float = NEWS_SECONDS) -> AsyncIterator[tuple[Shar
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     shard.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    poll: ShardPoll[str] = ShardPoll(told.append, PodNetwork(0.3), rhythm=Rhythm(0.05, 0.05, news_seconds))
+    poll: ShardPoll[str] = ShardPoll(told.append, PodNetwork(timeout_seconds), rhythm=Rhythm(0.05, 0.05, news_seconds))
     try:
         yield shard, poll, told
     finally:
@@ -77,7 +79,7 @@ def test_a_silence_begins_with_the_first_question_that_has_no_answer_and_ends_wi
 
 def test_of_a_silence_that_is_no_news_any_more_only_other_words_and_its_end_are_told() -> None:
     async def story() -> None:
-        async with asking(news_seconds=0.2) as (shard, poll, told):
+        async with asking(2.0, news_seconds=0.2) as (shard, poll, told):
             shard.code, shard.body = 503, "no turn for 61 s"
             poll.follow("pong", {"a": shard.url})
             await until(lambda: len(told) > 2)
