@@ -38,7 +38,6 @@ UNUSED = {
         "rljob.dev", "rljobs/finalizers", "update"
     ): "is looked up, not used: by a server that guards blockOwnerDeletion",
     Right("", "pods", "get"): "asks whose a name is: of a pod whose creation was not answered",
-    Right("", "persistentvolumeclaims", "delete"): "a shard whose volume is lost begins on a new claim",
     Right("events.k8s.io", "events", "patch"): "an event that comes again within minutes counts the first one up",
 }
 """What a job's ordinary life may pass without, and what it is for."""

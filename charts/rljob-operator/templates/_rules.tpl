@@ -37,10 +37,10 @@
 - apiGroups: [""]
   resources: ["serviceaccounts"]
   verbs: ["get", "create"]
-# checkpoints and experience; a shard whose volume is lost begins on a new claim
+# checkpoints and experience; none is ever deleted
 - apiGroups: [""]
   resources: ["persistentvolumeclaims"]
-  verbs: ["get", "create", "delete"]
+  verbs: ["get", "create"]
 # the learner's and the shards' protection
 - apiGroups: ["policy"]
   resources: ["poddisruptionbudgets"]
@@ -106,10 +106,10 @@
 - apiGroups: [""]
   resources: ["serviceaccounts"]
   verbs: ["get", "create"]
-# checkpoints and experience; a shard whose volume is lost begins on a new claim
+# checkpoints and experience; none is ever deleted
 - apiGroups: [""]
   resources: ["persistentvolumeclaims"]
-  verbs: ["get", "create", "delete"]
+  verbs: ["get", "create"]
 # the learner's and the shards' protection
 - apiGroups: ["policy"]
   resources: ["poddisruptionbudgets"]
@@ -126,7 +126,7 @@
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]
   verbs: ["create", "patch"]
-# which node is being emptied or lost, or has lost a volume
+# which node is being emptied or lost
 - apiGroups: [""]
   resources: ["nodes"]
   verbs: ["get", "list", "watch"]

@@ -23,7 +23,6 @@ from rljob_operator.core.rules import (
     active_time,
     actors,
     checkpoints,
-    cold_starts,
     crash_loops,
     deadlines,
     facts,
@@ -51,7 +50,6 @@ RUNNING_RULES: tuple[Rule, ...] = (
     rendering.fix,
     active_time.start,
     failures.account,
-    cold_starts.note,
     failures.forgive,
     progress.advance,
     checkpoints.newest,
@@ -145,7 +143,7 @@ def decide(
     return Decision(
         status=_as_before_if_equal(status, context.status),
         start=start,
-        drain=lifecycle.to_drain(context, now) + cold_starts.to_drain(context, now) + moves.to_move(context, now),
+        drain=lifecycle.to_drain(context, now) + moves.to_move(context, now),
         replace=hangs.to_replace(context, now),
         remove=tuple(
             name for name in lifecycle.to_remove(context, now) if name not in start

@@ -131,7 +131,6 @@ class Observation:
         keeps_remains: members that have ended leave something to be removed (pods); podCleanup and ttl apply.
         ends_silent_members: whether a member that does not answer is ended by decision; else its surroundings do it.
         selector: label selector of the actors, for the scale subresource.
-        lost_volumes: replay shard that finds no place -> why its volume, and what is on it, counts as lost.
     """
 
     members: tuple[Member, ...] = ()
@@ -145,7 +144,6 @@ class Observation:
     keeps_remains: bool = False
     ends_silent_members: bool = True
     selector: str = ""
-    lost_volumes: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, role: Role) -> tuple[Member, ...]:
         """Members of one role, in the order in which they are listed."""

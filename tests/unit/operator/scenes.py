@@ -208,13 +208,6 @@ def checkpoint(state: CheckpointState) -> Callable[[], Watched]:
     return lambda: up(checkpoint=CheckpointFacts(state, message="why"))
 
 
-def volume_lost() -> Watched:
-    controller = up()
-    waits = member("replay-0", Phase.STARTING, waiting=Reason.UNSCHEDULABLE, ready_seconds=None)
-    controller.look(1.0, members=(waits, *gone("replay-0")), lost_volumes={"replay-0": "why"})
-    return controller
-
-
 def stale_checkpoint() -> Watched:
     controller = up("spec.checkpoint.intervalSeconds=10", checkpoint=verified(START))
     controller.look(100.0)
@@ -314,7 +307,6 @@ SCENES: tuple[Callable[[], Watched], ...] = (
     actors_crash_looping,
     *(checkpoint(s) for s in CheckpointState if s is not CheckpointState.VERIFIED),
     stale_checkpoint,
-    volume_lost,
     starved,
     both_sides_stand_still,
     stalled,

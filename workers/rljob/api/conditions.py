@@ -106,7 +106,6 @@ class Reason(StrEnum):
     VALID = "Valid"
     VALID_METRIC_FOUND = "ValidMetricFound"
     VERIFIED = "Verified"
-    VOLUME_LOST = "VolumeLost"
     WAITING_FOR_QUOTA = "WaitingForQuota"
     WARMING_UP = "WarmingUp"
 
@@ -201,10 +200,7 @@ def _entries() -> tuple[Entry, ...]:
             ("False", r.QUOTA_EXCEEDED, "a ResourceQuota of the namespace refuses the job's pods"),
             ("False", r.EVICTED, "the queue has taken the quota back"),
         ),
-        t.REPLAY_READY: (
-            *role_ready,
-            ("False", r.VOLUME_LOST, "a shard starts without what it held: the node of its volume is gone for long"),
-        ),
+        t.REPLAY_READY: role_ready,
         t.LEARNER_READY: role_ready,
         t.INFERENCE_READY: role_ready,
         t.ACTORS_READY: role_ready,

@@ -117,23 +117,6 @@ class RenderingMemory(StatusModel):
     """The operator's other settings."""
 
 
-class ColdStartMemory(StatusModel):
-    """A replay shard that began on a new volume, because the node of the one before was gone."""
-
-    name: ShortText
-    """Which shard."""
-    number: Count = 1
-    """How many volumes it has lost; the claim of the present one is named with it."""
-    incarnation: ShortText = ""
-    """The life that waited for the lost volume in vain."""
-    time: Timestamp
-    """When it was given up."""
-    message: Message = ""
-    """Why."""
-    ready: bool = False
-    """Whether the shard has served since."""
-
-
 class CurvePoint(StatusModel):
     """One moment of the run, for the estimate of the time to go. Time is active time."""
 
@@ -174,8 +157,6 @@ class ControllerMemory(StatusModel):
     (`rljob.api.rules.read_at_start`), on a cluster of what the job's user wrote."""
     rendering: RenderingMemory | None = None
     """What pods are made with since the job was last started; unset on one machine."""
-    cold_starts: list[ColdStartMemory] = Field(default_factory=list, max_length=MAX_SHARDS)
-    """Shards that have lost a volume."""
     checkpoint_request: CheckpointRequestMemory | None = None
     """The user's last request for a checkpoint."""
     plateau: PlateauMemory | None = None

@@ -8,7 +8,7 @@ from rljob_operator.core.autoscaling.guards import UNSCHEDULABLE_SECONDS
 from rljob_operator.core.conditions.update import ConditionUpdate, false, true, withdrawn
 from rljob_operator.core.context import Mode, ReconcileContext, some
 from rljob_operator.core.member import Member, Phase, Role
-from rljob_operator.core.rules import cold_starts, places
+from rljob_operator.core.rules import places
 from rljob_operator.core.rules.failures import CORE, LOOPING_ENDS
 
 STUCK_SECONDS = UNSCHEDULABLE_SECONDS
@@ -19,9 +19,6 @@ def replay(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     """Every shard serves."""
     if context.shards == 0:
         return withdrawn(ConditionType.REPLAY_READY)
-    lost = cold_starts.in_words(context)
-    if lost and mode is Mode.RUNNING and context.ready(Role.REPLAY) < context.shards:
-        return false(ConditionType.REPLAY_READY, Reason.VOLUME_LOST, lost)
     return _role(context, mode, ConditionType.REPLAY_READY, Role.REPLAY, context.shards)
 
 

@@ -50,7 +50,6 @@ _TROUBLE: Final = frozenset(
         Reason.STARTUP_DEADLINE_EXCEEDED,
         Reason.STORAGE_ERROR,
         Reason.UNSCHEDULABLE,
-        Reason.VOLUME_LOST,
     }
 )
 """Reasons of conditions that somebody should look at; what belongs to coming up, going down and scaling is not among them."""

@@ -65,7 +65,7 @@ class PodWriter:
 
     async def carry_out(self, stored: StoredJob, decision: Decision, pods: Sequence[Pod]) -> None:
         """What the decision says of pods. An `ApiError` ends it after the pods that were asked for with the same breath."""
-        owned = stored.owned(decision.status)
+        owned = stored.owned()
         by_member = current(pods)
         drained = [by_member[name] for name in decision.drain if name in by_member]
         hung = [by_member[name] for name in decision.replace if name in by_member]

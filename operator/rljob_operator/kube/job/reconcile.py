@@ -23,7 +23,6 @@ from rljob_operator.kube.job.alike import Alike
 from rljob_operator.kube.job.apply import PodWriter
 from rljob_operator.kube.job.keys import KeysLost, token_of
 from rljob_operator.kube.job.kueue import JobQueue, NoQueue
-from rljob_operator.kube.job.lost_volumes import lost_volumes
 from rljob_operator.kube.job.members import Pod, current, members
 from rljob_operator.kube.job.observe import newest_checkpoint, recommendation, seen
 from rljob_operator.kube.job.other_protocol import another_protocol
@@ -145,7 +144,7 @@ class Reconciler:
             return not any(member.alive for member in members(pods, self._now()))
 
         async def make_children(status: RLJobStatus = stored.status, held_up: bool = False) -> None:
-            owned, new, now = stored.owned(status), stored.status.start_time is None, self._monotonic()
+            owned, new, now = stored.owned(), stored.status.start_time is None, self._monotonic()
             settings, nothing_runs = settings_for(status, self._settings), idle()
             await children.ensure(
                 self._client, owned, settings, known.children, now, new=new, idle=nothing_runs, held_up=held_up
@@ -165,10 +164,6 @@ class Reconciler:
             settings_for(stored.status, self._settings),
         )
         observed = await self._queue.seen(stored, observed, pods, refusal)
-        lost = await lost_volumes(
-            self._client, stored.owned(), observed.members, known.gone, self._settings, self._now()
-        )
-        observed = replace(observed, lost_volumes=lost) if lost else observed
         found = turn(desired, stored.status, observed, clock, Session(interrupted=True) if stored.stopped else None)
         decision = found.decision
         await self._statuses.store(stored, known, decision.status, found.write)

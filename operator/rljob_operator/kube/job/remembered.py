@@ -29,7 +29,6 @@ class RememberedJob:
         written: when that was, monotonic.
         due: when ``status``, which is not stored yet, has to be; infinity where it is.
         were_up: incarnations that were ready once; a learner that is not ready any more is still asked for its checkpoint.
-        gone: as `lost_volumes.lost_volumes` keeps it.
         policy_seen: whether this operator has looked who its NetworkPolicy lets in.
     """
 
@@ -45,7 +44,6 @@ class RememberedJob:
     children: children.Known = field(default_factory=children.Known)
     preflight: Preflight = field(default_factory=Preflight)
     were_up: set[str] = field(default_factory=set)
-    gone: dict[str, float] = field(default_factory=dict)
     policy_seen: bool = False
 
     def note_version(self, version: str) -> None:

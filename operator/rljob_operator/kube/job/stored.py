@@ -67,11 +67,9 @@ class StoredJob:
             self.revisions[role] = revision(self.document, role)
         return self.revisions[role]
 
-    def owned(self, status: RLJobStatus | None = None) -> Owned:
-        """What its children are made for; by ``status`` where that is newer than the stored one."""
-        memory = (status or self.status).controller
-        lost = {each.name: each.number for each in memory.cold_starts}
-        return Owned(self.desired.job, self.uid, lost, self.desired.in_fields_of_start)
+    def owned(self) -> Owned:
+        """What its children are made for."""
+        return Owned(self.desired.job, self.uid, self.desired.in_fields_of_start)
 
 
 @dataclass(slots=True)

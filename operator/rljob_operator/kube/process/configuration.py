@@ -25,13 +25,12 @@ from rljob_operator.kube.render.settings import (
     REDIS_REQUESTS,
     REQUESTS,
     USER_ID,
-    VOLUME_LOST_SECONDS,
     Settings,
     default_image,
 )
 from rljob_operator.kube.render.spot import CLOUDS, SpotMarks
 
-AT_ONCE: Final = ("prometheusNamespaces", "volumeLostSeconds")
+AT_ONCE: Final = ("prometheusNamespaces",)
 """Fields that count at once, also for jobs that run: no pod is made with them. All others a job keeps as it was started with."""
 
 Key = Annotated[str, Text(253, "the key of a label or a taint")]
@@ -123,9 +122,6 @@ class OperatorConfiguration(APIModel):
     """Name no user in pods: the namespace gives them one, as OpenShift does."""
     checkpoint_claim: CheckpointClaim | None = None
     """A claim for checkpoints that no ``checkpoint.storage`` has a place for; without it they end with the learner's pod."""
-    volume_lost_seconds: Annotated[int, Integer(0, 10**9)] = VOLUME_LOST_SECONDS
-    """A replay shard that finds no place starts without its experience, on a new claim, once the node of its volume has been away
-    for so long; 0 waits for ever."""
     kueue: Kueue = Field(default_factory=Kueue)
     """Quota by Kueue."""
     requests: RoleRequests = Field(default_factory=RoleRequests)
@@ -174,7 +170,6 @@ def settings_of(given: OperatorConfiguration, operator_namespace: str, image: st
         run_as_user=None if given.user_from_namespace else given.run_as_user,
         checkpoint_size=claim.size if claim is not None else "",
         checkpoint_class=claim.storage_class if claim is not None else "",
-        volume_lost_seconds=given.volume_lost_seconds,
         requests={role: {**REQUESTS[role], **getattr(given.requests, role)} for role in Role},
         redis_requests={**REDIS_REQUESTS, **given.requests.redis},
         kueue=given.kueue.enabled,

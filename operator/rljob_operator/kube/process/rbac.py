@@ -41,12 +41,7 @@ TABLE: Final[tuple[Grant, ...]] = (
     Grant("", ("secrets",), ("get", "create"), "keys and token, made once; the token is sent with requests to the learner"),
     Grant("", ("configmaps", "services"), ("get", "create", "patch"), "the job in force, and the pods' names"),
     Grant("", ("serviceaccounts",), ("get", "create"), "an identity without rights for the pods"),
-    Grant(
-        "",
-        ("persistentvolumeclaims",),
-        ("get", "create", "delete"),
-        "checkpoints and experience; a shard whose volume is lost begins on a new claim",
-    ),
+    Grant("", ("persistentvolumeclaims",), ("get", "create"), "checkpoints and experience; none is ever deleted"),
     Grant(
         "policy", ("poddisruptionbudgets",), ("get", "create", "patch", "delete"), "the learner's and the shards' protection"
     ),
@@ -56,7 +51,7 @@ TABLE: Final[tuple[Grant, ...]] = (
     Grant("batch", ("jobs",), ("create",), "to remove what a job that is over has left in a Redis of its user's"),
     Grant("events.k8s.io", ("events",), ("create", "patch"), "what happened, in series"),
     Grant("coordination.k8s.io", ("leases",), ("get", "create", "patch"), "which replica leads", "Operator"),
-    Grant("", ("nodes",), ("get", "list", "watch"), "which node is being emptied or lost, or has lost a volume", "Cluster"),
+    Grant("", ("nodes",), ("get", "list", "watch"), "which node is being emptied or lost", "Cluster"),
     Grant("storage.k8s.io", ("storageclasses",), ("get",), "why a claim gets no volume", "Cluster"),
     Grant("", ("pods/proxy",), ("get", "create"), "what learners and shards answer, through the API server", "Outside"),
     Grant(_KUEUE, ("workloads",), ("get", "list", "watch", "create", "delete"), "to ask Kueue for quota", "Queue"),

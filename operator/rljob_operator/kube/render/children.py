@@ -59,5 +59,4 @@ def unwanted(owned: Owned) -> list[tuple[str, str]]:
         ("NetworkPolicy", names.network_policy(name)),
         *(("PodDisruptionBudget", names.budget(name, role)) for role in (Role.LEARNER, Role.REPLAY)),
     ]
-    lost = [("PersistentVolumeClaim", names.claim(name, member, n - 1)) for member, n in owned.lost_volumes.items()]
-    return [*(each for each in possible if each not in made), *lost]
+    return [each for each in possible if each not in made]

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from rljob_operator.kube.render.settings import Settings
 
-AT_ONCE: Final = frozenset({"operator_namespaces", "prometheus_namespaces", "volume_lost_seconds"})
+AT_ONCE: Final = frozenset({"operator_namespaces", "prometheus_namespaces"})
 """Settings that no pod and no claim is made with: the newest ones count, also for a job that runs."""
 _ELSEWHERE: Final = frozenset({"image", "gpu_image"})
 """Kept, too, in fields of their own (`rendering`)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rljob.api import RLJob
@@ -16,13 +16,12 @@ from rljob_operator.kube.render import names
 class Owned:
     """A stored job: the job in force, and the uid of its object, which every child names as its owner's.
 
-    ``lost_volumes``: member -> how many volumes it has lost. ``in_fields_of_start``: the job's spec in the fields of another
-    release, which has started it; None where the fields are those of this one.
+    ``in_fields_of_start``: the job's spec in the fields of another release, which has started it; None where the fields are
+    those of this one.
     """
 
     job: RLJob
     uid: str
-    lost_volumes: Mapping[str, int] = field(default_factory=dict)
     in_fields_of_start: Mapping[str, Any] | None = None
 
     @property
@@ -31,13 +30,13 @@ class Owned:
         return self.job.metadata.name
 
     def claim(self, member: str) -> str:
-        """The name of the member's present volume claim."""
-        return names.claim(self.name, member, self.lost_volumes.get(member, 0))
+        """The name of the member's volume claim."""
+        return names.claim(self.name, member)
 
     def same_children(self, other: Owned) -> bool:
         """Whether ``other`` has the same children: to compare two jobs takes a hundredth of what rendering them does."""
         same = self.job is other.job or self.job == other.job
-        return same and (self.uid, self.lost_volumes) == (other.uid, other.lost_volumes)
+        return same and self.uid == other.uid
 
     def nameless(self) -> Owned:
         """The same with another job's name, which is the same for all: its objects tell whether two jobs' are alike."""

@@ -135,9 +135,9 @@ def budget(job: str, role: Role) -> str:
     return f"{job}-{role}"
 
 
-def claim(job: str, member: str, number: int = 0) -> str:
-    """The PersistentVolumeClaim of a member: ``learner``, ``replay-0``; ``number`` is how many it had before that are lost."""
-    return f"{job}-{member}-{number}" if number else f"{job}-{member}"
+def claim(job: str, member: str) -> str:
+    """The PersistentVolumeClaim of a member: ``learner``, ``replay-0``."""
+    return f"{job}-{member}"
 
 
 def number(member: str) -> int:

@@ -38,9 +38,6 @@ REQUESTS: Final[Mapping[Role, Mapping[str, str]]] = {
 that asks for nothing is the first to be evicted, and no cluster autoscaler makes room for it."""
 REDIS_REQUESTS: Final[Mapping[str, str]] = {"cpu": "100m", "memory": "256Mi"}
 
-VOLUME_LOST_SECONDS: Final = 600
-"""Longer than a node takes to restart, and than a cluster autoscaler takes to bring another one."""
-
 
 def default_image() -> str:
     """The image of a job that names none: that of this release."""
@@ -65,8 +62,6 @@ class Settings:
         checkpoint_size: size of a volume claim for the checkpoints of a job without ``checkpoint.storage``; empty makes none, and
             the checkpoints of such a job end with its learner's pod.
         checkpoint_class: its StorageClass; empty takes the cluster's default.
-        volume_lost_seconds: a replay shard that finds no place starts without its experience, on a new claim, once the node of
-            its volume has been away for so long; 0 waits for ever.
         requests, redis_requests: what containers ask for where the manifest does not say.
         kueue: whether jobs that name a queue wait for Kueue's quota.
         protocol: what the roles of a job speak (`rljob.wire.version`).
@@ -87,7 +82,6 @@ class Settings:
     run_as_user: int | None = USER_ID
     checkpoint_size: str = ""
     checkpoint_class: str = ""
-    volume_lost_seconds: int = VOLUME_LOST_SECONDS
     requests: Mapping[Role, Mapping[str, str]] = field(hash=False, default_factory=lambda: REQUESTS)
     redis_requests: Mapping[str, str] = field(hash=False, default_factory=lambda: REDIS_REQUESTS)
     kueue: bool = False

@@ -29,7 +29,6 @@ CHANGES: Final[dict[str, Any]] = {
     "checkpointClaim": None,
     "checkpointClaim.size": "2Gi",
     "checkpointClaim.storageClass": "fast",
-    "volumeLostSeconds": 20,
     "kueue.enabled": True,
     "requests.replay": {"cpu": "20m"},
     "requests.learner": {"memory": "3Gi"},
@@ -41,7 +40,7 @@ CHANGES: Final[dict[str, Any]] = {
 """Field of the configuration -> another value for it."""
 TOGETHER: Final = tuple(field for field in CHANGES if field != "checkpointClaim")
 """Those that can be changed at the same time: all but that a section is left out of which others are fields."""
-AT_ONCE: Final = {"prometheusNamespaces", "volumeLostSeconds"}
+AT_ONCE: Final = {"prometheusNamespaces"}
 """Fields of which a running job's objects or fate follow at once; none of them restarts a pod."""
 
 

@@ -30,10 +30,8 @@ MEMBERS = {
 }
 
 
-def owned(*sets: str, base: Path = PONG, **lost_volumes: int) -> Owned:
-    """``lost_volumes``: member, with an underscore for its hyphen -> how many it has lost."""
-    lost = {name.replace("_", "-"): number for name, number in lost_volumes.items()}
-    return Owned(load_manifest(base, sets), "uid-1", lost)
+def owned(*sets: str, base: Path = PONG) -> Owned:
+    return Owned(load_manifest(base, sets), "uid-1")
 
 
 def with_section(role: Role, **fields: Any) -> Owned:

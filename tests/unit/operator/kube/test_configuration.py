@@ -34,7 +34,6 @@ prometheusNamespaces: {team: watch}
 clusterDomain: cluster.local
 runAsUser: 2000
 checkpointClaim: {size: 10Gi, storageClass: fast}
-volumeLostSeconds: 60
 kueue: {enabled: true}
 requests:
   learner: {cpu: 4, example.com/fast: "1"}
@@ -54,7 +53,6 @@ BAD = [
     ("runAsUser: '10001'", "runAsUser", "allowed: an integer from 1"),
     ("userFromNamespace: 'true'", "userFromNamespace", "allowed: true or false"),
     ("checkpointClaim: {}", "checkpointClaim.size", "required"),
-    ("volumeLostSeconds: -1", "volumeLostSeconds", "allowed: an integer from 0"),
     ("kueue: true", "kueue", "allowed: a mapping"),
     ("kueue: {enable: true}", "kueue.enable", "did you mean 'enabled'?"),
     ("requests: {actors: {cpu: 1}}", "requests.actors", "did you mean 'actor'?"),
@@ -86,7 +84,6 @@ def test_every_field_counts(tmp_path: Path) -> None:
     assert found.prometheus_namespaces == {"team": "watch"}
     assert (found.cluster_domain, found.run_as_user) == ("cluster.local", 2000)
     assert (found.checkpoint_size, found.checkpoint_class) == ("10Gi", "fast")
-    assert found.volume_lost_seconds == 60
     assert found.kueue
     assert found.requests[Role.LEARNER] == {
         "cpu": "4",

@@ -55,9 +55,7 @@ def test_a_changed_field_leaves_what_runs_as_it_is(field: str) -> None:
     after = objects(rendering.settings_for(status(), now))
     differ = {name for name in {*then, *after} if then.get(name) != after.get(name)}
     assert differ == ({"NetworkPolicy/pong-apex"} if field == "prometheusNamespaces" else set())
-    if field == "volumeLostSeconds":
-        assert rendering.settings_for(status(), now).volume_lost_seconds == 20
-    elif field == "kueue.enabled":
+    if field == "kueue.enabled":
         assert (now.kueue, rendering.settings_for(status(), now).kueue) == (True, False)
     elif field not in AT_ONCE:
         assert objects(now) != then, "the field matters to a job that starts now, or this test could not fail"
