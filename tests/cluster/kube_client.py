@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from rljob_operator.kube.apiserver.access import load_access
+from kubernetes.aio.client.configuration import Configuration
+from rljob_operator.kube.apiserver.access import Access, load_access
 from rljob_operator.kube.apiserver.client import Client
 
 from tests.cluster.control_plane import ControlPlane
@@ -25,6 +26,17 @@ async def connected(cluster: ControlPlane, kubeconfig: Path | None = None, **opt
         yield client
     finally:
         await client.close()
+
+
+def connects(url_or_kubeconfig: str | Path) -> Callable[[], Coroutine[Any, Any, Client]]:
+    """What an `Elector` makes its own client with: an administrator's, or one of a server that asks for no login."""
+
+    async def connect() -> Client:
+        if isinstance(url_or_kubeconfig, Path):
+            return Client(await load_access(str(url_or_kubeconfig)))
+        return Client(Access(Configuration(host=url_or_kubeconfig), "default", None, None))
+
+    return connect
 
 
 def config_map(

@@ -11,11 +11,14 @@ from rljob_operator.kube.process.lease import Elector
 
 
 async def main(kubeconfig: str, namespace: str, identity: str) -> None:
+    async def connect() -> Client:
+        return Client(await load_access(kubeconfig))
+
     async def work() -> None:
         print("leads", flush=True)
         await asyncio.Event().wait()
 
-    await Elector(Client(await load_access(kubeconfig)), namespace, "operator", identity).lead(work)
+    await Elector(connect, namespace, "operator", identity).lead(work)
 
 
 if __name__ == "__main__":

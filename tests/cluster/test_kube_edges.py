@@ -29,12 +29,12 @@ from rljob_operator.kube.watch.pods import JobKey, Pods
 from rljob_operator.kube.watch.queue import QueueClosed, WorkQueue
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import connected, until
+from tests.cluster.kube_client import connected, connects, until
 from tests.cluster.test_kube_intake import job
 
 WORKERS = 4
 LAPSE_SECONDS = 3.0
-PATIENT = LeaseTimes(duration_seconds=60.0, renew_deadline_seconds=45.0, retry_seconds=2.0, stop_seconds=3.0)
+PATIENT = LeaseTimes(duration_seconds=60.0, renew_deadline_seconds=45.0, retry_seconds=2.0)
 
 
 class OnePodEach:
@@ -135,23 +135,22 @@ async def controlling(cluster: ControlPlane, namespace: str) -> AsyncIterator[tu
     """The controller at work as the leader, with a guard on everything that it writes."""
     metrics = OperatorMetrics()
     access = await load_access(str(cluster.kubeconfig))
-    async with connected(cluster) as of_the_lease:
-        elector = Elector(of_the_lease, namespace, "operator", "only", PATIENT)
-        async with connected(cluster, observe=metrics.called, guard=elector.check) as client:
-            controller = OnePodEach(access, client, metrics, namespace)
-            health = Health(
-                metrics, synced=lambda: controller.pods.synced, watch_age_seconds=lambda: controller.pods.age_seconds
-            )
-            leading = asyncio.create_task(elector.lead(controller.run))
-            looking = asyncio.create_task(health.run())
-            try:
-                yield controller, metrics
-            finally:
-                assert not leading.done(), leading.exception()
-                assert not looking.done(), looking.exception()
-                for task in (leading, looking):
-                    task.cancel()
-                await asyncio.gather(leading, looking, return_exceptions=True)
+    elector = Elector(connects(cluster.kubeconfig), namespace, "operator", "only", PATIENT)
+    async with connected(cluster, observe=metrics.called, guard=elector.check) as client:
+        controller = OnePodEach(access, client, metrics, namespace)
+        health = Health(
+            metrics, ready=lambda: controller.pods.synced, watch_age_seconds=lambda: controller.pods.age_seconds
+        )
+        leading = asyncio.create_task(elector.lead(controller.run))
+        looking = asyncio.create_task(health.run())
+        try:
+            yield controller, metrics
+        finally:
+            assert not leading.done(), leading.exception()
+            assert not looking.done(), looking.exception()
+            for task in (leading, looking):
+                task.cancel()
+            await asyncio.gather(leading, looking, return_exceptions=True)
 
 
 async def pods_of_jobs(client: Client, namespace: str) -> Counter[str]:

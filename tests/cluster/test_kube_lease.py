@@ -17,9 +17,9 @@ from rljob_operator.kube.process import lease
 from rljob_operator.kube.process.lease import Elector, LeadershipLost, LeaseTimes
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import connected, until
+from tests.cluster.kube_client import connected, connects, until
 
-QUICK = LeaseTimes(duration_seconds=3.0, renew_deadline_seconds=1.5, retry_seconds=0.4, stop_seconds=0.5)
+QUICK = LeaseTimes(duration_seconds=3.0, renew_deadline_seconds=1.5, retry_seconds=0.4)
 NAME = "operator"
 
 
@@ -28,8 +28,8 @@ class Candidate:
 
     at_work: ClassVar[set[str]] = set()
 
-    def __init__(self, client: Client, namespace: str, identity: str, **options: Any) -> None:
-        self.elector = Elector(client, namespace, NAME, identity, **options)
+    def __init__(self, cluster: ControlPlane, namespace: str, identity: str, **options: Any) -> None:
+        self.elector = Elector(connects(cluster.kubeconfig), namespace, NAME, identity, **options)
         self.identity = identity
         self.stop = asyncio.Event()
         self.task = asyncio.ensure_future(self.elector.lead(self.work))
@@ -51,19 +51,18 @@ class Candidate:
 async def candidates(
     cluster: ControlPlane, namespace: str, *identities: str, **options: Any
 ) -> AsyncIterator[list[Candidate]]:
-    """Candidates with a client each, the first of which leads."""
-    async with connected(cluster) as first, connected(cluster) as second:
-        made: list[Candidate] = []
-        for identity, client in zip(identities, (first, second), strict=False):
-            made.append(Candidate(client, namespace, identity, **options))
-            await until("a leader", lambda: made[0].leads, 20)
-        try:
-            yield made
-        finally:
-            for candidate in made:
-                candidate.task.cancel()
-            await asyncio.gather(*(candidate.task for candidate in made), return_exceptions=True)
-            assert not Candidate.at_work
+    """Candidates, the first of which leads."""
+    made: list[Candidate] = []
+    for identity in identities:
+        made.append(Candidate(cluster, namespace, identity, **options))
+        await until("a leader", lambda: made[0].leads, 20)
+    try:
+        yield made
+    finally:
+        for candidate in made:
+            candidate.task.cancel()
+        await asyncio.gather(*(candidate.task for candidate in made), return_exceptions=True)
+        assert not Candidate.at_work
 
 
 async def stored(client: Client, namespace: str) -> dict[str, Any]:
@@ -89,7 +88,7 @@ def test_one_leads_and_keeps_the_lease_while_the_other_waits(cluster: ControlPla
     run(story)
 
 
-def test_a_leader_that_is_killed_is_followed_within_17_seconds(
+def test_a_leader_that_is_killed_is_followed_within_20_seconds(
     cluster: ControlPlane, namespace: str, record_property: Any
 ) -> None:
     async def story() -> None:
@@ -101,13 +100,13 @@ def test_a_leader_that_is_killed_is_followed_within_17_seconds(
             assert killed.stdout is not None
             assert await asyncio.wait_for(killed.stdout.readline(), 20.0) == b"leads\n"
             async with connected(cluster) as client:
-                b = Candidate(client, namespace, "b")
+                b = Candidate(cluster, namespace, "b")
                 await asyncio.sleep(3.0)
                 assert not b.leads
                 killed.kill()
-                seconds = await until("the other leading", lambda: b.leads, 17.0)
+                seconds = await until("the other leading", lambda: b.leads, 20.0)
                 record_property("fail_over_seconds", seconds)
-                assert seconds > 5.0, "not before the lease had run out"
+                assert seconds > 12.0, "not before the lease had run out"
                 assert (await stored(client, namespace))["leaseTransitions"] == 1
                 b.task.cancel()
                 await asyncio.gather(b.task, return_exceptions=True)
@@ -144,7 +143,9 @@ def test_a_leader_that_is_stopped_releases_after_its_work_has_ended(cluster: Con
                     await asyncio.sleep(0.3)
                     order.append((await stored(client, namespace))["holderIdentity"])
 
-            leading = asyncio.ensure_future(Elector(client, namespace, NAME, "a", QUICK).lead(work))
+            leading = asyncio.ensure_future(
+                Elector(connects(cluster.kubeconfig), namespace, NAME, "a", QUICK).lead(work)
+            )
             await asyncio.sleep(1.0)
             leading.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -160,16 +161,17 @@ def test_work_that_fails_gives_the_lease_up_and_is_heard_of(cluster: ControlPlan
         async def work() -> None:
             raise RuntimeError("a defect")
 
+        elector = Elector(connects(cluster.kubeconfig), namespace, NAME, "a", QUICK)
         async with connected(cluster) as client:
             with pytest.raises(RuntimeError, match="a defect"):
-                await asyncio.wait_for(Elector(client, namespace, NAME, "a", QUICK).lead(work), 5.0)
+                await asyncio.wait_for(elector.lead(work), 5.0)
             assert (await stored(client, namespace)).get("holderIdentity", "") == ""
 
     run(story)
 
 
 @pytest.mark.parametrize("fault", ["killed", "hanging"])
-def test_a_leader_cut_off_for_8_seconds_ends_before_its_lease_does(
+def test_a_leader_cut_off_for_12_seconds_ends_before_its_lease_does(
     cluster: ControlPlane, namespace: str, fault: str
 ) -> None:
     async def story() -> None:
@@ -177,31 +179,39 @@ def test_a_leader_cut_off_for_8_seconds_ends_before_its_lease_does(
             began = time.monotonic()
             if fault == "killed":
                 await asyncio.to_thread(cluster.kill_api_server)
-                await until("its end", a.task.done, 9.5)
+                await until("its end", a.task.done, 12.0)
                 took = time.monotonic() - began
-                await asyncio.sleep(max(0.0, 8.0 - took))
+                await asyncio.sleep(max(0.0, 12.0 - took))
                 await asyncio.to_thread(cluster.start_api_server)
             else:
                 with cluster.hanging_api_server():
-                    await until("its end", a.task.done, 9.5)
+                    await until("its end", a.task.done, 12.0)
                     took = time.monotonic() - began
-                    await asyncio.sleep(max(0.0, 8.0 - took))
-            assert 3.0 < took < 8.0, "at the renewal's deadline, which counts from the last renewal"
+                    await asyncio.sleep(max(0.0, 12.0 - took))
+            assert 7.0 < took < 12.0, "at the renewal's deadline, which counts from the last renewal"
             assert isinstance(a.task.exception(), LeadershipLost)
             assert not a.leads
-            await until("the other leading", lambda: b.leads, 17.0)
+            await until("the other leading", lambda: b.leads, 20.0)
 
     run(story)
 
 
-def test_a_leader_goes_on_through_an_api_server_that_is_away_for_a_moment(
-    cluster: ControlPlane, namespace: str
+@pytest.mark.parametrize("fault", ["loop", "server"])
+def test_a_leader_goes_on_through_a_busy_loop_and_an_api_server_that_is_away_for_a_moment(
+    cluster: ControlPlane, namespace: str, fault: str
 ) -> None:
     async def story() -> None:
-        async with candidates(cluster, namespace, "a") as (a,):
-            with cluster.hanging_api_server():
-                await asyncio.sleep(3.0)
-            await asyncio.sleep(8.0)
+        async with candidates(cluster, namespace, "a") as (a,), connected(cluster) as client:
+            first = await stored(client, namespace)
+            if fault == "loop":
+                time.sleep(12.0)  # as a turn that computes without a pause
+            else:
+                with cluster.hanging_api_server():
+                    await asyncio.sleep(6.0)
+                await asyncio.sleep(1.0)
+            a.elector.check()
+            assert (await stored(client, namespace))["renewTime"] > first["renewTime"]
+            await asyncio.sleep(4.0)
             assert a.leads
             assert a.elector.leading
 
@@ -243,7 +253,7 @@ def test_what_the_clocks_of_the_machines_say_does_not_matter(
 
     async def story() -> None:
         async with candidates(cluster, namespace, "a", times=QUICK) as (a,), connected(cluster) as client:
-            b = Candidate(client, namespace, "b", times=QUICK, steady=lambda: time.monotonic() - behind)
+            b = Candidate(cluster, namespace, "b", times=QUICK, steady=lambda: time.monotonic() - behind)
             await asyncio.sleep(2 * QUICK.duration_seconds)
             assert (a.leads, b.leads) == (True, False)
             await client.patch(LEASES, namespace, NAME, {"spec": {"holderIdentity": "dead", "renewTime": stamp()}})
@@ -257,17 +267,16 @@ def test_what_the_clocks_of_the_machines_say_does_not_matter(
 
 def test_many_who_start_together_make_one_leader(cluster: ControlPlane, namespace: str) -> None:
     async def story() -> None:
-        async with connected(cluster) as client:
-            made = [Candidate(client, namespace, f"c-{number}", times=QUICK) for number in range(10)]
-            await until("a leader", lambda: bool(Candidate.at_work))
-            for _ in range(3):
-                leader = next(candidate for candidate in made if candidate.leads)
-                leader.stop.set()
-                await leader.task
-                made.remove(leader)
-                await until("the next", lambda: bool(Candidate.at_work), 5.0)
-            for candidate in made:
-                candidate.task.cancel()
-            await asyncio.gather(*(candidate.task for candidate in made), return_exceptions=True)
+        made = [Candidate(cluster, namespace, f"c-{number}", times=QUICK) for number in range(5)]
+        await until("a leader", lambda: bool(Candidate.at_work))
+        for _ in range(3):
+            leader = next(candidate for candidate in made if candidate.leads)
+            leader.stop.set()
+            await leader.task
+            made.remove(leader)
+            await until("the next", lambda: bool(Candidate.at_work), 5.0)
+        for candidate in made:
+            candidate.task.cancel()
+        await asyncio.gather(*(candidate.task for candidate in made), return_exceptions=True)
 
     run(story)

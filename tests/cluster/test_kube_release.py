@@ -19,7 +19,7 @@ from rljob_operator.kube.render import names
 from rljob_operator.kube.render.settings import Settings
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kube_client import connected
+from tests.cluster.kube_client import connects
 from tests.cluster.reconciling import Kubelet, Run, bring_up, written
 from tests.cluster.test_kube_reconcile import TWO_ACTORS, at_work, condition, status_of
 
@@ -133,10 +133,10 @@ def test_another_leader_is_named_and_left_to_work(
     monkeypatch.setattr(releasing, "LEAD_SECONDS", 5.0)
 
     async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet), connected(cluster) as of_the_lease:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
             await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
             await bring_up(Run(client, namespace), viewer, kubelet, "pong")
-            elector = Elector(of_the_lease, namespace, LEASE_NAME, "the-other-one")
+            elector = Elector(connects(cluster.kubeconfig), namespace, LEASE_NAME, "the-other-one")
             leads = asyncio.Event()
 
             async def work() -> None:

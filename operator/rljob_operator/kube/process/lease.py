@@ -1,85 +1,92 @@
 """Leader election: of all candidates one holds the Lease, and works while it does.
 
-Nobody compares clocks of two machines. A candidate takes the Lease over when it has watched it for a whole lease duration, on its
-own steady clock, without seeing it renewed. A leader stops by its own steady clock, before anybody else can have seen that. The
-times written into the Lease are for people.
+The Lease is renewed by a thread with an event loop and a connection of its own, so that a turn which keeps the loop of the work
+busy for seconds does not lose it. Clocks of two machines are never compared. A candidate takes the Lease over when it has watched
+it for a whole lease duration, on its own steady clock, without seeing it renewed. A leader stops by its own steady clock, before
+another one can have seen that. The times written into the Lease are for people.
 
-The library has a lock of this kind (`LeaseLock`). It is not used: it has no way to release, lets errors of the connection
-through, writes local time as UTC, and its calls would be neither bounded nor counted.
+The library has an election of this kind (`kubernetes.aio.leaderelection`). It is not used: it judges by the time of day, which
+leaps, does not bound its calls, and never releases, so that every upgrade would wait for the Lease to run out.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
-import random
+import queue
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import AlreadyExists, ApiError, Conflict, NotFound, NotLeader
-from rljob_operator.kube.apiserver.resources import LEASES, Object
+from rljob_operator.kube.apiserver.resources import LEASES
 
 log = logging.getLogger(__name__)
 
 RELEASED_SECONDS = 1
 """The duration written into a Lease that is given up: what it says does not matter, but it must not be 0."""
-RELEASE_TRIES = 3
 
 
 class LeadershipLost(Exception):
-    """The Lease could not be renewed in time, or somebody else has it. The process should end: what it knows is out of date."""
+    """The Lease could not be renewed in time, or another one has it. The process should end: what it knows is out of date."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """How long a Lease holds, until when a leader tries to renew it, how often it is looked at, how long work may take to stop.
+    """How long a Lease holds, until when a leader tries to renew it, how often it is looked at: client-go's own numbers.
 
-    Work that is cancelled at the renewal's deadline must have ended when the lease has: `stop_seconds` is at most the difference.
+    One try has half the time until the deadline, so that an answer which does not come leaves time for a second try. Work that is
+    cancelled at the deadline has half the rest of the lease to end.
     """
 
-    duration_seconds: float = 10.0
-    renew_deadline_seconds: float = 6.0
+    duration_seconds: float = 15.0
+    renew_deadline_seconds: float = 10.0
     retry_seconds: float = 2.0
-    stop_seconds: float = 3.0
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.retry_seconds < self.renew_deadline_seconds:
-            raise ValueError("retry_seconds must be below renew_deadline_seconds, or one missed answer ends the leader")
-        if self.renew_deadline_seconds + self.stop_seconds >= self.duration_seconds:
+        if not 0.0 < self.retry_seconds < self.renew_deadline_seconds / 2:
             raise ValueError(
-                "duration_seconds must be longer than the renewal's deadline and the stop, or two would lead"
+                "retry_seconds must be below half of renew_deadline_seconds, or one slow answer ends the leader"
             )
+        if self.renew_deadline_seconds >= self.duration_seconds:
+            raise ValueError("duration_seconds must be longer than renew_deadline_seconds, or two would lead")
+
+    @property
+    def stop_seconds(self) -> float:
+        """For cancelled work."""
+        return (self.duration_seconds - self.renew_deadline_seconds) / 2
 
 
 class Elector:
     """One candidate for one Lease.
 
     Args:
-        client: its own, so that renewals never queue up behind other calls.
+        connect: makes the client that the Lease is held with; called in the thread that holds it.
         identity: unlike that of every other candidate, also of this machine's former lives.
         steady: counts seconds and only goes forward.
     """
 
     def __init__(
         self,
-        client: Client,
+        connect: Callable[[], Coroutine[Any, Any, Client]],
         namespace: str,
         name: str,
         identity: str,
         times: LeaseTimes | None = None,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client, self._namespace, self._name, self.identity = client, namespace, name, identity
+        self._connect, self._namespace, self._name, self.identity = connect, namespace, name, identity
         self._times = times or LeaseTimes()
         self._steady = steady
         self._renewed: float | None = None  # when the renewal that has succeeded last was sent
-        self._version: str | None = None  # of the Lease as we have written it last
+        self._looked = float("-inf")  # when a look at the Lease has succeeded last
         self._seen: tuple[object, ...] | None = None
         self._seen_at = 0.0
         self.holder = ""
@@ -87,8 +94,14 @@ class Elector:
 
     @property
     def leading(self) -> bool:
-        """Whether the Lease is ours, with enough time left for what is sent now to arrive before anybody else can have it."""
-        return self._renewed is not None and self._steady() - self._renewed < self._times.renew_deadline_seconds
+        """Whether the Lease is ours, with enough time left for what is sent now to arrive before another one can have it."""
+        renewed = self._renewed
+        return renewed is not None and self._steady() - renewed < self._times.renew_deadline_seconds
+
+    @property
+    def in_touch(self) -> bool:
+        """Whether the Lease was seen within its duration: the API server answers, and its login and rights do."""
+        return self._steady() - self._looked < self._times.duration_seconds
 
     def check(self) -> None:
         """Raises `NotLeader` unless this process leads: to be asked before every write, as a `Client`'s guard."""
@@ -105,148 +118,127 @@ class Elector:
             LeadershipLost: while it ran. Nothing is released, since it is not ours any more.
             Exception: what ``work`` has raised.
         """
-        await self._acquire()
-        log.info("%s leads", self.identity)
-        working = asyncio.ensure_future(work())
-        renewing = asyncio.ensure_future(self._renew())
+        loop, won = asyncio.get_running_loop(), asyncio.Event()
+        leave: queue.SimpleQueue[bool] = queue.SimpleQueue()  # and whether the Lease may be released
+
+        async def when_won() -> None:
+            await won.wait()
+            log.info("%s leads", self.identity)
+            await work()
+
+        working = asyncio.ensure_future(when_won())
+        working.add_done_callback(lambda _: leave.put(True))
+        tell = functools.partial(loop.call_soon_threadsafe, won.set)
+        holding = asyncio.ensure_future(asyncio.to_thread(self._hold, tell, leave))
         try:
-            await asyncio.wait({working, renewing}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({working, holding}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            stopped = await self._stop(working)
-            lost = renewing.done() and not renewing.cancelled()
-            renewing.cancel()
-            if stopped and not lost:
-                await self._release()
+            working.cancel()
+            ended, _ = await asyncio.wait({working}, timeout=self._times.stop_seconds)
+            if not ended:
+                log.error("%s: the work has not ended within %g s", self.identity, self._times.stop_seconds)
+                leave.put(False)
+            await asyncio.wait({holding})
             self._renewed = None
-        if lost:
-            with suppress(asyncio.CancelledError):
-                renewing.result()
+        holding.result()
         await working
 
-    async def _acquire(self) -> None:
-        while not await self._try(self._take_over):
-            await asyncio.sleep(self._times.retry_seconds * random.uniform(0.8, 1.0))
+    def _hold(self, won: Callable[[], object], leave: queue.SimpleQueue[bool]) -> None:
+        """In its own thread: take the Lease, renew it until told to leave, and release it.
 
-    async def _renew(self) -> None:
-        """Renew for ever. Raises `LeadershipLost` at the deadline, or as soon as somebody else holds the Lease."""
-        while True:
-            await asyncio.sleep(self._times.retry_seconds)
-            assert self._renewed is not None
-            deadline = self._renewed + self._times.renew_deadline_seconds
-            while True:
-                left = deadline - self._steady()
-                if left <= 0.0:
-                    raise LeadershipLost(f"{self.identity}: the lease could not be renewed in time")
-                if await self._try(self._keep, left):
-                    break
-                await asyncio.sleep(max(0.0, min(self._times.retry_seconds / 4, deadline - self._steady())))
+        Raises `LeadershipLost` at the renewal's deadline, or as soon as another one holds the Lease.
+        """
+        with asyncio.Runner() as runner:
+            client = runner.run(self._connect())
+            try:
+                while True:
+                    led = self._renewed is not None
+                    held = runner.run(self._try(client))
+                    if held and not led:
+                        won()
+                    pause = self._times.retry_seconds
+                    if led and not held:
+                        pause = min(pause / 4, self._left)
+                    with suppress(queue.Empty):
+                        if leave.get(timeout=max(0.0, pause)) and self._renewed is not None:
+                            runner.run(self._release(client))
+                        return
+            finally:
+                runner.run(client.close())
 
-    async def _stop(self, working: asyncio.Future[None]) -> bool:
-        """Cancel the work; whether it has ended in time."""
-        working.cancel()
-        done, _ = await asyncio.wait({working}, timeout=self._times.stop_seconds)
-        if not done:
-            log.error("%s: the work has not ended within %g s", self.identity, self._times.stop_seconds)
-        return bool(done)
+    @property
+    def _left(self) -> float:
+        """Until the renewal's deadline."""
+        assert self._renewed is not None
+        return self._renewed + self._times.renew_deadline_seconds - self._steady()
 
-    async def _try(self, step: Callable[[float], Awaitable[bool]], seconds: float = float("inf")) -> bool:
+    async def _try(self, client: Client) -> bool:
         """One look at the Lease and one change of it; whether it is ours after that."""
+        seconds = self._times.renew_deadline_seconds / 2
+        if self._renewed is not None:
+            seconds = min(seconds, self._left)
+            if seconds <= 0.0:
+                raise LeadershipLost(f"{self.identity}: the lease could not be renewed in time")
         try:
-            return await step(min(seconds, self._times.renew_deadline_seconds / 2))
+            async with asyncio.timeout(seconds):
+                return await self._take_or_renew(client)
         except Conflict:
-            return False  # somebody else was faster, or an earlier change of ours has arrived after all
-        except ApiError as problem:
-            log.warning("%s: the lease can't be had: %s", self.identity, problem)
+            return False  # another one was faster, or an earlier change of ours has arrived after all
+        except (ApiError, TimeoutError) as problem:
+            log.warning("%s: the lease can't be had: %s", self.identity, problem or f"no answer within {seconds:.1f} s")
             return False
 
-    async def _take_over(self, seconds: float) -> bool:
-        """Take the Lease if nobody has it, or its holder was not seen to renew it for as long as it holds."""
-        sent = self._steady()
+    async def _take_or_renew(self, client: Client) -> bool:
+        """Renew the Lease; take it if it is free, or its holder was not seen to renew it for as long as it holds."""
+        sent, now = self._steady(), _now()
+        ours = {"holderIdentity": self.identity, "leaseDurationSeconds": max(1, round(self._times.duration_seconds))}
+        taken = ours | {"acquireTime": now, "renewTime": now}
         try:
-            lease = await self._client.get(LEASES, self._namespace, self._name, timeout_seconds=seconds)
+            lease = await client.get(LEASES, self._namespace, self._name)
         except NotFound:
-            with suppress(AlreadyExists):  # somebody else was faster
-                made = await self._client.create(LEASES, self._new(), timeout_seconds=seconds)
-                self._renewed, self._version = sent, made["metadata"]["resourceVersion"]
+            about = {"name": self._name, "namespace": self._namespace}
+            document = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": about}
+            with suppress(AlreadyExists):  # another one was faster
+                await client.create(LEASES, document | {"spec": taken | {"leaseTransitions": 0}})
+                self._looked = self._renewed = sent
+                self.holder = self.identity
                 return True
             return False
-        spec = lease.get("spec") or {}
-        self.holder = spec.get("holderIdentity") or ""
+        self._looked = sent
+        spec: dict[str, Any] = lease.get("spec") or {}
+        holder = spec.get("holderIdentity") or ""
+        if holder not in (self.holder, self.identity):
+            log.info("%s stands by: %s holds the lease", self.identity, holder or "no one")
+        self.holder = holder
         seen = tuple(spec.get(name) for name in ("holderIdentity", "acquireTime", "renewTime", "leaseTransitions"))
         if seen != self._seen:
             self._seen, self._seen_at = seen, self._steady()
-        holds = max(float(spec.get("leaseDurationSeconds") or 0), self._times.duration_seconds)
-        if self.holder not in ("", self.identity) and self._steady() - self._seen_at < holds:
-            return False
-        sent = self._steady()
-        now = _now()
-        change = {
-            "holderIdentity": self.identity,
-            "leaseDurationSeconds": self._whole_seconds,
-            "acquireTime": now,
-            "renewTime": now,
-            "leaseTransitions": int(spec.get("leaseTransitions") or 0) + 1,
-        }
-        await self._change(change, lease["metadata"]["resourceVersion"], seconds)
+        change = ours | {"renewTime": now}
+        if holder != self.identity:
+            if self._renewed is not None:
+                raise LeadershipLost(f"{self.identity}: the lease is held by {holder or 'no one'}")
+            holds = max(float(spec.get("leaseDurationSeconds") or 0), self._times.duration_seconds)
+            if holder and self._steady() - self._seen_at < holds:
+                return False
+            change = taken | {"leaseTransitions": int(spec.get("leaseTransitions") or 0) + 1}
+        version = lease["metadata"]["resourceVersion"]
+        await client.patch(LEASES, self._namespace, self._name, {"spec": change}, resource_version=version)
         self._renewed, self.holder = sent, self.identity
         return True
 
-    async def _keep(self, seconds: float) -> bool:
-        """Renew the Lease as we have left it; where somebody has changed it meanwhile, see who holds it and come again."""
-        sent = self._steady()
-        if self._version is None:
-            lease = await self._client.get(LEASES, self._namespace, self._name, timeout_seconds=seconds)
-            self.holder = (lease.get("spec") or {}).get("holderIdentity") or ""
-            if self.holder != self.identity:
-                raise LeadershipLost(f"{self.identity}: the lease is held by {self.holder or 'nobody'}")
-            self._version = lease["metadata"]["resourceVersion"]
-        version, self._version = self._version, None  # unknown, until the server has answered
-        await self._change({"renewTime": _now()}, version, seconds)
-        self._renewed = sent
-        return True
-
-    async def _release(self) -> None:
+    async def _release(self, client: Client) -> None:
         """Let another one have the Lease at once, if it is still ours."""
-        bound = self._times.renew_deadline_seconds / 2
-        for _ in range(RELEASE_TRIES):
-            try:
-                lease = await self._client.get(LEASES, self._namespace, self._name, timeout_seconds=bound)
+        try:
+            async with asyncio.timeout(self._times.renew_deadline_seconds / 2):
+                lease = await client.get(LEASES, self._namespace, self._name)
                 if (lease.get("spec") or {}).get("holderIdentity") != self.identity:
                     return
-                change = {"holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS, "renewTime": _now()}
-                await self._change(change, lease["metadata"]["resourceVersion"], bound)
-            except Conflict:
-                continue  # the last renewal was still on its way
-            except ApiError as problem:
-                log.warning("%s: the lease could not be released: %s", self.identity, problem)
-                return
-            log.info("%s has released the lease", self.identity)
-            return
-
-    async def _change(self, spec: Object, version: str, seconds: float) -> None:
-        lease = await self._client.patch(
-            LEASES, self._namespace, self._name, {"spec": spec}, resource_version=version, timeout_seconds=seconds
-        )
-        self._version = lease["metadata"]["resourceVersion"]
-
-    def _new(self) -> Object:
-        now = _now()
-        return {
-            "apiVersion": LEASES.api_version,
-            "kind": LEASES.kind,
-            "metadata": {"name": self._name, "namespace": self._namespace},
-            "spec": {
-                "holderIdentity": self.identity,
-                "leaseDurationSeconds": self._whole_seconds,
-                "acquireTime": now,
-                "renewTime": now,
-                "leaseTransitions": 0,
-            },
-        }
-
-    @property
-    def _whole_seconds(self) -> int:
-        return max(1, round(self._times.duration_seconds))
+                free = {"holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS, "renewTime": _now()}
+                version = lease["metadata"]["resourceVersion"]
+                await client.patch(LEASES, self._namespace, self._name, {"spec": free}, resource_version=version)
+                log.info("%s has released the lease", self.identity)
+        except (ApiError, TimeoutError) as problem:
+            log.warning("%s: the lease could not be released: %s", self.identity, problem or "no answer in time")
 
 
 def new_identity() -> str:

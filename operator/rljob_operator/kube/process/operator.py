@@ -15,7 +15,7 @@ from typing import Final
 from rljob_operator.kube.apiserver.access import Access
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import ApiError, Conflict, NotLeader, Unavailable
-from rljob_operator.kube.apiserver.resources import Object
+from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.job.kueue import JobQueue, NoQueue
 from rljob_operator.kube.job.reconcile import Reconciler
 from rljob_operator.kube.polls.learner_poll import LearnerPoll
@@ -42,6 +42,9 @@ SOON_SECONDS: Final = 0.5
 UNAVAILABLE_SECONDS: Final = 8.0
 """While the API server does not answer, a job is tried later each time, up to this long. So a thousand jobs are no storm, and all
 is right soon after its return."""
+UNPREPARED_SECONDS: Final = 2.0
+STUCK_SECONDS: Final = 60.0
+"""A leader with a job that waits for a turn, none of whose turns has ended for so long, is not ready."""
 BETWEEN_TURNS_SECONDS: Final = 0.1
 """What pods bring within this time after a turn on their job is seen by one turn: 500 actors that start bring 1,500 events."""
 
@@ -111,13 +114,30 @@ class Operator:
         )
         self._stopping = asyncio.Event()
         self._turned: dict[JobKey, float] = {}
-        self.leading = False
+        self._last_turn = float("-inf")
+        self._client = client
+        self._prepared = self.leading = False
         self.started = asyncio.Event()
         """Set once all jobs and pods are known, and work on them begins."""
 
     def stop(self) -> None:
         """End in good order: turns under way are finished, and the Lease is released."""
         self._stopping.set()
+
+    async def prepare(self) -> None:
+        """Wait until work could begin: the API server answers, it serves RLJobs, and what is watched may be listed."""
+        said = ""
+        while not self._prepared:
+            try:
+                for resource in (RLJOBS, PODS):
+                    for namespace in self._config.namespaces or (None,):
+                        await anext(self._client.pages(resource, namespace, limit=1))
+                self._prepared = True
+            except ApiError as problem:
+                if str(problem) != said:
+                    said = str(problem)
+                    log.warning("not ready, and no candidate for the lease: %s", said)
+                await asyncio.sleep(UNPREPARED_SECONDS)
 
     async def lead(self) -> None:
         """Look after jobs until `stop`. What a member was asked to do goes on without us."""
@@ -198,6 +218,7 @@ class Operator:
                     self._metrics.reconciled(result, time.monotonic() - began)
 
     def _note_turn(self, key: JobKey) -> None:
+        self._last_turn = time.monotonic()
         if self._intake.get(*key) is None:
             self._turned.pop(key, None)
         else:
@@ -226,9 +247,12 @@ class Operator:
             self._queue.add(key)
 
     @property
-    def synced(self) -> bool:
-        """Whether it stands ready: its caches are filled, or it does not lead."""
-        return not self.leading or (self._pods.synced and self._intake.synced.is_set())
+    def ready(self) -> bool:
+        """Whether it could take over; of one that leads, whether its caches are filled and turns are taken."""
+        if not self.leading:
+            return self._prepared
+        idle = min(self._queue.age_seconds, time.monotonic() - self._last_turn)
+        return self._pods.synced and self._intake.synced.is_set() and idle < STUCK_SECONDS
 
     @property
     def watch_age_seconds(self) -> float | None:

@@ -32,8 +32,8 @@ from rljob_operator.kube.render.volumes import keeps_checkpoints
 from rljob_operator.kube.watch.expectations import Expectations
 from rljob_operator.kube.watch.pods import JobKey, owner_of
 
-LEAD_SECONDS: Final = 20.0
-"""A Lease that nobody renews is had within its ten seconds and a look. One that is not to be had after this time is renewed."""
+LEAD_SECONDS: Final = 25.0
+"""A Lease that is not renewed is had within its fifteen seconds and a look. One that is not to be had for so long is renewed."""
 START_SECONDS: Final = 120.0
 """For the lists of all jobs and pods after that."""
 LOOK_SECONDS: Final = 0.2

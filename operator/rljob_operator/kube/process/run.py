@@ -32,21 +32,19 @@ async def candidate(config: OperatorConfig) -> AsyncIterator[Candidate]:
     """One that can be elected while this is entered; work it has begun must have ended before. Raises `NoAccess`."""
     access = await load_access(config.kubeconfig, config.context)
     metrics = OperatorMetrics()
-    of_the_lease = Client(access, observe=metrics.called)
-    if config.reach is Way.PODS_PROXY:
-        try:
-            await check_rights(of_the_lease, config.namespaces)
-        except BaseException:
-            await of_the_lease.close()
-            raise
+
+    async def of_the_lease() -> Client:  # in the thread of the Lease: neither connection nor login is shared
+        return Client(await load_access(config.kubeconfig, config.context), observe=metrics.called)
+
     namespace = config.lease_namespace or _own_namespace() or access.namespace
     elector = Elector(of_the_lease, namespace, LEASE_NAME, new_identity())
     client = Client(access, observe=metrics.called, guard=elector.check)
     try:
+        if config.reach is Way.PODS_PROXY:
+            await check_rights(client, config.namespaces)
         yield Candidate(Operator(config, access, metrics, client), elector, metrics)
     finally:
         await client.close()
-        await of_the_lease.close()
 
 
 async def run_operator(config: OperatorConfig) -> None:
@@ -54,7 +52,7 @@ async def run_operator(config: OperatorConfig) -> None:
     async with candidate(config) as (operator, elector, metrics):
         health = Health(
             metrics,
-            synced=lambda: operator.synced,
+            ready=lambda: operator.ready and elector.in_touch,
             watch_age_seconds=lambda: operator.watch_age_seconds,
             look=operator.show,
             port=config.port,
@@ -64,7 +62,12 @@ async def run_operator(config: OperatorConfig) -> None:
 
 async def _until_stopped(operator: Operator, elector: Elector, health: Health) -> None:
     loop = asyncio.get_running_loop()
-    leading = asyncio.ensure_future(elector.lead(operator.lead))
+
+    async def stand() -> None:
+        await operator.prepare()
+        await elector.lead(operator.lead)
+
+    leading = asyncio.ensure_future(stand())
 
     def stop() -> None:
         operator.stop()

@@ -35,7 +35,7 @@ class Health:
 
     Args:
         metrics: what `/metrics` shows; the loop's lag and the watch's age are set here.
-        synced: whether all caches have been filled once.
+        ready: whether it could take over, or, of one that leads, whether it does its work.
         watch_age_seconds: since the API server was last heard; None while nothing is watched, as by one that does not lead.
         look: sets the other figures that are states, each time.
         port: where to serve; 0 serves nothing.
@@ -48,7 +48,7 @@ class Health:
         self,
         metrics: OperatorMetrics,
         *,
-        synced: Callable[[], bool],
+        ready: Callable[[], bool],
         watch_age_seconds: Callable[[], float | None],
         look: Callable[[], None] = lambda: None,
         host: str = "0.0.0.0",
@@ -56,12 +56,12 @@ class Health:
         limits: HealthLimits | None = None,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._metrics, self._synced, self._age, self._look = metrics, synced, watch_age_seconds, look
+        self._metrics, self._ready, self._age, self._look = metrics, ready, watch_age_seconds, look
         self._limits, self._steady = limits or HealthLimits(), steady
         self._problem = ""
-        self._is_synced = False
+        self._is_ready = False
         self.server = (
-            TelemetryServer("operator", port, self._status, lambda: self._is_synced, metrics.registry, host=host)
+            TelemetryServer("operator", port, self._status, lambda: self._is_ready, metrics.registry, host=host)
             if port
             else None
         )
@@ -85,7 +85,7 @@ class Health:
         self._metrics.loop_lag_seconds.set(lag_seconds)
         self._metrics.watch_age_seconds.set(age or 0.0)
         self._look()
-        self._is_synced = self._synced()
+        self._is_ready = self._ready()
         problem = ""
         if age is not None and age >= self._limits.watch_age_seconds:
             problem = f"the API server was not heard for {age:.0f} s"
@@ -96,4 +96,4 @@ class Health:
             self.server.beat(self._limits.loop_lag_seconds + PERIOD_SECONDS)
 
     def _status(self) -> Mapping[str, Any]:
-        return {"healthy": not self._problem, "problem": self._problem or None, "ready": self._is_synced}
+        return {"healthy": not self._problem, "problem": self._problem or None, "ready": self._is_ready}

@@ -1,4 +1,4 @@
-"""The operator's pages: alive while its loop turns and the API server is heard, ready once its caches are filled."""
+"""The operator's pages: alive while its loop turns and the API server is heard, ready once it says so."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def page(health: Health, path: str) -> tuple[int, str]:
 
 class World:
     age: float | None = 1.0
-    synced = False
+    ready = False
     looks = 0
 
     def look(self) -> None:
@@ -47,7 +47,7 @@ def running(story: Callable[[Health, World], Any], limits: HealthLimits | None =
         world = World()
         health = Health(
             OperatorMetrics(),
-            synced=lambda: world.synced,
+            ready=lambda: world.ready,
             watch_age_seconds=lambda: world.age,
             look=world.look,
             host="127.0.0.1",
@@ -104,10 +104,10 @@ def test_a_loop_that_stands_still_is_told_of_meanwhile() -> None:
     running(story, QUICK)
 
 
-def test_it_is_ready_once_its_caches_are_filled() -> None:
+def test_it_is_ready_once_its_operator_is() -> None:
     async def story(health: Health, world: World) -> None:
         assert (await asked(health, "/readyz"))[0] == 503
-        world.synced = True
+        world.ready = True
         await asyncio.sleep(1.1)
         assert (await asked(health, "/readyz"))[0] == 200
         assert world.looks >= 2
@@ -116,7 +116,7 @@ def test_it_is_ready_once_its_caches_are_filled() -> None:
 
 
 def test_port_0_serves_nothing() -> None:
-    health = Health(OperatorMetrics(), synced=lambda: True, watch_age_seconds=lambda: 0.0)
+    health = Health(OperatorMetrics(), ready=lambda: True, watch_age_seconds=lambda: 0.0)
     assert health.server is None
     health.tick(0.0)
 
@@ -124,7 +124,7 @@ def test_port_0_serves_nothing() -> None:
 def test_a_port_that_is_taken_is_named() -> None:
     taken = TelemetryServer("other", 0, dict, lambda: True)
     with taken, pytest.raises(OSError, match=f"127.0.0.1:{taken.port}"):
-        Health(OperatorMetrics(), synced=lambda: True, watch_age_seconds=lambda: 0.0, host="127.0.0.1", port=taken.port)
+        Health(OperatorMetrics(), ready=lambda: True, watch_age_seconds=lambda: 0.0, host="127.0.0.1", port=taken.port)
 
 
 def test_the_figures_are_those_of_one_operator() -> None:

@@ -1,58 +1,74 @@
-"""Leader election where no server is needed: its times, and a process that was not there for a while."""
+"""Leader election where no real server is needed: its times, and a process that was not there for a while."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from aiohttp import web
 from rljob_operator.kube.apiserver.errors import NotLeader
 from rljob_operator.kube.process.lease import Elector, LeaseTimes, new_identity
 
-from tests.unit.operator.kube.fake_api_server import refuses, says, served
+from tests.cluster.kube_client import connects
+from tests.unit.operator.kube.fake_api_server import Answer, refuses, says, served
+
+OURS = {
+    "metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1"},
+    "spec": {"holderIdentity": "me"},
+}
 
 
-@pytest.mark.parametrize(
-    "times",
-    [
-        {"retry_seconds": 6.0},
-        {"retry_seconds": 0.0},
-        {"renew_deadline_seconds": 7.0},
-        {"stop_seconds": 4.0},
-        {"duration_seconds": 9.0},
-    ],
-)
+@pytest.mark.parametrize("times", [{"retry_seconds": 5.0}, {"retry_seconds": 0.0}, {"duration_seconds": 10.0}])
 def test_times_with_which_two_could_lead_are_refused(times: dict[str, Any]) -> None:
     LeaseTimes()
     with pytest.raises(ValueError, match="_seconds must be"):
         LeaseTimes(**times)
 
 
-def test_a_process_that_stood_still_may_write_nothing_when_it_wakes() -> None:
-    """Before its loop has had a turn to find out: the guard asks the clock, not the loop."""
-    seconds = 100.0
-    made = {"metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1"}, "spec": {}}
+def leading(work: Callable[[Elector], Awaitable[None]], *answers: Answer, **options: Any) -> Elector:
+    """Let one lead, with these answers to the first look at the Lease, its creation and what follows; it, when that is over."""
 
-    async def story() -> None:
-        nonlocal seconds
-        async with served(refuses(404, "NotFound"), says(201, made)) as (_, client):
-            elector = Elector(client, "n", "a", "me", steady=lambda: seconds)
+    async def story() -> Elector:
+        async with served(refuses(404, "NotFound"), says(201, OURS), *answers) as (server, _):
+            elector = Elector(connects(server.url), "n", "a", "me", **options)
             with pytest.raises(NotLeader):
                 elector.check()
+            await elector.lead(lambda: work(elector))
+            return elector
 
-            async def work() -> None:
-                nonlocal seconds
-                elector.check()
-                seconds += 5.9
-                elector.check()
-                seconds += 0.1
-                with pytest.raises(NotLeader, match="me does not hold the lease n/a"):
-                    elector.check()
+    return asyncio.run(story())
 
-            await elector.lead(work)
-            assert not elector.leading
 
-    asyncio.run(story())
+def test_a_process_that_stood_still_may_write_nothing_when_it_wakes() -> None:
+    """Before anything has had a turn to find out: the guard asks the clock."""
+    seconds = 100.0
+
+    async def work(elector: Elector) -> None:
+        nonlocal seconds
+        seconds += 9.9
+        elector.check()
+        seconds += 0.1
+        with pytest.raises(NotLeader, match="me does not hold the lease n/a"):
+            elector.check()
+
+    assert not leading(work, steady=lambda: seconds).leading
+
+
+def test_one_answer_that_takes_8_seconds_loses_no_lease() -> None:
+    async def slow(request: web.Request) -> web.Response:
+        await asyncio.sleep(8.0)
+        return web.json_response(OURS)
+
+    async def work(elector: Elector) -> None:
+        ends = time.monotonic() + 13.0
+        while time.monotonic() < ends:
+            elector.check()
+            await asyncio.sleep(0.1)
+
+    leading(work, slow, says(200, OURS))
 
 
 def test_no_two_processes_have_the_same_identity() -> None:

@@ -1,0 +1,91 @@
+"""When an operator says that it is ready: a leader at work, and a standby that could take over. A rollout waits for that."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rljob_operator.kube.process.rbac import role_objects
+
+from tests.cluster.control_plane import ControlPlane
+from tests.support.ports import free_ports
+from tests.support.waiting import eventually
+
+
+class Replica:
+    """``rljob operator`` for the jobs of one namespace, with its pages on a port of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log_file: Path, port: int) -> None:
+        self.process, self._log_file, self._port = process, log_file, port
+
+    def log(self) -> str:
+        return self._log_file.read_text()
+
+    def page(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refusal:
+            return refusal.code, ""
+        except OSError:
+            return 0, ""  # it does not listen yet
+
+    def until_ready(self, code: int, seconds: float = 60.0) -> None:
+        eventually(lambda: self.page("/readyz")[0] == code, self.log, seconds)
+
+
+@contextmanager
+def replica(kubeconfig: Path, namespace: str, log_file: Path) -> Iterator[Replica]:
+    (port,) = free_ports(1)
+    command = [
+        sys.executable, "-m", "rljob_operator.cli", "operator", f"--namespace={namespace}", f"--lease-namespace={namespace}",
+        f"--kubeconfig={kubeconfig}", "--image=rl:1", "--plain-logs", f"--port={port}",
+    ]  # fmt: skip
+    with log_file.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        yield Replica(process, log_file, port)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def grant(cluster: ControlPlane, namespace: str, objects: list[dict[str, Any]]) -> None:
+    for each in objects:
+        path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/{each['kind'].lower()}s"
+        code, answer = cluster.request("POST", path, each)
+        assert code == 201, answer
+
+
+def test_a_standby_is_ready_once_it_could_take_over_and_a_leader_once_it_works(
+    cluster: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    token = cluster.token(namespace, "next")
+    own = cluster.kubeconfig_for(tmp_path, {"token": token})
+    of_the_lease, of_jobs = [], []
+    for each in role_objects("next", namespace, [namespace]):
+        (of_the_lease if each["metadata"]["name"] == "next-leader" else of_jobs).append(each)
+    grant(cluster, namespace, of_the_lease)
+    with (
+        replica(cluster.kubeconfig, namespace, tmp_path / "old.log") as old,
+        replica(own, namespace, tmp_path / "new.log") as new,
+    ):
+        old.until_ready(200)
+        eventually(lambda: "no candidate for the lease: rljobs.rljob.dev is forbidden" in new.log(), new.log)
+        assert (new.page("/healthz")[0], new.page("/readyz")[0]) == (200, 503), "it lives, and a rollout waits"
+        grant(cluster, namespace, of_jobs)
+        new.until_ready(200)
+        assert "stands by: " in eventually(lambda: "stands by: " in new.log() and new.log(), new.log)
+        assert "\nrljob_operator_leader 0.0" in new.page("/metrics")[1]
+        assert "\nrljob_operator_leader 1.0" in old.page("/metrics")[1]
+        old.process.terminate()
+        eventually(lambda: " leads" in new.log(), new.log, 10.0)
+        new.until_ready(200)
+        with cluster.hanging_api_server():
+            new.until_ready(503, 20.0)
