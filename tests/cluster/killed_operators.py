@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from rljob.api.exit_codes import EXIT_CONFIGURATION
 from rljob.wire.keyfile import keys_of_role
 from rljob_operator.core.member import Role
 from rljob_operator.kube.apiserver.access import load_access
@@ -266,12 +267,12 @@ def suspends(at: Stage, moment: int) -> tuple[bool, Object]:
     return killed, _without_restarts(found)
 
 
-def completes(at: Stage, moment: int) -> tuple[bool, Object]:
-    """The learner has done its work."""
-    at.create()
+def ends(at: Stage, moment: int) -> tuple[bool, Object]:
+    """The learner refuses the job, for good."""
+    at.create(podCleanup={"onFailed": "All"})
     at.bring_up()
     (learner,) = at.pods()["learner"]
-    at.run(at.kubelet.end(learner, 0, "Completed"))
+    at.run(at.kubelet.end(learner, EXIT_CONFIGURATION))
     killed = at.killed(moment)
     _let_go(at, 0)
     found = at.told()
@@ -305,7 +306,7 @@ SCENES: dict[str, Scene] = {
     "grows": grows,
     "shrinks": shrinks,
     "suspends": suspends,
-    "completes": completes,
+    "ends": ends,
     "leaves": leaves,
 }
 ON_ONE_JOB = tuple(SCENES)[1:6]

@@ -256,7 +256,7 @@ class Kubelet:
             if "deletionTimestamp" not in pod["metadata"]:
                 continue
             if (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded"):
-                await self.end(pod, 0, "Completed")
+                await self.end(pod, 143)
             try:
                 await self._client.delete(PODS, self._namespace, pod["metadata"]["name"], grace_seconds=0)
             except NotFound:

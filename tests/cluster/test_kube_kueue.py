@@ -289,8 +289,10 @@ def test_an_eviction_suspends_the_job_after_a_checkpoint(with_kueue: ControlPlan
 def test_suspended_by_its_user_it_leaves_the_queue_and_at_its_end_too(with_kueue: ControlPlane, namespace: str) -> None:
     async def story() -> None:
         async with at_work(with_kueue, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, queued(namespace, checkpoint={"onSuspend": "Skip"}))
-            run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
+            clock, policy = Clock(), {"rawFrames": 100}
+            await viewer.create(RLJOBS, queued(namespace, checkpoint={"onSuspend": "Skip"}, successPolicy=policy))
+            run = QueuedRun(client, namespace, SETTINGS, now=clock.now, monotonic=clock.monotonic)
+            queue = Kueue(viewer, namespace)
             await admit_all(run, viewer, kubelet, queue)
             uid = (await queue.get("pong"))["metadata"]["uid"]
             await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": True}})
@@ -308,8 +310,8 @@ def test_suspended_by_its_user_it_leaves_the_queue_and_at_its_end_too(with_kueue
             assert (await queue.get("pong"))["metadata"]["uid"] != uid
             assert not await kubelet.pods("pong")
             await admit_all(run, viewer, kubelet, queue)
-            (learner,) = (await kubelet.pods("pong"))["learner"]
-            await kubelet.end(learner, 0, "Completed")
+            clock.updates = 1000
+            run.poll.answers[namespace, "pong"] = clock.answer()
             for _ in range(3):
                 await run.settle(viewer, "pong")
                 await kubelet.finish_deleted("pong")

@@ -77,7 +77,6 @@ ENDING_RULES: tuple[EndingRule, ...] = (
     failures.policy_rule,
     success.target_return,
     success.raw_frames,
-    success.learner_finished,
     success.plateau,
     deadlines.active_deadline,
     failures.backoff_limit,

@@ -128,7 +128,7 @@ def test_a_killed_server_holds_the_actor_up_until_it_is_back(tmp_path: Path) -> 
         assert "the inference server answers again" in actor.words()
 
         actor.process.send_signal(signal.SIGTERM)
-        assert actor.process.wait(60) == 0
+        assert actor.process.wait(60) == 143
         assert_conserved(around)
 
 

@@ -78,7 +78,7 @@ def test_it_has_a_session_an_environment_and_a_name_of_its_own(
     assert {file.path for file in process.open_files()} >= {str(tmp_path / "log")}
     assert find_by_output(tmp_path / "log") == ProcessIdentity.of(launched.pid)
     process.terminate()
-    assert launched.exit_code() == 0, "SIGTERM drains it"
+    assert launched.exit_code() == 143, "SIGTERM drains it"
     assert "SIGTERM: draining" in (tmp_path / "log").read_text()
     assert find_by_output(tmp_path / "log") is None
 

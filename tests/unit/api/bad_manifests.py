@@ -251,9 +251,9 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.checkpoint.restoreFrom=newest"], "spec.checkpoint.restoreFrom", ["Latest"]),
     (["spec.failurePolicy.rules.bad-config.action=Retry"], "spec.failurePolicy.rules[0].action", ["FailJob"]),
     (
-        ["spec.failurePolicy.rules[0].onExitCodes.values=[0]"],
+        ["spec.failurePolicy.rules[0].onExitCodes.values=[256]"],
         "spec.failurePolicy.rules[0].onExitCodes.values[0]",
-        ["1 to 255"],
+        ["0 to 255"],
     ),
     (
         ["spec.failurePolicy.rules[0].onExitCodes.values=[]"],

@@ -71,7 +71,7 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
     "failurePolicy.rules": (
         [],
         [{"name": "a", "action": "Ignore"}],
-        [{"name": "a", "onExitCodes": {"values": [0]}, "action": "Ignore"}],
+        [{"name": "a", "onExitCodes": {"values": [-1]}, "action": "Ignore"}],
         [{"name": "a", "onExitCodes": {"values": [1]}, "roles": ["Actor", "Actor"], "action": "Ignore"}],
         [{"name": "a", "onPodConditions": [{"type": "X"}], "action": "Ignore"}] * 2,
         [{"name": "a", "onPodConditions": [{"type": "X"}], "onExitCodes": None, "action": "Ignore"}],

@@ -294,7 +294,6 @@ SCENES: tuple[Callable[[], Watched], ...] = (
         up("spec.earlyStopping.plateau={patienceEvaluations: 1}"),
         learner=sample(START + 2, 1001, evaluations=evaluations(1.0, 0.5)),
     ),
-    failing(exit_code=0),
     failing(exit_code=78),
     failing(exit_code=70),
     failing("spec.backoffLimit=0", exit_code=1),

@@ -162,9 +162,6 @@ COURSES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Course]] = {
     "evaluator.enabled": (NO_JUDGE, ("spec.evaluator.enabled=false",), looks()),
     "checkpoint.onSuspend": ((), ("spec.suspend=true", "spec.checkpoint.onSuspend=Skip"), suspension),
     "successPolicy.rawFrames": ((), ("spec.successPolicy.rawFrames=4000",), looks()),
-    "successPolicy.onLearnerExitZero": (
-        (), ("spec.successPolicy.onLearnerExitZero=false",), looks({"members": exited("learner", members(), exit_code=0)}),
-    ),
     "earlyStopping.plateau.minDelta": (PLATEAU, ("spec.earlyStopping.plateau.minDelta=0.5",), looks(FLAT)),
     "earlyStopping.plateau.patienceEvaluations": (
         PLATEAU, ("spec.earlyStopping.plateau.patienceEvaluations=2",), looks(FLAT),

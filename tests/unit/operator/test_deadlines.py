@@ -67,18 +67,24 @@ def test_progress_deadline_acts_on_a_learner_that_stands_still_whatever_it_answe
         assert reason(controller) == "ProgressDeadlineExceeded"
 
 
-def test_a_learner_that_goes_back_to_a_checkpoint_gets_its_time_but_no_more() -> None:
+@pytest.mark.parametrize("first", [0, 500], ids=["without a checkpoint", "from a checkpoint"])
+def test_a_learner_that_started_anew_is_measured_by_itself(first: int) -> None:
     controller = running("spec.progressDeadlineSeconds=100", "spec.backoffLimit=100")
-    dead = exited("learner", members())
-    controller.look(50.0, members=dead)
-    back = tuple(replace(m, since_seconds=controller.now + 1, ready_seconds=controller.now + 1) for m in members())
-    controller.look(1.0, members=back, learner=sample(controller.now + 1, 500))
-    for second in range(99):
-        controller.look(1.0, learner=sample(controller.now + 1, 501 + second))
-    assert reason(controller) == "", "it advances towards its best, 1000, in a new life"
+    controller.look(50.0, members=exited("learner", members()))
+    started = controller.now + 1
+    back = tuple(replace(m, since_seconds=started, ready_seconds=started) for m in members())
+    controller.look(1.0, members=back, learner=sample(started, first))
+    for second in range(300):
+        controller.look(1.0, learner=sample(controller.now + 1, first + 1 + second))
+    assert reason(controller) == "", "the one before had made 1000 updates"
     assert controller.reason("Progressing") == ("True", "LearnerAdvancing")
-    controller.look(1.0, learner=sample(controller.now + 1, 601))
-    assert reason(controller) == "ProgressDeadlineExceeded", "100 s without a step beyond the best"
+    for second in range(100):
+        assert reason(controller) == ""
+        controller.look(1.0, learner=sample(controller.now + 1, first + second % 10))
+    assert reason(controller) == "ProgressDeadlineExceeded", "it goes back to its checkpoint again and again"
+    outcome = controller.status.controller.outcome
+    assert outcome is not None
+    assert outcome.message == f"the learner has not come beyond update {first + 300:,} for 100 seconds"
 
 
 def test_progress_is_not_asked_for_before_all_roles_were_up() -> None:

@@ -173,16 +173,11 @@ def test_an_evaluation_that_was_given_up_early_is_no_verdict() -> None:
     assert running().look(learner=given_up).outcome is None
 
 
-def test_a_learner_that_ends_with_0_has_succeeded_unless_it_was_asked_or_the_policy_says_no() -> None:
-    ended = exited("learner", members(), exit_code=0)
-    outcome = running().look(members=ended).outcome
-    assert outcome is not None
-    assert outcome.reason == "LearnerSucceeded"
-    asked = exited("learner", members(), exit_code=0, asked=True)
-    assert running().look(members=asked).outcome is None
-    controller = running("spec.successPolicy.onLearnerExitZero=false")
-    decision = controller.look(members=ended)
+def test_a_learner_that_ends_with_0_was_not_asked_to_and_comes_back() -> None:
+    controller = running()
+    decision = controller.look(members=exited("learner", members(), exit_code=0))
     assert (decision.outcome, decision.start) == (None, ("learner",))
+    assert (controller.status.restarts.counted, controller.status.failures[-1].reason) == (1, "Ended")
 
 
 # ------------------------------------------------------------------------------------------------------------- the end

@@ -78,7 +78,7 @@ def test_backoff_limit_counts_learner_and_replay_only() -> None:
     assert decision.outcome is not None
     assert decision.outcome.reason == "BackoffLimitExceeded"
     assert decision.outcome.message == (
-        "5 failures of learner and replay, backoffLimit is 4; last learner, exit code 9: boom"
+        "5 failures of learner and replay, backoffLimit is 4; last learner ended with exit code 9: boom"
     )
     assert len(controller.status.failures) == 5
 
@@ -196,6 +196,16 @@ def test_a_clock_that_was_set_back_delays_no_start() -> None:
             1,
         ),
         ("{onExitCodes: {values: [78]}, action: RestartRole}", "learner", {"exit_code": 78}, 1, 0, False, 1),
+        ("{onExitCodes: {values: [0]}, action: FailJob}", "learner", {"exit_code": 0}, 1, 0, True, 1),
+        (
+            "{onExitCodes: {operator: NotIn, values: [3]}, action: FailJob}",
+            "learner",
+            {"exit_code": 143, "disrupted": "Deleted"},
+            0,
+            1,
+            False,
+            1,
+        ),
     ],
 )
 def test_the_rules_of_the_failure_policy(
@@ -226,7 +236,24 @@ def test_disruptions_never_count() -> None:
         assert decision.outcome is None
         assert "learner" in decision.start, "and cause no delay to one that had worked"
     assert (controller.status.restarts.counted, controller.status.restarts.ignored) == (0, 20)
-    assert controller.status.failures[-1].reason == "Disrupted"
+    assert (controller.status.failures[-1].reason, controller.status.failures[-1].message) == (
+        "Disrupted",
+        "spot notice: boom",
+    )
+
+
+def test_a_pod_that_is_refused_again_and_again_waits_longer_and_longer_and_ends_no_job() -> None:
+    controller = running("spec.backoffLimit=0", "spec.progressDeadlineSeconds=100000")
+    refused = {"disrupted": "OutOfcpu", "exit_code": None, "last_words": "Node didn't have enough resource: cpu"}
+    for life, delay in enumerate((*RESTART_DELAY_SECONDS[1:], 30.0, 30.0), start=1):
+        decision = end_again(controller, "learner", life, **refused)
+        assert (decision.outcome, decision.start, decision.requeue_seconds) == (None, (), delay)
+        said = [note.text for note in decision.notes]
+        assert "learner ended (RestartRoleAndIgnoreBackoff): OutOfcpu: Node didn't have enough resource: cpu" in said
+    assert (controller.status.restarts.counted, controller.reason("LearnerReady")[1]) == (0, "Restarting")
+    ready = controller.status.condition("LearnerReady")
+    assert ready is not None
+    assert "learner (OutOfcpu: Node didn't have enough resource: cpu)" in ready.message
 
 
 def test_an_end_that_was_asked_for_is_no_failure() -> None:
@@ -303,7 +330,7 @@ def test_inference_servers_are_part_of_the_core() -> None:
     assert decision.outcome is not None
     assert (decision.outcome.reason, decision.outcome.message) == (
         "BackoffLimitExceeded",
-        "4 failures of learner, replay and inference, backoffLimit is 3; last inference-0, exit code 1: "
+        "4 failures of learner, replay and inference, backoffLimit is 3; last inference-0 ended with exit code 1: "
         "no memory on the device",
     )
 

@@ -187,16 +187,17 @@ class World:
 
     def _ended(self, member: Member) -> Member | None:
         """The member after an end that nobody asked for; None where it goes on."""
-        disrupted, code, likely = "", 1, 0.0
+        disrupted, likely = "", 0.0
+        code: int | None = 1
         cursed = member.role is Role.ACTOR and int(member.name.partition("-")[2]) in self.cursed
         if self._does(Fault.LOOP, 0.7 if cursed else 0.0):
             likely = 1.0
         elif self._does(Fault.DISRUPT, 0.1):
-            likely, disrupted, code = 1.0, "spot notice", 143
+            likely, disrupted, code = 1.0, "spot notice", self.chance.choice((143, 0, 1, None))
         elif self._does(Fault.END, 0.01):
-            likely, code = 1.0, self.chance.choice((0, 1, 137, -9)) if member.role is not Role.LEARNER else 1
+            likely, code = 1.0, self.chance.choice((0, 1, 137, 143, -9))
         elif self._does(Fault.FATAL, 0.001):
-            likely, code = 1.0, self.chance.choice((0, 3, 3, 3, 70, 78))
+            likely, code = 1.0, self.chance.choice((3, 3, 3, 70, 78))
         elif self.mass_end and self._often(0.9):
             likely, code = 1.0, -9
         if not likely:
@@ -212,7 +213,7 @@ class World:
             waiting=None,
         )
 
-    def _write_down(self, member: Member, disrupted: str, code: int) -> None:
+    def _write_down(self, member: Member, disrupted: str, code: int | None) -> None:
         self.ends += 1
         self.core_ends += member.role not in (Role.ACTOR, Role.EVALUATOR)
         if member.ready_seconds is not None and self.now - member.ready_seconds >= WORKED_SECONDS:

@@ -58,7 +58,6 @@ class Reason(StrEnum):
     KEYS_LOST = "KeysLost"
     LEARNER_ADVANCING = "LearnerAdvancing"
     LEARNER_STALLED = "LearnerStalled"
-    LEARNER_SUCCEEDED = "LearnerSucceeded"
     MISSING = "Missing"
     NAME_CONFLICT = "NameConflict"
     NAMESPACE_TERMINATING = "NamespaceTerminating"
@@ -278,7 +277,6 @@ def _entries() -> tuple[Entry, ...]:
             ("True", r.STEP_BUDGET_REACHED, "`successPolicy.rawFrames` raw frames were played"),
             ("True", r.TARGET_RETURN_REACHED, "`successPolicy.targetReturn` was reached"),
             ("True", r.EARLY_STOPPED, "`earlyStopping.plateau`: the evaluations no longer improve"),
-            ("True", r.LEARNER_SUCCEEDED, "the learner ended by itself with exit code 0"),
         ),
     }
     return tuple(Entry(type, *row) for type in ConditionType for row in rows[type])

@@ -75,7 +75,7 @@ class AdvanceMemory(StatusModel):
     time: Timestamp
     """When ``updates`` last grew."""
     most_updates: Count = 0
-    """Most updates ever seen; a learner that goes back to a checkpoint has fewer for a while."""
+    """Most updates since the learner last started; one that goes back to a checkpoint by itself has fewer for a while."""
     most_time: Timestamp
     """When ``mostUpdates`` last grew."""
 

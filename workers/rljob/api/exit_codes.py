@@ -1,6 +1,7 @@
 """Exit codes of commands and roles: what a role leaves behind for the controller, and a command for its caller.
 
-Those above 63 are of sysexits.h, which nothing else uses by chance.
+Those above 63 are of sysexits.h, which nothing else uses by chance. A role that signal n told to leave, and that did so in good
+order, exits with 128 + n.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from rljob.api.mutability import ANY_TIME, WHILE_SUSPENDED, never
 from rljob.api.pods import SecretRef
-from rljob.api.types import APIModel, Flag, Integer, Name, Real, Seconds, SecondsOrZero, Text
+from rljob.api.types import APIModel, Integer, Name, Real, Seconds, SecondsOrZero, Text
 
 Included = Literal["Learner", "Replay"]
 Role = Literal["Learner", "Replay", "Actor", "Inference", "Evaluator"]
@@ -85,14 +85,12 @@ class TargetReturn(APIModel):
 
 
 class SuccessPolicy(APIModel):
-    """When the job is complete; the first criterion met wins."""
+    """When the job is complete; the first criterion met wins. No member's end is one."""
 
     raw_frames: Annotated[Annotated[int, Integer(1)] | None, ANY_TIME] = None
     """Raw frames played by all actors together."""
     target_return: Annotated[TargetReturn | None, WHILE_SUSPENDED] = None
     """Return reached."""
-    on_learner_exit_zero: Annotated[Flag, ANY_TIME] = True
-    """The learner ended by itself without an error."""
 
 
 class Plateau(APIModel):
@@ -118,8 +116,8 @@ class ExitCodes(APIModel):
 
     operator: Literal["In", "NotIn"] = "In"
     """In or not in values."""
-    values: list[Annotated[int, Integer(1, 255)]] = Field(min_length=1, max_length=255)
-    """Exit codes; 0 is no failure."""
+    values: list[Annotated[int, Integer(0, 255)]] = Field(min_length=1, max_length=255)
+    """Exit codes, 128 + n for signal n. No role ends by itself with 0, so that an end with 0 is one like any other."""
 
 
 class PodCondition(APIModel):
@@ -139,7 +137,7 @@ class FailureRule(APIModel):
     roles: list[Role] = Field(default_factory=list, max_length=5)
     """Roles it is about; empty means all."""
     on_exit_codes: ExitCodes | None = None
-    """Which exits."""
+    """Which exits. The code of a pod that a disruption took away says nothing of it, and is not asked for."""
     on_pod_conditions: list[PodCondition] = Field(default_factory=list, max_length=20)
     """Which conditions."""
     action: Literal["FailJob", "RestartRole", "RestartRoleAndIgnoreBackoff", "Ignore"]

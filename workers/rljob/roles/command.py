@@ -31,11 +31,17 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 @contextmanager
 def stopping_on_signals(stop: threading.Event) -> Iterator[None]:
-    """Set ``stop`` on SIGTERM and SIGINT; the handlers from before come back at the end."""
+    """Set ``stop`` on SIGTERM and SIGINT; the handlers from before come back at the end.
+
+    A block that ends in good order after a signal raises `typer.Exit` with 128 + its number, 143 or 130: the code with which any
+    process ends that a signal has told to, so that nobody takes the end for the process's own.
+    """
     log = logging.getLogger("rljob.worker")
+    told: list[int] = []
 
     def handle(number: int, frame: object) -> None:
         log.info("%s: draining", signal.Signals(number).name)
+        told.append(number)
         stop.set()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -44,6 +50,8 @@ def stopping_on_signals(stop: threading.Event) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    if told:
+        raise typer.Exit(128 + told[0])
 
 
 class RoleCommand(TyperCommand):
@@ -170,7 +178,7 @@ def worker(
 ) -> None:
     """Run one role of a job: what a pod runs, and what `rljob run` starts. Few people type this.
 
-    SIGTERM or Ctrl-C drains: an actor sends what it holds, the learner writes a checkpoint, and the exit code is 0.
+    SIGTERM or Ctrl-C drains: an actor sends what it holds, the learner writes a checkpoint, and the exit code is 143 or 130.
     Exit code 78 means a problem of configuration, which starting again will not mend; 76 an image of another protocol than
     the job's. Every option can come from RLJOB_<OPTION>.
 

@@ -9,7 +9,7 @@ from rljob_operator.core.conditions.update import ConditionUpdate, false, true, 
 from rljob_operator.core.context import Mode, ReconcileContext, some
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.rules import places
-from rljob_operator.core.rules.failures import CORE, LOOPING_ENDS
+from rljob_operator.core.rules.failures import CORE, LOOPING_ENDS, words
 
 STUCK_SECONDS = UNSCHEDULABLE_SECONDS
 """An actor that finds no place or no image for so long is missing; before that a new node may be on its way."""
@@ -92,7 +92,8 @@ def _in_words(members: list[Member]) -> str:
 def _because(member: Member) -> str:
     if member.node_lost:
         return f" (nothing is heard of {member.node_name})"
-    return f" ({member.waiting_message})" if member.waiting_message else ""
+    said = member.waiting_message or (words(member) if member.disrupted else "")
+    return f" ({said})" if said else ""
 
 
 def _why(context: ReconcileContext, members: list[Member]) -> tuple[Reason, list[Member]]:

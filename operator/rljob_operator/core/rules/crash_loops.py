@@ -8,7 +8,7 @@ from rljob.api.controller_memory import OutcomeMemory
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.member import Role
 from rljob_operator.core.rules import places
-from rljob_operator.core.rules.failures import QUICK_ENDS_OF_A_CRASH_LOOP, exit_code
+from rljob_operator.core.rules.failures import QUICK_ENDS_OF_A_CRASH_LOOP, exit_code, with_code
 from rljob_operator.core.rules.outcomes import failed
 
 
@@ -38,5 +38,5 @@ def actors_crash_looping(context: ReconcileContext) -> OutcomeMemory | None:
         context,
         Reason.ACTORS_CRASH_LOOPING,
         f"{len(looping)} of {count} actors keep ending before they work; "
-        f"{seen.name if seen is not None else looping[0]}, exit code {code}: {words}",
+        f"{seen.name if seen is not None else looping[0]} ended{with_code(code)}: {words}",
     )

@@ -36,20 +36,19 @@ def startup_deadline(context: ReconcileContext) -> OutcomeMemory | None:
 
 
 def progress_deadline(context: ReconcileContext) -> OutcomeMemory | None:
-    """The learner has made no update beyond its best for ``progressDeadlineSeconds`` since all roles were ready."""
+    """The learner has made no update beyond its most for ``progressDeadlineSeconds`` since all roles were ready."""
     limit = context.spec.progress_deadline_seconds
     if context.memory.started is None or context.watched_for(progress_since(context)) < limit:
         return None
     advance = context.memory.advance
-    at = f"stood at update {advance.updates:,}" if advance is not None else "made no update"
+    at = f"not come beyond update {advance.most_updates:,}" if advance is not None else "made no update"
     return failed(context, Reason.PROGRESS_DEADLINE_EXCEEDED, f"the learner has {at} for {limit} seconds")
 
 
 def progress_since(context: ReconcileContext) -> float | None:
     """Since when the progress deadline runs: the last real advance, or the moment from which one could be expected.
 
-    A learner that came back goes on from a checkpoint and needs time to reach its best again; until it is ready, the clock of
-    the last advance goes on.
+    Until a learner that comes back is ready, the clock of the last advance goes on.
     """
     advance, learner = context.memory.advance, context.status.condition("LearnerReady")
     moments = [context.memory.started or 0.0]

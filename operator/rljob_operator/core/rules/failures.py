@@ -43,7 +43,7 @@ def action(context: ReconcileContext, member: Member) -> tuple[str, FailureRule 
     """What is done about a member that ended unasked, and the rule of failurePolicy that says so (None: the default).
 
     Without a rule a disruption is never counted, nor an image of another protocol (76); exit code 78 and the learner's 70 fail
-    the job, and all else is a restart.
+    the job, and all else is a restart, an end with 0 among it: no role ends by itself.
     """
     code = exit_code(member)
     for rule in context.spec.failure_policy.rules:
@@ -62,11 +62,21 @@ def exit_code(member: Member) -> int | None:
     return 128 - code if code is not None and code < 0 else code
 
 
+def with_code(code: int | None) -> str:
+    """How an end is told of: `` with exit code 1``; nothing where no code is known."""
+    return "" if code is None else f" with exit code {code}"
+
+
+def words(member: Member) -> str:
+    """Why a member ended: what took it away, and what it or its substrate said at last."""
+    return ": ".join(each for each in (member.disrupted, member.last_words) if each)
+
+
 def _matches(rule: FailureRule, member: Member, code: int | None) -> bool:
     if rule.roles and member.role.capitalize() not in rule.roles:
         return False
     if rule.on_exit_codes is not None:
-        if code is None or code == 0:
+        if code is None or member.disrupted:  # the code of one that was taken away says nothing of it
             return False
         return (code in rule.on_exit_codes.values) == (rule.on_exit_codes.operator == "In")
     return any((wanted.type, wanted.status) in member.pod_conditions for wanted in rule.on_pod_conditions)
@@ -214,7 +224,6 @@ def _failure(context: ReconcileContext, member: Member, what: str) -> Failure:
         reason = "Ended"
     else:
         reason = "Killed" if code is not None and code > 128 else "Error"
-    words = member.last_words or member.disrupted
     return Failure.model_construct(
         time=stamp(context.now),
         role=member.role.capitalize(),
@@ -222,7 +231,7 @@ def _failure(context: ReconcileContext, member: Member, what: str) -> Failure:
         exit_code=code,
         reason=reason,
         action=what,
-        message=bounded(words, 256),
+        message=bounded(words(member), 256),
     )
 
 
@@ -235,15 +244,15 @@ def policy_rule(context: ReconcileContext) -> OutcomeMemory | None:
         what, rule = action(context, member)
         if what != "FailJob":
             continue
-        code, words = exit_code(member), member.last_words
+        code, said = exit_code(member), words(member)
         if rule is not None:
-            message = f"rule {rule.name}: {member.name} ended with exit code {code}: {words or member.disrupted}"
+            message = f"rule {rule.name}: {member.name} ended{with_code(code)}: {said}"
             return failed(context, Reason.FAILURE_POLICY_RULE, message)
         if code == EXIT_NON_FINITE_LOSS:
-            return failed(context, Reason.NON_FINITE_LOSS, words)
+            return failed(context, Reason.NON_FINITE_LOSS, said)
         if member.role is Role.LEARNER and context.observed.checkpoint.state is CheckpointState.CORRUPT:
-            return failed(context, Reason.CHECKPOINT_UNREADABLE, f"{member.name} can't start: {words}")
-        return failed(context, Reason.FAILURE_POLICY_RULE, f"{member.name} refused the job: {words}")
+            return failed(context, Reason.CHECKPOINT_UNREADABLE, f"{member.name} can't start: {said}")
+        return failed(context, Reason.FAILURE_POLICY_RULE, f"{member.name} refused the job: {said}")
     return None
 
 
@@ -253,12 +262,12 @@ def backoff_limit(context: ReconcileContext) -> OutcomeMemory | None:
     if counted <= limit:
         return None
     core = [f for f in context.status.failures if Role(f.role.lower()) in CORE and f.action == "RestartRole"]
-    last = f"; last {core[-1].pod_name}, exit code {core[-1].exit_code}: {core[-1].message}" if core else ""
+    last = f"; last {core[-1].pod_name} ended{with_code(core[-1].exit_code)}: {core[-1].message}" if core else ""
     message = f"{counted} failures of {_core_in_words(context)}, backoffLimit is {limit}{last}"
     return failed(context, Reason.BACKOFF_LIMIT_EXCEEDED, message)
 
 
 def _core_in_words(context: ReconcileContext) -> str:
     """The roles of the core that this job has."""
-    words = ["learner", *(["replay"] if context.shards else []), *(["inference"] if context.inference_servers else [])]
-    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
+    roles = ["learner", *(["replay"] if context.shards else []), *(["inference"] if context.inference_servers else [])]
+    return " and ".join([", ".join(roles[:-1]), roles[-1]]) if len(roles) > 1 else roles[0]

@@ -8,6 +8,7 @@ from rljob.api.conditions import Reason
 from rljob.api.status import Condition, Failure, RLJobStatus
 
 from rljob_operator.core.decision import Note
+from rljob_operator.core.rules.failures import with_code
 
 _AT_FIRST: Final = frozenset(
     {
@@ -75,7 +76,7 @@ def _differs(old: Condition | None, new: Condition) -> bool:
 
 
 def _end(failure: Failure) -> Note:
-    text = f"{failure.pod_name} ended with exit code {failure.exit_code} ({failure.action}): {failure.message}"
+    text = f"{failure.pod_name} ended{with_code(failure.exit_code)} ({failure.action}): {failure.message}"
     return Note(text, warning=failure.action not in ("Ignore", "RestartRoleAndIgnoreBackoff"))
 
 

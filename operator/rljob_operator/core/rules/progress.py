@@ -8,6 +8,7 @@ from rljob.api.timestamps import stamp
 from rljob.telemetry.progress import Point, Target, progress
 
 from rljob_operator.core.context import ReconcileContext
+from rljob_operator.core.member import Phase, Role
 from rljob_operator.core.observed import LearnerSample
 
 WRITE_SECONDS = 30.0
@@ -18,7 +19,11 @@ STALL_WINDOW_SECONDS = 120.0
 
 
 def advance(context: ReconcileContext) -> ReconcileContext:
-    """Remember when the learner's updates last grew, and last grew beyond the most ever seen."""
+    """Remember when the learner's updates last grew, and last grew beyond the most that it has made since it started.
+
+    A learner that started anew goes on from a checkpoint, or from nothing where there was none: how far the one before had come
+    is no measure for it. One that goes back to a checkpoint by itself, again and again, advances and yet gets nowhere.
+    """
     sample, before = context.observed.learner, context.memory.advance
     if sample is None or (before is None and sample.updates == 0):
         return context
@@ -35,7 +40,8 @@ def advance(context: ReconcileContext) -> ReconcileContext:
     changes: dict[str, object] = {"updates": sample.updates}
     if sample.updates > before.updates:
         changes["time"] = moment
-    if sample.updates > before.most_updates:
+    started = max((m.ready_seconds or 0.0 for m in context.of(Role.LEARNER, Phase.READY)), default=0.0)
+    if sample.updates > before.most_updates or before.most_time < started <= moment:
         changes |= {"most_updates": sample.updates, "most_time": moment}
     return context.with_memory(advance=before.model_copy(update=changes))
 

@@ -6,7 +6,6 @@ from rljob.api.conditions import Reason
 from rljob.api.controller_memory import OutcomeMemory, PlateauMemory
 
 from rljob_operator.core.context import ReconcileContext
-from rljob_operator.core.member import Role
 from rljob_operator.core.rules.outcomes import complete
 
 
@@ -42,15 +41,6 @@ def raw_frames(context: ReconcileContext) -> OutcomeMemory | None:
     if budget is None or seen is None or seen < budget:
         return None
     return complete(context, Reason.STEP_BUDGET_REACHED, f"{seen:,} raw frames of {budget:,} asked for")
-
-
-def learner_finished(context: ReconcileContext) -> OutcomeMemory | None:
-    """The learner ended by itself with exit code 0, and the policy counts that as success."""
-    if not context.spec.success_policy.on_learner_exit_zero:
-        return None
-    if any(m.exit_code == 0 for m in context.failed(Role.LEARNER)):
-        return complete(context, Reason.LEARNER_SUCCEEDED, "the learner ended with exit code 0")
-    return None
 
 
 def count_evaluations(context: ReconcileContext) -> ReconcileContext:

@@ -5,13 +5,14 @@ A pod is a mapping in the API server's own form, trimmed or not. What is not in 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from rljob.api.conditions import Reason
 from rljob.api.timestamps import parse_rfc3339
 
 from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.kube.job.last_words import parsed
 from rljob_operator.kube.render import names
 
 Pod = Mapping[str, Any]
@@ -20,19 +21,21 @@ NODE_LOST_SECONDS: Final = 15.0
 """A pod that is still there so long after its whole grace period has a node that does not answer: nobody will end it."""
 
 _IMAGE_PROBLEMS: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+_ENDED: Final = ("Failed", "Succeeded")
+_OUT_OF_SIGHT: Final = ("ContainerStatusUnknown", "Unknown")
+"""Reasons of a kubelet for the end of a container that it no longer finds, as after its node has started anew."""
+_TOLD_TO_END: Final = (0, 130, 137, 143)
+"""Exit codes of a container that was told to end: it left in good order, or was killed when its time was over."""
+_OUT_OF_MEMORY: Final = (
+    "OOMKilled: container {} needed more memory than it may have; raise requests and limits of memory in its resources"
+)
+
+UNSEEN: Final = "EndNotSeen"
+"""Why a pod is taken for disrupted that has ended without any word of how."""
+
 _OWN_FAULT: Final = ("exceeds the limit", "exceeds the total limit", "exceeded its local ephemeral storage limit")
 """Words of a kubelet that evicts a pod for what the pod itself did: it has filled a volume or written beyond its limit. A node
 that is low on disk space names ephemeral-storage, too: that is the node's trouble, whoever has written most."""
-
-_REFUSED_BY_NODE: Final = (
-    "OutOf",
-    "UnexpectedAdmissionError",
-    "NodeAffinity",
-    "NodeName",
-    "NodePorts",
-    "TaintToleration",
-)
-"""How the reasons begin with which a kubelet refuses a pod that the scheduler gave it: its view of the node was a moment old."""
 
 
 def members(pods: Iterable[Pod], now_seconds: float, were_up: Container[str] = ()) -> tuple[Member, ...]:
@@ -86,7 +89,7 @@ def member(pod: Pod, now_seconds: float, were_up: Container[str] = ()) -> Member
         "hung": names.HUNG_ANNOTATION in (about.get("annotations") or {}),
         "deleted": about.get("deletionTimestamp") is not None,
         "ready_seconds": _was_up(pod, worker, were_up) if phase is Phase.EXITED else _up_since(worker),
-        "leaving_node": phase in (Phase.STARTING, Phase.READY) and _disruption(status) is not None,
+        "leaving_node": phase in (Phase.STARTING, Phase.READY) and bool(_disruption(status)),
     }
     if phase is Phase.STARTING:
         known["waiting"], known["waiting_message"] = _waiting(status)
@@ -99,13 +102,12 @@ def _phase(pod: Pod, worker: Mapping[str, Any], now: float) -> tuple[Phase, floa
     """(phase, since when)."""
     about, status = pod["metadata"], pod.get("status") or {}
     created = _seconds(about.get("creationTimestamp")) or now
-    terminated = (worker.get("state") or {}).get("terminated")
+    terminated = _terminated(worker)
     deleted = _seconds(about.get("deletionTimestamp"))
-    if terminated is not None:
-        return Phase.EXITED, _seconds(terminated.get("finishedAt")) or _transition(
-            status, "Ready"
-        ) or deleted or created
-    if status.get("phase") in ("Failed", "Succeeded"):  # evicted, or refused by its node, before its container ran
+    if terminated:
+        ended = _seconds(terminated.get("finishedAt")) or _transition(status, "Ready") or deleted or created
+        return Phase.DRAINING if _is_going(pod, terminated, now - ended) else Phase.EXITED, ended
+    if status.get("phase") in _ENDED:  # evicted, or refused by its node, before its container ran
         return Phase.EXITED, _transition(status, "Ready") or deleted or created
     if deleted is not None:
         if not (pod.get("spec") or {}).get("nodeName"):
@@ -117,6 +119,19 @@ def _phase(pod: Pod, worker: Mapping[str, Any], now: float) -> tuple[Phase, floa
     if up is not None:
         return Phase.READY, up
     return Phase.STARTING, created
+
+
+def _is_going(pod: Pod, terminated: Mapping[str, Any], ended_for: float) -> bool:
+    """Whether a pod whose worker was told to end is still going, and who told it is yet to be said.
+
+    A kubelet that takes a pod away (pressure, its node's shutdown, the pod's own deadline) says so with the pod's phase, which it
+    writes when the last container has ended.
+    """
+    status, grace = pod.get("status") or {}, (pod.get("spec") or {}).get("terminationGracePeriodSeconds") or 0
+    if status.get("phase") in _ENDED or pod["metadata"].get("deletionTimestamp") or ended_for > grace:
+        return False
+    told = terminated.get("exitCode") in _TOLD_TO_END and terminated.get("reason") != "OOMKilled"
+    return told and any("running" in (each.get("state") or {}) for each in _containers(status))
 
 
 def _up_since(worker: Mapping[str, Any]) -> float | None:
@@ -135,11 +150,11 @@ def _was_up(pod: Pod, worker: Mapping[str, Any], were_up: Container[str]) -> flo
 
     The pod itself does not tell any more, but for one that has been ready for requests: its condition changed after it began.
     """
-    began = _seconds(((worker.get("state") or {}).get("terminated") or {}).get("startedAt"))
+    began = _seconds(_terminated(worker).get("startedAt"))
     if began is None:
         return None
     changed = _transition(pod.get("status") or {}, "Ready")
-    ended = _seconds(((worker.get("state") or {}).get("terminated") or {}).get("finishedAt"))
+    ended = _seconds(_terminated(worker).get("finishedAt"))
     was_ready = changed is not None and ended is not None and began + 1.0 < changed < ended - 1.0
     return began if was_ready or pod["metadata"]["uid"] in were_up else None
 
@@ -149,57 +164,69 @@ def _waiting(status: Mapping[str, Any]) -> tuple[Reason | None, str]:
     scheduled = _condition(status, "PodScheduled")
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
         return Reason.UNSCHEDULABLE, str(scheduled.get("message", ""))
-    for kind in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(kind) or ():
-            waiting = (container.get("state") or {}).get("waiting") or {}
-            reason, message = str(waiting.get("reason", "")), str(waiting.get("message", ""))
-            if reason in _IMAGE_PROBLEMS:
-                return Reason.IMAGE_PULL_FAILED, message or reason
-            if message and reason not in ("ContainerCreating", "PodInitializing"):
-                return None, f"{reason}: {message}"
+    for container in _containers(status):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        reason, message = str(waiting.get("reason", "")), str(waiting.get("message", ""))
+        if reason in _IMAGE_PROBLEMS:
+            return Reason.IMAGE_PULL_FAILED, message or reason
+        if message and reason not in ("ContainerCreating", "PodInitializing"):
+            last = _words(container, ((container.get("lastState") or {}).get("terminated")) or {})
+            return None, f"{reason}: {last or message}"
     return None, ""
 
 
 def _end(pod: Pod, worker: Mapping[str, Any]) -> dict[str, Any]:
     """How and why it ended."""
     status = pod.get("status") or {}
-    terminated = (worker.get("state") or {}).get("terminated") or {}
-    words = [str(terminated.get("message", "")).strip()]
-    reason = str(terminated.get("reason", ""))
-    if reason and reason not in ("Completed", "Error"):
-        words.append(reason)
-    if status.get("message"):
-        words.append(str(status["message"]))
-    exit_code = terminated.get("exitCode")
+    container = _culprit(status, worker)
+    terminated = _terminated(container)
+    disrupted, exit_code = _disrupted(pod, terminated), terminated.get("exitCode")
+    reason, told = str(status.get("reason", "")), status.get("message") or _disruption(status).get("message")
+    said = (reason if reason != disrupted else "", told, "" if parsed(pod) else _words(container, terminated))
     return {
         "exit_code": int(exit_code) if isinstance(exit_code, int) else None,
-        "last_words": "; ".join(word for word in words if word),
-        "disrupted": _disrupted(pod, terminated),
+        "last_words": "; ".join(str(words) for words in said if words),
+        "disrupted": disrupted,
     }
 
 
+def _culprit(status: Mapping[str, Any], worker: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The container whose end is the pod's: the worker, or where that has not failed the first other one that has."""
+    return next((each for each in (worker, *_containers(status)) if _terminated(each).get("exitCode")), worker)
+
+
+def _words(container: Mapping[str, Any], terminated: Mapping[str, Any]) -> str:
+    """What is said of a container's end; of one beside the worker with its name and code."""
+    name, code, reason = str(container.get("name", "")), terminated.get("exitCode"), terminated.get("reason")
+    own = "" if name == names.WORKER or code is None else f"container {name} ended with exit code {code}"
+    kind = _OUT_OF_MEMORY.format(name) if reason == "OOMKilled" else reason
+    message = str(terminated.get("message", "")).strip()
+    return ": ".join(str(each) for each in (own, kind if kind not in ("Completed", "Error") else "", message) if each)
+
+
 def _disrupted(pod: Pod, terminated: Mapping[str, Any]) -> str:
-    """Why its surroundings took the pod away; empty where it ended by itself, or brought its eviction about."""
-    status = pod.get("status") or {}
-    if terminated.get("reason") == "OOMKilled":
+    """Why its surroundings took the pod away; empty where it ended by itself, or brought its eviction about.
+
+    A pod has a reason of its own only where Kubernetes has ended or refused it.
+    """
+    about, status = pod["metadata"], pod.get("status") or {}
+    if names.ASKED_ANNOTATION in (about.get("annotations") or {}) or terminated.get("reason") == "OOMKilled":
         return ""
-    told = f"{status.get('message', '')} {terminated.get('message', '')}".lower()
-    disruption = _disruption(status)
-    if disruption is not None:
-        own_fault = disruption.get("reason") == "TerminationByKubelet" and any(word in told for word in _OWN_FAULT)
-        return "" if own_fault else str(disruption.get("reason") or "DisruptionTarget")
-    reason = str(status.get("reason", ""))
-    if reason in ("NodeLost", "NodeShutdown", "Terminated") or (not terminated and reason.startswith(_REFUSED_BY_NODE)):
-        return reason
-    asked_to_end = _asked_to_end(pod)
+    reason = str(_disruption(status).get("reason") or status.get("reason") or "")
+    if reason:
+        told = str(status.get("message", "")).lower()
+        own_fault = reason in ("TerminationByKubelet", "Evicted") and any(word in told for word in _OWN_FAULT)
+        return "" if own_fault else reason
+    if terminated.get("reason") in _OUT_OF_SIGHT:
+        return str(terminated["reason"])
+    asked_to_end, ended = _asked_to_end(pod), _seconds(terminated.get("finishedAt"))
     if asked_to_end is None:
-        return ""
+        return "" if terminated else UNSEEN
     if not terminated:
-        return "NodeLost" if (pod.get("spec") or {}).get("nodeName") else "Deleted"
-    ended = _seconds(terminated.get("finishedAt"))
-    if ended is not None and ended < asked_to_end:
-        return ""  # it had ended by itself when somebody deleted what was left of it
-    return "" if names.ASKED_ANNOTATION in (pod["metadata"].get("annotations") or {}) else "Deleted"
+        node_lost = status.get("phase") not in _ENDED and (pod.get("spec") or {}).get("nodeName")
+        return "NodeLost" if node_lost else "Deleted"
+    was_told = terminated.get("exitCode") in _TOLD_TO_END
+    return "Deleted" if was_told or ended is None or ended >= asked_to_end else ""
 
 
 def _asked_to_end(pod: Pod) -> float | None:
@@ -209,9 +236,21 @@ def _asked_to_end(pod: Pod) -> float | None:
     return None if deleted is None else deleted - float(about.get("deletionGracePeriodSeconds") or 0.0)
 
 
-def _disruption(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _disruption(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The condition by which Kubernetes says that it takes the pod away; empty where it does not."""
     found = _condition(status, "DisruptionTarget")
-    return found if found.get("status") == "True" else None
+    return found if found.get("status") == "True" else {}
+
+
+def _containers(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The statuses of all containers, those that come first in front."""
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        yield from status.get(kind) or ()
+
+
+def _terminated(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How a container has ended; empty where it has not."""
+    return (container.get("state") or {}).get("terminated") or {}
 
 
 def _container_status(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -66,8 +66,9 @@ def _lost(pod: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
         if spec.get(field) != pod["spec"][field]:
             yield f"spec.{field}: {why}"
     containers = spec.get("containers")
-    known = (
-        [each.get("name") for each in containers if isinstance(each, Mapping)] if isinstance(containers, list) else []
-    )
-    if names.WORKER not in known:
+    known = [each for each in containers if isinstance(each, Mapping)] if isinstance(containers, list) else []
+    worker = next((each for each in known if each.get("name") == names.WORKER), None)
+    if worker is None:
         yield f"spec.containers: the container {names.WORKER!r} runs the role"
+    elif worker.get("restartPolicy"):
+        yield f"spec.containers[{names.WORKER}].restartPolicy: {_OF_THE_SPEC['restartPolicy']}"

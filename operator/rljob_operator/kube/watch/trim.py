@@ -20,7 +20,7 @@ LONGEST_LAST_WORDS = 4096
 
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 _OWNER = ("apiVersion", "kind", "name", "uid", "controller")
-_SPEC = ("nodeName", "hostname")
+_SPEC = ("nodeName", "hostname", "terminationGracePeriodSeconds")
 _STATUS = ("phase", "reason", "message", "podIP", "startTime")
 _CONDITION = ("type", "status", "reason", "message", "lastTransitionTime")
 _CONTAINER = ("name", "ready", "started", "restartCount")

@@ -63,3 +63,8 @@ def ended(code: int, reason: str = "Error", message: str = "", when: float | Non
 
 def container(state: dict[str, Any], name: str = "worker") -> dict[str, Any]:
     return {"name": name, "ready": False, "started": False, "restartCount": 0, "state": state}
+
+
+def named(name: str, status: dict[str, Any]) -> dict[str, Any]:
+    """The same of another container."""
+    return {**status, "name": name}

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from rljob.api.conditions import Reason
 from rljob_operator.core.member import Phase
-from rljob_operator.kube.job.members import NODE_LOST_SECONDS, current, former, member, members
+from rljob_operator.kube.job.members import NODE_LOST_SECONDS, UNSEEN, current, former, member, members
 from rljob_operator.kube.watch.trim import trim
 
-from .member_pods import CREATED, condition, container, disruption, ended, pod, running, waiting
+from .member_pods import CREATED, condition, container, disruption, ended, named, pod, running, waiting
 
 UNSCHEDULABLE = condition("PodScheduled", "False", reason="Unschedulable", message="0/3 nodes are available")
 NODE_LOW = "The node was low on resource: %s. Threshold quantity: 1Gi, available: 900Mi. "
@@ -64,6 +64,9 @@ def test_a_node_is_lost_only_when_the_grace_period_is_long_over() -> None:
         (pod(containerStatuses=[waiting("ImagePullBackOff", "no such image")]), Reason.IMAGE_PULL_FAILED, "no such image"),
         (pod(initContainerStatuses=[waiting("ErrImagePull")]), Reason.IMAGE_PULL_FAILED, "ErrImagePull"),
         (pod(containerStatuses=[waiting("ContainerCreating", "pulling")]), None, ""),
+        (pod(initContainerStatuses=[{**named("redis", waiting("CrashLoopBackOff", "back-off 10s restarting")),
+                                     "lastState": ended(1, message="no such directory")["state"]}]), None,
+         "CrashLoopBackOff: container redis ended with exit code 1: no such directory"),
         (pod(containerStatuses=[waiting("CreateContainerConfigError", "no secret")]), None,
          "CreateContainerConfigError: no secret"),
         (pod(node="", conditions=[condition("PodScheduled", "False", reason="SchedulingGated")]), None, ""),
@@ -85,21 +88,24 @@ def evicted(message: str, *conditions: dict[str, Any]) -> dict[str, Any]:
         (pod(phase="Succeeded", containerStatuses=[ended(0, "Completed")]), 0, "", ""),
         (pod(phase="Failed", containerStatuses=[ended(78, message="gpu is no field")]), 78, "", "gpu is no field"),
         (pod(phase="Failed", containerStatuses=[ended(70, message="loss is nan")]), 70, "", "loss is nan"),
-        (pod(phase="Failed", containerStatuses=[ended(137, "OOMKilled")]), 137, "", "OOMKilled"),
+        (pod(phase="Failed", containerStatuses=[ended(137, "OOMKilled")]), 137, "", "raise requests and limits of memory"),
         (pod(phase="Failed", containerStatuses=[ended(137, "OOMKilled")], conditions=[disruption("EvictionByEvictionAPI")]),
-         137, "", "OOMKilled"),
+         137, "", "OOMKilled: container worker"),
+        (pod(phase="Failed", containerStatuses=[ended(143)]), 143, "", ""),  # a signal within, or a liveness probe
         # what the pod itself did, in each of the kubelet's wordings
         (evicted('Usage of EmptyDir volume "shm" exceeds the limit "64Mi". '), 137, "", "EmptyDir"),
         (evicted("Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. "), 137, "", "1Gi"),
         (evicted('Container worker exceeded its local ephemeral storage limit "1Gi". ',
                  disruption("TerminationByKubelet")), 137, "", "exceeded"),
         # what became of its node, or what somebody did to it
-        (evicted(NODE_LOW % "memory", disruption("TerminationByKubelet")), 137, "TerminationByKubelet", "memory"),
+        (evicted(NODE_LOW % "memory", disruption("TerminationByKubelet")), 137, "TerminationByKubelet", "Evicted; The node"),
+        (evicted(NODE_LOW % "memory"), 137, "Evicted", "memory"),
         (evicted(NODE_DISK, disruption("TerminationByKubelet")), 137, "TerminationByKubelet", "low on resource"),
         (pod(deleted=(40, 30), phase="Failed", containerStatuses=[ended(143)],
              conditions=[disruption("EvictionByEvictionAPI")]), 143, "EvictionByEvictionAPI", ""),
         (pod(deleted=(40, 30), phase="Failed", containerStatuses=[ended(143)],
-             conditions=[disruption("PreemptionByScheduler")]), 143, "PreemptionByScheduler", ""),
+             conditions=[disruption("PreemptionByScheduler", "preempting for pod x")]),
+         143, "PreemptionByScheduler", "preempting for pod x"),
         (pod(deleted=(40, 30), phase="Failed", containerStatuses=[ended(143)]), 143, "Deleted", ""),
         (pod(deleted=(40, 30), node=""), None, "Deleted", ""),
         (pod(phase="Failed", reason="Terminated", message="imminent node shutdown", containerStatuses=[ended(137)]),
@@ -107,6 +113,26 @@ def evicted(message: str, *conditions: dict[str, Any]) -> dict[str, Any]:
         (pod(phase="Failed", reason="OutOfcpu", message="Node didn't have enough resource: cpu"),
          None, "OutOfcpu", "enough resource"),
         (pod(phase="Failed", reason="UnexpectedAdmissionError"), None, "UnexpectedAdmissionError", ""),
+        (pod(phase="Failed", reason="SomeRefusalOfTomorrow", containerStatuses=[waiting("ContainerCreating")]),
+         None, "SomeRefusalOfTomorrow", ""),
+        (pod(phase="Failed", reason="UnexpectedAdmissionError", containerStatuses=[ended(137, "ContainerStatusUnknown")]),
+         137, "UnexpectedAdmissionError", "ContainerStatusUnknown"),  # it ran when its kubelet started anew
+        (pod(phase="Failed", containerStatuses=[ended(255, "Unknown")]), 255, "Unknown", ""),
+        (pod(phase="Failed"), None, UNSEEN, ""),
+        # its own activeDeadlineSeconds: the phase decides, whatever the containers say
+        (pod(phase="Failed", reason="DeadlineExceeded", message="Pod was active on the node longer",
+             containerStatuses=[ended(0, "Completed")]), 0, "DeadlineExceeded", "longer"),
+        # it was told to leave, in whichever second by whose clock, and whether or not its time was then made shorter
+        (pod(deleted=(60, 30), phase="Failed", containerStatuses=[ended(1)]), 1, "Deleted", ""),
+        (pod(deleted=(62, 30), containerStatuses=[ended(0, "Completed")]), 0, "Deleted", ""),
+        (pod(deleted=(70, 0), phase="Failed", containerStatuses=[ended(143)]), 143, "Deleted", ""),
+        (pod(deleted=(70, 0), phase="Failed"), None, "Deleted", ""),
+        # the containers beside the worker
+        (pod(phase="Failed", initContainerStatuses=[named("fetch", ended(3, message="no such bucket"))],
+             containerStatuses=[waiting("PodInitializing")]), 3, "", "container fetch ended with exit code 3: no such bucket"),
+        (pod(phase="Failed", containerStatuses=[ended(0, "Completed"), named("beside", ended(4, message="disk full"))]),
+         4, "", "container beside ended with exit code 4: disk full"),
+        (pod(phase="Failed", containerStatuses=[ended(9, message="mine"), named("beside", ended(4))]), 9, "", "mine"),
         # it ended by itself, and somebody deleted what was left
         (pod(deleted=(70, 0), phase="Failed", containerStatuses=[ended(78)]), 78, "", ""),
     ],
@@ -117,6 +143,25 @@ def test_why_a_member_ended(found: dict[str, Any], code: int | None, disrupted: 
     assert (seen.exit_code, seen.disrupted) == (code, disrupted)
     assert words in seen.last_words
     assert seen.failed
+
+
+def test_the_last_word_on_a_checkpoint_is_no_reason_for_an_end() -> None:
+    left = ended(143, message='{"role": "learner", "checkpoint": {"state": "Valid"}}')
+    assert member(trim(pod(deleted=(40, 30), phase="Failed", containerStatuses=[left])), CREATED + 99).last_words == ""
+
+
+def test_who_told_a_worker_to_end_is_waited_for_while_a_sidecar_still_saves() -> None:
+    redis = named("redis", running())
+    going = {"initContainerStatuses": [redis], "containerStatuses": [ended(143)]}
+    shard = pod("replay-0", phase="Running", **going)
+    shard["spec"]["terminationGracePeriodSeconds"] = 30
+    assert member(trim(shard), CREATED + 80).phase is Phase.DRAINING
+    assert member(trim(shard), CREATED + 91).phase is Phase.EXITED, "no longer than its whole time"
+    shard["status"] |= {"phase": "Failed", "reason": "Terminated", "initContainerStatuses": [named("redis", ended(0))]}
+    assert member(trim(shard), CREATED + 80).disrupted == "Terminated"
+    for by_itself in (ended(1), ended(137, "OOMKilled")):
+        failed = {**shard, "status": {"phase": "Running", **going, "containerStatuses": [by_itself]}}
+        assert member(trim(failed), CREATED + 80).failed
 
 
 def test_the_note_on_a_pod_tells_who_wanted_its_end() -> None:

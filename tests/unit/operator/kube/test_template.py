@@ -31,6 +31,8 @@ def patched(patch: dict[str, Any], role: Role = Role.ACTOR) -> dict[str, Any]:
         ({"spec": {"hostname": None}}, "spec.hostname: peers find"),
         ({"spec": {"subdomain": "other"}}, "spec.subdomain"),
         ({"spec": {"restartPolicy": "Always"}}, "spec.restartPolicy: the controller itself"),
+        ({"spec": {"containers": [{"name": "worker", "restartPolicy": "Always"}]}},
+         "spec.containers[worker].restartPolicy: the controller itself"),
         ({"spec": {"containers": [{"name": "worker", "$patch": "delete"}]}}, "spec.containers: the container 'worker'"),
         ({"spec": None}, "spec: the pod needs one"),
         ({"spec": {"$patch": "replace", "containers": []}}, "spec.hostname"),
