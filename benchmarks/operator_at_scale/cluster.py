@@ -12,7 +12,6 @@ from rljob_operator.kube.apiserver.errors import NotFound
 from rljob_operator.kube.apiserver.reflector import Copy, Reflector
 from rljob_operator.kube.apiserver.resources import (
     CONFIG_MAPS,
-    DISRUPTION_BUDGETS,
     LEASES,
     NETWORK_POLICIES,
     PODS,
@@ -33,7 +32,6 @@ CHILDREN = (
     SERVICES,
     NETWORK_POLICIES,
     VOLUME_CLAIMS,
-    DISRUPTION_BUDGETS,
 )
 
 

@@ -31,7 +31,6 @@ _CHILDREN_OF_ONE = {
     "services": 1,
     "networkpolicies": 1,
     "persistentvolumeclaims": 1,
-    "poddisruptionbudgets": 2,
 }
 
 

@@ -28,7 +28,6 @@ OF_EACH_JOB: Calls = Counter(
         ("create", "services"): 1,
         ("create", "networkpolicies"): 1,
         ("create", "persistentvolumeclaims"): 1,
-        ("create", "poddisruptionbudgets"): 2,
         ("create", "pods"): 4,
         ("create", "events"): 4,
         ("patch", "rljobs/status"): 2,

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, VOLUME_CLAIMS, Object
 from rljob_operator.kube.polls.shard_poll import Silence
-from rljob_operator.kube.render import names
-from rljob_operator.kube.watch.nodes import Node
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import Run, bring_up, written
@@ -17,18 +14,12 @@ from tests.cluster.test_kube_reconcile import TWO_ACTORS, at_work, status_of
 
 NODE = "node-1"
 """Where the tests' kubelet runs all pods."""
-KEPT = {"checkpoint": {"storage": {"persistentVolumeClaim": {"claimName": "checkpoints"}}}}
 WITH_CLAIM = {"redis": {"persistence": {"storage": "1Gi"}}}
 
 
-def tell(run: Run, **spec: Any) -> None:
+def tell(run: Run, ready: str = "True") -> None:
     """The watch of nodes brings this."""
-    status = spec.pop("ready", "True")
-    document: Object = {
-        "metadata": {"name": NODE},
-        "spec": spec,
-        "status": {"conditions": [{"type": "Ready", "status": status}]},
-    }
+    document: Object = {"metadata": {"name": NODE}, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
     run.nodes.change("MODIFIED", run.nodes.keep(document))
 
 
@@ -56,37 +47,6 @@ def test_a_silent_shard_and_a_lost_node_are_named(cluster: ControlPlane, namespa
             told = {each["type"]: each for each in (await status_of(viewer, namespace, "pong"))["conditions"]}
             assert told["ReplayReady"]["status"] == "True"
             assert "replay-0 does not answer" in told["Ready"]["message"], told["Ready"]
-
-    asyncio.run(story())
-
-
-def test_learner_and_shards_leave_a_node_that_is_emptied_and_start_anew(cluster: ControlPlane, namespace: str) -> None:
-    async def story() -> None:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS, **KEPT))
-            run = Run(client, namespace)
-            await bring_up(run, viewer, kubelet, "pong")
-            before = await kubelet.pods("pong")
-
-            tell(run, unschedulable=True)
-            assert run.nodes.get(NODE) != Node()
-            await run.turn(viewer, "pong")
-            asked = {
-                member: names.ASKED_ANNOTATION in pod["metadata"]["annotations"]
-                and "deletionTimestamp" in pod["metadata"]
-                for member, (pod,) in (await kubelet.pods("pong")).items()
-            }
-            assert asked == {"learner": True, "replay-0": True, "actor-0": False, "actor-1": False}
-
-            await kubelet.finish_deleted("pong")
-            await run.settle(viewer, "pong")
-            await kubelet.finish_deleted("pong")
-            await run.settle(viewer, "pong")
-            after = await kubelet.pods("pong")
-            for member in ("learner", "replay-0"):
-                (pod,) = after[member]
-                assert pod["metadata"]["uid"] != before[member][0]["metadata"]["uid"]
-            assert (await status_of(viewer, namespace, "pong"))["restarts"] == {"counted": 0, "ignored": 0}
 
     asyncio.run(story())
 

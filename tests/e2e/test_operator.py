@@ -14,7 +14,7 @@ def test_training_goes_on_under_the_next_operator(namespace: Namespace, operator
     namespace.wait_updates("kept")
     before = namespace.uids("kept")
     assert set(before) == {"learner", "actor-0"}
-    children = namespace.names("services,secrets,configmaps,serviceaccounts,poddisruptionbudgets,networkpolicies")
+    children = namespace.names("services,secrets,configmaps,serviceaccounts,networkpolicies")
 
     operator.kill()
     made = namespace.learner_figures("kept")["updates"]
@@ -32,9 +32,7 @@ def test_training_goes_on_under_the_next_operator(namespace: Namespace, operator
     assert set(after) == {*before, "actor-1"}
     assert {member: after[member] for member in before} == before
     assert len(namespace.all_pods("kept")) == 3
-    assert (
-        namespace.names("services,secrets,configmaps,serviceaccounts,poddisruptionbudgets,networkpolicies") == children
-    )
+    assert namespace.names("services,secrets,configmaps,serviceaccounts,networkpolicies") == children
     assert namespace.job_status("kept")["restarts"] == {"counted": 0, "ignored": 0}
 
 

@@ -139,12 +139,11 @@ def test_a_jobs_life_needs_what_the_table_grants_and_no_more(
     namespace.kubectl("scale", "rljob", "walked", "--replicas=1")
     _wait_actors(namespace, 1)
 
-    unprotected = {"network": {"policy": "Disabled"}, "learner": {"disruptionBudget": "None"}}
-    namespace.patch("walked", {"suspend": True, **unprotected})
+    namespace.patch("walked", {"suspend": True, "network": {"policy": "Disabled"}})
     namespace.wait_for("walked", "Suspended", "True", "UserRequested")
     namespace.patch("walked", {"suspend": False})
     namespace.wait_for("walked", "Ready", "True")
-    assert not namespace.list("poddisruptionbudgets,networkpolicies")
+    assert not namespace.list("networkpolicies")
     namespace.apply(endless("short", successPolicy={"rawFrames": 1000}, ttlSecondsAfterFinished=1))
     eventually(lambda: namespace.get("rljob", "short") is None, "it outlives its time", LONG_SECONDS, pause)
     namespace.kubectl("delete", "rljob", "walked")

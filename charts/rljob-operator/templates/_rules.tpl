@@ -41,10 +41,6 @@
 - apiGroups: [""]
   resources: ["persistentvolumeclaims"]
   verbs: ["get", "create"]
-# the learner's and the shards' protection
-- apiGroups: ["policy"]
-  resources: ["poddisruptionbudgets"]
-  verbs: ["get", "create", "patch", "delete"]
 # who may reach the pods
 - apiGroups: ["networking.k8s.io"]
   resources: ["networkpolicies"]
@@ -110,10 +106,6 @@
 - apiGroups: [""]
   resources: ["persistentvolumeclaims"]
   verbs: ["get", "create"]
-# the learner's and the shards' protection
-- apiGroups: ["policy"]
-  resources: ["poddisruptionbudgets"]
-  verbs: ["get", "create", "patch", "delete"]
 # who may reach the pods
 - apiGroups: ["networking.k8s.io"]
   resources: ["networkpolicies"]
@@ -126,7 +118,7 @@
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]
   verbs: ["create", "patch"]
-# which node is being emptied or lost
+# which nodes are lost
 - apiGroups: [""]
   resources: ["nodes"]
   verbs: ["get", "list", "watch"]

@@ -28,7 +28,6 @@ from rljob_operator.core.rules import (
     facts,
     failures,
     hangs,
-    moves,
     notes,
     places,
     progress,
@@ -142,12 +141,12 @@ def decide(
     return Decision(
         status=_as_before_if_equal(status, context.status),
         start=start,
-        drain=lifecycle.to_drain(context, now) + moves.to_move(context, now),
+        drain=lifecycle.to_drain(context, now),
         replace=hangs.to_replace(context, now),
         remove=tuple(
             name for name in lifecycle.to_remove(context, now) if name not in start
         ),  # starting it replaces it
-        checkpoint_seconds=_checkpoint_seconds(context) if context.learner_ready() else None,
+        checkpoint_seconds=checkpoints.wanted_seconds(context) if context.learner_ready() else None,
         outcome=_outcome(context, now),
         finished=now is Mode.FINISHED or (now is Mode.SESSION_ENDING and not context.alive()),
         notes=notes.between(status, context.status),
@@ -181,12 +180,6 @@ def _after_the_end(context: ReconcileContext) -> Decision:
         finished=True,
         requeue_seconds=timers.next_look_seconds(context, Mode.FINISHED),
     )
-
-
-def _checkpoint_seconds(context: ReconcileContext) -> float | None:
-    """The latest of the requests for a checkpoint: what answers it answers the others, too."""
-    wanted = (checkpoints.wanted_seconds(context), moves.checkpoint_wanted_seconds(context))
-    return max((each for each in wanted if each is not None), default=None)
 
 
 def _outcome(context: ReconcileContext, now: Mode) -> Outcome | None:

@@ -48,8 +48,7 @@ class Member:
         pod_conditions: (type, status) of its pod's conditions, for failurePolicy's onPodConditions.
         waiting: why a STARTING member does not come up (UNSCHEDULABLE, IMAGE_PULL_FAILED); None where it simply starts.
         waiting_message: the same in the words of who said it.
-        leaving_node: its node is going away; it is among the first to be drained.
-        node_emptied_seconds: since when its node is being emptied (a drain has cordoned it); None where it is not.
+        leaving_node: it is about to be taken away; it is among the first to be drained.
         node_lost: its node is not heard of by the cluster; whether it still works is not known from there.
         silent_seconds: for how long a READY member has not answered as it should, or a STARTING one has not announced itself, in
             time in which it was listened to; 0 where it answers. ``silent_because`` says how it fails to.
@@ -72,7 +71,6 @@ class Member:
     waiting: Reason | None = None
     waiting_message: str = ""
     leaving_node: bool = False
-    node_emptied_seconds: float | None = None
     node_lost: bool = False
     silent_seconds: float = 0.0
     silent_because: str = ""

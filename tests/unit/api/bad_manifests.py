@@ -165,7 +165,6 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         "spec.learner.accelerator.onMissing",
         ["beside count", "none can be"],
     ),
-    (["spec.learner.disruptionBudget=Yes"], "spec.learner.disruptionBudget", ["Protected, None"]),
     (["spec.actors.placement={nodeSelector: {a: b}}"], "spec.actors.placement", ["unknown field"]),
     (["spec.actors.tolerations=[Exists]"], "spec.actors.tolerations[0]", ["'Exists'", "mapping of fields"]),
     (["spec.actors.tolerations={key: a}"], "spec.actors.tolerations", ["allowed: a list"]),

@@ -23,7 +23,7 @@ class Fault(StrEnum):
     MASS_END = "a large part of the members ends at once"
     LOOP = "some names end soon after each start"
     DISRUPT = "nodes take members away soon after each start"
-    NODES = "nodes are emptied or lost, and are themselves again"
+    NODES = "nodes are lost, and are heard of again"
     VANISH = "members are gone without a trace"
     FLAP = "members that were ready are not, and are again"
     REPLACE = "somebody else replaces a member under its own name"

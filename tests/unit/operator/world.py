@@ -159,10 +159,10 @@ class World:
         if self._does(Fault.VANISH, 0.01):
             return None
         if self._does(Fault.NODES, 0.05):
-            emptied = self.chance.choice((None, self.now))
-            member = replace(member, node_emptied_seconds=emptied, node_lost=self._often(0.3), node_name="cpu-1")
+            node = self.chance.choice(("cpu-1", "cpu-2"))
+            member = replace(member, node_lost=self._often(0.3), node_name=node)
         elif self.healthy:
-            member = replace(member, node_emptied_seconds=None, node_lost=False)
+            member = replace(member, node_lost=False)
         if self._does(Fault.REPLACE, 0.005):
             self.life += 1
             self.starts.pop(member.name, None)

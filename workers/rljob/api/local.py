@@ -15,7 +15,6 @@ _CLUSTER_ONLY = (
     "spec.image",
     "spec.imagePullSecrets",
     *(f"spec.{role}.{field}" for role in ("learner", "replay", "actors", "inference", "evaluator") for field in _ROLE),
-    "spec.learner.disruptionBudget",
     "spec.replay.redis.image",
     "spec.replay.redis.resources",
     "spec.replay.redis.persistence.storage",

@@ -29,8 +29,6 @@ class LearnerSpec(RoleSpec):
 
     accelerator: Annotated[Accelerator, WHILE_SUSPENDED] = Field(default_factory=Accelerator)
     """The device it computes on."""
-    disruption_budget: Annotated[Literal["Protected", "None"], WHILE_SUSPENDED] = "Protected"
-    """Protected: voluntary evictions of the learner are refused."""
 
 
 class ActorsSpec(RoleSpec):

@@ -9,7 +9,7 @@ from rljob_operator.core.conditions.update import ConditionUpdate, false, true
 from rljob_operator.core.context import Mode, ReconcileContext, session_end, some
 from rljob_operator.core.member import Member, Role
 from rljob_operator.core.observed import CheckpointState
-from rljob_operator.core.rules import actors, hangs, moves, progress
+from rljob_operator.core.rules import actors, hangs, progress
 
 STARVED_FRACTION = 0.9
 """A learner that makes no update and waits for so much of its time is starved, not stalled."""
@@ -86,7 +86,7 @@ def _ready_while_running(context: ReconcileContext) -> ConditionUpdate:
 
 
 def _lacking(context: ReconcileContext) -> list[str]:
-    found = hangs.in_words(context) + about_roles.core_on_lost_nodes(context) + moves.in_words(context)
+    found = hangs.in_words(context) + about_roles.core_on_lost_nodes(context)
     if context.ready(Role.REPLAY) < context.shards:
         found.append("a replay shard is not ready")
     if context.ready(Role.INFERENCE) < context.inference_servers:

@@ -71,7 +71,7 @@ class Gone(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """The server asks for patience (429); an eviction gets it, too, where a PodDisruptionBudget does not allow it yet."""
+    """The server asks for patience (429)."""
 
 
 class Unavailable(ApiError):

@@ -41,7 +41,6 @@ SECRETS = Resource("", "v1", "secrets", "Secret")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
-DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 NODES = Resource("", "v1", "nodes", "Node")
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass")
@@ -50,7 +49,7 @@ LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 
 ALL = (
-    RLJOBS, PODS, SERVICES, SECRETS, CONFIG_MAPS, SERVICE_ACCOUNTS, VOLUME_CLAIMS, DISRUPTION_BUDGETS, NETWORK_POLICIES,
+    RLJOBS, PODS, SERVICES, SECRETS, CONFIG_MAPS, SERVICE_ACCOUNTS, VOLUME_CLAIMS, NETWORK_POLICIES,
     JOBS, LEASES, EVENTS,
 )  # fmt: skip
 _BY_KIND = {(resource.api_version, resource.kind): resource for resource in ALL}

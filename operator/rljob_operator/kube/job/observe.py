@@ -15,18 +15,14 @@ from rljob_operator.kube.job.last_words import parsed
 from rljob_operator.kube.job.members import Pod, current
 from rljob_operator.kube.polls.learner_poll import Answer
 from rljob_operator.kube.polls.shard_poll import Silence
-from rljob_operator.kube.watch.nodes import Node
 
 
-def seen(member: Member, now_seconds: float, node: Node, silence: Silence | None) -> Member:
+def seen(member: Member, now_seconds: float, node_lost: bool, silence: Silence | None) -> Member:
     """The member with what its node and its own answers say of it."""
     if silence is not None and member.phase is Phase.READY:
         seconds = max(0.0, now_seconds - max(silence.since, member.ready_seconds or 0.0))
         member = replace(member, silent_seconds=seconds, silent_because=silence.because)
-    if not member.alive or (not node.lost and node.emptied_seconds is None):
-        return member
-    leaving = member.leaving_node or node.emptied_seconds is not None
-    return replace(member, node_lost=node.lost, node_emptied_seconds=node.emptied_seconds, leaving_node=leaving)
+    return replace(member, node_lost=True) if node_lost and member.alive else member
 
 
 def recommendation(status: RLJobStatus) -> int | None:

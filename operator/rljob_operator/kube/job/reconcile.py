@@ -215,7 +215,7 @@ class Reconciler:
             if member.phase is Phase.READY:
                 known.were_up.add(member.incarnation)
             silence = self._silence(key, member, answer)
-            member = seen(member, now, self._nodes.get(member.node_name), silence)
+            member = seen(member, now, self._nodes.lost(member.node_name), silence)
             found.append(member)
         known.were_up &= {pod["metadata"]["uid"] for pod in pods}
         return Observation(

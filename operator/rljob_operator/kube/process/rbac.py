@@ -43,15 +43,12 @@ TABLE: Final[tuple[Grant, ...]] = (
     Grant("", ("serviceaccounts",), ("get", "create"), "an identity without rights for the pods"),
     Grant("", ("persistentvolumeclaims",), ("get", "create"), "checkpoints and experience; none is ever deleted"),
     Grant(
-        "policy", ("poddisruptionbudgets",), ("get", "create", "patch", "delete"), "the learner's and the shards' protection"
-    ),
-    Grant(
         "networking.k8s.io", ("networkpolicies",), ("get", "create", "patch", "delete"), "who may reach the pods"
     ),
     Grant("batch", ("jobs",), ("create",), "to remove what a job that is over has left in a Redis of its user's"),
     Grant("events.k8s.io", ("events",), ("create", "patch"), "what happened, in series"),
     Grant("coordination.k8s.io", ("leases",), ("get", "create", "patch"), "which replica leads", "Operator"),
-    Grant("", ("nodes",), ("get", "list", "watch"), "which node is being emptied or lost", "Cluster"),
+    Grant("", ("nodes",), ("get", "list", "watch"), "which nodes are lost", "Cluster"),
     Grant("storage.k8s.io", ("storageclasses",), ("get",), "why a claim gets no volume", "Cluster"),
     Grant("", ("pods/proxy",), ("get", "create"), "what learners and shards answer, through the API server", "Outside"),
     Grant(_KUEUE, ("workloads",), ("get", "list", "watch", "create", "delete"), "to ask Kueue for quota", "Queue"),

@@ -8,7 +8,6 @@ from typing import Any
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.budgets import budgets
 from rljob_operator.kube.render.claims import claims
 from rljob_operator.kube.render.config import config_map, keys_secret, service_account, token_secret
 from rljob_operator.kube.render.metadata import Owned
@@ -45,18 +44,10 @@ def changing_children(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
         service(owned),
         *([network_policy(owned, settings)] if policy else []),
         *claims(owned, settings),
-        *budgets(owned),
     ]
 
 
 def unwanted(owned: Owned) -> list[tuple[str, str]]:
     """(kind, name) of the objects that the job could have and does not want: to be deleted where an earlier manifest did."""
     job, name = owned.job, owned.name
-    made = {(each["kind"], each["metadata"]["name"]) for each in budgets(owned)}
-    if job.spec.network.policy == "Enabled":
-        made.add(("NetworkPolicy", names.network_policy(name)))
-    possible = [
-        ("NetworkPolicy", names.network_policy(name)),
-        *(("PodDisruptionBudget", names.budget(name, role)) for role in (Role.LEARNER, Role.REPLAY)),
-    ]
-    return [each for each in possible if each not in made]
+    return [] if job.spec.network.policy == "Enabled" else [("NetworkPolicy", names.network_policy(name))]

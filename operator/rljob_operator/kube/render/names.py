@@ -130,11 +130,6 @@ def keys_secret(job: str, role: Role) -> str:
     return f"{job}-{role}-keys"
 
 
-def budget(job: str, role: Role) -> str:
-    """The PodDisruptionBudget of a role."""
-    return f"{job}-{role}"
-
-
 def claim(job: str, member: str) -> str:
     """The PersistentVolumeClaim of a member: ``learner``, ``replay-0``."""
     return f"{job}-{member}"

@@ -13,7 +13,7 @@ from rljob_operator.kube.render.containers import worker
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.placement import placed
 from rljob_operator.kube.render.redis import SAVE_SECONDS, sidecar
-from rljob_operator.kube.render.roles import external_redis_of, has_own_redis, protected, section, section_name
+from rljob_operator.kube.render.roles import external_redis_of, has_own_redis, section, section_name
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.template import patched
 from rljob_operator.kube.render.volumes import pod_volumes
@@ -41,7 +41,7 @@ def pod(owned: Owned, member: str, suffix: str, revision: str, settings: Setting
             "annotations": {
                 names.REVISION_ANNOTATION: revision,
                 names.PROTOCOL_ANNOTATION: str(settings.protocol),
-                **_about_eviction(job, role),
+                **_about_eviction(role),
                 **(external_redis.marks(external_redis_of(job)) if role is Role.REPLAY else {}),
             },
             "finalizers": [names.FINALIZER],
@@ -88,8 +88,8 @@ def _security(settings: Settings) -> dict[str, Any]:
     return found
 
 
-def _about_eviction(job: RLJob, role: Role) -> dict[str, str]:
+def _about_eviction(role: Role) -> dict[str, str]:
     """For cluster autoscalers: nodes may go when only such pods are on them as come back at no great cost."""
-    if protected(job, role):
+    if role in (Role.LEARNER, Role.REPLAY):
         return {_SAFE_TO_EVICT: "false", _DO_NOT_DISRUPT: "true"}
     return {_SAFE_TO_EVICT: "true"}

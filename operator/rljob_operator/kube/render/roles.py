@@ -53,8 +53,3 @@ def has_own_redis(job: RLJob) -> bool:
 def external_redis_of(job: RLJob) -> ExternalRedis | None:
     """The Redis of somebody else that the shards keep their experience in."""
     return job.spec.required_replay.redis.external if keeps_experience(job) else None
-
-
-def protected(job: RLJob, role: Role) -> bool:
-    """Whether a voluntary eviction of the role's pods would cost the job what it has learned or stored."""
-    return role in (Role.LEARNER, Role.REPLAY) and job.spec.learner.disruption_budget == "Protected"

@@ -33,7 +33,6 @@ from .rendered import (
 KEYS = {f"Secret/pong-apex-{role}-keys" for role in Role}
 ALWAYS = {"ServiceAccount/pong-apex", "ConfigMap/pong-apex-job", "Service/pong-apex", "Secret/pong-apex-token"}
 LEARNER_CLAIM, SHARD_CLAIM = "PersistentVolumeClaim/pong-apex-learner", "PersistentVolumeClaim/pong-apex-replay-0"
-BUDGETS = {"PodDisruptionBudget/pong-apex-learner", "PodDisruptionBudget/pong-apex-replay"}
 POLICY = "NetworkPolicy/pong-apex"
 CLAIMING = replace(SETTINGS, checkpoint_size="9Gi")
 STORED = "spec.checkpoint.storage={persistentVolumeClaim: {claimName: mine, subPath: runs/a}}"
@@ -45,22 +44,20 @@ STORED = "spec.checkpoint.storage={persistentVolumeClaim: {claimName: mine, subP
         ((), set()),
         (("spec.network.encryption=None",), KEYS),
         (("spec.network.policy=Disabled",), {POLICY}),
-        (("spec.learner.disruptionBudget=None",), BUDGETS),
         (("spec.replay.redis.persistence.mode=None",), {SHARD_CLAIM}),
         (("spec.checkpoint.include=[Learner]",), {SHARD_CLAIM}),
     ],
 )
 def test_a_job_has_what_its_manifest_asks_for(sets: tuple[str, ...], lacks: set[str]) -> None:
-    everything = ALWAYS | KEYS | BUDGETS | {SHARD_CLAIM, POLICY}
+    everything = ALWAYS | KEYS | {SHARD_CLAIM, POLICY}
     assert names_of(owned(*sets)) == everything - lacks
     gone = {f"{kind}/{name}" for kind, name in unwanted(owned(*sets))}
-    assert gone == lacks & (BUDGETS | {POLICY}), "what goes when the manifest changes; volumes and keys stay"
+    assert gone == lacks & {POLICY}, "what goes when the manifest changes; volumes and keys stay"
 
 
 def test_a_job_without_replay_has_nothing_for_shards() -> None:
     found = names_of(owned(base=CARTPOLE))
     assert not [name for name in found if "replay" in name and "keys" not in name]
-    assert ("PodDisruptionBudget", "cartpole-impala-replay") in unwanted(owned(base=CARTPOLE))
 
 
 def test_every_child_is_the_jobs_own() -> None:
@@ -152,15 +149,6 @@ def test_a_claim_is_as_the_manifest_says() -> None:
     spec = child(owned(), "PersistentVolumeClaim", "pong-apex-learner", CLAIMING)["spec"]
     assert spec["resources"]["requests"]["storage"] == "9Gi"
     assert "storageClassName" not in spec, "an empty one would mean none instead of the default"
-
-
-def test_a_budget_counts_pods_of_its_role() -> None:
-    job = owned("spec.replay.shards=3")
-    spec = child(job, "PodDisruptionBudget", "pong-apex-replay")["spec"]
-    assert (spec["minAvailable"], spec["unhealthyPodEvictionPolicy"]) == (3, "AlwaysAllow")
-    selector = spec["selector"]["matchLabels"].items()
-    assert selector <= pod_of(job, "replay-2")["metadata"]["labels"].items()
-    assert not selector <= pod_of(job, "learner")["metadata"]["labels"].items()
 
 
 def test_who_may_come_in() -> None:

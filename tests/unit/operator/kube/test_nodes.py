@@ -12,7 +12,7 @@ from rljob_operator.kube.apiserver.errors import Forbidden, Unavailable
 from rljob_operator.kube.apiserver.resources import NODES
 from rljob_operator.kube.job.observe import seen
 from rljob_operator.kube.polls.shard_poll import Silence
-from rljob_operator.kube.watch.nodes import Node, NodeCache, Nodes
+from rljob_operator.kube.watch.nodes import NodeCache, Nodes
 
 
 def node(name: str = "cpu-1", ready: str = "True", **spec: Any) -> dict[str, Any]:
@@ -20,60 +20,38 @@ def node(name: str = "cpu-1", ready: str = "True", **spec: Any) -> dict[str, Any
     return {"metadata": about, "spec": spec, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
 
 
-CORDONED = {"unschedulable": True, "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}
-
-
 class Watched:
-    """A cache and whom it has told of, at a moment that a test sets."""
+    """A cache and whom it has told of."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
-        self.now = 100.0
-        self.cache = NodeCache(self.told.append, lambda: self.now)
+        self.cache = NodeCache(self.told.append)
 
-    def change(self, document: dict[str, Any], kind: str = "MODIFIED") -> Node:
+    def change(self, document: dict[str, Any], kind: str = "MODIFIED") -> bool:
         self.cache.change(kind, self.cache.keep(document))
-        return self.cache.get(document["metadata"]["name"])
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        CORDONED,
-        {"taints": [{"key": "karpenter.sh/disrupted"}]},
-        {"taints": [{"key": "ToBeDeletedByClusterAutoscaler"}]},
-    ],
-)
-def test_a_node_that_is_emptied_has_been_since_it_was_first_seen(spec: dict[str, Any]) -> None:
-    watched = Watched()
-    assert watched.change(node()) == Node()
-    assert watched.change(node(**spec)) == Node(100.0, lost=False)
-    watched.now = 160.0
-    assert watched.change(node(**spec)) == Node(100.0, lost=False)
-    assert watched.change(node()) == Node()
-    assert watched.told == ["cpu-1", "cpu-1"]
-    assert watched.change(node(**spec)) == Node(160.0, lost=False)
+        return self.cache.lost(document["metadata"]["name"])
 
 
 @pytest.mark.parametrize(("ready", "lost"), [("True", False), ("False", False), ("Unknown", True)])
 def test_a_node_is_lost_when_its_kubelet_is_not_heard_of(ready: str, lost: bool) -> None:
-    assert Watched().change(node(ready=ready)).lost == lost
-
-
-def test_other_taints_empty_no_node() -> None:
     watched = Watched()
-    assert watched.change(node(taints=[{"key": "nvidia.com/gpu", "effect": "NoSchedule"}])) == Node()
+    assert watched.change(node(ready=ready)) == watched.change(node(ready=ready)) == lost
+    assert watched.told == ["cpu-1"] * lost
+
+
+def test_a_cordon_alone_is_nothing_to_tell_of() -> None:
+    watched = Watched()
+    assert not watched.change(node(unschedulable=True, taints=[{"key": "node.kubernetes.io/unschedulable"}]))
     assert watched.told == []
 
 
 def test_what_a_list_no_longer_has_and_what_is_deleted_is_forgotten() -> None:
     watched = Watched()
-    watched.change(node("a", **CORDONED))
+    watched.change(node("a", "Unknown"))
     watched.change(node("b", "Unknown"))
     watched.cache.replace(None, [watched.cache.keep(node("b", "Unknown"))])
-    assert (watched.cache.get("a"), watched.cache.get("b").lost) == (Node(), True)
-    watched.change(node("b", "Unknown"), "DELETED")
-    assert watched.cache.get("b") == Node()
+    assert (watched.cache.lost("a"), watched.cache.lost("b")) == (False, True)
+    assert not watched.change(node("b", "Unknown"), "DELETED")
     assert watched.told == ["a", "b", "a", "b"]
 
 
@@ -97,16 +75,13 @@ def test_an_operator_that_may_not_read_nodes_does_without(monkeypatch: pytest.Mo
     client = Refusing()
     nodes = Nodes(client, lambda name: None)  # type: ignore[arg-type]
     asyncio.run(asyncio.wait_for(nodes.run(), 5.0))
-    assert (client.answers, nodes.get("cpu-1")) == ([], Node())
+    assert (client.answers, nodes.lost("cpu-1")) == ([], False)
 
 
 def test_a_member_is_seen_with_its_node_and_its_silence() -> None:
     up = Member("replay-0", Role.REPLAY, Phase.READY, 10.0, ready_seconds=50.0, node_name="cpu-1")
-    assert seen(up, 100.0, Node(), None) is up
-    emptied = seen(up, 100.0, Node(90.0), None)
-    assert (emptied.node_emptied_seconds, emptied.leaving_node, emptied.node_lost) == (90.0, True, False)
-    silent = seen(up, 100.0, Node(lost=True), Silence(40.0, "does not answer"))
+    assert seen(up, 100.0, False, None) is up
+    silent = seen(up, 100.0, True, Silence(40.0, "does not answer"))
     assert (silent.silent_seconds, silent.silent_because, silent.node_lost) == (50.0, "does not answer", True)
-    assert not silent.leaving_node
     ended = Member("replay-0", Role.REPLAY, Phase.EXITED, 10.0, node_name="cpu-1")
-    assert seen(ended, 100.0, Node(90.0, lost=True), Silence(40.0, "does not answer")) is ended
+    assert seen(ended, 100.0, True, Silence(40.0, "does not answer")) is ended

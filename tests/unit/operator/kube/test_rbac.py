@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from rljob_operator.kube.process import rbac
 
-MADE = {"pods", "secrets", "configmaps", "services", "serviceaccounts", "persistentvolumeclaims", "poddisruptionbudgets",
-        "networkpolicies"}  # fmt: skip
+MADE = {"pods", "secrets", "configmaps", "services", "serviceaccounts", "persistentvolumeclaims", "networkpolicies"}
 
 
 def granted(resource: str) -> set[str]:
