@@ -24,7 +24,7 @@ def test_a_refused_job_without_a_place_for_checkpoints_is_mended_as_it_says(
             await viewer.create(RLJOBS, written(namespace, "pong", learner=BAD_TEMPLATE, **TWO_ACTORS))
             now = [0.0]
             run = Run(client, namespace, monotonic=lambda: now[0])
-            await run.settle(viewer, "pong")
+            await bring_up(run, viewer, kubelet, "pong")
             status = await status_of(viewer, namespace, "pong")
             assert condition(status, "Accepted") == ("False", "PodTemplateRejected")
             (words,) = [each["message"] for each in status["conditions"] if each["type"] == "Accepted"]
@@ -33,6 +33,8 @@ def test_a_refused_job_without_a_place_for_checkpoints_is_mended_as_it_says(
 
             mended = {"suspend": True, "checkpoint": {"onSuspend": "Skip"}, "learner": {"podTemplate": None}}
             await viewer.patch(RLJOBS, namespace, "pong", {"spec": mended})
+            await run.settle(viewer, "pong")
+            await kubelet.finish_deleted("pong")
             await run.settle(viewer, "pong")
             as_before = {"suspend": False, "checkpoint": {"onSuspend": None}}
             await viewer.patch(RLJOBS, namespace, "pong", {"spec": as_before})

@@ -159,8 +159,9 @@ class ReconcileContext:
         return 0.0 if moment is None else self.since(max(moment, self.memory.watched_since or 0.0))
 
     def active_seconds(self) -> float:
-        """Time that the job was not suspended, up to now."""
-        return self.memory.spent_active_seconds + self.since(self.memory.active_since)
+        """Time that the job was not suspended and did not wait for a place before it was up, up to now."""
+        waits = self.memory.placed is None and self.memory.started is None
+        return self.memory.spent_active_seconds + (0.0 if waits else self.since(self.memory.active_since))
 
     def remembered(self) -> dict[str, MemberMemory]:
         """What is remembered of members that ended unasked, by name."""

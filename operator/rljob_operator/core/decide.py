@@ -35,6 +35,7 @@ from rljob_operator.core.rules import (
     success,
     suspension,
     timers,
+    waiting,
 )
 from rljob_operator.core.rules import clock_jumps as clock_jumps
 from rljob_operator.core.rules import start_and_drain as lifecycle
@@ -57,6 +58,7 @@ RUNNING_RULES: tuple[Rule, ...] = (
     places.recall,
     actors.wanted,
     places.dismiss,
+    waiting.note,
     active_time.roles_up,
     progress.report,
 )

@@ -46,8 +46,10 @@ class Member:
         last_words: last line(s) of the log of an EXITED member.
         disrupted: why the surroundings took the member away (a node's drain, a spot notice, eviction); empty otherwise.
         pod_conditions: (type, status) of its pod's conditions, for failurePolicy's onPodConditions.
-        waiting: why a STARTING member does not come up (UNSCHEDULABLE, IMAGE_PULL_FAILED); None where it simply starts.
+        waiting: why a STARTING member does not come up (UNSCHEDULABLE, IMAGE_PULL_FAILED), or why one that should start can't be
+            made (QUOTA_EXCEEDED, POD_TEMPLATE_REJECTED and the like); None where it simply starts, or nobody has a word for it.
         waiting_message: the same in the words of who said it.
+        placed: whether there is a place for it to run, on a cluster a node.
         leaving_node: it is about to be taken away; it is among the first to be drained.
         node_lost: its node is not heard of by the cluster; whether it still works is not known from there.
         silent_seconds: for how long a READY member has not answered as it should, or a STARTING one has not announced itself, in
@@ -70,6 +72,7 @@ class Member:
     pod_conditions: tuple[tuple[str, str], ...] = ()
     waiting: Reason | None = None
     waiting_message: str = ""
+    placed: bool = True
     leaving_node: bool = False
     node_lost: bool = False
     silent_seconds: float = 0.0

@@ -119,7 +119,8 @@ class Observation:
     """What a substrate finds of a job, at one moment.
 
     Attributes:
-        members: all that exist or have ended and not been replaced; a member that is not listed is ABSENT.
+        members: all that exist or have ended and not been replaced, and those that can't be made, as ABSENT with why; any other
+            that is not listed is ABSENT, too.
         learner: the newest sample there is, however old; None where none was ever taken.
         missing: why this look brought no sample, or nothing; for the message of ScalingActive.
         checkpoint: the newest checkpoint.

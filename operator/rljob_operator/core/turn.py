@@ -15,6 +15,7 @@ from rljob.api.status import AutoscalingStatus, ProgressStatus, RLJobStatus
 from rljob_operator.core.decide import decide
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.desired import ClockReading, DesiredState, Session
+from rljob_operator.core.member import Phase
 from rljob_operator.core.observed import Observation
 
 _SEEN: Final = frozenset({"replay", "learner", "inference", "actors", "conditions"})
@@ -84,7 +85,7 @@ def _acts(observed: Observation, decision: Decision) -> bool:
 
     What is noted needs no look: it follows from what differs in the status.
     """
-    there = {member.name for member in observed.members} if decision.start else set()
+    there = {m.name for m in observed.members if m.phase is not Phase.ABSENT} if decision.start else set()
     return bool(
         any(name in there for name in decision.start)
         or decision.drain

@@ -135,7 +135,7 @@ def waiting(seconds: float, *sets: str) -> Callable[[], Watched]:
 
 
 def starting_too_long() -> Watched:
-    controller = Watched(make_job(), members=())
+    controller = Watched(make_job(), members=members(learner=Phase.STARTING))
     controller.look()
     controller.look(1800.0)
     return finish(controller)
@@ -275,10 +275,11 @@ SLOW_UP = f"spec.autoscaling.behavior.scaleUp={{stabilizationWindowSeconds: 300,
 SCENES: tuple[Callable[[], Watched], ...] = (
     suspended_with_servers,
     *(refused(r) for r in REFUSALS),
-    *(not_admitted(r) for r in (Reason.WAITING_FOR_QUOTA, Reason.QUOTA_EXCEEDED, Reason.EVICTED)),
+    *(not_admitted(r) for r in (Reason.WAITING_FOR_QUOTA, Reason.EVICTED)),
     ended_roles,
     lambda: ended_roles(Reason.UNSCHEDULABLE),
     lambda: ended_roles(Reason.IMAGE_PULL_FAILED),
+    lambda: ended_roles(Reason.QUOTA_EXCEEDED),
     nodes_lost,
     crash_looping,
     lambda: up(),

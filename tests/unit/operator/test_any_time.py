@@ -22,7 +22,6 @@ from tests.support.controller import (
     Controller,
     evaluations,
     exited,
-    gone,
     make_job,
     member,
     members,
@@ -222,6 +221,6 @@ def up(*sets: str) -> Controller:
 
 
 def coming_up(*sets: str) -> Controller:
-    controller = Controller(make_job(*sets), members=gone("actor-0", "actor-1", "evaluator"))
+    controller = Controller(make_job(*sets), members=members(learner=Phase.STARTING))
     controller.look()
     return controller

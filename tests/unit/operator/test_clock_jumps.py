@@ -9,7 +9,7 @@ from rljob_operator.core.desired import ClockReading
 from rljob_operator.core.member import Phase
 from rljob_operator.core.wall_clock import WallClock
 
-from tests.support.controller import START, Controller, exited, make_job, member, members, running, sample, verified
+from tests.support.controller import START, Controller, exited, make_job, members, running, sample, verified
 
 HOUR = 3600.0
 JUMPS = pytest.mark.parametrize("jump", [8 * HOUR, -HOUR])
@@ -59,8 +59,7 @@ def test_a_learner_that_stands_still_is_still_found(jump: float) -> None:
 
 @JUMPS
 def test_startup_is_waited_for_anew(jump: float) -> None:
-    seen = (member("replay-0"), member("learner", Phase.STARTING))
-    controller = Controller(make_job(*DEADLINES), members=seen)
+    controller = Controller(make_job(*DEADLINES), members=members(learner=Phase.STARTING))
     controller.look()
     controller.look(90.0)
     jump_by(controller, jump)

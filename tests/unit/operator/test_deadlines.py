@@ -5,9 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from rljob.api.conditions import Reason
 from rljob_operator.core.member import Phase
 
-from tests.support.controller import START, Controller, exited, make_job, member, members, running, sample, verified
+from tests.support.controller import (
+    START,
+    Controller,
+    exited,
+    gone,
+    make_job,
+    member,
+    members,
+    running,
+    sample,
+    verified,
+)
 
 SUSPENDED = "spec.suspend=true"
 
@@ -17,8 +29,52 @@ def reason(controller: Controller) -> str:
     return controller.last.outcome.reason if controller.last.outcome is not None else ""
 
 
+def test_no_deadline_counts_while_a_part_waits_for_a_place() -> None:
+    sets = ("spec.startupDeadlineSeconds=60", "spec.progressDeadlineSeconds=100")
+    unplaced = {"waiting": Reason.UNSCHEDULABLE, "waiting_message": "0/3 nodes are available", "placed": False}
+    stuck = member("learner", Phase.STARTING, since_seconds=START, **unplaced)
+    seen = (member("replay-0"), stuck, member("actor-0", Phase.STARTING), member("actor-1", Phase.STARTING))
+    controller = Controller(make_job(*sets), members=seen)
+    controller.look()
+    decision = controller.look(100_000.0)
+    assert decision.outcome is None
+    assert controller.status.active_seconds == 0, "nor does activeDeadlineSeconds, an hour"
+    ready = controller.status.condition("Ready")
+    assert ready is not None
+    assert ready.message == "learner waits since 2023-11-14T22:13:20Z: 0/3 nodes are available"
+    controller.look(1.0, members=(member("replay-0"), member("learner", Phase.STARTING), *seen[2:]))
+    controller.look(59.0)
+    assert reason(controller) == ""
+    controller.look(1.0)
+    assert reason(controller) == "StartupDeadlineExceeded"
+
+    for name in ("learner", "replay-0"):
+        up = running(*sets)
+        away = member(name, Phase.STARTING, since_seconds=up.now, **unplaced)
+        again = up.look(1.0, members=(*gone(name), away))
+        for _ in range(50):
+            again = up.look(30.0)
+        assert again.outcome is None, "a node that is gone is no learner that stands still"
+        up.look(1.0, members=members())
+        assert reason(up) == ""
+
+
+def test_a_member_that_ends_again_and_again_does_not_hold_the_deadline_up() -> None:
+    controller = Controller(make_job("spec.startupDeadlineSeconds=60", "spec.backoffLimit=1000"))
+    for second in range(12):
+        dead = exited(
+            "learner", members(), incarnation=f"life-{second}", since_seconds=controller.now, ready_seconds=None
+        )
+        controller.look(2.5, members=dead)
+        assert reason(controller) == ""
+        fresh = member("learner", Phase.STARTING, placed=False, since_seconds=controller.now)
+        controller.look(2.5, members=(*gone("learner"), fresh))
+    controller.look(2.5, members=(*gone("learner"), member("learner", Phase.STARTING)))
+    assert reason(controller) == "StartupDeadlineExceeded"
+
+
 def test_startup_deadline_names_who_is_missing() -> None:
-    stuck = member("actor-0", Phase.STARTING, waiting="Unschedulable", waiting_message="0/3 nodes have 2 cpus")
+    stuck = member("actor-0", Phase.STARTING, waiting="ImagePullFailed", waiting_message="no such image")
     seen = (member("replay-0"), member("learner"), stuck)
     controller = Controller(make_job("spec.startupDeadlineSeconds=60"), members=seen)
     controller.look()
@@ -29,7 +85,7 @@ def test_startup_deadline_names_who_is_missing() -> None:
     decision = controller.look(1.0)
     assert decision.outcome is not None
     assert decision.outcome.reason == "StartupDeadlineExceeded"
-    assert decision.outcome.message == ("after 60 seconds not ready: actor-0 (Unschedulable: 0/3 nodes have 2 cpus)")
+    assert decision.outcome.message == ("after 60 seconds not ready: actor-0 (ImagePullFailed: no such image)")
 
 
 def test_startup_is_over_once_all_were_ready() -> None:
@@ -45,7 +101,7 @@ def test_startup_counts_anew_after_a_suspension() -> None:
     controller.look(members=())
     controller.look(100_000.0)
     controller.job = make_job("spec.startupDeadlineSeconds=60")
-    controller.look()
+    controller.look(members=members(learner=Phase.STARTING))
     controller.look(59.0)
     assert reason(controller) == ""
     controller.look(1.0)

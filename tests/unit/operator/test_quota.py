@@ -1,13 +1,13 @@
-"""What a queue has admitted bounds the number of actors, whoever asks for it."""
+"""What a queue has admitted bounds the number of actors, whoever asks for it; what a ResourceQuota refuses is told and waits."""
 
 from __future__ import annotations
 
 import pytest
 from rljob.api.conditions import Reason
-from rljob_operator.core.member import Phase
+from rljob_operator.core.member import Member, Phase
 from rljob_operator.core.observed import Admission
 
-from tests.support.controller import Controller, make_job, member, members, running
+from tests.support.controller import Controller, gone, make_job, member, members, running
 
 TWO = Admission(True, Reason.QUOTA_RESERVED, max_actors=2)
 BOUNDS = "spec.autoscaling={mode: %s, minReplicas: 4, maxReplicas: 8}"
@@ -54,3 +54,41 @@ def test_a_quota_counts_actors_that_start() -> None:
     seen = (*members(1), member("actor-1", Phase.STARTING))
     controller = Controller(make_job(FOUR), members=seen, admission=TWO)
     assert controller.look().start == ()
+
+
+def refused(name: str, reason: Reason = Reason.QUOTA_EXCEEDED, words: str = "exceeded quota") -> Member:
+    fields = {"waiting": reason, "waiting_message": words, "placed": False, "incarnation": "", "since_seconds": 1.7e9}
+    return member(name, Phase.ABSENT, **fields)
+
+
+def test_a_core_that_does_not_fit_waits_and_is_tried_again() -> None:
+    replay = members(0)[:1]
+    for reason, state, told in (
+        (Reason.QUOTA_EXCEEDED, "WaitingForQuota", ("Admitted", "QuotaExceeded")),
+        (Reason.POD_TEMPLATE_REJECTED, "Accepting", ("Accepted", "PodTemplateRejected")),
+        (Reason.NAME_CONFLICT, "Accepting", ("Accepted", "NameConflict")),
+    ):
+        controller = Controller(make_job(), members=(*replay, refused("learner", reason)))
+        for _ in range(20):
+            decision = controller.look(300.0)
+            assert "learner" in decision.start
+            assert (decision.drain, decision.outcome, decision.state) == ((), None, state)
+        assert controller.reason(told[0]) == ("False", told[1])
+        ready = controller.status.condition("Ready")
+        assert ready is not None
+        assert ready.message == "learner waits since 2023-11-14T22:13:20Z: exceeded quota"
+        controller.look(1.0, members=members())
+        assert controller.reason(told[0])[0] == "True"
+
+
+def test_an_actor_that_is_refused_costs_the_others_nothing() -> None:
+    controller = running(FOUR, BOUNDS.replace("minReplicas: 4", "minReplicas: 1") % "Disabled", members=members(4))
+    for seconds in (1.0, 61.0, 600.0):
+        decision = controller.look(seconds, members=(*gone("actor-3", seen=members(4)), refused("actor-3")))
+        assert (decision.start, decision.drain, decision.outcome) == (("actor-3",), (), None)
+    assert controller.status.autoscaling.desired_replicas == 4
+    assert controller.reason("ScalingLimited") == ("True", "QuotaLimited")
+    assert controller.reason("ActorsReady") == ("False", "QuotaExceeded")
+    dead = member("actor-2", Phase.EXITED, exit_code=1)
+    decision = controller.look(1.0, members=(*gone("actor-2", "actor-3", seen=members(4)), dead, refused("actor-3")))
+    assert set(decision.start) == {"actor-2", "actor-3"}, "who has ended comes back all the same"

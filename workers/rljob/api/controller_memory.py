@@ -137,6 +137,8 @@ class ControllerMemory(StatusModel):
     """Active seconds before ``activeSince``."""
     starting_since: Timestamp | None = None
     """When the roles began to come up, at the job's start or on resuming; unset while suspended."""
+    placed: Timestamp | None = None
+    """Since when every part that the job needs has a place; unset while one waits for a node, a volume or quota."""
     started: Timestamp | None = None
     """When the roles last were all ready after a start."""
     watched_since: Timestamp | None = None

@@ -9,7 +9,7 @@ from rljob_operator.core.conditions.update import ConditionUpdate, false, true
 from rljob_operator.core.context import Mode, ReconcileContext, session_end, some
 from rljob_operator.core.member import Member, Role
 from rljob_operator.core.observed import CheckpointState
-from rljob_operator.core.rules import actors, hangs, progress
+from rljob_operator.core.rules import actors, hangs, progress, waiting
 
 STARVED_FRACTION = 0.9
 """A learner that makes no update and waits for so much of its time is starved, not stalled."""
@@ -24,15 +24,19 @@ _RESTARTS = "the spec was changed while the job was being suspended: everything 
 
 def accepted(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     """The spec can be run."""
-    refusal = context.desired.refusal
-    if refusal is None:
-        return true(ConditionType.ACCEPTED, Reason.VALID)
-    return false(ConditionType.ACCEPTED, refusal.reason, refusal.message)
+    refusal, rejected = context.desired.refusal, waiting.refused(context, *waiting.REJECTED)
+    if refusal is not None:
+        return false(ConditionType.ACCEPTED, refusal.reason, refusal.message)
+    if rejected and rejected[0].waiting is not None:
+        return false(ConditionType.ACCEPTED, rejected[0].waiting, rejected[0].waiting_message)
+    return true(ConditionType.ACCEPTED, Reason.VALID)
 
 
 def admitted(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     """The job may use resources."""
-    admission = context.observed.admission
+    admission, over_quota = context.observed.admission, waiting.refused(context, Reason.QUOTA_EXCEEDED)
+    if over_quota and (admission is None or admission.admitted):
+        return false(ConditionType.ADMITTED, Reason.QUOTA_EXCEEDED, over_quota[0].waiting_message)
     if admission is None:
         return true(ConditionType.ADMITTED, Reason.NOT_MANAGED)
     return ConditionUpdate(ConditionType.ADMITTED, str(admission.admitted), admission.reason, admission.message)
@@ -78,15 +82,24 @@ def _ready_while_running(context: ReconcileContext) -> ConditionUpdate:
         restores = context.observed.checkpoint.usable and context.spec.checkpoint.restore_from != "None" and not trained
         if context.memory.started is not None and not context.learner_ready():
             restores = context.observed.checkpoint.usable
-        return false(type, Reason.RESTORING if restores else Reason.STARTING, some(hangs.in_words(context)))
+        reason = Reason.RESTORING if restores else Reason.STARTING
+        return false(type, _why_waiting(context) or reason, some(waiting.in_words(context) + hangs.in_words(context)))
     lacking = _lacking(context)
     if not progress.advancing(context) or progress.standstill(context):
         lacking.append("the learner stands still")
     return true(type, Reason.DEGRADED, some(lacking)) if lacking else true(type, Reason.RUNNING)
 
 
+def _why_waiting(context: ReconcileContext) -> Reason | None:
+    """The job's state where a part that it needs is refused; None where all are made."""
+    reasons = {member.waiting for member in waiting.needed(context)}
+    if reasons.intersection(waiting.REJECTED):
+        return Reason.ACCEPTING
+    return Reason.WAITING_FOR_QUOTA if Reason.QUOTA_EXCEEDED in reasons else None
+
+
 def _lacking(context: ReconcileContext) -> list[str]:
-    found = hangs.in_words(context) + about_roles.core_on_lost_nodes(context)
+    found = waiting.in_words(context) + hangs.in_words(context) + about_roles.core_on_lost_nodes(context)
     if context.ready(Role.REPLAY) < context.shards:
         found.append("a replay shard is not ready")
     if context.ready(Role.INFERENCE) < context.inference_servers:
@@ -155,6 +168,11 @@ def _why_missing(context: ReconcileContext) -> str:
 def scaling_limited(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     """Something keeps the number of actors from the one that is recommended."""
     type, status = ConditionType.SCALING_LIMITED, context.status.autoscaling
+    over_quota = [m for m in waiting.refused(context, Reason.QUOTA_EXCEEDED) if m.role is Role.ACTOR]
+    if over_quota and mode is Mode.RUNNING:
+        wanted = status.desired_replicas
+        message = f"{wanted} wanted, {wanted - len(over_quota)} fit: {over_quota[0].waiting_message}"
+        return true(type, Reason.QUOTA_LIMITED, message)
     if mode is not Mode.RUNNING or not status.limited_by:
         return false(type, Reason.DESIRED_WITHIN_RANGE)
     message = f"{status.recommended_replicas} recommended"

@@ -46,18 +46,18 @@ def actors(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
 
 
 def stuck_actors(context: ReconcileContext) -> list[Member]:
-    """Actors that should play and don't come to it: for a minute there was no place or no image for them, they keep ending, they
-    have been starting for longer than a whole job may, or nothing is known of them. One that merely starts, or comes back from an
-    end, is none of them.
+    """Actors that should play and don't come to it: for a minute there was no quota, place or image for them, they keep ending,
+    they have been starting for longer than a whole job may, or nothing is known of them. One that merely starts, or comes back
+    from an end, is none of them.
     """
     known, without = context.remembered(), set(places.without_place(context))
-    candidates = context.of(Role.ACTOR, Phase.STARTING, Phase.EXITED)
+    candidates = context.of(Role.ACTOR, Phase.ABSENT, Phase.STARTING, Phase.EXITED)
     looping = {name for name, each in known.items() if each.quick_ends >= LOOPING_ENDS}
     return [
         m
         for m in candidates
         if (m.name in looping and not m.asked and m.name not in without)
-        or (m.phase is Phase.STARTING and context.since(m.since_seconds) >= _patience_seconds(context, m))
+        or (m.phase is not Phase.EXITED and context.since(m.since_seconds) >= _patience_seconds(context, m))
     ] + [m for m in context.of(Role.ACTOR, Phase.READY) if m.node_lost]
 
 
@@ -102,6 +102,7 @@ def _why(context: ReconcileContext, members: list[Member]) -> tuple[Reason, list
     groups: tuple[tuple[Reason, list[Member]], ...] = (
         (Reason.NODE_LOST, [m for m in members if m.node_lost and m.phase is not Phase.EXITED]),
         (Reason.IMAGE_PULL_FAILED, [m for m in members if m.waiting is Reason.IMAGE_PULL_FAILED]),
+        (Reason.QUOTA_EXCEEDED, [m for m in members if m.waiting is Reason.QUOTA_EXCEEDED]),
         (Reason.UNSCHEDULABLE, [m for m in members if m.waiting is Reason.UNSCHEDULABLE]),
         (
             Reason.CRASH_LOOPING,

@@ -21,7 +21,11 @@ def start(context: ReconcileContext) -> ReconcileContext:
         context = context.with_status(start_time=context.now)
     if context.memory.active_since is None:
         context = context.with_memory(
-            active_since=context.now, starting_since=context.now, started=None, advance=_resumes_at(context)
+            active_since=context.now,
+            starting_since=context.now,
+            placed=None,
+            started=None,
+            advance=_resumes_at(context),
         )
         context = context.with_status(effective_spec={})  # written anew: it may come of another release's presets
     return context.with_memory(suspension=None) if context.memory.suspension is not None else context
@@ -33,7 +37,14 @@ def stop(context: ReconcileContext) -> ReconcileContext:
         return context
     context = progress.write(context)
     seconds = stamp(context.active_seconds())
-    context = context.with_memory(active_since=None, spent_active_seconds=seconds, starting_since=None, started=None)
+    memory = {
+        "active_since": None,
+        "spent_active_seconds": seconds,
+        "starting_since": None,
+        "placed": None,
+        "started": None,
+    }
+    context = context.with_memory(**memory)
     return context.with_status(active_seconds=int(seconds))
 
 

@@ -12,7 +12,7 @@ from rljob.api.timestamps import stamp
 
 from rljob_operator.core.autoscaling import AutoscalingMemory, Calculation, LimitedBy, ScalingSample, Supply, advance
 from rljob_operator.core.context import ReconcileContext, bounded
-from rljob_operator.core.member import Phase, Role
+from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.rules import places, progress
 
 LAW_SECONDS = 5.0
@@ -172,8 +172,8 @@ def law_sample(context: ReconcileContext) -> ScalingSample | None:
 
 
 def _supply(context: ReconcileContext, memory: AutoscalingMemory) -> Supply:
-    pending = context.of(Role.ACTOR, Phase.STARTING)
-    stuck = (context.since(m.since_seconds) for m in pending if m.waiting is Reason.UNSCHEDULABLE)
+    pending = context.of(Role.ACTOR, Phase.STARTING, Phase.ABSENT)
+    stuck = (context.since(m.since_seconds) for m in pending if _finds_no_place(m))
     learner = next(iter(context.of(Role.LEARNER, Phase.READY)), None)
     started = None if learner is None else learner.ready_seconds or learner.since_seconds
     return Supply(
@@ -185,6 +185,11 @@ def _supply(context: ReconcileContext, memory: AutoscalingMemory) -> Supply:
         requested_replicas=context.spec.actors.replicas,
         initial_replicas=context.spec.actors.replicas,
     )
+
+
+def _finds_no_place(member: Member) -> bool:
+    """Whether there is no node or no quota for it."""
+    return member.phase is Phase.ABSENT or member.waiting is Reason.UNSCHEDULABLE
 
 
 def _write(

@@ -43,6 +43,7 @@ def _after_clock_jump(context: ReconcileContext, seconds: float) -> ReconcileCon
         active_since=None if active is None else stamp(min(now, max(0.0, active + seconds))),
         watched_since=None if active is None else now,
         starting_since=_past(memory.starting_since, now),
+        placed=_past(memory.placed, now),
         started=_past(memory.started, now),
         last_counted_failure=_past(memory.last_counted_failure, now),
         left_out_until=_past(memory.left_out_until, now),

@@ -1,4 +1,5 @@
-"""When a job fails because of time. None of these clocks runs while the job is suspended.
+"""When a job fails because of time. None of these clocks runs while the job is suspended, and of those that wait for something to
+happen none while a part that is needed has no place (`rules.waiting`).
 
 Those that wait for something to happen begin anew where nobody watched whether it did (`rules.clock_jumps`).
 """
@@ -22,9 +23,9 @@ def active_deadline(context: ReconcileContext) -> OutcomeMemory | None:
 
 
 def startup_deadline(context: ReconcileContext) -> OutcomeMemory | None:
-    """Not every role was ready within ``startupDeadlineSeconds`` of the start, or of resuming."""
+    """Not every role was ready within ``startupDeadlineSeconds`` after all had a place."""
     limit = context.spec.startup_deadline_seconds
-    if context.memory.started is not None or context.watched_for(context.memory.starting_since) < limit:
+    if context.memory.started is not None or context.watched_for(context.memory.placed) < limit:
         return None
     waiting = list(_waiting(context))
     missing = [] if context.of(Role.LEARNER) else ["learner (not there)"]
@@ -36,9 +37,14 @@ def startup_deadline(context: ReconcileContext) -> OutcomeMemory | None:
 
 
 def progress_deadline(context: ReconcileContext) -> OutcomeMemory | None:
-    """The learner has made no update beyond its most for ``progressDeadlineSeconds`` since all roles were ready."""
+    """The learner has made no update beyond its most for ``progressDeadlineSeconds`` since all roles were ready; time in which
+    a part that it needs waits for a place does not count."""
     limit = context.spec.progress_deadline_seconds
-    if context.memory.started is None or context.watched_for(progress_since(context)) < limit:
+    if (
+        context.memory.started is None
+        or context.memory.placed is None
+        or context.watched_for(progress_since(context)) < limit
+    ):
         return None
     advance = context.memory.advance
     at = f"not come beyond update {advance.most_updates:,}" if advance is not None else "made no update"
@@ -51,7 +57,7 @@ def progress_since(context: ReconcileContext) -> float | None:
     Until a learner that comes back is ready, the clock of the last advance goes on.
     """
     advance, learner = context.memory.advance, context.status.condition("LearnerReady")
-    moments = [context.memory.started or 0.0]
+    moments = [context.memory.started or 0.0, context.memory.placed or 0.0]
     if advance is not None:
         moments.append(advance.most_time)
     if learner is not None and learner.status == "True":

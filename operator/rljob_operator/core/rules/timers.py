@@ -48,8 +48,8 @@ def _deadlines(context: ReconcileContext) -> list[float]:
     spec, found = context.spec, []
     if spec.active_deadline_seconds is not None:
         found.append(spec.active_deadline_seconds - context.active_seconds())
-    if context.memory.started is None:
-        found.append(spec.startup_deadline_seconds - context.watched_for(context.memory.starting_since))
+    if context.memory.started is None and context.memory.placed is not None:
+        found.append(spec.startup_deadline_seconds - context.watched_for(context.memory.placed))
     return found
 
 

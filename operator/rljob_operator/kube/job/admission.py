@@ -1,9 +1,8 @@
-"""What a job's queue and its namespace's quota mean for it, as the core is told. Pure."""
+"""What a job's queue means for it, as the core is told. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from rljob.api.conditions import Reason
@@ -20,18 +19,6 @@ def ignored(document: Mapping[str, Any]) -> Admission | None:
         return None
     words = f"the label {QUEUE_LABEL} has no effect: kueue.enabled was not set in the operator's configuration when it started"
     return Admission(True, Reason.NOT_MANAGED, words)
-
-
-def both(queue: Admission | None, namespace: Admission | None) -> Admission | None:
-    """What a queue and the namespace's own quota mean together."""
-    if queue is None or namespace is None or not queue.admitted:
-        return queue if queue is not None else namespace
-    if queue.reason is Reason.NOT_MANAGED:
-        return namespace
-    if not namespace.admitted:
-        return replace(queue, admitted=False, reason=namespace.reason, message=namespace.message)
-    caps = [each.max_actors for each in (queue, namespace) if each.max_actors is not None]
-    return replace(queue, message=namespace.message, max_actors=min(caps) if caps else None)
 
 
 def unknown(stored: StoredJob, members: Sequence[Member], why: str) -> Admission:

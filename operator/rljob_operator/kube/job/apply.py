@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from rljob.api.status import RLJobStatus
@@ -18,16 +18,14 @@ from rljob_operator.kube.apiserver.errors import (
     AlreadyExists,
     ApiError,
     Conflict,
-    Forbidden,
-    Invalid,
     NotFound,
     Unavailable,
 )
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.apiserver.together import together
-from rljob_operator.kube.job.admitted_alike import AdmittedAlike
 from rljob_operator.kube.job.members import Pod, current, former, member_of
 from rljob_operator.kube.job.owned import NameConflict
+from rljob_operator.kube.job.refusals import REFUSED, Problem
 from rljob_operator.kube.job.removed_logs import leave_removal
 from rljob_operator.kube.job.stored import StoredJob
 from rljob_operator.kube.render import names
@@ -57,14 +55,13 @@ class PodWriter:
         *,
         placed: Callable[[StoredJob, Object], Object] = lambda stored, pod: pod,
         now: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._expectations, self._settings = client, expectations, settings
         self._placed, self._now = placed, now
-        self._admitted = AdmittedAlike(monotonic)
 
-    async def carry_out(self, stored: StoredJob, decision: Decision, pods: Sequence[Pod]) -> None:
-        """What the decision says of pods. An `ApiError` ends it after the pods that were asked for with the same breath."""
+    async def carry_out(self, stored: StoredJob, decision: Decision, pods: Sequence[Pod]) -> dict[str, Problem]:
+        """What the decision says of pods; members that the API server refuses to make, and why. Any other `ApiError` ends it
+        after the pods that were asked for with the same breath."""
         owned = stored.owned()
         by_member = current(pods)
         drained = [by_member[name] for name in decision.drain if name in by_member]
@@ -78,13 +75,12 @@ class PodWriter:
         ends = decision.status.controller.outcome is not None  # for good, whoever of it still runs
         let_go = self.let_go_for_good if ends else self.let_go
         await self._each([*removed, *former(pods)], lambda each: let_go(owned, each))
-        await self._each(
-            decision.start, lambda name: self._start(stored, owned, name, by_member.get(name), decision.status)
-        )
+        refused = await self._make(stored, owned, decision, by_member)
         if decision.delete_job:
             namespace, name = stored.key
             with contextlib.suppress(NotFound):
                 await self._client.delete(RLJOBS, namespace, name, uid=stored.uid, propagation="Background")
+        return refused
 
     async def let_go(self, owned: Owned, found: Pod) -> None:
         """Delete a pod whose end has been dealt with, and let it be gone."""
@@ -97,45 +93,54 @@ class PodWriter:
         await leave_removal(self._client, found)
         await self.let_go(owned, found)
 
-    async def try_one_of_each(self, stored: StoredJob, members: Iterable[str]) -> None:
-        """Have the API server check the pods that the job would have, without creating one, where it has not just admitted
-        another job's that are like them. Raises its refusal."""
-        await together(*(self._try(stored, member) for member in members))
+    async def _make(
+        self, stored: StoredJob, owned: Owned, decision: Decision, by_member: Mapping[str, Pod]
+    ) -> dict[str, Problem]:
+        """Create the pods of those that start. Where one of a role was refused no later one of that role is tried: they are
+        alike, and none of five hundred need be asked for to know that a quota is full."""
+        refused: dict[str, Problem] = {}
+        of_role: dict[Role, Problem] = {}
 
-    async def _try(self, stored: StoredJob, member: str) -> None:
-        def tried(owned: Owned) -> Object:
-            return self._pod(stored, owned, member, "none that is made", stored.status)
+        async def start(name: str) -> None:
+            role = Role.of(name)
+            if role in of_role:
+                refused[name] = of_role[role]
+                return
+            try:
+                await self._start(stored, owned, name, by_member.get(name), decision.status)
+            except REFUSED as problem:
+                refused[name] = problem
+            except Unavailable as problem:
+                if not problem.code:  # nobody answers, whatever is asked for
+                    raise
+                refused[name] = problem
 
-        owned = stored.owned()
-        await self._admitted.once(
-            tried(owned.nameless()), lambda: self._client.create(PODS, tried(owned), dry_run=True)
-        )
-
-    def _pod(self, stored: StoredJob, owned: Owned, member: str, follows: str, status: RLJobStatus) -> Object:
-        """The member's next pod; ``follows``, the uid of the one before it, is what tells its name from that one's. It is made
-        with the settings that ``status`` has of the job."""
-        suffix = _suffix(owned.uid, member, follows)
-        made_from = stored.revision(Role.of(member))
-        return pod(owned, member, suffix, made_from, settings_for(status, self._settings))
+        for first in range(0, len(decision.start), CHUNK):
+            chunk = decision.start[first : first + CHUNK]
+            await together(*map(start, chunk))
+            of_role |= {Role.of(name): refused[name] for name in chunk if name in refused}
+        return refused
 
     async def _start(
         self, stored: StoredJob, owned: Owned, member: str, before: Pod | None, status: RLJobStatus
     ) -> None:
-        """Create the pod that follows on ``before``. Tried again it asks for the same name, so it never makes two."""
-        follows = before["metadata"]["uid"] if before is not None else ""
-        document = self._placed(stored, self._pod(stored, owned, member, follows, status))
+        """Create the pod that follows on ``before``. Its name follows from that one's uid: tried again it asks for the same name,
+        so it never makes two."""
+        suffix = _suffix(owned.uid, member, before["metadata"]["uid"] if before is not None else "")
+        made = pod(owned, member, suffix, stored.revision(Role.of(member)), settings_for(status, self._settings))
+        document = self._placed(stored, made)
         name = document["metadata"]["name"]
         self._expectations.create(owned.uid, name)
         try:
             await self._client.create(PODS, document)
         except AlreadyExists:
             await self._check_owner(owned, name)  # made before, by a call whose answer was lost
-        except Unavailable:
+        except Unavailable as problem:
+            if problem.code:
+                self._expectations.doubt(owned.uid)
             raise  # it may have been created: the watch tells, or the expectation lapses
-        except ApiError as problem:
+        except ApiError:
             self._expectations.not_created(owned.uid, name)
-            if isinstance(problem, Forbidden | Invalid):
-                self._admitted.forget(owned.job.metadata.namespace)
             raise
 
     async def _check_owner(self, owned: Owned, name: str) -> None:

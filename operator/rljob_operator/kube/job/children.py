@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,7 +19,7 @@ from rljob_operator.kube.apiserver.errors import Conflict, NotFound
 from rljob_operator.kube.apiserver.resources import ALL, Object, resource_of
 from rljob_operator.kube.apiserver.together import together
 from rljob_operator.kube.job.keys import ensure_secrets
-from rljob_operator.kube.job.owned import NameConflict, create
+from rljob_operator.kube.job.owned import create
 from rljob_operator.kube.render.children import changing_children, unwanted
 from rljob_operator.kube.render.config import service_account
 from rljob_operator.kube.render.metadata import Owned
@@ -57,17 +57,16 @@ class Known:
     made_with: Settings | None = None
 
 
-def forget_lost_claims(known: Known, waiting: Iterable[str]) -> bool:
-    """Of pods that wait for a place, the scheduler's words: claims that are not there any more are made anew by `ensure`.
+def forget_lost_claims(known: Known, waiting: str) -> bool:
+    """Whether a pod waits for a claim that is not there, by the scheduler's words; `ensure` makes it anew.
 
-    Whether there were any. Nobody watches claims, so this is how one that somebody has deleted is missed.
+    Nobody watches claims, so this is how one that somebody has deleted is missed.
     """
-    names_of_lost = {name for words in waiting for name in _NO_CLAIM.findall(words)}
-    lost = [place for place in known.uids if place[0] == "PersistentVolumeClaim" and place[1] in names_of_lost]
-    for place in lost:
-        known.uids.pop(place)
-        known.digests.pop(place, None)
-        known.made_for = None
+    lost = _NO_CLAIM.findall(waiting)
+    for place in [("PersistentVolumeClaim", name) for name in lost]:
+        if known.uids.pop(place, None) is not None:
+            known.digests.pop(place, None)
+            known.made_for = None
     return bool(lost)
 
 
@@ -99,12 +98,6 @@ async def ensure(
             calls += [_ensure_none(client, owned, kind, name, known) for kind, name in unwanted(owned)]
     await together(*calls)
     known.made_for, known.made_with = owned, settings
-
-
-async def ensure_account(client: Client, owned: Owned, known: Known) -> None:
-    """The ServiceAccount alone, before any other: a pod that names one which is not there is refused for that."""
-    with suppress(NameConflict):  # `ensure` tells of it
-        await _ensure(client, owned, service_account(owned), known)
 
 
 async def _ensure_secrets(client: Client, owned: Owned, known: Known, now: float, *, new: bool, idle: bool) -> None:

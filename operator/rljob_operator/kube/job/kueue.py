@@ -23,7 +23,7 @@ from rljob_operator.kube.apiserver.errors import AlreadyExists, Forbidden, Inval
 from rljob_operator.kube.apiserver.resources import Object, Resource
 from rljob_operator.kube.job import workload_state as state
 from rljob_operator.kube.job.actor_blocks import Block, change, wanted_actors
-from rljob_operator.kube.job.admission import both, ignored, in_queue, unknown, waiting
+from rljob_operator.kube.job.admission import ignored, in_queue, unknown, waiting
 from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.job.queue_places import Flavors, QueuePlaces, users
 from rljob_operator.kube.job.stored import StoredJob
@@ -46,7 +46,7 @@ class NoQueue:
     ) -> Observation:
         """What is observed of a job; where it names a queue, with the word that this has no effect."""
         admission = ignored(stored.document)
-        return observed if admission is None else replace(observed, admission=both(admission, observed.admission))
+        return observed if admission is None else replace(observed, admission=admission)
 
     def placed(self, stored: StoredJob, pod: Object) -> Object:
         """The pod as it is."""
@@ -90,7 +90,7 @@ class JobQueue:
         places = self._places.get(stored.uid)
         going = places.going(pods) if places is not None else set()
         members = tuple(replace(m, leaving_node=True) if m.name in going else m for m in observed.members)
-        return replace(observed, members=members, admission=both(admission, observed.admission))
+        return replace(observed, members=members, admission=admission)
 
     async def _look(
         self, stored: StoredJob, members: Sequence[Member], pods: Sequence[Pod], *, refused: bool

@@ -84,6 +84,7 @@ def member(pod: Pod, now_seconds: float, were_up: Container[str] = ()) -> Member
         "incarnation": about["uid"],
         "pod_name": about["name"],
         "node_name": (pod.get("spec") or {}).get("nodeName", ""),
+        "placed": bool((pod.get("spec") or {}).get("nodeName")),
         "pod_conditions": tuple((each["type"], each["status"]) for each in status.get("conditions") or ()),
         "asked": names.ASKED_ANNOTATION in (about.get("annotations") or {}),
         "hung": names.HUNG_ANNOTATION in (about.get("annotations") or {}),
@@ -162,8 +163,8 @@ def _was_up(pod: Pod, worker: Mapping[str, Any], were_up: Container[str]) -> flo
 def _waiting(status: Mapping[str, Any]) -> tuple[Reason | None, str]:
     """Why a pod does not come up, as far as one can be told."""
     scheduled = _condition(status, "PodScheduled")
-    if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
-        return Reason.UNSCHEDULABLE, str(scheduled.get("message", ""))
+    if scheduled.get("status") == "False" and scheduled.get("reason") in ("Unschedulable", "SchedulingGated"):
+        return Reason.UNSCHEDULABLE, str(scheduled.get("message") or scheduled["reason"])
     for container in _containers(status):
         waiting = (container.get("state") or {}).get("waiting") or {}
         reason, message = str(waiting.get("reason", "")), str(waiting.get("message", ""))

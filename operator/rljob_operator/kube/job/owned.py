@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import AlreadyExists, NotFound
+from rljob_operator.kube.apiserver.errors import AlreadyExists, Forbidden, NotFound
 from rljob_operator.kube.apiserver.resources import Object, Resource, resource_of
 from rljob_operator.kube.render.metadata import Owned
 
@@ -20,9 +20,12 @@ async def create(client: Client, owned: Owned, document: Object) -> tuple[Object
     resource = resource_of(document)
     try:
         return await client.create(resource, document), True
-    except AlreadyExists:
+    except (AlreadyExists, Forbidden) as refused:  # a full quota refuses what is there already, too
         about = document["metadata"]
-        found = await client.get(resource, about["namespace"], about["name"])
+        try:
+            found = await client.get(resource, about["namespace"], about["name"])
+        except NotFound:
+            raise refused from None
     return _own(owned, resource, found), False
 
 

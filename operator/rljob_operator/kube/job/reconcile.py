@@ -5,29 +5,28 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from rljob.api.status import RLJobStatus
-
+from rljob_operator.core.decision import Decision
 from rljob_operator.core.desired import Session
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.turn import turn
 from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import Forbidden, Invalid, QuotaExceeded
+from rljob_operator.kube.apiserver.errors import ApiError
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.job import children
 from rljob_operator.kube.job.alike import Alike
 from rljob_operator.kube.job.apply import PodWriter
-from rljob_operator.kube.job.keys import KeysLost, token_of
+from rljob_operator.kube.job.keys import token_of
 from rljob_operator.kube.job.kueue import JobQueue, NoQueue
 from rljob_operator.kube.job.members import Pod, current, members
 from rljob_operator.kube.job.observe import newest_checkpoint, recommendation, seen
 from rljob_operator.kube.job.other_protocol import another_protocol
-from rljob_operator.kube.job.owned import NameConflict
 from rljob_operator.kube.job.policy import renew_policy
+from rljob_operator.kube.job.refusals import REFUSED, Problem
 from rljob_operator.kube.job.remembered import NEVER, RememberedJob
 from rljob_operator.kube.job.status_writer import StatusWriter
 from rljob_operator.kube.job.stored import ReadBefore, StoredJob, is_ours, read, released
@@ -49,19 +48,6 @@ log = logging.getLogger(__name__)
 
 HELD_UP_SECONDS: Final = 30.0
 """A pod that has had a node for so long and does not come up may lack what it mounts."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """Has the API server check pods of one job, once there is the ServiceAccount that they name; see `preflight.Tries`."""
-
-    client: Client
-    writer: PodWriter
-    known: children.Known
-
-    async def try_one_of_each(self, stored: StoredJob, members: list[str]) -> None:
-        await children.ensure_account(self.client, stored.owned(), self.known)
-        await self.writer.try_one_of_each(stored, members)
 
 
 class Reconciler:
@@ -101,7 +87,7 @@ class Reconciler:
         self._releasing = releasing
         self._client, self._job_of, self._pods, self._poll = client, job_of, pods, poll
         self._events, self._expectations, self._settings = events, expectations, settings
-        self._writer = PodWriter(client, expectations, settings, placed=queue.placed, now=now, monotonic=monotonic)
+        self._writer = PodWriter(client, expectations, settings, placed=queue.placed, now=now)
         self._shards, self._nodes, self._queue, self._recommended = shards, nodes, queue, recommended
         self._now, self._monotonic = now, monotonic
         self._known: dict[JobKey, RememberedJob] = {}
@@ -140,20 +126,8 @@ class Reconciler:
         return await self._turn(key, stored, known, pods)
 
     async def _turn(self, key: JobKey, stored: StoredJob, known: RememberedJob, pods: Sequence[Pod]) -> float | None:
-        def idle() -> bool:
-            return not any(member.alive for member in members(pods, self._now()))
-
-        async def make_children(status: RLJobStatus = stored.status, held_up: bool = False) -> None:
-            owned, new, now = stored.owned(), stored.status.start_time is None, self._monotonic()
-            settings, nothing_runs = settings_for(status, self._settings), idle()
-            await children.ensure(
-                self._client, owned, settings, known.children, now, new=new, idle=nothing_runs, held_up=held_up
-            )
-
-        trial = _Trial(self._client, self._writer, known.children)
-        await known.preflight.check(stored, trial, self._monotonic(), make_children)
         refusal = unknown_rendering(stored.status, suspend=stored.desired.suspends)
-        refusal = refusal or stored.desired.refusal or known.preflight.refusal
+        refusal = refusal or stored.desired.refusal
         refusal = refusal or another_protocol(stored, pods, self._settings)
         desired = replace(stored.desired, refusal=refusal, rendering=offered(stored.status, self._settings))
         clock = known.clock.read()
@@ -172,40 +146,58 @@ class Reconciler:
         for note in decision.notes:
             kind, reason = "Warning" if note.warning else "Normal", decision.state or "Pending"
             self._events.record(about, kind, reason, note.text, action="Reconciling")
-        try:
-            held_up = known.preflight.refusal is None and any(map(self._may_lack_children, observed.members))
-            lost_claims = children.forget_lost_claims(known.children, (m.waiting_message for m in observed.members))
-            if decision.start or held_up or lost_claims:
-                await make_children(decision.status, held_up)
-                known.policy_seen = True
-            elif not (known.policy_seen or idle()):
-                await renew_policy(self._client, stored.owned(), self._settings)
-                known.policy_seen = True
-            await self._writer.carry_out(stored, decision, pods)
-        except QuotaExceeded as problem:
-            news = known.preflight.admission is None
-            known.preflight.quota_exceeded(str(problem), self._monotonic())
-            return 0.0 if news else known.preflight.sooner(decision.requeue_seconds, self._monotonic())
-        except (NameConflict, KeysLost) as problem:
-            known.preflight.children_refused(problem, stored.desired.generation, self._monotonic())
-            return 0.0
-        except (Invalid, Forbidden):
-            known.preflight.check_again()  # what was admitted before may not be any more, and its user reads why
-            raise
+        self._follow_shards(key, stored, observed, pods)
+        await self._follow_learner(key, stored, known, observed, pods, decision.checkpoint_seconds)
+        news = await self._carry_out(stored, known, observed, pods, decision)
         if stored.desired.released and not any(member.alive for member in observed.members):
             release = self._writer.release_for_good if stored.status.finished else self._writer.release_all
             await release(pods)
-        self._follow_shards(key, stored, observed, pods)
-        await self._follow_learner(key, stored, known, observed, pods, decision.checkpoint_seconds)
-        again, now = known.preflight.sooner(decision.requeue_seconds, self._monotonic()), self._monotonic()
-        if known.due == NEVER:
-            return again
-        due = max(0.0, known.due - now)
-        return due if again is None else min(again, due)
+        now = self._monotonic()
+        again = NEVER if decision.requeue_seconds is None else decision.requeue_seconds
+        soonest = min(again, known.refusals.due_in(now), max(0.0, known.due - now), 0.0 if news else NEVER)
+        return None if soonest == NEVER else soonest
 
-    def _may_lack_children(self, member: Member) -> bool:
-        """Whether a pod has a node and does not come up, as one whose Secret was deleted meanwhile."""
-        held_up = member.phase is Phase.STARTING and member.node_name and member.waiting is None
+    async def _carry_out(
+        self, stored: StoredJob, known: RememberedJob, observed: Observation, pods: Sequence[Pod], decision: Decision
+    ) -> bool:
+        """Make, ask to leave and end what was decided; whether something else is refused now than before.
+
+        Members for which the job lacks a Secret, a claim or another child wait for that, like those whose pods are refused.
+        """
+        idle, owned = not any(member.alive for member in observed.members), stored.owned()
+        before = {name: each.words for name, each in known.refusals.of.items()}
+        held_up = [member.name for member in observed.members if self._lacks_children(member, known)]
+        wanted = (*decision.start, *held_up)
+        tried = known.refusals.due(wanted, stored.desired.generation, self._monotonic())
+        problems: dict[str, Problem] = {}
+        failure: ApiError | None = None
+        try:
+            if tried:
+                await children.ensure(
+                    self._client, owned, settings_for(decision.status, self._settings), known.children,
+                    self._monotonic(), new=stored.status.start_time is None, idle=idle, held_up=bool(held_up),
+                )  # fmt: skip
+            elif not (known.policy_seen or idle):
+                await renew_policy(self._client, stored.owned(), self._settings)
+            known.policy_seen = True
+        except REFUSED as problem:
+            problems = dict.fromkeys(tried, problem)
+        except ApiError as problem:  # whoever is to leave or to be replaced need not wait for this
+            failure, tried = problem, ()
+        start = tuple(name for name in decision.start if name in tried and name not in problems)
+        problems |= await self._writer.carry_out(stored, replace(decision, start=start), pods)
+        known.refusals.note(stored, tried, problems, self._monotonic(), self._now())
+        if failure is not None:
+            raise failure
+        return before != {name: each.words for name, each in known.refusals.of.items()}
+
+    def _lacks_children(self, member: Member, known: RememberedJob) -> bool:
+        """Whether a pod does not come up for want of a claim, or, as far as one can tell, of a Secret that was deleted meanwhile."""
+        if member.phase is not Phase.STARTING:
+            return False
+        if member.name in known.refusals.of or children.forget_lost_claims(known.children, member.waiting_message):
+            return True
+        held_up = member.node_name and member.waiting is None
         return bool(held_up) and self._now() - member.since_seconds >= HELD_UP_SECONDS
 
     def _observe(self, key: JobKey, stored: StoredJob, known: RememberedJob, pods: Sequence[Pod]) -> Observation:
@@ -219,11 +211,10 @@ class Reconciler:
             found.append(member)
         known.were_up &= {pod["metadata"]["uid"] for pod in pods}
         return Observation(
-            members=tuple(found),
+            members=known.refusals.told(found),
             learner=answer.sample,
             missing=answer.missing,
             checkpoint=newest_checkpoint(stored.status, answer, pods),
-            admission=known.preflight.admitted(found),
             keeps_checkpoints=keeps_checkpoints(stored.desired.job, settings_for(stored.status, self._settings)),
             keeps_remains=True,
             ends_silent_members=False,  # its kubelet does, by the liveness probe

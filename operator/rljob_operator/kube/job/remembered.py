@@ -10,7 +10,7 @@ from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.kube.job import children
-from rljob_operator.kube.job.preflight import Preflight
+from rljob_operator.kube.job.refusals import Refusals
 from rljob_operator.kube.job.stored import ReadBefore
 
 NEVER: Final = float("inf")
@@ -42,7 +42,7 @@ class RememberedJob:
     due: float = NEVER
     read: ReadBefore = field(default_factory=ReadBefore)
     children: children.Known = field(default_factory=children.Known)
-    preflight: Preflight = field(default_factory=Preflight)
+    refusals: Refusals = field(default_factory=Refusals)
     were_up: set[str] = field(default_factory=set)
     policy_seen: bool = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rljob.api import RLJob
@@ -37,11 +37,6 @@ class Owned:
         """Whether ``other`` has the same children: to compare two jobs takes a hundredth of what rendering them does."""
         same = self.job is other.job or self.job == other.job
         return same and self.uid == other.uid
-
-    def nameless(self) -> Owned:
-        """The same with another job's name, which is the same for all: its objects tell whether two jobs' are alike."""
-        metadata = self.job.metadata.model_copy(update={"name": "job"})
-        return replace(self, job=self.job.model_copy(update={"metadata": metadata}), uid="")
 
     def has(self, found: Mapping[str, Any]) -> bool:
         """Whether an object that was found is a child of this job."""

@@ -60,6 +60,10 @@ class Expectations:
         """The call that should delete it has failed for certain."""
         self._take_back(job_uid, None, uid)
 
+    def doubt(self, job_uid: str) -> None:
+        """Nobody can say whether a call had its effect: the next look lists the job's pods."""
+        self._jobs.setdefault(job_uid, _Asked()).created[""] = float("-inf")
+
     def observe(self, job_uid: str, kind: str, pod: Mapping[str, Any]) -> None:
         """An event of the watch: ADDED, MODIFIED or DELETED. A pod that is being deleted counts as gone."""
         if job_uid not in self._jobs:

@@ -69,7 +69,8 @@ def test_a_node_is_lost_only_when_the_grace_period_is_long_over() -> None:
          "CrashLoopBackOff: container redis ended with exit code 1: no such directory"),
         (pod(containerStatuses=[waiting("CreateContainerConfigError", "no secret")]), None,
          "CreateContainerConfigError: no secret"),
-        (pod(node="", conditions=[condition("PodScheduled", "False", reason="SchedulingGated")]), None, ""),
+        (pod(node="", conditions=[condition("PodScheduled", "False", reason="SchedulingGated")]), Reason.UNSCHEDULABLE,
+         "SchedulingGated"),
     ],
 )  # fmt: skip
 def test_why_a_member_does_not_come_up(found: dict[str, Any], reason: Reason | None, message: str) -> None:

@@ -1,0 +1,68 @@
+"""What a job waits for before its parts can work: a node, a volume, quota, or that the API server takes a pod at all.
+
+Waiting is not failing: the deadlines count once every part that is needed has a place (`ControllerMemory.placed`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rljob.api.conditions import Reason
+from rljob.api.timestamps import rfc3339, stamp
+
+from rljob_operator.core.context import ReconcileContext
+from rljob_operator.core.member import Member, Phase, Role
+
+REJECTED: Final = (
+    Reason.POD_TEMPLATE_REJECTED,
+    Reason.POD_SECURITY_FORBIDDEN,
+    Reason.NAME_CONFLICT,
+    Reason.NAMESPACE_TERMINATING,
+    Reason.KEYS_LOST,
+)
+"""Refusals for which something has to be changed; `Reason.QUOTA_EXCEEDED` may go away by itself."""
+_NOT_AT_WORK: Final = (Phase.ABSENT, Phase.STARTING, Phase.EXITED)
+
+
+def refused(context: ReconcileContext, *reasons: Reason) -> list[Member]:
+    """Members that the API server refuses to make for any of ``reasons``."""
+    return [member for member in context.observed.members if member.waiting in reasons]
+
+
+def needed(context: ReconcileContext) -> list[Member]:
+    """Members without a place, where the job can't do without them: of its core, and of its actors while too few have one."""
+    found = [m for role in Role for m in context.of(role, *_NOT_AT_WORK) if not m.placed and m.waiting_message]
+    enough = _placed(context, Role.ACTOR) >= context.needed_actors()
+    optional = (Role.EVALUATOR, Role.ACTOR) if enough else (Role.EVALUATOR,)
+    return [member for member in found if member.role not in optional and context.is_wanted(member)]
+
+
+def note(context: ReconcileContext) -> ReconcileContext:
+    """Remember since when every part that is needed has a place. Before the job was up, its active time begins there."""
+    placed = not needed(context) and (context.memory.placed is not None or all_placed(context))
+    if placed == (context.memory.placed is not None):
+        return context
+    if context.memory.started is None:
+        context = context.with_memory(spent_active_seconds=stamp(context.active_seconds()), active_since=context.now)
+    return context.with_memory(placed=context.now if placed else None)
+
+
+def all_placed(context: ReconcileContext) -> bool:
+    """Whether replay, learner, inference servers and the smallest number of actors have a place, or had one when they ended."""
+    wanted = {
+        Role.REPLAY: context.shards,
+        Role.LEARNER: 1,
+        Role.INFERENCE: context.inference_servers,
+        Role.ACTOR: context.needed_actors(),
+    }
+    return all(_placed(context, role) >= number for role, number in wanted.items())
+
+
+def in_words(context: ReconcileContext) -> list[str]:
+    """Of each that is needed and waits, since when and for what."""
+    return [f"{m.name} waits since {rfc3339(m.since_seconds)}: {m.waiting_message}" for m in needed(context)]
+
+
+def _placed(context: ReconcileContext, role: Role) -> int:
+    members = context.of(role, Phase.STARTING, Phase.READY, Phase.DRAINING, Phase.EXITED)
+    return sum(member.placed and context.is_wanted(member) for member in members)

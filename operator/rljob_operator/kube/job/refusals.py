@@ -1,0 +1,111 @@
+"""What the API server refuses to make of a job: told in its own words, and tried again after a pause that grows.
+
+A refusal is of members by name. It changes nothing for any other member: what runs goes on, ends are answered, and whatever may
+be made is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from rljob.api.conditions import Reason
+
+from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.kube.apiserver.errors import (
+    ApiError,
+    Forbidden,
+    Invalid,
+    NamespaceTerminating,
+    PodSecurityViolated,
+    QuotaExceeded,
+)
+from rljob_operator.kube.job.keys import KeysLost
+from rljob_operator.kube.job.owned import NameConflict
+from rljob_operator.kube.job.stored import StoredJob
+
+FIRST_PAUSE_SECONDS: Final = 5.0
+LONGEST_PAUSE_SECONDS: Final = 60.0
+"""What was refused is tried again after the first pause and then after twice as long each time, since its cause may be outside
+the job; at once where the job changes."""
+
+Problem = ApiError | NameConflict | KeysLost
+REFUSED: Final = (Forbidden, Invalid, NameConflict, KeysLost)
+"""What no second try in the next second would mend."""
+_REASONS: Final[tuple[tuple[type[Exception], Reason], ...]] = (
+    (NameConflict, Reason.NAME_CONFLICT),
+    (KeysLost, Reason.KEYS_LOST),
+    (QuotaExceeded, Reason.QUOTA_EXCEEDED),
+    (NamespaceTerminating, Reason.NAMESPACE_TERMINATING),
+    (PodSecurityViolated, Reason.POD_SECURITY_FORBIDDEN),
+    (Forbidden, Reason.POD_TEMPLATE_REJECTED),
+    (Invalid, Reason.POD_TEMPLATE_REJECTED),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """One member that can't be made. ``since_seconds``: Unix seconds; ``again_at``: monotonic."""
+
+    reason: Reason | None
+    words: str
+    since_seconds: float
+    pause_seconds: float
+    again_at: float
+
+
+@dataclass(slots=True)
+class Refusals:
+    """Of one job, by member."""
+
+    of: dict[str, Refused] = field(default_factory=dict)
+    generation: int = 0
+
+    def due(self, wanted: Iterable[str], generation: int, now: float) -> tuple[str, ...]:
+        """Those of ``wanted`` to be tried now. A refusal of any other is forgotten: nobody wants that member any more."""
+        if generation != self.generation:
+            self.of = {name: replace(each, pause_seconds=0.0, again_at=now) for name, each in self.of.items()}
+            self.generation = generation
+        names = tuple(dict.fromkeys(wanted))
+        self.of = {name: each for name, each in self.of.items() if name in names}
+        return tuple(name for name in names if name not in self.of or self.of[name].again_at <= now)
+
+    def note(
+        self, stored: StoredJob, tried: Iterable[str], problems: Mapping[str, Problem], now: float, now_seconds: float
+    ) -> None:
+        """What became of the members that were tried."""
+        for name in tried:
+            before = self.of.pop(name, None)
+            problem = problems.get(name)
+            if problem is None:
+                continue
+            pause = 2 * before.pause_seconds if before is not None else 0.0
+            pause = min(max(pause, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
+            reason = next((reason for kind, reason in _REASONS if isinstance(problem, kind)), None)
+            since = before.since_seconds if before is not None else now_seconds
+            words = f"{problem}{_how_to_mend(stored)}" if reason in _OF_TEMPLATES else str(problem)
+            self.of[name] = Refused(reason, words, since, pause, now + pause)
+
+    def told(self, members: Iterable[Member]) -> tuple[Member, ...]:
+        """The members with those that can't be made among them, or with why nothing follows on one that has ended."""
+        found = {member.name: member for member in members}
+        for name, each in self.of.items():
+            member = found.get(name, Member(name, Role.of(name), since_seconds=each.since_seconds))
+            if member.phase in (Phase.ABSENT, Phase.STARTING, Phase.EXITED):
+                found[name] = replace(member, waiting=each.reason, waiting_message=each.words, placed=False)
+        return tuple(found.values())
+
+    def due_in(self, now: float) -> float:
+        """Seconds until the next is to be tried again; infinity where nothing is refused."""
+        return max(0.0, min((each.again_at for each in self.of.values()), default=float("inf")) - now)
+
+
+_OF_TEMPLATES: Final = (Reason.POD_TEMPLATE_REJECTED, Reason.POD_SECURITY_FORBIDDEN)
+
+
+def _how_to_mend(stored: StoredJob) -> str:
+    """A refused job need not be made anew, though roles change only in suspension, and that may need a place for checkpoints."""
+    checkpoint = stored.desired.job.spec.checkpoint
+    skip = " and checkpoint.onSuspend: Skip" if checkpoint.storage is None and checkpoint.on_suspend != "Skip" else ""
+    return f"; to change a role, set suspend: true{skip} with it, and resume"
