@@ -192,7 +192,7 @@ class Reconciler:
         return before != {name: each.words for name, each in known.refusals.of.items()}
 
     def _lacks_children(self, member: Member, known: RememberedJob) -> bool:
-        """Whether a pod does not come up for want of a claim, or, as far as one can tell, of a Secret that was deleted meanwhile."""
+        """Whether a pod does not come up for want of a claim or, as far as one can tell, of a Secret that was deleted."""
         if member.phase is not Phase.STARTING:
             return False
         if member.name in known.refusals.of or children.forget_lost_claims(known.children, member.waiting_message):
