@@ -208,20 +208,22 @@ def test_every_value_has_its_test() -> None:
 
 
 def test_the_workers_image_goes_where_the_operators_goes(chart: Chart) -> None:
-    def image(**values: Any) -> str:
-        config = only(chart.render(values), "ConfigMap", NAME)["data"]["config.yaml"]
-        return str(yaml.safe_load(config)["image"])
+    def images(**values: Any) -> tuple[str, str]:
+        config = yaml.safe_load(only(chart.render(values), "ConfigMap", NAME)["data"]["config.yaml"])
+        return config["image"], config.get("gpuImage", "")
 
-    assert image() == "rljob-worker:0.1.0"
-    assert image(image={"registry": "r.example.com"}) == "r.example.com/rljob-worker:0.1.0"
-    assert image(image={"registry": "r.example.com"}, config={"image": "mine:2"}) == "mine:2"
+    registry = {"registry": "r.example.com"}
+    assert images() == ("rljob-worker:0.1.0", "rljob-worker:0.1.0-gpu")
+    assert images(image=registry) == ("r.example.com/rljob-worker:0.1.0", "r.example.com/rljob-worker:0.1.0-gpu")
+    assert images(image=registry, config={"image": "mine:2"}) == ("mine:2", "")
+    assert images(config={"gpuImage": "mine:2"}) == ("rljob-worker:0.1.0", "mine:2")
 
 
 def test_a_changed_configuration_is_a_new_pod(chart: Chart, default: list[Object]) -> None:
     path = "spec.template.metadata.annotations.rljob\\dev/config-checksum"
     changed = chart.render({"config": {"clusterDomain": "cluster.local"}})
     config = yaml.safe_load(only(changed, "ConfigMap", NAME)["data"]["config.yaml"])
-    assert config == {"image": "rljob-worker:0.1.0", "clusterDomain": "cluster.local"}
+    assert config["clusterDomain"] == "cluster.local"
     assert at(only(changed, "Deployment"), path) != at(only(default, "Deployment"), path) is not None
 
 

@@ -63,6 +63,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $worker := printf "rljob-worker:%s" .Chart.AppVersion -}}
 {{- with .Values.image.registry }}{{ $worker = printf "%s/%s" . $worker }}{{ end -}}
 {{- $config := .Values.config -}}
-{{- if not $config.image }}{{ $config = merge (dict "image" $worker) (omit $config "image") }}{{ end -}}
+{{- if not $config.image }}
+{{- $config = merge (omit $config "image") (dict "image" $worker "gpuImage" (printf "%s-gpu" $worker)) }}
+{{- end -}}
 {{ toYaml $config }}
 {{- end -}}

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob.api import ManifestError, load_manifest, parse_job
+from rljob.api import ManifestError, load_manifest, parse_job, quantity
 from rljob.api.algorithm import BLOCKS
 from rljob.api.presets import PRESETS, PresetName
 
@@ -176,3 +176,13 @@ def test_a_preset_with_any_one_field_changed_is_a_job_or_says_what_to_change(
     else:
         assert parse_job(in_force(job)).spec == job.spec
         assert api_server.refusals(document) == []
+
+
+@pytest.mark.parametrize("preset", ["CartPoleApeX", "CartPoleIMPALA"])
+def test_a_first_job_asks_for_one_core_in_all_and_computes_as_before(preset: str) -> None:
+    """So it fits beside what a node of two cores runs anyway. A role's threads are never less than one."""
+    spec = parse_job(manifest(preset)).spec
+    roles = [spec.learner, spec.actors, spec.evaluator, *([spec.replay] if spec.replay else [])]
+    asked = [quantity(role.resources.requests["cpu"]) for role in roles]
+    assert round(sum(asked) + (0.1 if spec.replay else 0.0), 3) <= 1.0, "with 100m of the Redis beside a shard"
+    assert [role.resources.cores() for role in roles] == [1] * len(roles)

@@ -57,6 +57,11 @@ def test_a_missing_device_ends_the_learner_with_what_to_change(cluster: bool, on
     )
 
 
+def test_an_inference_server_names_its_own_field() -> None:
+    with pytest.raises(DeviceProblem, match=r"^inference\.accelerator asks .* write inference\.accelerator\.onMissing"):
+        choose(Accelerator(count=1), on_cluster=True, role="inference", why_not=lambda: NOTHING)
+
+
 @pytest.mark.parametrize(("cluster", "on_missing"), [(False, None), (True, "UseCPU"), (False, "UseCPU")])
 def test_a_missing_device_is_a_warning(cluster: bool, on_missing: str | None, caplog: pytest.LogCaptureFixture) -> None:
     assert chosen(cluster=cluster, count=1, on_missing=on_missing) == "cpu"

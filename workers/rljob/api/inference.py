@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from pydantic import Field
+
 from rljob.api.mutability import WHILE_SUSPENDED
 from rljob.api.pods import RoleSpec
+from rljob.api.roles import Accelerator
 from rljob.api.types import Integer
 
 
@@ -14,6 +17,8 @@ class InferenceSpec(RoleSpec):
 
     replicas: Annotated[int, Integer(0, 1000), WHILE_SUSPENDED] = 0
     """Servers of their own, each a pod or process; 0 puts the server into the learner."""
+    accelerator: Annotated[Accelerator, WHILE_SUSPENDED] = Field(default_factory=Accelerator)
+    """The device that each server of its own computes on; one in the learner uses the learner's."""
     max_batch_size: Annotated[int, Integer(1, 65_536), WHILE_SUSPENDED] = 64
     """Observations computed together at most."""
     max_wait_milliseconds: Annotated[int, Integer(0, 10_000), WHILE_SUSPENDED] = 2

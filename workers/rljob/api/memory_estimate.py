@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ _IMAGE_COMPRESSED_SHARE = 0.25
 """Cautious share that LZ4 leaves of game frames; Pong's is nearer to 0.05, but a noisy screen must not surprise anyone.
 """
 _SMALLEST_IMAGE_BYTES = 1024
+_FILES_OF_A_REWRITE = 3
 _PROCESS_BYTES = {
     "learner": 900 * MIB,
     "actor": 450 * MIB,
@@ -97,6 +99,15 @@ def memory_estimate(job: RLJob, *, frame_bytes: int) -> MemoryEstimate:
     if job.spec.replay is None:
         return _of_a_queue(job.spec, parameters, stack, frame_bytes, processes)
     return _of_a_replay(job.spec.replay.resolved(), parameters, stack, frame_bytes, processes)
+
+
+def log_gib(replay: ReplayParameters, frame_size: int) -> int:
+    """Whole GiB of disk for the log of one shard: while its Redis rewrites a file there are the old one, what was appended to it,
+    and the new one. Frames are taken for images of one channel; a vector of so many bytes is longer than most are."""
+    stored = replay.capacity * (frame_size**2 * _IMAGE_COMPRESSED_SHARE + _COLUMN_BYTES)
+    if replay.capacity_bytes:
+        stored = min(stored, replay.capacity_bytes)
+    return math.ceil(_FILES_OF_A_REWRITE * stored / replay.shards / (1 << 30))
 
 
 def _of_a_replay(

@@ -39,8 +39,9 @@ class Persistence(APIModel):
 
     mode: Literal["None", "Snapshot", "AppendOnly"] = "Snapshot"
     """Snapshot: from time to time. AppendOnly: every write, slower."""
-    storage: Quantity = "32Gi"
-    """Size of the volume."""
+    storage: Quantity | None = None
+    """Size of each shard's volume, which is made once. Unset: from capacity, three times the shard's share of transitions of
+    frameSize * frameSize / 4 + 64 bytes, or of capacityBytes where that is less, rounded up to whole Gi."""
     storage_class_name: Annotated[str, Text(253, "a StorageClass", shortest=0)] = ""
     """Kind of volume; empty takes the cluster's default."""
 

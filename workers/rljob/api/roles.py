@@ -12,7 +12,7 @@ from rljob.api.types import APIModel, Flag, Integer, Real, Seconds
 
 
 class Accelerator(APIModel):
-    """The device the learner computes on."""
+    """The device that the learner, or an inference server, computes on."""
 
     resource_name: ResourceName = "nvidia.com/gpu"
     """The extended resource to ask for; never guessed from its suffix."""
@@ -20,7 +20,7 @@ class Accelerator(APIModel):
     """How many: 0 computes on the CPU everywhere, 1 asks for one and computes on it. Unset asks a cluster for none, while
     rljob run uses a CUDA device that is there. More than one is refused, as only one would be used."""
     on_missing: Literal["Fail", "UseCPU"] | None = None
-    """What a learner does that has asked for a device and finds none that works: Fail ends it with exit code 78, which fails the
+    """What a role does that has asked for a device and finds none that works: Fail ends it with exit code 78, which fails the
     job; UseCPU computes on the CPU. Unset: Fail on a cluster, UseCPU with a warning under rljob run."""
 
 

@@ -82,8 +82,10 @@ def why_no_cuda() -> str:
     return ""
 
 
-def choose(accelerator: Accelerator, *, on_cluster: bool, why_not: Callable[[], str] = why_no_cuda) -> torch.device:
-    """The device for ``accelerator``. ``why_not`` is asked only where one may be used.
+def choose(
+    accelerator: Accelerator, *, on_cluster: bool, role: str = "learner", why_not: Callable[[], str] = why_no_cuda
+) -> torch.device:
+    """The device for ``accelerator`` of ``role``. ``why_not`` is asked only where one may be used.
 
     Raises DeviceProblem where one was asked for, there is none that works, and that is not to be passed over.
     """
@@ -94,14 +96,14 @@ def choose(accelerator: Accelerator, *, on_cluster: bool, why_not: Callable[[], 
     if not reason:
         return torch.device("cuda")
     if wanted is None:
-        log.info("%s: the learner computes on the CPU", reason)
+        log.info("%s: the %s computes on the CPU", reason, role)
         return torch.device("cpu")
     where = "no such device works in this pod: " if on_cluster else ""
-    missing = f"learner.accelerator asks for {accelerator.resource_name}, but {where}{reason}"
+    missing = f"{role}.accelerator asks for {accelerator.resource_name}, but {where}{reason}"
     on_missing = accelerator.on_missing or ("Fail" if on_cluster else "UseCPU")
     if on_missing == "Fail":
         raise DeviceProblem(
-            f"{missing}; to compute on the CPU, write learner.accelerator.onMissing: UseCPU, or count: 0 to ask for none"
+            f"{missing}; to compute on the CPU, write {role}.accelerator.onMissing: UseCPU, or count: 0 to ask for none"
         )
-    log.warning("%s; the learner computes on the CPU", missing)
+    log.warning("%s; the %s computes on the CPU", missing, role)
     return torch.device("cpu")

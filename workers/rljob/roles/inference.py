@@ -12,6 +12,7 @@ from rljob.algorithms.compute import denormals_as_zero
 from rljob.api import quantity
 from rljob.inference.model import served_model
 from rljob.inference.server import InferenceServer
+from rljob.learner.device import choose
 from rljob.roles.announce import announce, write_final
 from rljob.roles.options import RoleOptions
 from rljob.telemetry.metrics import inference_registry
@@ -29,12 +30,13 @@ def run_inference(options: RoleOptions, stop: threading.Event) -> None:
     """Answer actors until ``stop`` is set. Holds nothing that is lost with it: actors ask again.
 
     Raises ``EnvironmentProblem`` when the environment cannot be described and ``ValueError`` for an address that cannot be
-    bound.
+    bound, ``DeviceProblem`` when the device that the job asks for is missing.
     """
     spec = options.job.spec
+    device = choose(spec.inference.accelerator, on_cluster=options.on_cluster, role="inference")
     torch.set_num_threads(max(1, round(quantity(spec.inference.resources.requests.get("cpu", "1")))))
     keys = load_keys(options.keys, "inference") if options.keys is not None else None
-    model = served_model(options.job, torch.device("cpu"))
+    model = served_model(options.job, device)
     weights = WeightClient(options.weights, options.notice, keys.client("learner") if keys else None)
     weights.shapes = model.shapes
     try:

@@ -107,7 +107,8 @@ class OperatorConfiguration(APIModel):
     image: ContainerImage | None = None
     """Image of every role of a job that names none; that of the operator's release unless given."""
     gpu_image: ContainerImage | None = None
-    """The same for a learner that asks for a device; ``image`` unless given."""
+    """The same for a role that asks for a device; unless given, ``image`` where that is given, else that of the operator's
+    release for a GPU."""
     spot: SpotNodes = Field(default_factory=SpotNodes)
     """How spot nodes are marked."""
     gpu_nodes: GPUNodes = Field(default_factory=GPUNodes)
@@ -160,7 +161,7 @@ def settings_of(given: OperatorConfiguration, operator_namespace: str, image: st
     claim = given.checkpoint_claim
     return Settings(
         image=image or given.image or default_image(),
-        gpu_image=given.gpu_image or "",
+        gpu_image=given.gpu_image or ("" if image or given.image else f"{default_image()}-gpu"),
         spot=SpotMarks(taints=pairs(given.spot.taints), labels=pairs(given.spot.labels)),
         gpu_node_labels=tuple(given.gpu_nodes.labels),
         keep_off_gpu_nodes=given.gpu_nodes.keep_off,

@@ -42,7 +42,7 @@ SOON_SECONDS: Final = 0.5
 UNAVAILABLE_SECONDS: Final = 8.0
 """While the API server does not answer, a job is tried later each time, up to this long. So a thousand jobs are no storm, and all
 is right soon after its return."""
-UNPREPARED_SECONDS: Final = 2.0
+UNPREPARED_SECONDS: Final = 5.0
 STUCK_SECONDS: Final = 60.0
 """A leader with a job that waits for a turn, none of whose turns has ended for so long, is not ready."""
 BETWEEN_TURNS_SECONDS: Final = 0.1
@@ -126,7 +126,6 @@ class Operator:
 
     async def prepare(self) -> None:
         """Wait until work could begin: the API server answers, it serves RLJobs, and what is watched may be listed."""
-        said = ""
         while not self._prepared:
             try:
                 for resource in (RLJOBS, PODS):
@@ -134,9 +133,7 @@ class Operator:
                         await anext(self._client.pages(resource, namespace, limit=1))
                 self._prepared = True
             except ApiError as problem:
-                if str(problem) != said:
-                    said = str(problem)
-                    log.warning("not ready, and no candidate for the lease: %s", said)
+                log.warning("not ready, and no candidate for the lease: %s", problem)
                 await asyncio.sleep(UNPREPARED_SECONDS)
 
     async def lead(self) -> None:

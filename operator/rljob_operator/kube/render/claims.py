@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rljob.api.memory_estimate import log_gib
+
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.roles import has_own_redis
@@ -18,7 +20,9 @@ def claims(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
         found.append(_claim(owned, "learner", settings.checkpoint_size, settings.checkpoint_class))
     if has_own_redis(job):
         kept = job.spec.required_replay.redis.persistence
-        found += [_claim(owned, shard, kept.storage, kept.storage_class_name) for shard in names.shards(job)]
+        replay, frame_size = job.spec.required_replay.resolved(), job.spec.environment.parameters.frame_size
+        size = kept.storage or f"{log_gib(replay, frame_size)}Gi"
+        found += [_claim(owned, shard, size, kept.storage_class_name) for shard in names.shards(job)]
     return found
 
 

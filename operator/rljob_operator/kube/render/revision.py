@@ -25,6 +25,7 @@ _OF_ONE_ROLE: Final = {
     *((section_name(role), alias) for role in Role for alias in _ALIASES.values()),
     ("actors", "spot"),
     ("learner", "accelerator"),
+    ("inference", "accelerator"),
     ("replay", "redis"),
 }
 """(section, field) of what no other role reads."""

@@ -24,11 +24,9 @@ def section(job: RLJob, role: Role) -> RoleSpec:
 
 
 def device(job: RLJob, role: Role) -> dict[str, str]:
-    """The extended resource of a learner that asks for a device, as a limit; empty where it computes on the CPU."""
-    accelerator = job.spec.learner.accelerator
-    if role is not Role.LEARNER or not accelerator.count:
-        return {}
-    return {accelerator.resource_name: str(accelerator.count)}
+    """The extended resource of a role that asks for a device, as a limit; empty where it computes on the CPU."""
+    asks = {Role.LEARNER: job.spec.learner, Role.INFERENCE: job.spec.inference}.get(role)
+    return {asks.accelerator.resource_name: str(asks.accelerator.count)} if asks and asks.accelerator.count else {}
 
 
 def image(job: RLJob, role: Role, settings: Settings) -> str:

@@ -50,7 +50,7 @@ class Settings:
 
     Attributes:
         image: of every role of a job that names none. For a job that runs already it is the one that the job was started with.
-        gpu_image: the same for a learner that asks for a device; empty takes ``image``.
+        gpu_image: the same for a role that asks for a device; empty takes ``image``.
         spot: the marks of spot nodes.
         gpu_node_labels: any of them tells a node with a GPU.
         keep_off_gpu_nodes: whether pods that ask for no device keep off such nodes. Required leaves them pending where every

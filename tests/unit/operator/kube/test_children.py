@@ -151,6 +151,21 @@ def test_a_claim_is_as_the_manifest_says() -> None:
     assert "storageClassName" not in spec, "an empty one would mean none instead of the default"
 
 
+@pytest.mark.parametrize(
+    ("sets", "size"),
+    [
+        (("capacity=2000000", "shards=1"), "11Gi"),  # 3 * 2,000,000 * (84 * 84 / 4 + 64) bytes are 10.2 GiB
+        (("capacity=2000000", "shards=4"), "3Gi"),
+        (("capacity=50000", "shards=1"), "1Gi"),
+        (("capacity=2000000", "capacityBytes=1Gi", "shards=1"), "3Gi"),
+    ],
+)
+def test_a_shard_claims_what_its_share_of_the_capacity_takes(sets: tuple[str, ...], size: str) -> None:
+    job = owned(*(f"spec.replay.{each}" for each in sets), "spec.environment.frameSize=84")
+    spec = child(job, "PersistentVolumeClaim", "pong-apex-replay-0")["spec"]
+    assert spec["resources"]["requests"]["storage"] == size
+
+
 def test_who_may_come_in() -> None:
     settings = replace(SETTINGS, operator_namespaces={"team": "ops"}, prometheus_namespaces=None)
     spec = child(owned("spec.monitoring.metricsPort=9100"), "NetworkPolicy", "pong-apex", settings)["spec"]

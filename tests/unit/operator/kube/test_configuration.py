@@ -72,8 +72,10 @@ def settings_in(folder: Path, text: str, image: str | None = None) -> Settings:
 
 def test_nothing_written_is_what_is_built_in(tmp_path: Path) -> None:
     assert settings_in(tmp_path, "{}") == settings_of(OperatorConfiguration(), "here")
-    built_in = Settings(image=default_image(), operator_namespaces={"kubernetes.io/metadata.name": "here"})
+    here = {"kubernetes.io/metadata.name": "here"}
+    built_in = Settings(image=default_image(), gpu_image=f"{default_image()}-gpu", operator_namespaces=here)
     assert settings_in(tmp_path, "{}") == built_in
+    assert settings_in(tmp_path, "image: rl:1").gpu_image == "", "an image of one's own is not guessed another name for"
 
 
 def test_every_field_counts(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from rljob_operator.kube.apiserver.errors import NotLeader
-from rljob_operator.kube.process.lease import Elector, LeaseTimes, new_identity
+from rljob_operator.kube.process.lease import Elector, new_identity
 
 from tests.cluster.kube_client import connects
 from tests.unit.operator.kube.fake_api_server import Answer, refuses, says, served
@@ -19,13 +19,6 @@ OURS = {
     "metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1"},
     "spec": {"holderIdentity": "me"},
 }
-
-
-@pytest.mark.parametrize("times", [{"retry_seconds": 5.0}, {"retry_seconds": 0.0}, {"duration_seconds": 10.0}])
-def test_times_with_which_two_could_lead_are_refused(times: dict[str, Any]) -> None:
-    LeaseTimes()
-    with pytest.raises(ValueError, match="_seconds must be"):
-        LeaseTimes(**times)
 
 
 def leading(work: Callable[[Elector], Awaitable[None]], *answers: Answer, **options: Any) -> Elector:

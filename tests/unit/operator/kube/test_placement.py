@@ -33,6 +33,13 @@ def test_a_learner_that_asks_for_a_device_gets_it_and_the_toleration_for_its_nod
     assert preferences(pod["spec"]) == []
 
 
+def test_an_inference_server_with_a_device_goes_where_a_learner_with_one_goes() -> None:
+    pod = pod_of(owned(*CENTRAL, "spec.inference.accelerator.count=1"), "inference-0")
+    assert worker(pod)["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+    assert pod["spec"]["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert preferences(pod["spec"]) == []
+
+
 def test_a_device_goes_by_the_name_that_it_has() -> None:
     job = owned("spec.learner.accelerator={count: 1, resourceName: nvidia.com/mig-1g.5gb}")
     assert worker(pod_of(job, "learner"))["resources"]["limits"] == {"nvidia.com/mig-1g.5gb": "1"}

@@ -216,6 +216,9 @@ def test_images() -> None:
     assert image("learner") == image("actor-0") == "cpu:1"
     assert image("learner", "spec.learner.accelerator.count=1") == "gpu:1"
     assert image("actor-0", "spec.learner.accelerator.count=1") == "cpu:1"
+    served = (*CENTRAL, "spec.inference.accelerator.count=1")
+    assert image("inference-0", *served) == "gpu:1"
+    assert image("learner", *served) == image("inference-0", *CENTRAL, "spec.learner.accelerator.count=1") == "cpu:1"
     assert image("learner", "spec.learner.accelerator.count=1", "spec.image=own:1") == "own:1"
     assert image("learner", "spec.image=own:1", "spec.learner.image=two:1") == "two:1"
     pod = pod_of(owned("spec.imagePullSecrets=[{name: registry}]"), "actor-0", SETTINGS)

@@ -6,9 +6,16 @@ from typing import Any
 
 from rljob.api.presets.preset import Preset
 
+
+def _cpu(request: str) -> dict[str, Any]:
+    """The part of a core that a role asks for: all together about one, so that a node with two has room. None is limited."""
+    return {"resources": {"requests": {"cpu": request}}}
+
+
 _JOB: dict[str, Any] = {
+    "learner": _cpu("400m"),
     "environment": {"id": "CartPole-v1"},
-    "evaluator": {"intervalSeconds": 5, "triggerReturn": 300},
+    "evaluator": {"intervalSeconds": 5, "triggerReturn": 300, **_cpu("150m")},
     "checkpoint": {"intervalSeconds": 30, "retain": 2},
     "successPolicy": {"targetReturn": {"value": 475}},  # what Gymnasium calls solved: the mean of 100 episodes
     "activeDeadlineSeconds": 900,
@@ -52,8 +59,9 @@ CARTPOLE_APEX = Preset(
             "capacity": 50_000,
             "prioritization": {"exponent": 0.5, "importance": 0.4},
             "rateLimiter": {"samplesPerInsert": 8, "minSize": 1000, "errorBuffer": 8000},
+            **_cpu("100m"),
         },
-        "actors": {"envsPerActor": 8},
+        "actors": {"envsPerActor": 8, **_cpu("250m")},
         **_JOB,
     },
 )
@@ -89,7 +97,7 @@ CARTPOLE_IMPALA = Preset(
                 "precision": "FP32",
             },
         },
-        "actors": {"envsPerActor": 16},
+        "actors": {"envsPerActor": 16, **_cpu("400m")},
         **_JOB,
     },
 )

@@ -1,4 +1,4 @@
-"""Rules of ``spec.learner``."""
+"""Rules of ``spec.learner.accelerator`` and ``spec.inference.accelerator``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rljob.api.rule import Outcome, rule
     Accelerator,
     "count",
     cel="!has(self.count) || self.count <= 1",
-    message="allowed: 0 or 1; the learner computes on one device, and more would be reserved for it and stand idle",
+    message="allowed: 0 or 1; a role computes on one device, and more would be reserved for it and stand idle",
 )
 def one_device(accelerator: Accelerator) -> Outcome:
     if accelerator.count is None or accelerator.count <= 1:
         return None
     return (
-        "allowed: 0 or 1; the learner computes on one device, and the others of "
+        "allowed: 0 or 1; a role computes on one device, and the others of "
         f"{accelerator.count} would be reserved for it and stand idle"
     )
 
