@@ -1,0 +1,277 @@
+"""The operator: a turn of the core, the calls that it leads to in their order, and each call by itself.
+
+It does what `kube.job.reconcile` and `kube.job.apply` do; `test_search` compares the two.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any
+
+from rljob.api.conditions import Reason
+from rljob_operator.core.checkpoint_words import checkpoint_facts
+from rljob_operator.core.decision import Decision
+from rljob_operator.core.desired import ClockReading
+from rljob_operator.core.member import Member, Phase
+from rljob_operator.core.observed import Evaluation, LearnerSample, Observation
+from rljob_operator.core.turn import StatusWrite, turn
+from rljob_operator.kube.job.members import current, former, members
+from rljob_operator.kube.job.observe import newest_checkpoint
+from rljob_operator.kube.polls.learner_poll import Answer as Polled
+
+from tests.search.jobs import TARGET, SmallJob
+from tests.search.pods import GRACE_SECONDS, Cause, Pod, Pods, Stage, checkpoint_words, document, new_pod
+from tests.search.statuses import NOW, Statuses
+from tests.search.world import Answer, Op, Refused, World
+
+REFUSALS = (
+    importlib.import_module("rljob_operator.kube.job.refusals")
+    if find_spec("rljob_operator.kube.job.refusals")
+    else None
+)
+"""An operator that remembers which members the API server refuses to make has it."""
+FIRST_PAUSE, LONGEST_PAUSE = 5, 60
+
+PASSED_OVER = 400_000
+"""Turns that are remembered at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """One turn: what it was given, its decision, the number of its status, and what follows from it."""
+
+    decision: Decision
+    members: tuple[Member, ...]
+    before: int
+    after: int
+    write: StatusWrite
+    calls: tuple[Op, ...]
+    dealt_with: frozenset[str]
+    were_up: tuple[str, ...]
+    asks: int
+
+
+class Operator:
+    """Of one search: turns are pure, so each is taken once."""
+
+    def __init__(self, job: SmallJob, statuses: Statuses) -> None:
+        self.job, self.statuses = job, statuses
+        self._taken: dict[Any, Turned] = {}
+        self.turns = 0
+
+    def seen(self, world: World) -> Pods:
+        """The pods as the operator's cache has them, without what only the truth knows."""
+        up = world.memory.were_up
+        return tuple([shown_as(pod, pod.uid in up) for pod in view(world)])
+
+    def turn(self, world: World) -> Turned:
+        """What the operator makes of what it sees."""
+        memory = world.memory
+        place = world.status, self.seen(world), memory.were_up, memory.answer, world.spec, memory.refused
+        found = self._taken.get(place)
+        if found is None:
+            if len(self._taken) >= PASSED_OVER:
+                self._taken.clear()
+            found = self._taken[place] = self._turn(*place)
+        return found
+
+    def _turn(
+        self,
+        number: int,
+        pods: Pods,
+        were_up: tuple[str, ...],
+        answer: Answer | None,
+        spec: int,
+        refused: tuple[Refused, ...],
+    ) -> Turned:
+        self.turns += 1
+        status, desired = self.statuses[number], self.job.specs[spec]
+        documents = [document(pod) for pod in pods]
+        seen = members(documents, NOW, were_up)
+        if REFUSALS is not None:
+            seen = _with_refused(seen, refused)
+        polled = _polled(answer)
+        observed = Observation(
+            members=seen,
+            learner=polled.sample,
+            missing=polled.missing,
+            checkpoint=newest_checkpoint(status, polled, documents),
+            keeps_checkpoints=self.job.claim,
+            keeps_remains=True,
+            ends_silent_members=False,
+            selector="actors",
+        )
+        found = turn(desired, status, observed, ClockReading(NOW))
+        decision = found.decision
+        before = {each.name: each.incarnation for each in status.controller.members}
+        after = {each.name: each.incarnation for each in decision.status.controller.members}
+        here = {pod.uid for pod in pods}
+        up = {m.incarnation for m in seen if m.phase is Phase.READY}.union(were_up) & here
+        asks = -1 if decision.checkpoint_seconds is None else int(NOW - decision.checkpoint_seconds)
+        return Turned(
+            decision,
+            seen,
+            number,
+            self.statuses.number(decision.status),
+            found.write,
+            _calls(decision, documents, {each.member for each in refused if each.again > 0}),
+            frozenset(life for name, life in after.items() if before.get(name) != life),
+            tuple(sorted(up)),
+            asks,
+        )
+
+
+@lru_cache(maxsize=PASSED_OVER)
+def shown_as(pod: Pod, was_up: bool) -> Pod:
+    """The pod with what only the truth knows left out, and what nothing asks for."""
+    began = pod.began if pod.stage == Stage.RUNNING or was_up else min(pod.began, 0)
+    return pod._replace(cause=Cause.NONE, lost=False, work=0, began=began)
+
+
+def view(world: World) -> Pods:
+    """The pods as the operator's cache has them."""
+    return world.pods if world.seen is None else world.seen
+
+
+def _polled(answer: Answer | None) -> Polled:
+    if answer is None:
+        return Polled()
+    verdicts = (Evaluation(TARGET, 0.0, 20, True, 1, 0),) if answer.won == 2 else ()
+    sample = LearnerSample(NOW - answer.age, 10 * answer.work, 100 * answer.work, evaluations=verdicts)
+    found = answer.checkpoint
+    words = {} if found is None else {"checkpoint": checkpoint_words(*found)}
+    return Polled(sample, "", None, checkpoint_facts(words))
+
+
+def _with_refused(seen: tuple[Member, ...], refused: Iterable[Refused]) -> tuple[Member, ...]:
+    assert REFUSALS is not None
+    words = "exceeded quota: pods, requested: pods=1, used: pods=2, limited: pods=2"
+    known = {
+        each.member: REFUSALS.Refused(Reason.QUOTA_EXCEEDED, words, NOW - each.since, each.pause, float(each.again))
+        for each in refused
+    }
+    return tuple(REFUSALS.Refusals(known).told(seen))
+
+
+def refused_again(refused: tuple[Refused, ...], member: str) -> tuple[Refused, ...]:
+    """After one more refusal to make a member."""
+    before = next((each for each in refused if each.member == member), None)
+    pause = FIRST_PAUSE if before is None else min(2 * before.pause, LONGEST_PAUSE)
+    after = Refused(member, 0 if before is None else before.since, pause, pause)
+    return tuple(sorted([*(each for each in refused if each.member != member), after]))
+
+
+def _calls(decision: Decision, documents: Sequence[dict[str, Any]], waiting: set[str]) -> tuple[Op, ...]:
+    """The calls about pods, as `PodWriter.carry_out` makes them; ``waiting`` are members that it is too early to try again."""
+    found = {name: pod["metadata"] for name, pod in current(documents).items()}
+    calls = [
+        Op("unask", about["uid"])
+        for name, about in found.items()
+        if name not in decision.drain and _asked_in_vain(about, documents)
+    ]
+    for name in decision.drain:
+        about = found.get(name)
+        if about is not None and "deletionTimestamp" not in about:
+            if "annotations" not in about:
+                calls.append(Op("ask", about["uid"]))
+            calls.append(Op("delete", about["uid"], GRACE_SECONDS))
+    start = [name for name in decision.start if name not in waiting]
+    replaced = [name for name in start if name in found]
+    let_go = [found[name] for name in (*decision.remove, *replaced) if name in found]
+    for about in (*let_go, *(pod["metadata"] for pod in former(documents))):
+        if about.get("finalizers"):
+            calls.append(Op("release", about["uid"]))
+        if "deletionTimestamp" not in about:
+            calls.append(Op("delete", about["uid"]))
+    for name in start:
+        follows = int(found[name]["uid"].partition(":")[2]) if name in found else -1
+        calls.append(Op("create", name, follows))
+    if decision.delete_job:
+        calls.append(Op("delete job"))
+    return tuple(calls)
+
+
+def _asked_in_vain(about: dict[str, Any], documents: Sequence[dict[str, Any]]) -> bool:
+    if "annotations" not in about or "deletionTimestamp" in about:
+        return False
+    status = next(pod["status"] for pod in documents if pod["metadata"] is about)
+    return status["phase"] not in ("Failed", "Succeeded")
+
+
+# ------------------------------------------------------------------------------------------------------------- calls
+
+
+def called(world: World, op: Op, statuses: Statuses) -> World:
+    """The cluster after one call, which succeeds where it can."""
+    if op.verb == "store":
+        return world._replace(stored=op.number, counted=op.counted, memory=world.memory._replace(status=-1, counted=()))
+    if op.verb == "create":
+        if any(pod.member == op.uid and pod.follows == op.number for pod in world.pods):
+            return world._replace(seen=None)  # it was made before: AlreadyExists
+        return with_pods(
+            world._replace(seen=None), (*world.pods, new_pod(op.uid, _unused_life(world, op, statuses), op.number))
+        )
+    pod = world.pod(op.uid)
+    if pod is None:
+        return world
+    if op.verb == "ask":
+        return changed(world, pod, pod._replace(asked=True))
+    if op.verb == "unask":
+        return changed(world, pod, pod._replace(asked=False))
+    if op.verb == "release":
+        return changed(world, pod, pod._replace(held=False))
+    cause = Cause.ASKED if pod.cause == Cause.NONE else pod.cause
+    return deleted(world._replace(seen=None), pod._replace(cause=cause), max(op.number, 0) or GRACE_SECONDS)
+
+
+def deleted(world: World, pod: Pod, grace: int, disruption: str = "") -> World:
+    """After a deletion of the pod as it is given: what never ran, or has ended, goes at once."""
+    before = world.pod(pod.uid)
+    assert before is not None
+    at_once = pod.stage in (Stage.WAITING, Stage.ENDED)
+    pod = pod._replace(
+        deleted=0 if pod.deleted < 0 else pod.deleted,
+        grace=0 if at_once else grace,
+        disruption=disruption or pod.disruption,
+    )
+    return changed(world, before, pod)
+
+
+def changed(world: World, before: Pod, after: Pod) -> World:
+    """With one pod as it is now; one that is being deleted, has come to its end and is held by no finalizer is gone."""
+    gone = after.deleted >= 0 and not after.held and (after.stage == Stage.ENDED or after.stage == Stage.WAITING)
+    pods = [pod for pod in world.pods if pod.uid != before.uid]
+    return with_pods(world, pods if gone else [*pods, after])
+
+
+def with_pods(world: World, pods: Sequence[Pod]) -> World:
+    """With these pods, and nothing remembered of those that are gone."""
+    found = tuple(sorted(pods))
+    if world.counted or world.memory.counted:
+        here = {pod.uid for pod in (*found, *(world.seen or ()), *world.memory.gone)}
+        memory = world.memory._replace(counted=tuple(uid for uid in world.memory.counted if uid in here))
+        world = world._replace(counted=tuple(uid for uid in world.counted if uid in here), memory=memory)
+    return world._replace(pods=found)
+
+
+def _unused_life(world: World, op: Op, statuses: Statuses) -> int:
+    """The smallest number that nothing of the member's name has."""
+    taken = {op.number}
+    for pod in (*world.pods, *(world.seen or ()), *world.memory.gone):
+        if pod.member == op.uid:
+            taken |= {pod.life, pod.follows}
+    mark = f"{op.uid}:"
+    known = [each for each in (*world.counted, *world.memory.counted, *world.memory.were_up) if each.startswith(mark)]
+    known += [each.uid for each in world.pending if each.uid.startswith(mark)]
+    stored = {world.stored, world.status, *(each.number for each in world.pending if each.verb == "store")}
+    remembered = (each.incarnation for number in stored for each in statuses[number].controller.members)
+    known += [each for each in remembered if each.startswith(mark)]
+    taken |= {int(each.partition(":")[2]) for each in known}
+    life = 0
+    while life in taken:
+        life += 1
+    return life
