@@ -192,8 +192,13 @@ def _end(pod: Pod, worker: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _culprit(status: Mapping[str, Any], worker: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The container whose end is the pod's: the worker, or where that has not failed the first other one that has."""
-    return next((each for each in (worker, *_containers(status)) if _terminated(each).get("exitCode")), worker)
+    """The container whose end is the pod's: the worker, or where that has not failed the first other one that has.
+
+    Those beside a worker that has ended are told to end by their kubelet.
+    """
+    fine = _TOLD_TO_END if _terminated(worker) else (0,)
+    beside = (each for each in _containers(status) if _terminated(each).get("exitCode", 0) not in fine)
+    return worker if _terminated(worker).get("exitCode") else next(beside, worker)
 
 
 def _words(container: Mapping[str, Any], terminated: Mapping[str, Any]) -> str:

@@ -133,6 +133,10 @@ def evicted(message: str, *conditions: dict[str, Any]) -> dict[str, Any]:
              containerStatuses=[waiting("PodInitializing")]), 3, "", "container fetch ended with exit code 3: no such bucket"),
         (pod(phase="Failed", containerStatuses=[ended(0, "Completed"), named("beside", ended(4, message="disk full"))]),
          4, "", "container beside ended with exit code 4: disk full"),
+        (pod(phase="Failed", initContainerStatuses=[named("fetch", ended(137, "OOMKilled"))],
+             containerStatuses=[waiting("PodInitializing")]), 137, "", "137: OOMKilled: container fetch needed more memory"),
+        (pod(phase="Failed", initContainerStatuses=[named("redis", ended(137))], containerStatuses=[ended(0, "Completed")]),
+         0, "", ""),
         (pod(phase="Failed", containerStatuses=[ended(9, message="mine"), named("beside", ended(4))]), 9, "", "mine"),
         # it ended by itself, and somebody deleted what was left
         (pod(deleted=(70, 0), phase="Failed", containerStatuses=[ended(78)]), 78, "", ""),
