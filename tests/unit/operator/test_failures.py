@@ -41,6 +41,8 @@ def test_one_end_is_counted_once_however_often_it_is_seen() -> None:
     [failure] = controller.status.failures
     assert (failure.role, failure.pod_name, failure.exit_code) == ("Learner", "learner", 139)
     assert (failure.reason, failure.action, failure.message) == ("Killed", "RestartRole", "segmentation fault")
+    controller.look(1.0, members=exited("learner", members(), incarnation="next", exit_code=143, last_words=""))
+    assert controller.status.failures[-1].message == "ended by signal 15"
 
 
 def test_restarts_that_do_not_help_are_delayed_more_and_more() -> None:

@@ -69,7 +69,8 @@ def with_code(code: int | None) -> str:
 
 def words(member: Member) -> str:
     """Why a member ended: what took it away, and what it or its substrate said at last."""
-    return ": ".join(each for each in (member.disrupted, member.last_words) if each)
+    code, said = exit_code(member) or 0, ": ".join(each for each in (member.disrupted, member.last_words) if each)
+    return said or (f"ended by signal {code - 128}" if code > 128 else "no last words")
 
 
 def _matches(rule: FailureRule, member: Member, code: int | None) -> bool:

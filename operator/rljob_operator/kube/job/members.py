@@ -183,7 +183,9 @@ def _end(pod: Pod, worker: Mapping[str, Any]) -> dict[str, Any]:
     terminated = _terminated(container)
     disrupted, exit_code = _disrupted(pod, terminated), terminated.get("exitCode")
     reason, told = str(status.get("reason", "")), status.get("message") or _disruption(status).get("message")
-    said = (reason if reason != disrupted else "", told, "" if parsed(pod) else _words(container, terminated))
+    as_told = bool(disrupted) and exit_code in _TOLD_TO_END  # then the end of its log has no reason to tell
+    own = "" if as_told or parsed(pod) else _words(container, terminated)
+    said = (reason if reason != disrupted else "", told, own)
     return {
         "exit_code": int(exit_code) if isinstance(exit_code, int) else None,
         "last_words": "; ".join(str(words) for words in said if words),
@@ -213,7 +215,8 @@ def _words(container: Mapping[str, Any], terminated: Mapping[str, Any]) -> str:
 def _disrupted(pod: Pod, terminated: Mapping[str, Any]) -> str:
     """Why its surroundings took the pod away; empty where it ended by itself, or brought its eviction about.
 
-    A pod has a reason of its own only where Kubernetes has ended or refused it.
+    A pod has a reason of its own only where Kubernetes has ended or refused it. When a pod was deleted can't be told from it: its
+    kubelet moves the time as soon as its containers have ended.
     """
     about, status = pod["metadata"], pod.get("status") or {}
     if names.ASKED_ANNOTATION in (about.get("annotations") or {}) or terminated.get("reason") == "OOMKilled":
@@ -225,14 +228,10 @@ def _disrupted(pod: Pod, terminated: Mapping[str, Any]) -> str:
         return "" if own_fault else reason
     if terminated.get("reason") in _OUT_OF_SIGHT:
         return str(terminated["reason"])
-    asked_to_end, ended = _asked_to_end(pod), _seconds(terminated.get("finishedAt"))
-    if asked_to_end is None:
+    if about.get("deletionTimestamp") is None:
         return "" if terminated else UNSEEN
-    if not terminated:
-        node_lost = status.get("phase") not in _ENDED and (pod.get("spec") or {}).get("nodeName")
-        return "NodeLost" if node_lost else "Deleted"
-    was_told = terminated.get("exitCode") in _TOLD_TO_END
-    return "Deleted" if was_told or ended is None or ended >= asked_to_end else ""
+    ended = terminated or status.get("phase") in _ENDED or not (pod.get("spec") or {}).get("nodeName")
+    return "Deleted" if ended else "NodeLost"
 
 
 def _asked_to_end(pod: Pod) -> float | None:

@@ -117,7 +117,7 @@ def evicted(message: str, *conditions: dict[str, Any]) -> dict[str, Any]:
         (pod(phase="Failed", reason="SomeRefusalOfTomorrow", containerStatuses=[waiting("ContainerCreating")]),
          None, "SomeRefusalOfTomorrow", ""),
         (pod(phase="Failed", reason="UnexpectedAdmissionError", containerStatuses=[ended(137, "ContainerStatusUnknown")]),
-         137, "UnexpectedAdmissionError", "ContainerStatusUnknown"),  # it ran when its kubelet started anew
+         137, "UnexpectedAdmissionError", ""),  # it ran when its kubelet started anew
         (pod(phase="Failed", containerStatuses=[ended(255, "Unknown")]), 255, "Unknown", ""),
         (pod(phase="Failed"), None, UNSEEN, ""),
         # its own activeDeadlineSeconds: the phase decides, whatever the containers say
@@ -138,8 +138,7 @@ def evicted(message: str, *conditions: dict[str, Any]) -> dict[str, Any]:
         (pod(phase="Failed", initContainerStatuses=[named("redis", ended(137))], containerStatuses=[ended(0, "Completed")]),
          0, "", ""),
         (pod(phase="Failed", containerStatuses=[ended(9, message="mine"), named("beside", ended(4))]), 9, "", "mine"),
-        # it ended by itself, and somebody deleted what was left
-        (pod(deleted=(70, 0), phase="Failed", containerStatuses=[ended(78)]), 78, "", ""),
+        (pod(deleted=(70, 0), phase="Failed", containerStatuses=[ended(74)]), 74, "Deleted", ""),
     ],
 )  # fmt: skip
 def test_why_a_member_ended(found: dict[str, Any], code: int | None, disrupted: str, words: str) -> None:
@@ -150,9 +149,13 @@ def test_why_a_member_ended(found: dict[str, Any], code: int | None, disrupted: 
     assert seen.failed
 
 
-def test_the_last_word_on_a_checkpoint_is_no_reason_for_an_end() -> None:
+def test_what_a_worker_left_in_good_order_is_no_reason_for_its_end() -> None:
     left = ended(143, message='{"role": "learner", "checkpoint": {"state": "Valid"}}')
-    assert member(trim(pod(deleted=(40, 30), phase="Failed", containerStatuses=[left])), CREATED + 99).last_words == ""
+    for reasons in (
+        {"containerStatuses": [left]},
+        {"containerStatuses": [ended(143, message="the end of its log")], "deleted": (40, 30)},
+    ):
+        assert member(trim(pod(phase="Failed", **reasons)), CREATED + 99).last_words == ""
 
 
 def test_who_told_a_worker_to_end_is_waited_for_while_a_sidecar_still_saves() -> None:
