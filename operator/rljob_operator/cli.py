@@ -21,6 +21,7 @@ from rljob_operator.verbs.events import events
 from rljob_operator.verbs.get import get
 from rljob_operator.verbs.logs import logs
 from rljob_operator.verbs.operator import operator
+from rljob_operator.verbs.policy import policy
 from rljob_operator.verbs.render import render
 from rljob_operator.verbs.stop import stop
 from rljob_operator.verbs.top import top
@@ -93,7 +94,7 @@ def run(
     raise typer.Exit(code)
 
 
-VERBS = (get, top, why, logs, events, suspend, resume, scale, checkpoint, stop)
+VERBS = (get, top, why, logs, events, suspend, resume, scale, checkpoint, stop, policy)
 for verb in (*VERBS, render, operator):
     app.command()(verb)
 

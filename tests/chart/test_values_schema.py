@@ -57,7 +57,6 @@ BAD: list[tuple[Any, tuple[str, ...]]] = [
     ({"config": {"gpuNode": {}}}, ("/config", "gpuNode")),
     ({"config": {"gpuNodes": {"keepOff": False}}}, ("/config/gpuNodes/keepOff",)),
     ({"config": {"runAsUser": 0}}, ("/config/runAsUser",)),
-    ({"config": {"checkpointClaim": {"storageClass": "fast"}}}, ("/config/checkpointClaim", "size")),
     ({"config": {"requests": {"actor": {"cpu": "lots"}}}}, ("/config/requests/actor/cpu",)),
     ({"config": {"spot": {"taints": [{"key": "a"}]}}}, ("/config/spot/taints/0", "value")),
     ({"serviceAccount": {"create": False}}, ("serviceAccount.name",)),

@@ -136,7 +136,7 @@ def test_a_cluster_without_a_default_storage_class_is_told_of(helm: Installed, c
     }
     try:
         assert cluster.kubectl("apply", "-f", "-", stdin=json.dumps(plain)).returncode == 0
-        said = helm.install("rl", "storage", **WITHOUT_CRD, config={"checkpointClaim": {"size": "1Gi"}})
+        said = helm.install("rl", "storage", **WITHOUT_CRD)
         assert missing in said
         assert "config.checkpointClaim.storageClass" in said
         assert missing not in helm.upgrade("rl", "storage", **WITHOUT_CRD, conflictCheck=False)

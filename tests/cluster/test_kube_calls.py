@@ -28,6 +28,7 @@ OF_EACH_JOB: Calls = Counter(
         ("create", "services"): 1,
         ("create", "networkpolicies"): 1,
         ("create", "persistentvolumeclaims"): 1,
+        ("try", "persistentvolumeclaims"): 1,
         ("create", "pods"): 4,
         ("create", "events"): 4,
         ("patch", "rljobs/status"): 2,

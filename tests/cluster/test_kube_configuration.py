@@ -93,7 +93,7 @@ def test_a_job_comes_up_again_by_the_new_configuration_on_the_claim_that_it_had(
         async with at_work(cluster, namespace) as (viewer, client, kubelet):
             await viewer.create(RLJOBS, written(namespace, "pong", **EVERY_ROLE))
             await bring_up(Run(client, namespace, started_under()), viewer, kubelet, "pong")
-            run = Run(client, namespace, changed("checkpointClaim", "requests.learner", "image"))
+            run = Run(client, namespace, changed("checkpointClaim.size", "requests.learner", "image"))
             await suspend(run, viewer, kubelet, namespace)
             await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": False}})
             await bring_up(run, viewer, kubelet, "pong")

@@ -29,15 +29,14 @@ def test_a_refused_job_without_a_place_for_checkpoints_is_mended_as_it_says(
             assert condition(status, "Accepted") == ("False", "PodTemplateRejected")
             (words,) = [each["message"] for each in status["conditions"] if each["type"] == "Accepted"]
             assert "Sometimes" in words
-            assert words.endswith("set suspend: true and checkpoint.onSuspend: Skip with it, and resume")
+            assert words.endswith("set suspend: true with it, and resume")
 
-            mended = {"suspend": True, "checkpoint": {"onSuspend": "Skip"}, "learner": {"podTemplate": None}}
+            mended = {"suspend": True, "learner": {"podTemplate": None}}
             await viewer.patch(RLJOBS, namespace, "pong", {"spec": mended})
             await run.settle(viewer, "pong")
             await kubelet.finish_deleted("pong")
             await run.settle(viewer, "pong")
-            as_before = {"suspend": False, "checkpoint": {"onSuspend": None}}
-            await viewer.patch(RLJOBS, namespace, "pong", {"spec": as_before})
+            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": False}})
             await bring_up(run, viewer, kubelet, "pong")
             status = await status_of(viewer, namespace, "pong")
             assert (condition(status, "Accepted"), status["actors"]["ready"]) == (("True", "Valid"), 2)

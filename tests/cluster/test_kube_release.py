@@ -74,7 +74,7 @@ def test_jobs_are_drained_and_nothing_keeps_their_pods(cluster: ControlPlane, na
                 "gone": (4, 4),
                 "new": (0, 0),
             }
-            assert "no checkpoint.storage" in told["pong"].result
+            assert "its checkpoints are in its learner's pod" in told["pong"].result
             assert len(await kept(viewer, namespace)) == 8, "nothing is changed by asking"
 
             work = releasing.release(config(cluster, namespace), 60.0)

@@ -8,8 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.observed import Observation
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, VOLUME_CLAIMS, Object
+from rljob_operator.kube.job.stored import read
+from rljob_operator.kube.job.waiting_claims import with_claims
 from rljob_operator.kube.render.settings import Settings
 
 from tests.cluster.control_plane import ControlPlane
@@ -18,6 +22,7 @@ from tests.cluster.test_kube_reconcile import at_work, condition, status_of
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 UNBOUND = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"
+ELSEWHERE = "0/3 nodes are available: 3 node(s) didn't match PersistentVolume's node affinity."
 DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -75,9 +80,9 @@ def test_a_cluster_without_a_default_storage_class(cluster: ControlPlane, namesp
 
 
 def test_the_operators_claim_for_checkpoints(cluster: ControlPlane, namespace: str) -> None:
-    settings = Settings(image="rl:1", checkpoint_size="1Gi")
+    settings = Settings(image="rl:1", checkpoint_class="fast")
     said = said_of(cluster, namespace, "learner", "LearnerReady", settings)
-    assert "learner (claim pong-learner names no StorageClass" in said
+    assert "learner (claim pong-learner names StorageClass fast, which does not exist" in said
     assert "checkpointClaim.storageClass of the operator's configuration" in said
 
 
@@ -136,5 +141,83 @@ def test_other_reasons_of_the_scheduler_cost_no_call(cluster: ControlPlane, name
             assert ("get", "storageclasses") not in client.calls
             said = [each["message"] for each in (await status_of(viewer, namespace, "pong"))["conditions"]]
             assert any("(0/3 nodes are available: 3 Insufficient cpu.)" in words for words in said)
+
+    asyncio.run(story())
+
+
+def test_a_volume_of_a_node_that_is_away_is_waited_for_with_the_command_that_gives_it_up(
+    cluster: ControlPlane, namespace: str
+) -> None:
+    """Whether it comes back nobody can tell: what the shard holds is its user's."""
+    node = f"away-{namespace}"
+
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, written(namespace, "pong"))
+            run = Run(client, namespace)
+            await run.settle(viewer, "pong")
+            bound = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "32Gi"}}
+            await viewer.patch(VOLUME_CLAIMS, namespace, "pong-replay-0", {"spec": {"volumeName": node}})
+            await viewer.patch(VOLUME_CLAIMS, namespace, "pong-replay-0", {"status": bound}, subresource="status")
+            (pod,) = (await kubelet.pods("pong"))["replay-0"]
+            await say_unscheduled(viewer, namespace, pod, ELSEWHERE)
+            await run.settle(viewer, "pong")
+            said = {
+                each["type"]: each["message"] for each in (await status_of(viewer, namespace, "pong"))["conditions"]
+            }
+            for kind in ("ReplayReady", "Ready"):
+                assert f"the volume of claim pong-replay-0 is on node {node}, of which nothing is heard" in said[kind]
+                assert f"kubectl delete pvc -n {namespace} pong-replay-0" in said[kind]
+            assert ("delete", "persistentvolumeclaims") not in client.calls
+            await viewer.delete(VOLUME_CLAIMS, namespace, "pong-replay-0")
+            await viewer.patch(VOLUME_CLAIMS, namespace, "pong-replay-0", {"metadata": {"finalizers": None}})
+            await say_unscheduled(viewer, namespace, pod, 'persistentvolumeclaim "pong-replay-0" not found')
+            await run.turn(viewer, "pong")
+            anew = await viewer.get(VOLUME_CLAIMS, namespace, "pong-replay-0")
+            assert "volumeName" not in anew["spec"], "its user gave it up, and it is made anew"
+
+    lost = {"metadata": {"name": node}, "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+    assert cluster.request("POST", "/api/v1/nodes", lost)[0] == 201
+    only = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    volume = {
+        "metadata": {"name": node},
+        "spec": {
+            "capacity": {"storage": "32Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "local": {"path": "/data"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [only]}]}},
+        },
+    }
+    assert cluster.request("POST", "/api/v1/persistentvolumes", volume)[0] == 201
+    try:
+        asyncio.run(story())
+    finally:
+        cluster.request("DELETE", f"/api/v1/persistentvolumes/{node}")
+        cluster.request("DELETE", f"/api/v1/nodes/{node}")
+
+
+def test_a_pod_that_waits_for_the_volume_of_its_last_node_says_how_long_that_may_take(
+    cluster: ControlPlane, namespace: str
+) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, _):
+            stored = read(await viewer.create(RLJOBS, written(namespace, "pong")))
+            await Run(client, namespace).settle(viewer, "pong")
+            bound = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "32Gi"}}
+            await viewer.patch(VOLUME_CLAIMS, namespace, "pong-replay-0", {"status": bound}, subresource="status")
+
+            async def said(pod_age: float, claim_older_by: float) -> str:
+                made = time.time() + claim_older_by
+                shard = Member("replay-0", Role.REPLAY, Phase.STARTING, made, node_name="cpu-1")
+                settings = Settings(image="rl:1")
+                seen = await with_claims(
+                    client, stored.owned(), Observation(members=(shard,)), settings, made + pod_age
+                )
+                return seen.members[0].waiting_message
+
+            assert "claim pong-replay-0 may still be attached" in await said(40.0, 3600.0)
+            assert "after about 6 minutes" in await said(40.0, 3600.0)
+            assert await said(40.0, 0.0) == "", "its claim is as young as the pod: nothing was attached before"
+            assert await said(5.0, 3600.0) == "", "a pod takes its time anyway"
 
     asyncio.run(story())

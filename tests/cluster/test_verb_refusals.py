@@ -24,7 +24,6 @@ def test_edits_that_break_a_rule_are_refused_in_the_rules_words(user: User) -> N
     assert "maxReplicas" in user.refused(2, "scale", "pong", "4")
     assert "spec.actors.replicas" in user.refused(2, "scale", "pong", "0")
     assert "the number of actors is missing" in user.refused(2, "scale", "pong")
-    assert "checkpoint.storage" in user.refused(2, "suspend", "pong")
     assert user.stored("pong") == before
 
 

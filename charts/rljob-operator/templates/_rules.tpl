@@ -126,6 +126,10 @@
 - apiGroups: ["storage.k8s.io"]
   resources: ["storageclasses"]
   verbs: ["get"]
+# which node a volume can't leave, for the message alone
+- apiGroups: [""]
+  resources: ["persistentvolumes"]
+  verbs: ["get"]
 {{- if (.Values.config.kueue).enabled }}
 # to ask Kueue for quota
 - apiGroups: ["kueue.x-k8s.io"]

@@ -74,6 +74,7 @@ class CheckpointState(StrEnum):
     VERIFIED = "Verified"
     CORRUPT = "Corrupt"
     STORAGE_ERROR = "StorageError"
+    GONE = "Gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ class Observation:
         max_actors: what the place allows besides maxReplicas (`rljob run --max-actors`), in every mode; None sets no limit.
         cores: of the machine. One actor a core is as many as a number that the controller or an autoscaler chooses may reach; one
             that its user fixed may exceed it. None sets no limit.
-        keeps_checkpoints: the learner's checkpoints outlive it, so that it may go on elsewhere.
+        checkpoints_are: where the learner's checkpoints outlive it, in words; empty where they end with it.
         keeps_remains: members that have ended leave something to be removed (pods); podCleanup and ttl apply.
         ends_silent_members: whether a member that does not answer is ended by decision; else its surroundings do it.
         selector: label selector of the actors, for the scale subresource.
@@ -141,10 +142,15 @@ class Observation:
     admission: Admission | None = None
     max_actors: int | None = None
     cores: int | None = None
-    keeps_checkpoints: bool = True
+    checkpoints_are: str = "in the run folder"
     keeps_remains: bool = False
     ends_silent_members: bool = True
     selector: str = ""
+
+    @property
+    def keeps_checkpoints(self) -> bool:
+        """Whether the learner's checkpoints outlive it, so that it may go on elsewhere."""
+        return bool(self.checkpoints_are)
 
     def of(self, role: Role) -> tuple[Member, ...]:
         """Members of one role, in the order in which they are listed."""

@@ -208,4 +208,4 @@ def _generation(document: Document) -> int:
 
 
 def _job(document: Document) -> RLJob:
-    return parse_job(document, on_cluster=False)
+    return parse_job(document)

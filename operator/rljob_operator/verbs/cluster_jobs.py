@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 from rljob.api.timestamps import rfc3339
 from rljob.errors import CommandRefused, UsageError
@@ -21,10 +21,11 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import ApiError, NotFound, Unavailable
 from rljob_operator.kube.apiserver.resources import EVENTS, PODS, RLJOBS, Object, Resource
 from rljob_operator.kube.job.members import Pod
+from rljob_operator.kube.job.stored import read
 from rljob_operator.kube.polls.learner_poll import status_document
 from rljob_operator.kube.polls.reach import NoAnswer, PodsProxy
 from rljob_operator.kube.render import names
-from rljob_operator.kube.view import job_view, pod_logs
+from rljob_operator.kube.view import job_view, pod_logs, policy
 from rljob_operator.kube.view.job_events import events_of
 from rljob_operator.verbs.jobs import Listing, Place, ShowLines
 from rljob_operator.verbs.not_found import listed, no_log, not_there
@@ -207,6 +208,15 @@ class ClusterJob:
                     self._jobs.run(pod_logs.show_last(self._client, found, tail, show))
         except pod_logs.TooMany as problem:
             raise UsageError(str(problem)) from None
+
+    def policy(self, out: BinaryIO, say: Callable[[str], None], timeout_seconds: float) -> None:
+        """See `Job`."""
+        stored = read(self._document())
+        try:
+            with self._jobs.refusing("create", "pods, and get and create pods/exec,"):
+                self._jobs.run(policy.fetch(self._client, stored, out, say, timeout_seconds))
+        except policy.NoPolicy as problem:
+            raise UsageError(f"{self.place}: {problem}") from None
 
     def events(self) -> Sequence[EventView]:
         """See `Job`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from rljob_operator.view.events import EventView
 from rljob_operator.view.job_view import JobView
@@ -44,6 +44,10 @@ class Job(Protocol):
     def logs(self, who: str | None, *, tail: int, follow: bool, previous: bool, show: ShowLines) -> None:
         """Show what ``who`` (a role, a member, or None for all) has written: the last lines of each, and with ``follow``
         whatever comes, until Ctrl-C."""
+        ...
+
+    def policy(self, out: BinaryIO, say: Callable[[str], None], timeout_seconds: float) -> None:
+        """Write its policy, the best judged one or else the newest, into ``out``: a tar archive of a checkpoint's files."""
         ...
 
     def events(self) -> Sequence[EventView]:

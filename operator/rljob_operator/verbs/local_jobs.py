@@ -8,9 +8,12 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from rich.console import Console
+from rljob.checkpoints.files import directory_in
+from rljob.checkpoints.names import CheckpointProblem, StorageProblem
+from rljob.checkpoints.send import policy_files, send
 from rljob.errors import UsageError
 
 from rljob_operator.core.member import Role
@@ -114,6 +117,16 @@ class LocalJob:
             if not follow:
                 return
             time.sleep(POLL_SECONDS)
+
+    def policy(self, out: BinaryIO, say: Callable[[str], None], timeout_seconds: float) -> None:
+        """See `Job`."""
+        found = directory_in(self._folder)
+        if not isinstance(found, Path):
+            raise UsageError(f"{self.place}: its checkpoints are in {found}; `rljob eval {found}` reads them there")
+        try:
+            send(policy_files(found), out)
+        except (CheckpointProblem, StorageProblem) as problem:
+            raise UsageError(str(problem)) from None
 
     def _names(self, who: str | None) -> list[str]:
         """Members with a log that ``who`` means. Raises UsageError."""

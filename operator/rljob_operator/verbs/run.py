@@ -55,7 +55,7 @@ def start(
 
     Raises ManifestError, PreflightProblem or EnvironmentProblem before anything has been started.
     """
-    job = parse_job(written, on_cluster=False)
+    job = parse_job(written)
     run_dir = run_dir or run_folder.default_run_dir(job.metadata.name)
     with contextlib.closing(Launcher()) as launcher:
         launcher.prepare()  # it loads while the job is looked at
@@ -87,7 +87,7 @@ def go_on(
     with ControllerLock(run_dir), contextlib.closing(Launcher()) as launcher:
         launcher.prepare()
         if written is not None:
-            parse_job(written, on_cluster=False)
+            parse_job(written)
             SpecStore(run_dir).edit(replace_spec(written))
         stored = StoredRun(run_dir)
         if stored.status.finished:

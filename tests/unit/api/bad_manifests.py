@@ -232,7 +232,6 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.successPolicy.envFrames=1000"], "spec.successPolicy.envFrames", ["unknown field"]),
     (["spec.earlyStopping.plateau.metric=evalReturn"], "spec.earlyStopping.plateau.metric", ["unknown field"]),
     (["spec.activeDeadlineSeconds=0"], "spec.activeDeadlineSeconds", ["integer from 1"]),
-    (["spec.suspend=true"], "spec.suspend", ["checkpoint.storage", "onSuspend: Skip"]),
     (["spec.checkpoint.storage={}"], "spec.checkpoint.storage", ["exactly one"]),
     (
         ["spec.checkpoint.storage={persistentVolumeClaim: {claimName: a}, objectStore: {url: 's3://b'}}"],

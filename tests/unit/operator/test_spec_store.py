@@ -156,7 +156,7 @@ def test_the_folder_has_the_job_as_written_and_the_job_in_force(tmp_path: Path) 
     in_force = parse_document((run_dir / "job-effective.yaml").read_bytes(), "job-effective.yaml")["spec"]
     assert in_force["learner"]["resources"]["requests"] == {"cpu": "2", "memory": "2Gi"}, "the preset's memory"
     assert in_force["algorithm"]["impala"]["unrollLength"] == 128
-    assert load_manifest(run_dir / "job-effective.yaml", on_cluster=False) == job
+    assert load_manifest(run_dir / "job-effective.yaml") == job
 
 
 def test_what_was_written_decides_when_a_run_goes_on_with_changes(tmp_path: Path) -> None:

@@ -77,15 +77,53 @@ def test_required_waits_and_asks_again() -> None:
     assert (decision.checkpoint_seconds, decision.drain) == (controller.now, ())
     condition = controller.status.condition("Suspended")
     assert condition is not None
-    assert condition.message == "no verified checkpoint yet: no space left"
-    assert controller.look(86_400.0).drain == ()
+    assert condition.message.startswith("no verified checkpoint yet: no space left")
+    assert controller.look(RETRY_SECONDS).drain == ()
     assert controller.reason("CheckpointValid") == ("False", "StorageError")
     assert controller.look(1.0, checkpoint=verified(controller.now + 1)).drain == ("learner",)
 
 
+def said_at_last(controller: Controller) -> str:
+    """What Suspended says when all have left; an event has the same words."""
+    controller.look(1.0, members=CORE[:1])
+    decision = controller.look(1.0, members=())
+    condition = controller.status.condition("Suspended")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "UserRequested")
+    assert any(condition.message in note.text for note in decision.notes)
+    return condition.message
+
+
+def test_required_waits_no_longer_than_it_may_and_says_what_that_cost() -> None:
+    """A full volume would else keep a GPU for ever, for a job that nobody wants to run."""
+    controller = suspending("spec.checkpoint.suspendTimeoutSeconds=300", checkpoint=verified(START - 100, 900))
+    broken = replace(verified(START - 100, 900), state=CheckpointState.STORAGE_ERROR, message="no space left")
+    assert controller.look(290.0, checkpoint=broken).drain == ()
+    assert controller.look(10.0).drain == ("learner",)
+    assert said_at_last(controller) == "no checkpoint was verified within 300 s: resuming goes on from update 900"
+    controller.look(1.0, checkpoint=verified(controller.now, 1010))
+    condition = controller.status.condition("Suspended")
+    assert condition is not None
+    assert condition.message == "", "the learner's last words told of one after all"
+
+
+def test_what_ends_with_the_learners_pod_is_not_lost_before_its_user_could_think_again() -> None:
+    controller = suspending(checkpoints_are="", checkpoint=verified(START + 5, 1000))
+    assert controller.look(590.0).drain == ()
+    condition = controller.status.condition("Suspended")
+    assert condition is not None
+    assert "suspend: false keeps it" in condition.message
+    assert controller.look(20.0).drain == ("learner",)
+    assert said_at_last(controller).endswith("resuming begins anew")
+
+    evicted = running(checkpoints_are="")
+    evicted.look(1.0, admission=Admission(False, Reason.EVICTED, "preempted"))
+    assert evicted.look(1.0, members=CORE).drain == ("learner",), "a queue is not kept waiting for nothing"
+
+
 def test_best_effort_waits_for_a_while() -> None:
     controller = suspending("spec.checkpoint.onSuspend=BestEffort")
-    assert controller.look(BEST_EFFORT_SECONDS - 1).drain == ()
+    assert controller.look(BEST_EFFORT_SECONDS - 2).drain == ()
     assert controller.look(1.0).drain == ("learner",)
 
 

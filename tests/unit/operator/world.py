@@ -57,7 +57,7 @@ class World:
     def __post_init__(self) -> None:
         self.chance = random.Random(self.plan.seed)
         self.observed = {"keeps_remains": self.plan.keeps_remains, "generation": 1}
-        self.observed["keeps_checkpoints"] = self.chance.random() < 0.5
+        self.observed["checkpoints_are"] = self.chance.choice(("", "on claim c"))
         self.cursed = self.chance.sample(range(self.plan.actors), self.plan.actors // 3)
         self.edits = edits(self.plan)
 

@@ -52,6 +52,7 @@ class Reason(StrEnum):
     FAILED = "Failed"
     FAILURE_POLICY_RULE = "FailurePolicyRule"
     FINISHING = "Finishing"
+    GONE = "Gone"
     IMAGE_PULL_FAILED = "ImagePullFailed"
     IMAGE_SCHEMA_MISMATCH = "ImageSchemaMismatch"
     INVALID_SPEC = "InvalidSpec"
@@ -264,6 +265,7 @@ def _entries() -> tuple[Entry, ...]:
         t.CHECKPOINT_VALID: (
             ("True", r.VERIFIED, "it was read back and its digest is right"),
             ("False", r.MISSING, "there is none yet"),
+            ("False", r.GONE, "it was in the learner's pod, and went with it"),
             ("False", r.STALE, "the newest is older than three intervals"),
             ("False", r.CORRUPT, "the newest can't be read or its digest is wrong"),
             ("False", r.STORAGE_ERROR, "the last attempt to write one failed; the one before stays"),

@@ -60,9 +60,13 @@ class CheckpointSpec(APIModel):
     storage: Annotated[
         CheckpointStorage | None, never("what was saved would stay behind; a new job can begin from it (restoreFrom)")
     ] = None
-    """Where. Unset: on one machine the run folder, on a cluster the learner's pod, with which they end."""
+    """Where. Unset: on one machine the run folder; on a cluster a claim that goes with the job, or, where the cluster has no
+    default StorageClass, the learner's pod, with which they end."""
     on_suspend: Annotated[Literal["Required", "BestEffort", "Skip"], ANY_TIME] = "Required"
-    """Whether a suspended job must have saved itself before its pods go."""
+    """Whether a suspended job must have saved itself before its pods go. Required asks again where saving fails; BestEffort waits
+    120 s at most."""
+    suspend_timeout_seconds: Annotated[Seconds, ANY_TIME] = 600
+    """How long a suspension waits for that. Then the pods go, and the job goes on from the last good checkpoint."""
     restore_from: Annotated[
         str,
         Text(

@@ -51,11 +51,9 @@ STANDARD_INPUT = "-"
 """Stands for standard input in the place of a file, as with kubectl."""
 
 
-def load_manifest(path: Path, overrides: Sequence[str] = (), *, on_cluster: bool = True) -> RLJob:
-    """Read, override and check a manifest. Raises ManifestError with every problem that was found.
-
-    ``on_cluster``: also by the rules about what a run on one machine does in its own way."""
-    return parse_job(read_manifest(path, overrides), on_cluster=on_cluster)
+def load_manifest(path: Path, overrides: Sequence[str] = ()) -> RLJob:
+    """Read, override and check a manifest. Raises ManifestError with every problem that was found."""
+    return parse_job(read_manifest(path, overrides))
 
 
 def read_manifest(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -73,13 +71,13 @@ def read_manifest(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     return _given(apply_overrides(parse_document(text, str(path)), overrides))
 
 
-def parse_job(document: Mapping[str, Any], *, on_cluster: bool = True) -> RLJob:
+def parse_job(document: Mapping[str, Any]) -> RLJob:
     """Check a document that has been parsed already (one from an API server, for instance). Raises ManifestError.
 
     Returns the job in force: its preset and all defaults filled in (`rljob.api.effective`). Known fields that are null count as
     not given (`rljob.api.nulls`); the status and the metadata that a stored object has are passed over. Rules between fields are
     tried even when single fields are wrong: for that purpose a wrong field has what its preset says, or its default, and rules
-    that read it are passed over. ``on_cluster``: as `load_manifest`.
+    that read it are passed over.
     """
     written = _given(document)
     problems: list[Problem] = []
@@ -91,7 +89,7 @@ def parse_job(document: Mapping[str, Any], *, on_cluster: bool = True) -> RLJob:
         job = _repaired(written, wrong)
     if job is not None:
         job = effective(job, written)
-        broken = cross_field_problems(job, on_cluster=on_cluster, wrong={path_of(place) for place in wrong})
+        broken = cross_field_problems(job, wrong={path_of(place) for place in wrong})
         problems += [_traced(each, written) for each in broken]
     if problems or job is None:
         raise ManifestError(problems)

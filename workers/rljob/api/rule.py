@@ -60,8 +60,6 @@ class Rule:
     algorithm: str | None = None
     """The algorithm whose jobs it is about; None for all."""
     reason: Reason = "FieldValueInvalid"
-    cluster_only: bool = False
-    """It is about something that one machine does in its own way, such as where checkpoints go."""
 
     @property
     def expression(self) -> str:
@@ -112,11 +110,10 @@ def rule(
     message: str,
     algorithm: str | None = None,
     reason: Reason = "FieldValueInvalid",
-    cluster_only: bool = False,
 ) -> Callable[[Check], Rule]:
     """Make a `Rule` of the function below it, which gives it its name."""
 
     def made(check: Check) -> Rule:
-        return Rule(check.__name__, at, field, cel, message, check, algorithm, reason, cluster_only)
+        return Rule(check.__name__, at, field, cel, message, check, algorithm, reason)
 
     return made

@@ -88,7 +88,7 @@ def directory_in(source: Location) -> Location:
     Raises ManifestError for a run folder whose job can't be read.
     """
     if isinstance(source, Path) and (source / "job.yaml").is_file():
-        return directory_of(load_manifest(source / "job.yaml", on_cluster=False), source)
+        return directory_of(load_manifest(source / "job.yaml"), source)
     if isinstance(source, Path) and (source / "checkpoints").is_dir():
         return source / "checkpoints"
     return source

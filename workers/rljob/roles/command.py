@@ -202,7 +202,7 @@ def worker(
         from rljob.algorithms.registry import with_own_parts
 
         options = RoleOptions(
-            job=with_own_parts(load_manifest(job, on_cluster=False)),  # its controller has checked what a cluster needs
+            job=with_own_parts(load_manifest(job)),
             run_dir=run_dir,
             name=name,
             replay_ingest=tuple(replay_ingest or ()),

@@ -9,7 +9,7 @@ from rljob_operator.core.conditions.update import ConditionUpdate, false, true
 from rljob_operator.core.context import Mode, ReconcileContext, session_end, some
 from rljob_operator.core.member import Member, Role
 from rljob_operator.core.observed import CheckpointState
-from rljob_operator.core.rules import actors, hangs, progress, waiting
+from rljob_operator.core.rules import actors, hangs, progress, suspension, waiting
 
 STARVED_FRACTION = 0.9
 """A learner that makes no update and waits for so much of its time is starved, not stalled."""
@@ -18,6 +18,10 @@ STALE_INTERVALS = 3
 """A checkpoint older than so many intervals is stale."""
 
 
+_IN_ITS_POD = (
+    "checkpoints are in the learner's pod: a lost pod costs all that was learned; checkpoint.storage of a new job, or a default "
+    "StorageClass before a start, keeps them"
+)
 _RELEASED = "its operator was released; the next one goes on with it"
 _RESTARTS = "the spec was changed while the job was being suspended: everything leaves, and starts anew with it"
 
@@ -83,11 +87,13 @@ def _ready_while_running(context: ReconcileContext) -> ConditionUpdate:
         if context.memory.started is not None and not context.learner_ready():
             restores = context.observed.checkpoint.usable
         reason = Reason.RESTORING if restores else Reason.STARTING
-        return false(type, _why_waiting(context) or reason, some(waiting.in_words(context) + hangs.in_words(context)))
+        return false(type, _why_waiting(context) or reason, some(_waits_for(context)))
     lacking = _lacking(context)
     if not progress.advancing(context) or progress.standstill(context):
         lacking.append("the learner stands still")
-    return true(type, Reason.DEGRADED, some(lacking)) if lacking else true(type, Reason.RUNNING)
+    if lacking:
+        return true(type, Reason.DEGRADED, some(lacking))
+    return true(type, Reason.RUNNING, "" if context.observed.keeps_checkpoints else _IN_ITS_POD)
 
 
 def _why_waiting(context: ReconcileContext) -> Reason | None:
@@ -98,8 +104,12 @@ def _why_waiting(context: ReconcileContext) -> Reason | None:
     return Reason.WAITING_FOR_QUOTA if Reason.QUOTA_EXCEEDED in reasons else None
 
 
+def _waits_for(context: ReconcileContext) -> list[str]:
+    return waiting.in_words(context) + about_roles.core_on_its_way(context) + hangs.in_words(context)
+
+
 def _lacking(context: ReconcileContext) -> list[str]:
-    found = waiting.in_words(context) + hangs.in_words(context) + about_roles.core_on_lost_nodes(context)
+    found = _waits_for(context) + about_roles.core_on_lost_nodes(context)
     if context.ready(Role.REPLAY) < context.shards:
         found.append("a replay shard is not ready")
     if context.ready(Role.INFERENCE) < context.inference_servers:
@@ -189,7 +199,7 @@ def checkpoint_valid(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     limit = STALE_INTERVALS * context.spec.checkpoint.interval_seconds
     if mode is Mode.RUNNING and context.memory.started is not None and _checkpoint_age(context) > limit:
         return false(type, Reason.STALE, f"step {facts.step:,} is older than {limit} seconds")
-    return true(type, Reason.VERIFIED, "")
+    return true(type, Reason.VERIFIED, context.observed.checkpoints_are or _IN_ITS_POD)
 
 
 def _checkpoint_age(context: ReconcileContext) -> float:
@@ -210,22 +220,31 @@ def suspended(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
         return false(type, Reason.CHECKPOINTING, _checkpointing(context))
     if context.desired.suspends:
         why = Reason.USER_REQUESTED if context.spec.suspend else Reason.OPERATOR_RELEASED
-        return true(type, why, "" if context.spec.suspend else _RELEASED)
+        said = ("" if context.spec.suspend else _RELEASED, suspension.unsaved_in_words(context))
+        return true(type, why, "; ".join(filter(None, said)))
     was_up = context.memory.started is not None or context.status.condition(type) is not None
-    return true(type, Reason.QUOTA_EVICTED, "") if was_up else None
+    return true(type, Reason.QUOTA_EVICTED, suspension.unsaved_in_words(context)) if was_up else None
 
 
 def _checkpointing(context: ReconcileContext) -> str:
-    suspension = context.memory.suspension
-    if suspension is not None and suspension.saved:
+    known = context.memory.suspension
+    if known is not None and known.saved:
         return (
             "learner, inference servers and replay are leaving"
             if context.inference_servers
             else "learner and replay are leaving"
         )
-    facts = context.observed.checkpoint
+    facts, longest = (
+        context.observed.checkpoint,
+        f"{suspension.patience_seconds(context):g} s after the suspension began",
+    )
+    if not context.observed.keeps_checkpoints:
+        return (
+            "what was learned is in the learner's pod and goes with it: suspend: false keeps it, checkpoint.onSuspend: Skip "
+            f"loses it now; it is lost {longest}"
+        )
     if facts.state in (CheckpointState.STORAGE_ERROR, CheckpointState.CORRUPT) and facts.message:
-        return f"no verified checkpoint yet: {facts.message}"
+        return f"no verified checkpoint yet: {facts.message}; the last good one counts {longest}"
     return "waiting for a verified checkpoint"
 
 
@@ -243,4 +262,12 @@ def end(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
     if outcome is None or mode is not Mode.FINISHED:
         return None
     type = ConditionType.COMPLETE if outcome.state == "Complete" else ConditionType.FAILED
-    return true(type, outcome.reason, outcome.message)
+    return true(type, outcome.reason, "; ".join(filter(None, (outcome.message, _trained(context)))))
+
+
+def _trained(context: ReconcileContext) -> str:
+    """Where what was trained is, or that it is gone."""
+    facts, where = context.observed.checkpoint, context.observed.checkpoints_are
+    if not where:
+        return "what was trained was in the learner's pod and went with it"
+    return f"what was trained is {where}" if facts.usable else ""

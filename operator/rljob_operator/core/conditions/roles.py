@@ -67,6 +67,12 @@ def core_on_lost_nodes(context: ReconcileContext) -> list[str]:
     return [f"{m.name} is on {m.node_name}, of which nothing is heard" for m in found]
 
 
+def core_on_its_way(context: ReconcileContext) -> list[str]:
+    """Of each member that learning needs, and that has a node and does not come up there, a clause that says why."""
+    found = [m for role in CORE for m in context.of(role, Phase.STARTING) if m.placed and m.waiting_message]
+    return [f"{m.name}{_because(m)}" for m in found]
+
+
 def _patience_seconds(context: ReconcileContext, member: Member) -> float:
     return context.spec.startup_deadline_seconds if member.waiting is None else STUCK_SECONDS
 

@@ -33,6 +33,7 @@ _TROUBLE: Final = frozenset(
         Reason.EXPERIENCE_BLOCKED,
         Reason.FAILED,
         Reason.FAILURE_POLICY_RULE,
+        Reason.GONE,
         Reason.IMAGE_PULL_FAILED,
         Reason.IMAGE_SCHEMA_MISMATCH,
         Reason.INVALID_SPEC,

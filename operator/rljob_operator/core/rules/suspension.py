@@ -10,7 +10,7 @@ from rljob_operator.core.observed import CheckpointState
 from rljob_operator.core.rules import checkpoints
 
 BEST_EFFORT_SECONDS = 120.0
-"""With ``onSuspend: BestEffort`` a checkpoint is waited for so long."""
+"""With ``onSuspend: BestEffort`` a checkpoint is waited for no longer than this."""
 
 RETRY_SECONDS = 60.0
 """With ``onSuspend: Required`` a checkpoint that failed is asked for again after this time."""
@@ -42,7 +42,7 @@ def advance(context: ReconcileContext) -> ReconcileContext:
         advance = context.memory.advance
         step = advance.updates if advance is not None else 0
         memory = memory.model_copy(update={"checkpoint_time": context.now, "checkpoint_step": step})
-    if _checkpoint_is_there(context, memory) or _patience_is_over(context, memory):
+    if _checkpoint_is_there(context, memory) or context.since(memory.since) >= patience_seconds(context):
         memory = memory.model_copy(update={"saved": True})
     elif _attempt_failed(context) and context.since(memory.checkpoint_time) >= RETRY_SECONDS and _required(context):
         memory = memory.model_copy(update={"checkpoint_time": context.now})
@@ -50,21 +50,37 @@ def advance(context: ReconcileContext) -> ReconcileContext:
 
 
 def _nothing_to_wait_for(context: ReconcileContext) -> bool:
-    """No checkpoint is wanted, or there is no trained learner alive whose state could be lost."""
+    """No checkpoint is wanted, or none that would outlive the pods can be had and nobody can be asked to think again, or there is
+    no trained learner alive whose state could be lost."""
     if context.spec.checkpoint.on_suspend == "Skip":
+        return True
+    if not context.observed.keeps_checkpoints and not context.spec.suspend:
         return True
     advance = context.memory.advance
     return not context.learner_ready() or advance is None or advance.updates == 0
 
 
 def _checkpoint_is_there(context: ReconcileContext, memory: SuspensionMemory) -> bool:
-    return context.observed.checkpoint.step >= memory.checkpoint_step and checkpoints.answers(
-        context, memory.checkpoint_time or 0.0
-    )
+    enough = context.observed.keeps_checkpoints and context.observed.checkpoint.step >= memory.checkpoint_step
+    return enough and checkpoints.answers(context, memory.checkpoint_time or 0.0)
 
 
-def _patience_is_over(context: ReconcileContext, memory: SuspensionMemory) -> bool:
-    return not _required(context) and context.since(memory.checkpoint_time) >= BEST_EFFORT_SECONDS
+def patience_seconds(context: ReconcileContext) -> float:
+    """For how long a suspension waits for a checkpoint."""
+    longest = float(context.spec.checkpoint.suspend_timeout_seconds)
+    return longest if _required(context) else min(BEST_EFFORT_SECONDS, longest)
+
+
+def unsaved_in_words(context: ReconcileContext) -> str:
+    """What a suspension has cost, where the checkpoint that it waited for did not come; empty where nothing is lost."""
+    memory, facts, advance = context.memory.suspension, context.observed.checkpoint, context.memory.advance
+    if not context.observed.keeps_checkpoints:
+        learned = advance is not None and advance.updates > 0
+        return "what was learned was in the learner's pod and went with it: resuming begins anew" if learned else ""
+    if memory is None or memory.checkpoint_time is None or not memory.saved or _checkpoint_is_there(context, memory):
+        return ""
+    goes_on = f"goes on from update {facts.step:,}" if facts.usable else "begins anew"
+    return f"no checkpoint was verified within {patience_seconds(context):g} s: resuming {goes_on}"
 
 
 def _attempt_failed(context: ReconcileContext) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO, Final
 from urllib.parse import urlencode
 
 import aiohttp
@@ -26,6 +26,8 @@ from rljob_operator.kube.apiserver.resources import Object
 
 USER_AGENT = "rljob-operator"
 JSON = "application/json"
+_CHANNELS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+"""How a command's streams share one connection: the first byte of a message says which one it is of."""
 
 CallObserver = Callable[[str, str, str, float], None]
 """Told of every call when it has ended: verb, resource (``pods``, ``rljobs/status``), code, seconds.
@@ -116,6 +118,41 @@ class Transport:
             if answer is not None:
                 answer.response.close()
             self._count(call, code, began)
+
+    async def execute(self, path: str, query: Sequence[tuple[str, str]], out: BinaryIO, timeout_seconds: float) -> str:
+        """Run a command in a pod (pods/exec): what it prints goes into ``out``, and why it failed is the answer, empty where it
+        has not. Raises an `ApiError` where it can't be run."""
+        headers: dict[str, str] = {"User-Agent": USER_AGENT}
+        await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
+        rest = self._api.rest_client
+        rest.pool_manager = rest.pool_manager or rest._create_pool_manager()
+        url = f"{self._access.configuration.host}{path}?{urlencode(query)}"
+        ended, errors = False, b""
+        try:
+            async with (
+                asyncio.timeout(timeout_seconds),
+                rest.pool_manager.ws_connect(
+                    url, headers=headers, protocols=_CHANNELS, proxy=rest.proxy, proxy_headers=rest.proxy_headers
+                ) as channels,
+            ):
+                async for message in channels:
+                    channel, piece = message.data[0], message.data[1:]
+                    if channel == 1:
+                        out.write(piece)
+                    elif channel == 2:
+                        errors += piece
+                    elif channel == 3:
+                        told = _status(piece)
+                        ended = told.get("status") == "Success"
+                        errors = errors or str(told.get("message", "")).encode()
+        except TimeoutError as problem:
+            raise Unavailable(f"the command in the pod has not ended within {timeout_seconds:g} s") from problem
+        except aiohttp.WSServerHandshakeError as problem:
+            raise error_of(problem.status, {"message": problem.message}, None) from problem
+        except (aiohttp.ClientError, OSError) as problem:
+            raise Unavailable(f"the API server can't be reached: {_words(problem)}") from problem
+        lines = errors.decode(errors="replace").strip().splitlines()
+        return "" if ended else (lines[-1] if lines else "the connection to the pod was cut")
 
     async def _send_with_token(self, call: Call, limits: aiohttp.ClientTimeout) -> RESTResponse:
         """The answer, once it says that the call was accepted. A token that is refused is read anew, once."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.status import RLJobStatus
+from rljob.api.timestamps import parse_rfc3339
 
 from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.member import Member, Phase
@@ -31,6 +32,18 @@ def recommendation(status: RLJobStatus) -> int | None:
     if active is None or active.reason == Reason.SCALING_DISABLED:
         return None
     return status.autoscaling.recommended_replicas
+
+
+def checkpoint_in_its_pod(newest: CheckpointFacts, learner: Member | None, pods: Sequence[Pod]) -> CheckpointFacts:
+    """The newest checkpoint of a job whose checkpoints end with their learner's pod: gone, unless the present one has written
+    it."""
+    pod = current(pods).get("learner")
+    if pod is not None and learner is not None and learner.alive:
+        began = parse_rfc3339(pod["metadata"]["creationTimestamp"])
+        if newest.time_seconds >= began:
+            return newest
+    gone = f"the checkpoint of update {newest.step:,} was in the learner's pod and went with it"
+    return CheckpointFacts(CheckpointState.GONE, message=gone) if newest.usable else newest
 
 
 def newest_checkpoint(status: RLJobStatus, answer: Answer, pods: Sequence[Pod]) -> CheckpointFacts:

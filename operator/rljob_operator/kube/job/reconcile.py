@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
 
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.desired import Session
@@ -23,14 +22,15 @@ from rljob_operator.kube.job.apply import PodWriter
 from rljob_operator.kube.job.keys import token_of
 from rljob_operator.kube.job.kueue import JobQueue, NoQueue
 from rljob_operator.kube.job.members import Pod, current, members
-from rljob_operator.kube.job.observe import newest_checkpoint, recommendation, seen
+from rljob_operator.kube.job.observe import checkpoint_in_its_pod, newest_checkpoint, recommendation, seen
 from rljob_operator.kube.job.other_protocol import another_protocol
 from rljob_operator.kube.job.policy import renew_policy
 from rljob_operator.kube.job.refusals import REFUSED, Problem
 from rljob_operator.kube.job.remembered import NEVER, RememberedJob
 from rljob_operator.kube.job.status_writer import StatusWriter
 from rljob_operator.kube.job.stored import ReadBefore, StoredJob, is_ours, read, released
-from rljob_operator.kube.job.waiting_claims import with_claims
+from rljob_operator.kube.job.volumes_given import settings_of_start
+from rljob_operator.kube.job.waiting_claims import HELD_UP_SECONDS, with_claims
 from rljob_operator.kube.job.write_times import SEEN_SECONDS, WriteTimes
 from rljob_operator.kube.polls.learner_poll import Answer, Learner, LearnerPoll
 from rljob_operator.kube.polls.reach import has_address
@@ -38,16 +38,13 @@ from rljob_operator.kube.polls.shard_poll import ShardPoll, Silence
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.rendering import offered, settings_for, unknown_rendering
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.render.volumes import keeps_checkpoints
+from rljob_operator.kube.render.volumes import checkpoints_are
 from rljob_operator.kube.reporting.events import EventRecorder, reference
 from rljob_operator.kube.watch.expectations import Expectations, Seen
 from rljob_operator.kube.watch.nodes import NodeCache
 from rljob_operator.kube.watch.pods import JobKey, PodCache, owner_of
 
 log = logging.getLogger(__name__)
-
-HELD_UP_SECONDS: Final = 30.0
-"""A pod that has had a node for so long and does not come up may lack what it mounts."""
 
 
 class Reconciler:
@@ -116,7 +113,7 @@ class Reconciler:
         known.note_version(document["metadata"]["resourceVersion"])
         stored = read(document, known.status, known.read)
         if self._releasing:
-            stored = released(stored, settings_for(stored.status, self._settings))
+            stored = released(stored)
         pods = await self._pods_of(stored)
         if pods is None:
             return self._expectations.lapses_in_seconds(uid)
@@ -126,16 +123,18 @@ class Reconciler:
         return await self._turn(key, stored, known, pods)
 
     async def _turn(self, key: JobKey, stored: StoredJob, known: RememberedJob, pods: Sequence[Pod]) -> float | None:
+        base = await self._settings_of(stored, known, not any(each.alive for each in members(pods, self._now())))
         refusal = unknown_rendering(stored.status, suspend=stored.desired.suspends)
         refusal = refusal or stored.desired.refusal
         refusal = refusal or another_protocol(stored, pods, self._settings)
-        desired = replace(stored.desired, refusal=refusal, rendering=offered(stored.status, self._settings))
+        desired = replace(stored.desired, refusal=refusal, rendering=offered(stored.status, base))
         clock = known.clock.read()
         observed = await with_claims(
             self._client,
             stored.owned(),
-            self._observe(key, stored, known, pods),
-            settings_for(stored.status, self._settings),
+            self._observe(key, stored, known, pods, settings_for(stored.status, base)),
+            settings_for(stored.status, base),
+            self._now(),
         )
         observed = await self._queue.seen(stored, observed, pods, refusal)
         found = turn(desired, stored.status, observed, clock, Session(interrupted=True) if stored.stopped else None)
@@ -200,7 +199,17 @@ class Reconciler:
         held_up = member.node_name and member.waiting is None
         return bool(held_up) and self._now() - member.since_seconds >= HELD_UP_SECONDS
 
-    def _observe(self, key: JobKey, stored: StoredJob, known: RememberedJob, pods: Sequence[Pod]) -> Observation:
+    async def _settings_of(self, stored: StoredJob, known: RememberedJob, idle: bool) -> Settings:
+        """The operator's settings; of a job that is to start with what its cluster has volumes for, once for each start."""
+        if not idle:
+            known.at_start = None
+        elif known.at_start is None and not (stored.desired.suspends or stored.status.finished):
+            known.at_start = await settings_of_start(self._client, stored.owned(), self._settings)
+        return known.at_start or self._settings
+
+    def _observe(
+        self, key: JobKey, stored: StoredJob, known: RememberedJob, pods: Sequence[Pod], settings: Settings
+    ) -> Observation:
         now, answer = self._now(), self._poll.answer(key)
         found = []
         for member in members(pods, now, known.were_up):
@@ -210,12 +219,16 @@ class Reconciler:
             member = seen(member, now, self._nodes.lost(member.node_name), silence)
             found.append(member)
         known.were_up &= {pod["metadata"]["uid"] for pod in pods}
+        newest, where = newest_checkpoint(stored.status, answer, pods), checkpoints_are(stored.desired.job, settings)
+        if not where:
+            learner = next((each for each in found if each.role is Role.LEARNER), None)
+            newest = checkpoint_in_its_pod(newest, learner, pods)
         return Observation(
             members=known.refusals.told(found),
             learner=answer.sample,
             missing=answer.missing,
-            checkpoint=newest_checkpoint(stored.status, answer, pods),
-            keeps_checkpoints=keeps_checkpoints(stored.desired.job, settings_for(stored.status, self._settings)),
+            checkpoint=newest,
+            checkpoints_are=where,
             keeps_remains=True,
             ends_silent_members=False,  # its kubelet does, by the liveness probe
             selector=names.selector(names.role_labels(key[1], Role.ACTOR)),

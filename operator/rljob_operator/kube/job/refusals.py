@@ -84,7 +84,7 @@ class Refusals:
             pause = min(max(pause, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
             reason = next((reason for kind, reason in _REASONS if isinstance(problem, kind)), None)
             since = before.since_seconds if before is not None else now_seconds
-            words = f"{problem}{_how_to_mend(stored)}" if reason in _OF_TEMPLATES else str(problem)
+            words = f"{problem}{_HOW_TO_MEND}" if reason in _OF_TEMPLATES else str(problem)
             self.of[name] = Refused(reason, words, since, pause, now + pause)
 
     def told(self, members: Iterable[Member]) -> tuple[Member, ...]:
@@ -102,10 +102,5 @@ class Refusals:
 
 
 _OF_TEMPLATES: Final = (Reason.POD_TEMPLATE_REJECTED, Reason.POD_SECURITY_FORBIDDEN)
-
-
-def _how_to_mend(stored: StoredJob) -> str:
-    """A refused job need not be made anew, though roles change only in suspension, and that may need a place for checkpoints."""
-    checkpoint = stored.desired.job.spec.checkpoint
-    skip = " and checkpoint.onSuspend: Skip" if checkpoint.storage is None and checkpoint.on_suspend != "Skip" else ""
-    return f"; to change a role, set suspend: true{skip} with it, and resume"
+_HOW_TO_MEND: Final = "; to change a role, set suspend: true with it, and resume"
+"""A refused job need not be made anew, though roles change only in suspension."""

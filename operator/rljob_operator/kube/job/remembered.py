@@ -12,6 +12,7 @@ from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.kube.job import children
 from rljob_operator.kube.job.refusals import Refusals
 from rljob_operator.kube.job.stored import ReadBefore
+from rljob_operator.kube.render.settings import Settings
 
 NEVER: Final = float("inf")
 
@@ -29,6 +30,7 @@ class RememberedJob:
         written: when that was, monotonic.
         due: when ``status``, which is not stored yet, has to be; infinity where it is.
         were_up: incarnations that were ready once; a learner that is not ready any more is still asked for its checkpoint.
+        at_start: the operator's settings as far as the cluster has volumes for them, found out before the job starts.
         policy_seen: whether this operator has looked who its NetworkPolicy lets in.
     """
 
@@ -44,6 +46,7 @@ class RememberedJob:
     children: children.Known = field(default_factory=children.Known)
     refusals: Refusals = field(default_factory=Refusals)
     were_up: set[str] = field(default_factory=set)
+    at_start: Settings | None = None
     policy_seen: bool = False
 
     def note_version(self, version: str) -> None:

@@ -21,8 +21,6 @@ from rljob_operator.kube.job.in_force import started_with, stored_spec, with_add
 from rljob_operator.kube.job.other_release import in_fields_of_start
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.revision import revision, revision_of_job
-from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.render.volumes import keeps_checkpoints
 
 MANAGED_BY: Final = "rljob.dev/operator"
 """``spec.managedBy`` of the jobs that are this operator's; others are left alone."""
@@ -110,14 +108,9 @@ def read(document: Mapping[str, Any], status: RLJobStatus | None = None, before:
     return StoredJob(document, desired, known, leaving, stopped, before.revisions)
 
 
-def released(stored: StoredJob, settings: Settings) -> StoredJob:
-    """The job as an operator takes it that leaves: all of it is drained. A checkpoint is waited for as its user wants it on
-    suspension, where it outlives the learner's pod."""
-    job = stored.desired.job
-    if not keeps_checkpoints(job, settings):
-        checkpoint = job.spec.checkpoint.model_copy(update={"on_suspend": "Skip"})
-        job = job.model_copy(update={"spec": job.spec.model_copy(update={"checkpoint": checkpoint})})
-    return replace(stored, desired=replace(stored.desired, job=job, released=True))
+def released(stored: StoredJob) -> StoredJob:
+    """The job as an operator takes it that leaves: all of it is drained."""
+    return replace(stored, desired=replace(stored.desired, released=True))
 
 
 def _in_force(

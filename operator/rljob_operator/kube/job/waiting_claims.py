@@ -1,6 +1,8 @@
-"""Which volume claim a member waits for, why that has no volume, and what to do.
+"""Which volume claim a member waits for, why that has no volume or where the volume is, and what to do. All of it is words:
+nothing is done about a claim, since whether what it holds is lost can't be inferred.
 
-The scheduler says of such a pod only that a claim of it is not bound. The claim itself knows more, and its StorageClass the rest.
+The scheduler says of such a pod only that a claim of it is not bound, or that a volume is elsewhere. The claim itself knows more,
+and its StorageClass and its volume the rest.
 """
 
 from __future__ import annotations
@@ -11,33 +13,65 @@ from dataclasses import replace
 from typing import Final
 
 from rljob.api.conditions import Reason
+from rljob.api.timestamps import parse_rfc3339
 
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Observation
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Forbidden, NotFound
-from rljob_operator.kube.apiserver.resources import STORAGE_CLASSES, VOLUME_CLAIMS, Object
+from rljob_operator.kube.apiserver.resources import NODES, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES, Object, Resource
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.volumes import pod_volumes
 
-_ABOUT_A_CLAIM: Final = re.compile(r"persistent ?volume", re.IGNORECASE)
+_ABOUT_A_CLAIM: Final = re.compile(r"persistent ?volume|volume node affinity", re.IGNORECASE)
 """Words of the scheduler, where a claim is what keeps a pod from a node."""
 _HOLDERS: Final = (Role.REPLAY, Role.LEARNER)
+HELD_UP_SECONDS: Final = 30.0
+"""A pod that has had a node for so long and does not come up may wait for its volume to come there."""
+_SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+"""On a claim that waited for its first pod: the node that the scheduler chose then."""
+_HOSTNAME: Final = "kubernetes.io/hostname"
 _IS_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
 
 
-async def with_claims(client: Client, owned: Owned, observed: Observation, settings: Settings) -> Observation:
+async def with_claims(
+    client: Client, owned: Owned, observed: Observation, settings: Settings, now_seconds: float
+) -> Observation:
     """What is observed, where learner or shards wait for a claim with the words about that before those of the scheduler."""
-    if not any(map(_waits, observed.members)):
-        return observed
-    found = [await _told(client, owned, each, settings) if _waits(each) else each for each in observed.members]
+    found = []
+    for member in observed.members:
+        if _waits(member):
+            member = await _told(client, owned, member, settings)
+        elif _is_held_up(member, now_seconds):
+            member = replace(member, waiting_message=await _attached(client, owned, member, settings))
+        found.append(member)
     return replace(observed, members=tuple(found))
 
 
 def _waits(member: Member) -> bool:
     unscheduled = member.phase is Phase.STARTING and member.waiting is Reason.UNSCHEDULABLE
     return member.role in _HOLDERS and unscheduled and bool(_ABOUT_A_CLAIM.search(member.waiting_message))
+
+
+def _is_held_up(member: Member, now_seconds: float) -> bool:
+    placed = member.phase is Phase.STARTING and bool(member.node_name) and member.waiting is None
+    return member.role in _HOLDERS and placed and now_seconds - member.since_seconds >= HELD_UP_SECONDS
+
+
+async def _attached(client: Client, owned: Owned, member: Member, settings: Settings) -> str:
+    """Of a pod that has a node and a claim that was there before it: how long its volume may take to come to that node."""
+    for name in _claims(owned, member.name, settings):
+        claim = await _found(client, VOLUME_CLAIMS, owned.job.metadata.namespace, name)
+        if claim is None or (claim.get("status") or {}).get("phase") != "Bound":
+            continue
+        if parse_rfc3339(claim["metadata"]["creationTimestamp"]) < member.since_seconds - HELD_UP_SECONDS:
+            return (
+                f"the volume of claim {name} may still be attached to the node where it was: Kubernetes takes it from a lost "
+                "node after about 6 minutes, or at once by kubectl taint node NODE "
+                "node.kubernetes.io/out-of-service=gone:NoExecute"
+            )
+    return ""
 
 
 async def _told(client: Client, owned: Owned, member: Member, settings: Settings) -> Member:
@@ -53,14 +87,14 @@ def _claims(owned: Owned, member: str, settings: Settings) -> Sequence[str]:
 
 
 async def _why(client: Client, owned: Owned, name: str) -> str:
-    """Why a claim has no volume; empty where it has one."""
+    """Why a claim has no volume, or where its volume is; empty where any node can have it."""
     namespace = owned.job.metadata.namespace
     try:
         claim = await client.get(VOLUME_CLAIMS, namespace, name)
     except NotFound:
         return f"claim {name} does not exist: create it in namespace {namespace}"
     if (claim.get("status") or {}).get("phase") == "Bound":
-        return ""
+        return await _where(client, claim)
     if claim["metadata"].get("deletionTimestamp"):
         return f"claim {name} is being deleted, and waits for a pod that still uses it"
     chosen = claim["spec"].get("storageClassName")
@@ -72,6 +106,51 @@ async def _why(client: Client, owned: Owned, name: str) -> str:
     if not chosen:
         return f"claim {name} wants no StorageClass (an empty name): create a PersistentVolume that fits it"
     return await _why_not_by(client, claim, chosen)
+
+
+async def _where(client: Client, claim: Object) -> str:
+    """Which node a volume can't leave. Where volumes may not be read, the node that was chosen for it is all that is known."""
+    about, namespace = claim["metadata"], claim["metadata"]["namespace"]
+    volume = await _found(client, VOLUMES, None, str(claim["spec"].get("volumeName", "")))
+    node = _only_node(volume) if volume is not None else (about.get("annotations") or {}).get(_SELECTED_NODE, "")
+    if not node:
+        return ""
+    bound = "is on node" if volume is not None else "was made on node"
+    found = await _found(client, NODES, None, node, missing={"status": {}})
+    state = _state(found) if found is not None else ""
+    return (
+        f"the volume of claim {about['name']} {bound} {node}{state}, and is waited for, however long; to go on without what it "
+        f"holds: kubectl delete pvc -n {namespace} {about['name']}, and with --force any pod of it left there"
+    )
+
+
+def _only_node(volume: Object) -> str:
+    """The node that the volume can't leave; empty where several can have it."""
+    required = ((volume["spec"].get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
+    asked = [each for term in required for each in term.get("matchExpressions") or ()]
+    named = [value for each in asked if each.get("key") == _HOSTNAME for value in each.get("values") or ()]
+    return str(named[0]) if len(named) == 1 else ""
+
+
+def _state(node: Object) -> str:
+    if not node["status"]:
+        return ", which does not exist"
+    ready: Object = next((each for each in node["status"].get("conditions") or () if each.get("type") == "Ready"), {})
+    if ready.get("status", "True") != "True":
+        return ", of which nothing is heard"
+    return ", which is closed (kubectl uncordon opens it)" if (node.get("spec") or {}).get("unschedulable") else ""
+
+
+async def _found(
+    client: Client, resource: Resource, namespace: str | None, name: str, missing: Object | None = None
+) -> Object | None:
+    """The object; ``missing`` where there is none, None where it may not be read."""
+    try:
+        return await client.get(resource, namespace, name)
+    except NotFound:
+        return missing
+    except Forbidden:
+        return None
 
 
 async def _why_not_by(client: Client, claim: Object, name: str) -> str:

@@ -20,6 +20,7 @@ from rljob.api.types import APIModel, Flag, Integer, Quantity, Text
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render.kept_settings import as_text
 from rljob_operator.kube.render.settings import (
+    CHECKPOINT_SIZE,
     GPU_NODE_LABELS,
     NAMESPACE_LABEL,
     REDIS_REQUESTS,
@@ -69,12 +70,12 @@ class GPUNodes(APIModel):
 
 
 class CheckpointClaim(APIModel):
-    """A volume claim for the checkpoints of a job without ``checkpoint.storage``; it goes with the job."""
+    """The volume claim for the checkpoints of a job without ``checkpoint.storage``; it goes with the job."""
 
-    size: Quantity
+    size: Quantity = CHECKPOINT_SIZE
     """Its size."""
     storage_class: Annotated[str, Text(253, "a StorageClass", shortest=0)] = ""
-    """Its StorageClass; the cluster's default where it is empty."""
+    """Its StorageClass. Empty takes the cluster's default; where there is none no claim is made."""
 
 
 class Kueue(APIModel):
@@ -121,8 +122,8 @@ class OperatorConfiguration(APIModel):
     """User and group of the containers."""
     user_from_namespace: Flag = False
     """Name no user in pods: the namespace gives them one, as OpenShift does."""
-    checkpoint_claim: CheckpointClaim | None = None
-    """A claim for checkpoints that no ``checkpoint.storage`` has a place for; without it they end with the learner's pod."""
+    checkpoint_claim: CheckpointClaim = Field(default_factory=CheckpointClaim)
+    """The claim that keeps the checkpoints of a job that names no ``checkpoint.storage``."""
     kueue: Kueue = Field(default_factory=Kueue)
     """Quota by Kueue."""
     requests: RoleRequests = Field(default_factory=RoleRequests)
@@ -158,7 +159,6 @@ def settings_of(given: OperatorConfiguration, operator_namespace: str, image: st
     def pairs(marks: list[Mark]) -> tuple[tuple[str, str], ...]:
         return tuple((mark.key, mark.value) for mark in marks)
 
-    claim = given.checkpoint_claim
     return Settings(
         image=image or given.image or default_image(),
         gpu_image=given.gpu_image or ("" if image or given.image else f"{default_image()}-gpu"),
@@ -169,8 +169,8 @@ def settings_of(given: OperatorConfiguration, operator_namespace: str, image: st
         prometheus_namespaces=given.prometheus_namespaces or None,
         cluster_domain=given.cluster_domain,
         run_as_user=None if given.user_from_namespace else given.run_as_user,
-        checkpoint_size=claim.size if claim is not None else "",
-        checkpoint_class=claim.storage_class if claim is not None else "",
+        checkpoint_size=given.checkpoint_claim.size,
+        checkpoint_class=given.checkpoint_claim.storage_class,
         requests={role: {**REQUESTS[role], **getattr(given.requests, role)} for role in Role},
         redis_requests={**REDIS_REQUESTS, **given.requests.redis},
         kueue=given.kueue.enabled,

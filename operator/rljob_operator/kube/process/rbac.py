@@ -50,6 +50,7 @@ TABLE: Final[tuple[Grant, ...]] = (
     Grant("coordination.k8s.io", ("leases",), ("get", "create", "patch"), "which replica leads", "Operator"),
     Grant("", ("nodes",), ("get", "list", "watch"), "which nodes are lost", "Cluster"),
     Grant("storage.k8s.io", ("storageclasses",), ("get",), "why a claim gets no volume", "Cluster"),
+    Grant("", ("persistentvolumes",), ("get",), "which node a volume can't leave, for the message alone", "Cluster"),
     Grant("", ("pods/proxy",), ("get", "create"), "what learners and shards answer, through the API server", "Outside"),
     Grant(_KUEUE, ("workloads",), ("get", "list", "watch", "create", "delete"), "to ask Kueue for quota", "Queue"),
     Grant(_KUEUE, ("workloads/status",), ("patch",), "to give quota back", "Queue"),

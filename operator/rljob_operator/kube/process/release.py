@@ -28,7 +28,7 @@ from rljob_operator.kube.process.run import candidate
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.rendering import settings_for
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.render.volumes import keeps_checkpoints
+from rljob_operator.kube.render.volumes import checkpoints_are
 from rljob_operator.kube.watch.expectations import Expectations
 from rljob_operator.kube.watch.pods import JobKey, owner_of
 
@@ -221,8 +221,8 @@ def _would(stored: StoredJob | None, settings: Settings) -> str:
         return "its pods would be let go"
     if stored.status.finished or stored.leaving:
         return "nothing would be drained; its pods would be let go"
-    if not keeps_checkpoints(stored.desired.job, settings_for(stored.status, settings)):
-        return "would be drained; what it has learned is lost, since it has no checkpoint.storage"
+    if not checkpoints_are(stored.desired.job, settings_for(stored.status, settings)):
+        return "would be drained; what it has learned is lost, since its checkpoints are in its learner's pod"
     return "would be drained, after a verified checkpoint"
 
 
@@ -234,7 +234,7 @@ def _became(stored: StoredJob | None, pods: list[Pod], settings: Settings) -> st
     if stored.status.finished:
         return "released; it was over"
     checkpoint = stored.status.checkpoint
-    if checkpoint is None or not keeps_checkpoints(stored.desired.job, settings_for(stored.status, settings)):
+    if checkpoint is None or not checkpoints_are(stored.desired.job, settings_for(stored.status, settings)):
         return "released; no checkpoint outlives it"
     return f"released; checkpoint of step {checkpoint.step:,}"
 

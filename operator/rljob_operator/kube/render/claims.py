@@ -14,16 +14,21 @@ from rljob_operator.kube.render.volumes import makes_checkpoint_claim
 
 
 def claims(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
-    """Every PersistentVolumeClaim of the job. They go with it; who wants to keep checkpoints names ``checkpoint.storage``."""
+    """Every PersistentVolumeClaim of the job. They go with it: ``checkpoint.storage`` is for what is to outlive it."""
     job, found = owned.job, []
     if makes_checkpoint_claim(job, settings):
-        found.append(_claim(owned, "learner", settings.checkpoint_size, settings.checkpoint_class))
+        found.append(checkpoint_claim_of(owned, settings))
     if has_own_redis(job):
         kept = job.spec.required_replay.redis.persistence
         replay, frame_size = job.spec.required_replay.resolved(), job.spec.environment.parameters.frame_size
         size = kept.storage or f"{log_gib(replay, frame_size)}Gi"
         found += [_claim(owned, shard, size, kept.storage_class_name) for shard in names.shards(job)]
     return found
+
+
+def checkpoint_claim_of(owned: Owned, settings: Settings) -> dict[str, Any]:
+    """The claim for the checkpoints of a job that names no place for them."""
+    return _claim(owned, "learner", settings.checkpoint_size, settings.checkpoint_class)
 
 
 def _claim(owned: Owned, member: str, size: str, storage_class: str) -> dict[str, Any]:

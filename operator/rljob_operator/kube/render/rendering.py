@@ -43,6 +43,11 @@ def settings_for(status: RLJobStatus, settings: Settings) -> Settings:
     fixed = status.controller.rendering
     if fixed is None or status.controller.active_since is None:
         return _at_a_start(status, settings)
+    return started_with(fixed, settings)
+
+
+def started_with(fixed: RenderingMemory, settings: Settings) -> Settings:
+    """What a job's objects were made with when it was last started."""
     kept = with_kept(settings, fixed.settings)
     return replace(kept, image=fixed.image or settings.image, gpu_image=fixed.gpu_image)
 

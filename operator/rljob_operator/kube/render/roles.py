@@ -25,8 +25,9 @@ def section(job: RLJob, role: Role) -> RoleSpec:
 
 def device(job: RLJob, role: Role) -> dict[str, str]:
     """The extended resource of a role that asks for a device, as a limit; empty where it computes on the CPU."""
-    asks = {Role.LEARNER: job.spec.learner, Role.INFERENCE: job.spec.inference}.get(role)
-    return {asks.accelerator.resource_name: str(asks.accelerator.count)} if asks and asks.accelerator.count else {}
+    devices = {Role.LEARNER: job.spec.learner.accelerator, Role.INFERENCE: job.spec.inference.accelerator}
+    asked = devices.get(role)
+    return {asked.resource_name: str(asked.count)} if asked is not None and asked.count else {}
 
 
 def image(job: RLJob, role: Role, settings: Settings) -> str:

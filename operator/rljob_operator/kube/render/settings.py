@@ -38,6 +38,10 @@ REQUESTS: Final[Mapping[Role, Mapping[str, str]]] = {
 that asks for nothing is the first to be evicted, and no cluster autoscaler makes room for it."""
 REDIS_REQUESTS: Final[Mapping[str, str]] = {"cpu": "100m", "memory": "256Mi"}
 
+CHECKPOINT_SIZE: Final = "4Gi"
+"""For the five that are kept, the best one and the one being written, of 600 MB each: a network of 30 million parameters with its
+average, its target and what its optimiser remembers. Those of Atari's networks take a tenth of that."""
+
 
 def default_image() -> str:
     """The image of a job that names none: that of this release."""
@@ -59,8 +63,8 @@ class Settings:
         prometheus_namespaces: labels of the namespaces from which /metrics may be read; None lets nobody else in.
         cluster_domain: put behind the names of peers, such as ``cluster.local``; empty leaves it to the pods' resolver.
         run_as_user: user and group of the containers; None leaves it to the namespace, as OpenShift wants it.
-        checkpoint_size: size of a volume claim for the checkpoints of a job without ``checkpoint.storage``; empty makes none, and
-            the checkpoints of such a job end with its learner's pod.
+        checkpoint_size: size of a volume claim for the checkpoints of a job without ``checkpoint.storage``. Empty for a job that
+            started where no such claim would have got a volume: its checkpoints end with its learner's pod.
         checkpoint_class: its StorageClass; empty takes the cluster's default.
         requests, redis_requests: what containers ask for where the manifest does not say.
         kueue: whether jobs that name a queue wait for Kueue's quota.
@@ -80,7 +84,7 @@ class Settings:
     )
     cluster_domain: str = ""
     run_as_user: int | None = USER_ID
-    checkpoint_size: str = ""
+    checkpoint_size: str = CHECKPOINT_SIZE
     checkpoint_class: str = ""
     requests: Mapping[Role, Mapping[str, str]] = field(hash=False, default_factory=lambda: REQUESTS)
     redis_requests: Mapping[str, str] = field(hash=False, default_factory=lambda: REDIS_REQUESTS)

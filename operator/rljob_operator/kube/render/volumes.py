@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rljob.api import RLJob
+from rljob.api.lifecycle import VolumeClaim
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
@@ -92,18 +93,27 @@ def makes_checkpoint_claim(job: RLJob, settings: Settings) -> bool:
     return job.spec.checkpoint.storage is None and settings.checkpoint_size != ""
 
 
-def keeps_checkpoints(job: RLJob, settings: Settings) -> bool:
-    """Whether the job's checkpoints outlive the learner's pod."""
-    return job.spec.checkpoint.storage is not None or makes_checkpoint_claim(job, settings)
+def checkpoints_are(job: RLJob, settings: Settings) -> str:
+    """Where the job's checkpoints outlive the learner's pod, in words; empty where they end with it."""
+    storage = job.spec.checkpoint.storage
+    if storage is not None and storage.object_store is not None:
+        return f"in {storage.object_store.url}"
+    claim = checkpoint_claim(job, settings)
+    return f"on claim {claim.claim_name}" if claim is not None else ""
+
+
+def checkpoint_claim(job: RLJob, settings: Settings) -> VolumeClaim | None:
+    """The claim that the job's checkpoints are on, of its user's or made for it; None where they are on none."""
+    storage = job.spec.checkpoint.storage
+    if storage is not None:
+        return storage.persistent_volume_claim
+    return VolumeClaim(claim_name=names.claim(job.metadata.name, "learner")) if settings.checkpoint_size else None
 
 
 def _run_folder(job: RLJob, role: Role, settings: Settings) -> Mounted:
-    storage = job.spec.checkpoint.storage
-    if role is Role.LEARNER and storage is not None and storage.persistent_volume_claim is not None:
-        claim = storage.persistent_volume_claim
+    claim = checkpoint_claim(job, settings) if role is Role.LEARNER else None
+    if claim is not None:
         return Mounted(_claim(RUN, claim.claim_name), names.RUN_DIR, sub_path=claim.sub_path)
-    if role is Role.LEARNER and makes_checkpoint_claim(job, settings):
-        return Mounted(_claim(RUN, names.claim(job.metadata.name, "learner")), names.RUN_DIR)
     return Mounted({"name": RUN, "emptyDir": {}}, names.RUN_DIR)
 
 

@@ -26,7 +26,6 @@ CHANGES: Final[dict[str, Any]] = {
     "clusterDomain": "cluster.local",
     "runAsUser": 20002,
     "userFromNamespace": True,
-    "checkpointClaim": None,
     "checkpointClaim.size": "2Gi",
     "checkpointClaim.storageClass": "fast",
     "kueue.enabled": True,
@@ -38,8 +37,8 @@ CHANGES: Final[dict[str, Any]] = {
     "requests.redis": {"memory": "300Mi"},
 }
 """Field of the configuration -> another value for it."""
-TOGETHER: Final = tuple(field for field in CHANGES if field != "checkpointClaim")
-"""Those that can be changed at the same time: all but that a section is left out of which others are fields."""
+TOGETHER: Final = tuple(CHANGES)
+"""All of them can be changed at the same time."""
 AT_ONCE: Final = {"prometheusNamespaces"}
 """Fields of which a running job's objects or fate follow at once; none of them restarts a pod."""
 

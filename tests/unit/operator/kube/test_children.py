@@ -49,7 +49,7 @@ STORED = "spec.checkpoint.storage={persistentVolumeClaim: {claimName: mine, subP
     ],
 )
 def test_a_job_has_what_its_manifest_asks_for(sets: tuple[str, ...], lacks: set[str]) -> None:
-    everything = ALWAYS | KEYS | {SHARD_CLAIM, POLICY}
+    everything = ALWAYS | KEYS | {LEARNER_CLAIM, SHARD_CLAIM, POLICY}
     assert names_of(owned(*sets)) == everything - lacks
     gone = {f"{kind}/{name}" for kind, name in unwanted(owned(*sets))}
     assert gone == lacks & {POLICY}, "what goes when the manifest changes; volumes and keys stay"
@@ -113,7 +113,7 @@ def test_roles_read_the_job_in_force() -> None:
 @pytest.mark.parametrize(
     ("sets", "settings", "source", "sub_path"),
     [
-        ((), SETTINGS, {"emptyDir": {}}, None),
+        ((), replace(SETTINGS, checkpoint_size=""), {"emptyDir": {}}, None),
         ((), CLAIMING, {"persistentVolumeClaim": {"claimName": "pong-apex-learner"}}, None),
         ((STORED,), CLAIMING, {"persistentVolumeClaim": {"claimName": "mine"}}, "runs/a"),
         (("spec.checkpoint.storage={objectStore: {url: s3://b/p}}",), CLAIMING, {"emptyDir": {}}, None),

@@ -52,7 +52,6 @@ BAD = [
     ("runAsUser: 0", "runAsUser", "allowed: an integer from 1"),
     ("runAsUser: '10001'", "runAsUser", "allowed: an integer from 1"),
     ("userFromNamespace: 'true'", "userFromNamespace", "allowed: true or false"),
-    ("checkpointClaim: {}", "checkpointClaim.size", "required"),
     ("kueue: true", "kueue", "allowed: a mapping"),
     ("kueue: {enable: true}", "kueue.enable", "did you mean 'enabled'?"),
     ("requests: {actors: {cpu: 1}}", "requests.actors", "did you mean 'actor'?"),

@@ -15,7 +15,7 @@ from rljob_operator.kube.render import kept_settings, rendering
 from rljob_operator.kube.render.children import children
 from rljob_operator.kube.render.kept_settings import KEPT, as_text, with_kept
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.render.volumes import keeps_checkpoints
+from rljob_operator.kube.render.volumes import checkpoints_are
 
 from tests.unit.operator.kube.changed_configuration import (
     AT_ONCE,
@@ -113,8 +113,8 @@ def test_a_suspended_job_takes_over_what_is_new() -> None:
 
 def test_a_claim_that_a_job_has_got_stays_its_own() -> None:
     """A job that was suspended would else begin anew, with its checkpoints beside it."""
-    now = changed("checkpointClaim")
-    assert (now.checkpoint_size, keeps_checkpoints(JOB.job, now)) == ("", False)
+    now = replace(STARTED, checkpoint_size="", checkpoint_class="")
+    assert checkpoints_are(JOB.job, now) == ""
     for known in (status(), status(runs=False)):
         found = rendering.settings_for(known, now)
         assert (found.checkpoint_size, found.checkpoint_class) == ("1Gi", "slow")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from rljob.api.status import RLJobStatus
+from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState
-from rljob_operator.kube.job.observe import newest_checkpoint
+from rljob_operator.kube.job.observe import checkpoint_in_its_pod, newest_checkpoint
 from rljob_operator.kube.polls.learner_poll import Answer
+from rljob_operator.kube.render import names
 
 
 def stored(step: int, time: str) -> RLJobStatus:
@@ -42,3 +44,26 @@ def test_one_that_answers_a_later_request_is_newer_whatever_the_clock_of_its_nod
 def test_what_is_remembered_stands_while_nobody_says_anything() -> None:
     assert newest_checkpoint(LATER, Answer(), []).step == 3396
     assert newest_checkpoint(RLJobStatus(), Answer(), []).state is CheckpointState.MISSING
+
+
+def test_what_was_in_a_pod_is_gone_with_it() -> None:
+    def seen(created: str, phase: Phase) -> CheckpointFacts:
+        pod = {
+            "metadata": {
+                "uid": "1",
+                "name": "p",
+                "creationTimestamp": created,
+                "labels": {names.MEMBER_LABEL: "learner"},
+            }
+        }
+        learner = Member("learner", Role.LEARNER, phase)
+        return checkpoint_in_its_pod(newest_checkpoint(LATER, Answer(), []), learner, [pod])
+
+    assert seen("2026-11-23T12:00:00Z", Phase.READY).state is CheckpointState.VERIFIED, "its own"
+    for found in (
+        seen("2026-11-23T12:00:00Z", Phase.EXITED),
+        seen("2026-11-23T12:01:00Z", Phase.READY),
+        checkpoint_in_its_pod(newest_checkpoint(LATER, Answer(), []), None, []),
+    ):
+        assert (found.state, found.usable) == (CheckpointState.GONE, False)
+        assert "update 3,396" in found.message

@@ -66,5 +66,5 @@ def test_the_words_are_those_of_the_api_server(problem: Problem, reason: Reason 
     (seen,) = refusals.told([])
     assert seen.waiting is reason
     assert seen.waiting_message.startswith(str(problem))
-    hint = "; to change a role, set suspend: true and checkpoint.onSuspend: Skip with it, and resume"
+    hint = "; to change a role, set suspend: true with it, and resume"
     assert seen.waiting_message.endswith(hint) == (reason is Reason.POD_TEMPLATE_REJECTED)

@@ -36,11 +36,11 @@ RULES: tuple[Rule, ...] = tuple(
 )
 
 
-def cross_field_problems(job: RLJob, *, on_cluster: bool = True, wrong: Collection[str] = ()) -> list[Problem]:
-    """Every violated rule; without ``on_cluster``, only those that hold on one machine, too. None that reads or names a field of
-    ``wrong``, in whose place the job has a value that nobody wrote."""
+def cross_field_problems(job: RLJob, *, wrong: Collection[str] = ()) -> list[Problem]:
+    """Every violated rule, but none that reads or names a field of ``wrong``, in whose place the job has a value that nobody
+    wrote."""
     problems = []
-    for rule, path, problem in broken_rules(job, on_cluster=on_cluster):
+    for rule, path, problem in broken_rules(job):
         read = [problem.path, *(f"{path}.{field}" for field in rule.reads)]
         if not any(_overlap(each, place) for each in read for place in wrong):
             problems.append(problem)
@@ -75,13 +75,11 @@ def _overlap(path: str, other: str) -> bool:
     return path == other or path.startswith((f"{other}.", f"{other}[")) or other.startswith((f"{path}.", f"{path}["))
 
 
-def broken_rules(job: RLJob, *, on_cluster: bool = True) -> Iterator[tuple[Rule, str, Problem]]:
+def broken_rules(job: RLJob) -> Iterator[tuple[Rule, str, Problem]]:
     """Every broken rule of `RULES`, the place of what it is about, and what to say."""
     for path, node in _nodes(job, ""):
         for rule in RULES:
             if rule.at is not type(node) or rule.algorithm not in (None, job.spec.algorithm.type):
-                continue
-            if rule.cluster_only and not on_cluster:
                 continue
             outcome = rule.check(node)
             if outcome is None:

@@ -13,10 +13,6 @@ _NO_TARGET = (
 )
 _NO_PLATEAU = "allowed: only with evaluator.enabled: true; without evaluations there is no evalReturn"
 _NO_TRIGGER = "allowed: only with evaluator.enabled: true; nobody would be triggered"
-_LOST = (
-    "allowed: only with checkpoint.storage, or with checkpoint.onSuspend: Skip; otherwise all progress would be lost with "
-    "the pods"
-)
 _ONE_STORAGE = "allowed: exactly one of persistentVolumeClaim and objectStore"
 _LEARNER_ALWAYS = "allowed: Learner always, Replay optionally; nothing could be resumed without it"
 _ONE_MATCH = "allowed: exactly one of onExitCodes and onPodConditions"
@@ -77,20 +73,6 @@ def one_storage(storage: CheckpointStorage) -> Outcome:
     given = {"persistentVolumeClaim": storage.persistent_volume_claim, "objectStore": storage.object_store}
     chosen = [name for name, value in given.items() if value is not None]
     return None if len(chosen) == 1 else Broken(_ONE_STORAGE, chosen or ABSENT)
-
-
-@rule(
-    RLJobSpec,
-    "suspend",
-    cel="!self.suspend || has(self.checkpoint) && (has(self.checkpoint.storage) || "
-    "has(self.checkpoint.onSuspend) && self.checkpoint.onSuspend == 'Skip')",
-    message=_LOST,
-    cluster_only=True,  # on one machine checkpoints go to the run folder
-)
-def suspension_keeps_progress(spec: RLJobSpec) -> Outcome:
-    if not spec.suspend or spec.checkpoint.storage is not None or spec.checkpoint.on_suspend == "Skip":
-        return None
-    return _LOST
 
 
 @rule(

@@ -1,0 +1,137 @@
+"""A job's policy from where its checkpoints lie, with the rights of the one who asks: through its learner while that runs, else
+through a pod that mounts the claim, reads it and goes."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any, BinaryIO, Final
+
+from rljob.api.job import API_VERSION, KIND
+
+from rljob_operator.core.member import Phase, Role
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import NotFound
+from rljob_operator.kube.apiserver.resources import PODS, VOLUME_CLAIMS, Object
+from rljob_operator.kube.job.members import Pod, current, member
+from rljob_operator.kube.job.stored import StoredJob
+from rljob_operator.kube.render import names
+from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.pod import pod
+from rljob_operator.kube.render.rendering import started_with
+from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.render.volumes import RUN, checkpoint_claim
+from rljob_operator.kube.view import pod_logs
+
+SEND: Final = ("python", "-m", "rljob.checkpoints.send", f"{names.RUN_DIR}/checkpoints")
+LOOK_SECONDS: Final = 0.5
+_TAKEN_OVER: Final = ("nodeSelector", "affinity", "tolerations", "imagePullSecrets", "securityContext", "serviceAccountName",
+                      "runtimeClassName")  # fmt: skip
+"""What a reader has from the learner's pod: where its volume can be had, and what a namespace's policies have let in before."""
+_RESOURCES: Final = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
+
+
+class NoPolicy(Exception):
+    """There is none to be had; ``str()`` says why, in a sentence."""
+
+
+async def fetch(
+    client: Client, stored: StoredJob, out: BinaryIO, say: Callable[[str], None], timeout_seconds: float
+) -> None:
+    """Write the policy into ``out``, a tar archive of its checkpoint's files. Raises `NoPolicy`, and what `Client` raises."""
+    settings = _checkpoints_of(stored)
+    namespace, name = stored.key
+    learner = current(await pod_logs.find(client, namespace, name)).get("learner")
+    if learner is not None and member(learner, time.time()).phase is Phase.READY:
+        await _send(client, learner, out, timeout_seconds)
+        return
+    claim = checkpoint_claim(stored.desired.job, settings)
+    if claim is None:
+        raise NoPolicy("its checkpoints were in its learner's pod, and what was trained went with it")
+    try:
+        await client.get(VOLUME_CLAIMS, namespace, claim.claim_name)
+    except NotFound:
+        raise NoPolicy(f"claim {claim.claim_name} does not exist any more, and what was trained went with it") from None
+    made = await client.create(PODS, reader(stored.owned(), settings, timeout_seconds))
+    say(f"pod {made['metadata']['name']} reads claim {claim.claim_name}")
+    try:
+        await _runs(client, made, timeout_seconds)
+        await _send(client, made, out, timeout_seconds)
+    finally:
+        await client.delete(PODS, namespace, made["metadata"]["name"], grace_seconds=0)
+
+
+def reader(owned: Owned, settings: Settings, longest_seconds: float) -> Object:
+    """The pod that reads: of the learner's its image, its place and its claim, and nothing else. It ends by itself, and goes with
+    its job where nobody takes it away."""
+    learner: dict[str, Any] = pod(owned, "learner", "policy", "", settings)["spec"]
+    (worker,) = [each for each in learner["containers"] if each["name"] == names.WORKER]
+    mount = next(each for each in worker["volumeMounts"] if each["name"] == RUN)
+    seconds = int(2 * longest_seconds) + 30
+    container = {
+        "name": names.WORKER,
+        "image": worker["image"],
+        "command": ["python", "-c", f"import time; time.sleep({seconds})"],
+        "resources": _RESOURCES,
+        "securityContext": worker["securityContext"],
+        "volumeMounts": [{**mount, "readOnly": True}],
+    }
+    if "imagePullPolicy" in worker:
+        container["imagePullPolicy"] = worker["imagePullPolicy"]
+    owner = {"apiVersion": API_VERSION, "kind": KIND, "name": owned.name, "uid": owned.uid}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": names.pod(owned.name, "policy", secrets.token_hex(3)),
+            "namespace": owned.job.metadata.namespace,
+            "labels": {names.JOB_LABEL: owned.name},  # without the operator's: it is none of the job's members
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            **{field: learner[field] for field in _TAKEN_OVER if field in learner},
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": seconds,
+            "automountServiceAccountToken": False,
+            "containers": [container],
+            "volumes": [each for each in learner["volumes"] if each["name"] == RUN],
+        },
+    }
+
+
+def _checkpoints_of(stored: StoredJob) -> Settings:
+    """What the job's pods were last made with. Raises `NoPolicy` for one without checkpoints that a pod could read."""
+    storage, fixed = stored.desired.job.spec.checkpoint.storage, stored.status.controller.rendering
+    bucket = storage.object_store if storage is not None else None
+    if bucket is not None:
+        at = f" with AWS_ENDPOINT_URL={bucket.endpoint}" if bucket.endpoint else ""
+        raise NoPolicy(
+            f'its checkpoints are in {bucket.url}: rljob.load_policy("{bucket.url}") and `rljob eval {bucket.url}` read them '
+            f"there{at}"
+        )
+    if fixed is None or stored.status.start_time is None:
+        raise NoPolicy("it has not been started yet, so it has no checkpoint")
+    return started_with(fixed, Settings(image="of no release"))
+
+
+async def _runs(client: Client, made: Object, timeout_seconds: float) -> None:
+    """Wait until the reader does. Raises `NoPolicy` with the words of the one that it waits for."""
+    about, found = made["metadata"], made
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            while (found.get("status") or {}).get("phase") != "Running":
+                await asyncio.sleep(LOOK_SECONDS)
+                found = await client.get(PODS, about["namespace"], about["name"])
+    except TimeoutError:
+        seen = member({**found, "metadata": {**about, "labels": {names.MEMBER_LABEL: str(Role.LEARNER)}}}, time.time())
+        why = f": {seen.waiting_message}" if seen.waiting_message else ""
+        raise NoPolicy(f"pod {about['name']} did not come up within {timeout_seconds:g} s{why}") from None
+
+
+async def _send(client: Client, source: Pod, out: BinaryIO, timeout_seconds: float) -> None:
+    about = source["metadata"]
+    problem = await client.execute(about["namespace"], about["name"], names.WORKER, SEND, out, timeout_seconds)
+    if problem:
+        raise NoPolicy(problem)

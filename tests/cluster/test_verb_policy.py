@@ -1,0 +1,55 @@
+"""`rljob policy` of a cluster's job, as far as an API server without nodes goes: what can't be had is said in a sentence, and
+the pod that reads a claim passes Pod Security and is gone afterwards, whatever came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rljob.api.status import RLJobStatus
+from rljob_operator.kube.apiserver.resources import PODS, VOLUME_CLAIMS
+from rljob_operator.kube.render.rendering import offered
+from rljob_operator.kube.render.settings import Settings
+
+from tests.cluster.terminal import MERGE, User, five_minutes_ago, status
+
+
+def ended(**settings: Any) -> dict[str, Any]:
+    """The status of a job that is Complete, and was started with these settings."""
+    rendering = offered(RLJobStatus(), Settings(image="rl:1", **settings)).model_dump(mode="json", by_alias=True)
+    done = {"type": "Complete", "status": "True", "reason": "TargetReturnReached", "message": "",
+            "lastTransitionTime": five_minutes_ago()}  # fmt: skip
+    return status(conditions=[done], controller={"rendering": rendering})
+
+
+def test_what_can_not_be_had_is_said_in_a_sentence(user: User, tmp_path: Path) -> None:
+    out = ("-o", str(tmp_path / "policy"))
+    assert "there is no job none in namespace" in user.refused(2, "policy", "none", *out)
+    user.has("new", known={})
+    assert "it has not been started yet" in user.refused(2, "policy", "new", *out)
+    user.has("lost", known=ended(checkpoint_size=""))
+    assert "went with it" in user.refused(2, "policy", "lost", *out)
+    user.has("gone", known=ended())
+    assert "claim gone-learner does not exist any more" in user.refused(2, "policy", "gone", *out)
+    bucket = {"storage": {"objectStore": {"url": "s3://mine/pong", "endpoint": "https://minio:9000"}}}
+    user.has("bucket", known=ended(), checkpoint=bucket)
+    assert "`rljob eval s3://mine/pong` read them there with AWS_ENDPOINT_URL=https://minio:9000" in user.refused(
+        2, "policy", "bucket", *out
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_pod_that_reads_is_let_in_and_gone_afterwards(user: User, tmp_path: Path) -> None:
+    level = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+    user.cluster.request("PATCH", f"/api/v1/namespaces/{user.namespace}", level, MERGE)
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "pong"}}
+    assert user.cluster.request("POST", f"/api/v1/namespaces/{user.namespace}/serviceaccounts", account)[0] == 201
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "pong-learner"}, "spec": spec}
+    assert user.cluster.request("POST", VOLUME_CLAIMS.path(user.namespace), claim)[0] == 201
+    user.has("pong", known=ended())
+    said = user.types("policy", "pong", "-o", str(tmp_path / "policy"), "--timeout", "1")
+    assert said.exit_code == 2, said.output
+    assert "reads claim pong-learner" in said.stderr
+    assert "did not come up within 1 s" in said.stderr
+    assert user.cluster.request("GET", PODS.path(user.namespace))[1]["items"] == []
