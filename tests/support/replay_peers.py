@@ -115,6 +115,11 @@ class Actor:
     def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
         eventually(condition, lambda: f"acked {self.acked}, refused {self.refused}", seconds, self.step)
 
+    def welcomed(self) -> dict[str, Any]:
+        """What the service has answered to its hello."""
+        self.until(lambda: bool(self.welcome))
+        return self.welcome
+
     def send_all(self, count: int, seconds: float = 60.0) -> None:
         self.produce(count)
         self.until(lambda: self.window.unacknowledged == 0, seconds)
@@ -124,6 +129,7 @@ class Actor:
 class Learner:
     endpoint: str
     mode: str = "index"
+    epoch: int = 0
 
     def __post_init__(self) -> None:
         self.client = Client(self.endpoint)
@@ -139,7 +145,7 @@ class Learner:
         raise AssertionError(f"no {answer} in time")
 
     def subscribe(self, inc: str = "learner") -> Message:
-        return self.ask("subscribe", "subscribed", {"mode": self.mode, "inc": inc})
+        return self.ask("subscribe", "subscribed", {"mode": self.mode, "inc": inc, "epoch": self.epoch})
 
     def sample(self, count: int = 16) -> Message:
         self.request += 1

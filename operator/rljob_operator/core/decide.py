@@ -18,6 +18,7 @@ from rljob_operator.core.conditions.update import ConditionUpdate, merged
 from rljob_operator.core.context import Mode, ReconcileContext, mode, session_end
 from rljob_operator.core.decision import Decision, End, Outcome
 from rljob_operator.core.desired import ClockReading, DesiredState, Session
+from rljob_operator.core.member import Role
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.rules import (
     active_time,
@@ -140,6 +141,8 @@ def decide(
         conditions=merged(context.status.conditions, updates, desired.generation, context.now)
     )
     start = lifecycle.to_start(context) if now is Mode.RUNNING else ()
+    if str(Role.LEARNER) in start:
+        context = context.with_memory(learner_epoch=_next_epoch(context))
     return Decision(
         status=_as_before_if_equal(status, context.status),
         start=start,
@@ -154,6 +157,12 @@ def decide(
         notes=notes.between(status, context.status),
         requeue_seconds=timers.next_look_seconds(context, now),
     )
+
+
+def _next_epoch(context: ReconcileContext) -> int:
+    """For a learner that is about to start. One that goes back to a checkpoint takes another epoch by itself, and says so."""
+    sample = context.observed.learner
+    return max(context.memory.learner_epoch, sample.epoch if sample is not None else 0) + 1
 
 
 def _apply_rules(context: ReconcileContext, now: Mode) -> ReconcileContext:

@@ -48,6 +48,7 @@ def parse_sample(content: bytes | str | Mapping[str, Any], taken_seconds: float)
         batch_size=_count(document, "batch_size", problems),
         policy_lag_updates_p95=_number(document, "policy_lag_updates_p95", problems),
         standstill=_text(document, "standstill", problems),
+        epoch=_count(document, "epoch", problems) or 0,
         lags=_lags(document.get("actors")),
         problems=tuple(problems),
         document=document,

@@ -43,6 +43,7 @@ class LearnerSample:
         consumption_per_second: what the learner learns from, transitions as often as they are drawn, or unrolls.
         production_per_second: what all actors make, transitions or unrolls.
         standstill: why neither batches nor inserts move, in the learner's words; empty where they do.
+        epoch: the learner's; 0 where it does not say.
         lags: policy lag by actor's name, in published versions, of the actors that the learner knows.
         problems: figures that were refused, a sentence each.
         document: the document as it came, for views; nothing is decided from it.
@@ -62,6 +63,7 @@ class LearnerSample:
     batch_size: int | None = None
     policy_lag_updates_p95: float | None = None
     standstill: str = ""
+    epoch: int = 0
     lags: Mapping[str, float] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     document: Mapping[str, Any] = field(default_factory=dict, compare=False)

@@ -52,6 +52,7 @@ class LocalSubstrate:
         self._arrange(job)
         self._checkpoints = checkpoints(job, run_dir)
         self._latest: LearnerSample | None = None
+        self._learner_epoch = 0
         self._answer: Answer | None = None
         self._token_file = job_token_file(run_dir)
         self._processes: dict[str, RoleProcess] = {}
@@ -88,6 +89,7 @@ class LocalSubstrate:
 
     def apply(self, job: RLJob, decision: Decision) -> None:
         """Start and drain what the decision names, and pass on a request for a checkpoint; all of it is idempotent."""
+        self._learner_epoch = decision.status.controller.learner_epoch
         if decision.start:
             self._arrange(job)
         for name in decision.start:
@@ -195,7 +197,14 @@ class LocalSubstrate:
             # A learner that comes back after a crash must go on from its checkpoint, so it always may; only a fresh run
             # folder has none to go on from.
             token = ["--token-file", str(self._token_file)] if self._token_file is not None else []
-            words = ["--last-words", str(last_words_path(self._run_dir)), "--resume", "latest"]
+            words = [
+                "--last-words",
+                str(last_words_path(self._run_dir)),
+                "--resume",
+                "latest",
+                "--epoch",
+                str(self._learner_epoch),
+            ]
             return [*data, *weights, *(inference if self._learner_serves else ()), *token, *words]
         if role is Role.INFERENCE:
             return ["--inference", meeting.inference[_number(name)], *weights]

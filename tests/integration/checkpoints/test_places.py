@@ -177,6 +177,27 @@ def test_a_learner_that_was_given_up_writes_and_removes_nothing(directory: Locat
         saver.close()
 
 
+def test_what_a_superseded_learner_had_begun_to_write_appears_no_more(directory: Location) -> None:
+    """It stood still while it wrote, for as long as its successor needed to begin."""
+    old = Saver(directory, keep=1)
+    old.claim(0)
+    old.save_best({"policy.x": torch.zeros(2)}, {"verdict": 1})
+    old.finish()
+
+    def stands_still_and_goes_on() -> None:
+        checkpoint.claim_epoch(directory)
+        old._confirm("best")
+
+    with pytest.raises(CheckpointProblem, match="a learner of epoch 2 has begun after this one, of epoch 1"):
+        checkpoint.write(directory, "best", {"policy.x": torch.ones(2)}, {"verdict": 2}, stands_still_and_goes_on)
+    assert checkpoint.read(directory / "best").manifest["verdict"] == 1
+    if isinstance(directory, Path):
+        assert list(directory.glob(".*")) == []
+    assert old.claim_next() == 1, "going back to a checkpoint makes it no later than its successor"
+    assert (old.heard_epoch, checkpoint.latest_epoch(directory)) == (2, 2)
+    old.close()
+
+
 def test_one_that_was_removed_while_it_was_looked_for_is_no_reason_to_begin_anew(
     directory: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:

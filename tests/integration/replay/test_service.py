@@ -44,6 +44,34 @@ def test_chunks_arrive_once_and_are_sampled(server: Any) -> None:
         assert stats["refused_handshakes_total"] == 0
 
 
+def test_a_learner_that_was_superseded_is_refused(server: Any) -> None:
+    settings = config(redis=str(server.socket))
+    with serving(settings) as service:
+        actor = Actor(service.ingest_endpoint)
+        old, new = Learner(service.sample_endpoint, epoch=1), Learner(service.sample_endpoint, epoch=2)
+        actor.send_all(30)
+        assert old.subscribe("old").kind == "subscribed"
+        batch = old.sample()
+        assert new.subscribe("new").fields["epoch"] == 2
+        before = service.table.selector.priority_total
+        columns = {name: batch.columns[name] for name in ("slot", "gen")}
+        old.client.send(Message("priorities", {}, {**columns, "prio": np.full(16, 1e6, np.float32)}))
+        assert old.sample().kind == "refused"
+        refusal = old.subscribe("old")
+        assert (refusal.kind, refusal.fields["reason"]) == (
+            "refused", "a learner of epoch 2 has begun after this one, of epoch 1",
+        )  # fmt: skip
+        assert new.sample().kind == "batch", "the one before took nothing from it"
+        assert service.table.selector.priority_total == before
+        stats = new.stats()
+        assert (stats["epoch"], stats["rejected_total"]["superseded"]) == (2, 1)
+        assert Actor(service.ingest_endpoint, "actor-1").welcomed()["epoch"] == 2
+    with serving(settings) as service:
+        old, new = Learner(service.sample_endpoint, epoch=1), Learner(service.sample_endpoint, epoch=2)
+        old.warm_stats()
+        assert [old.subscribe("old").kind, new.subscribe("new").kind] == ["refused", "subscribed"]
+
+
 def test_duplicates_and_reconnects_insert_nothing_twice(server: Any, any_seed: Callable[[int], int]) -> None:
     with serving(config(redis=str(server.socket))) as service:
         actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)

@@ -162,7 +162,7 @@ def test_a_status_is_read_whole_or_not_at_all() -> None:
 def test_an_actor_takes_whatever_an_inference_server_says(tmp_path: Path) -> None:
     answer = Message(
         "inferred",
-        {"group": 0, "req": 0, "pv": 1, "epoch": 1},
+        {"group": 0, "req": 0, "pv": 1, "epoch": (1 << 63) - 1},  # later than any that it says by mistake
         {"out": np.zeros((4, 6), np.float32), "state": np.zeros((4, 2, 0), np.float32)},
     )
     told = iter([message for message in every_kind(answer) if message.kind != "refused"])
@@ -187,6 +187,26 @@ def test_an_actor_takes_whatever_an_inference_server_says(tmp_path: Path) -> Non
                 assert found.state.shape == (4, 2, 0)
         assert client.unusable >= 5
         assert client._client.malformed["kind"] > 10
+        client.close()
+
+
+def test_an_actor_never_acts_with_weights_of_an_earlier_epoch(tmp_path: Path) -> None:
+    """As of a server in a learner that was superseded, at an address that led to its successor a moment ago."""
+    columns = {"out": np.zeros((4, 6), np.float32), "state": np.zeros((4, 2, 0), np.float32)}
+    epochs = itertools.chain([2, 1, 1, 2], itertools.repeat(3))
+
+    def answers(message: Message) -> list[Message]:
+        fields = {"group": message.fields["group"], "req": message.fields["req"], "pv": 7, "epoch": next(epochs)}
+        return [Message("inferred", fields, columns)]
+
+    server = Server(f"ipc://{tmp_path}/inference")
+    with saying(server, answers):
+        client = InferenceClient(Client(server.endpoint), HONEST, 1, compress=False, outputs=6)
+        taken = []
+        for _ in range(3):
+            client.submit(0, np.zeros((4, 3), np.float32), np.zeros((4, 2, 0), np.float32))
+            taken.append(answer_of(client).epoch)
+        assert (taken, client.unusable) == ([2, 2, 3], 2)
         client.close()
 
 

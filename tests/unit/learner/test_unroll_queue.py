@@ -54,12 +54,17 @@ class Rig:
         self.queue = UnrollQueue(
             UnrollQueueConfig(self.endpoint, UNROLLS, **values), self.versions, torch.device("cpu")
         )
+        self.queue.published(1)
         self.session = self.connect()
 
     def connect(self) -> ReplaySession:
+        return self.connect_to(self.endpoint)
+
+    @staticmethod
+    def connect_to(endpoint: str) -> ReplaySession:
         identity = ActorIdentity("actor-0", "i1", 1)
         figures = ActorFigures(identity)
-        return ReplaySession(Client(self.endpoint), identity, figures.heartbeat)
+        return ReplaySession(Client(endpoint), identity, figures.heartbeat)
 
     def until(self, happened: Callable[[], object]) -> None:
         eventually(happened, self.queue.statuses, between=lambda: self.session.poll(0.01))
@@ -162,6 +167,29 @@ def test_a_ready_batch_of_an_earlier_life_is_not_handed_out() -> None:
         one.queue.published(epoch=2)
         assert one.queue.next(0.1) is None
         one.until(lambda: one.counts()["dropped"] == {"epoch": 2})
+
+
+def test_before_the_first_version_unrolls_of_any_epoch_measure_the_input_and_none_is_learned_from() -> None:
+    """Actors that outlived a learner have weights of its epoch until the new one publishes, which may take such unrolls."""
+    endpoint = f"inproc://unrolls-{next(_NAMES)}"
+    config = UnrollQueueConfig(endpoint, UNROLLS, batch_size=2, capacity=4, credits=8, epoch=3)
+    queue, session = UnrollQueue(config, VersionLog(1), torch.device("cpu")), Rig.connect_to(endpoint)
+    for number in range(4):
+        session.encode(unroll(number, epoch=2))
+    eventually(lambda: queue.ready_batches, between=lambda: session.poll(0.01))
+    assert session.welcome is not None
+    assert session.welcome.epoch == 3
+    ready = queue.next(5.0)
+    assert ready is not None
+    queue.pass_over(ready)
+    eventually(lambda: queue.ready_batches, between=lambda: session.poll(0.01))
+    queue.published(3)
+    assert queue.next(0.1) is None
+    assert queue.heard_epoch == 2
+    session.encode(unroll(4, epoch=4))  # of a learner after this one
+    eventually(lambda: queue.heard_epoch == 4, between=lambda: session.poll(0.01))
+    session.close()
+    queue.close()
 
 
 def test_an_actor_that_comes_back_brings_nothing_twice() -> None:

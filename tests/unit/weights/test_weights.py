@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -235,3 +236,21 @@ def test_the_same_version_of_another_life_is_news(endpoints: tuple[str, str], se
     server.publish(network(2), 11, 2, {})  # killed right after it had published, resumed from the checkpoint before
     eventually(lambda: (arrived := client.poll()) is not None and (arrived.version, arrived.epoch) == (11, 2))
     client.close()
+
+
+def test_weights_never_go_back_to_an_earlier_epoch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A learner that was superseded answers at the address of its successor, whatever version it has reached."""
+    endpoints = f"ipc://{tmp_path}/weights", f"ipc://{tmp_path}/notice"
+    later, client = WeightServer(*endpoints), WeightClient(*endpoints, poll_seconds=0.01)
+    later.publish(network(1), 3, 2, {})
+    eventually(lambda: client.poll() is not None)
+    later.close()
+    earlier = WeightServer(*endpoints)
+    try:
+        earlier.publish(network(2), 900, 1, {})
+        eventually(lambda: client.superseded >= 2, between=lambda: client.poll() and pytest.fail("it has taken them"))
+        assert (client.version, client.epoch, earlier.heard_epoch) == (3, 2, 2)
+        assert caplog.text.count("weights of epoch 1 are passed over: those in use are of epoch 2") == 1
+    finally:
+        client.close()
+        earlier.close()

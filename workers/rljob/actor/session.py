@@ -33,9 +33,9 @@ _HOPELESS_REFUSALS = 5
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """What a shard granted: ``slot`` of ``slots`` on the exploration ladder, and its ``epoch``: how many learners it has had.
+    """What a shard granted: ``slot`` of ``slots`` on the exploration ladder, and the ``epoch`` of the learner it works for.
 
-    Experience bears it until weights arrive, which say of which life of the learner they are.
+    Experience bears it until weights arrive, which say of which epoch they are.
     """
 
     slot: int

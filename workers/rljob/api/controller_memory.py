@@ -152,6 +152,8 @@ class ControllerMemory(StatusModel):
     """Ends of actors that ``members`` has no room for are dealt with up to this time of their ends; unset where it has room."""
     last_counted_failure: Timestamp | None = None
     """When restarts.counted last grew."""
+    learner_epoch: Count = 0
+    """The least epoch that the newest learner takes: later than any before it, so that of two learners the newer one counts."""
     suspension: SuspensionMemory | None = None
     """A suspension under way or in force."""
     started_with: ShortText = ""

@@ -18,6 +18,8 @@ EXIT_NON_FINITE_LOSS: Final = 70
 """EX_SOFTWARE: the learner's loss was not finite, and ``earlyStopping.onNonFiniteLoss`` is ``Fail``."""
 EXIT_NOT_SAVED: Final = 74
 """EX_IOERR: a role has left as it was asked to, but could not save all that it held."""
+EXIT_SUPERSEDED: Final = 75
+"""EX_TEMPFAIL: a learner has found that a later one of its job has begun, which does its work now."""
 EXIT_PROTOCOL: Final = 76
 """EX_PROTOCOL: a role's image speaks another protocol than its job; another image is needed."""
 EXIT_NO_PERMISSION: Final = 77

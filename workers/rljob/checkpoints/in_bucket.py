@@ -6,7 +6,7 @@ under the manifest that is there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rljob.checkpoints.bucket import Bucket, NoObject
@@ -32,9 +32,12 @@ class Prefix:
     def tensors_file(self, digest: str) -> str:
         return f"tensors-{digest[:16]}.safetensors"
 
-    def write(self, name: str, tensors_file: str, tensors: bytes, manifest: bytes) -> None:
+    def write(
+        self, name: str, tensors_file: str, tensors: bytes, manifest: bytes, confirm: Callable[[], None] = lambda: None
+    ) -> None:
         try:
             self.bucket.put(self._key(f"{name}/{tensors_file}"), tensors)
+            confirm()
             self.bucket.put(self._key(f"{name}/{MANIFEST}"), manifest)
             kept = {f"{name}/{tensors_file}", f"{name}/{MANIFEST}"}
             self._delete([key for key in self._keys(name) if key not in kept])

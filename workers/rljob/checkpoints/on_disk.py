@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -38,15 +38,21 @@ class Folder:
     def tensors_file(self, digest: str) -> str:
         return TENSORS
 
-    def write(self, name: str, tensors_file: str, tensors: bytes, manifest: bytes) -> None:
+    def write(
+        self, name: str, tensors_file: str, tensors: bytes, manifest: bytes, confirm: Callable[[], None] = lambda: None
+    ) -> None:
         final, temporary = self.path / name, self.path / f".{name}.{secrets.token_hex(4)}{_UNFINISHED}"
         try:
             temporary.mkdir(parents=True)
             _write(temporary / tensors_file, tensors)
             _write(temporary / MANIFEST, manifest)
             _flush_directory(temporary)
+            confirm()
             self._put_in_place(temporary, final)
             _flush_directory(self.path)
+        except (CheckpointProblem, StorageProblem):
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
         except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
             reason = error.strerror or str(error)

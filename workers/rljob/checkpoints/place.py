@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 
@@ -22,9 +22,12 @@ class Place(Protocol):
     def tensors_file(self, digest: str) -> str:
         """The name of the file that tensors of this digest (sha256 in hex) are to be kept in."""
 
-    def write(self, name: str, tensors_file: str, tensors: bytes, manifest: bytes) -> None:
-        """Put a checkpoint there, in place of one of that name. Raises CheckpointProblem where it is not taken; the one that was
-        there stays."""
+    def write(
+        self, name: str, tensors_file: str, tensors: bytes, manifest: bytes, confirm: Callable[[], None] = lambda: None
+    ) -> None:
+        """Put a checkpoint there, in place of one of that name. ``confirm`` is called when all but the last step is done, which
+        makes it appear: what it raises leaves the one that was there. Raises CheckpointProblem where it is not taken; the one
+        that was there stays then, too."""
 
     def pieces(self, name: str, file: str) -> Iterator[bytes]:
         """A file of a checkpoint, piece by piece. Raises CheckpointProblem where it is not there."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -48,6 +48,7 @@ __all__ = [
     "read",
     "retain",
     "stored",
+    "take_epoch",
     "write",
 ]
 
@@ -74,18 +75,22 @@ class Checkpoint:
 
 
 def write(
-    directory: Location, name: str, tensors: Mapping[str, Tensor], manifest: Mapping[str, Any]
+    directory: Location,
+    name: str,
+    tensors: Mapping[str, Tensor],
+    manifest: Mapping[str, Any],
+    confirm: Callable[[], None] = lambda: None,
 ) -> tuple[Location, str]:
     """Write ``directory/name`` and return (its path, the sha256 of its tensors in hex).
 
-    An existing checkpoint of that name is replaced only by the complete new one. Raises CheckpointProblem when the place does
-    not take it; the one before stays then.
+    An existing checkpoint of that name is replaced only by the complete new one, and only where ``confirm``, called when that is
+    about to appear, raises nothing. Raises CheckpointProblem when the place does not take it; the one before stays then.
     """
     content = safetensors.torch.save({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()})
     digest, where = hashlib.sha256(content).hexdigest(), place(directory)
     file = where.tensors_file(digest)
     document = {**manifest, "format": FORMAT, "tensors": file, "sha256": digest}
-    where.write(name, file, content, json.dumps(document, indent=1, sort_keys=True).encode())
+    where.write(name, file, content, json.dumps(document, indent=1, sort_keys=True).encode(), confirm)
     return directory / name, digest
 
 
@@ -129,6 +134,11 @@ def claim_epoch(directory: Location, above: int = 0) -> int:
         if where.create(claim_name(epoch)):
             return epoch
     raise StorageProblem(f"no epoch could be taken in {directory}: {_MOST_RIVALS} others were just before")
+
+
+def take_epoch(directory: Location, epoch: int) -> bool:
+    """Take this very epoch; False where it is taken. Raises StorageProblem."""
+    return place(directory).create(claim_name(epoch))
 
 
 def latest_epoch(directory: Location) -> int:

@@ -55,7 +55,8 @@ class InferenceClient:
     """One actor, one server. Single-threaded; nothing blocks but ``poll``, for as long as it is told.
 
     ``lanes`` requests may be in flight, one each. ``outputs`` (K) is how many the network has for an observation, None where
-    nobody decides on them; an answer of another shape is none, is counted in ``unusable``, and its request is sent again.
+    nobody decides on them; an answer of another shape, or with weights of an earlier epoch than the one before, is none, is
+    counted in ``unusable``, and its request is sent again.
     Counts beside it: ``requests``, ``resent``, ``refused``.
     """
 
@@ -77,6 +78,7 @@ class InferenceClient:
         self._clock = clock
         self._numbers = 0
         self._refusals_in_a_row = 0
+        self._epoch = 0
         self.requests = self.resent = self.refused = self.unusable = 0
 
     @property
@@ -158,6 +160,17 @@ class InferenceClient:
             return  # the second answer to a request that was sent twice
         out, memory = message.columns.get("out"), message.columns.get("state")
         if out is not None and memory is not None:
+            if int(fields["epoch"]) < self._epoch:
+                if not self.unusable:
+                    log.warning(
+                        "the inference server %s answers with weights of epoch %d after some of epoch %d: it is asked again",
+                        self.endpoint,
+                        fields["epoch"],
+                        self._epoch,
+                    )
+                self.unusable += 1
+                return
+            self._epoch = int(fields["epoch"])
             outputs = out.shape[1] if self._outputs is None else self._outputs
             wanted = (asked.rows, outputs), (asked.rows, *asked.memory)
             if (out.shape, memory.shape) != wanted:

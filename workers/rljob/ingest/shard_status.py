@@ -121,7 +121,7 @@ class ShardStatus(Document):
     state: str = wire(text, default="")
     """warming, filling or serving; empty for one that is gone."""
     epoch: int = wire(whole, default=0)
-    """Lives of the learner that it has heard of."""
+    """Of the latest learner that it has heard of."""
     items: int = wire(whole, default=0)
     """Transitions that can be sampled now."""
     chunks: int = wire(whole, default=0)

@@ -51,6 +51,8 @@ class ReplayClientConfig:
     prefetch: int = 2
     importance: float = 0.4
     mode: str = "index"
+    epoch: int = 0
+    """Of the learner; a shard that has heard of a later one refuses it."""
 
     def __post_init__(self) -> None:
         if not self.endpoints:
@@ -94,6 +96,7 @@ class ReplayClient:
             )
             for index, endpoint in enumerate(config.endpoints)
         ]
+        self.published(config.epoch)
         # beside those asked for or ready: one that the loop computes from, one whose copy may not have finished
         self._staging: BufferRing[Any] = (
             StagingRing(config.layout, config.batch_size, config.prefetch + 2, device)
@@ -136,7 +139,14 @@ class ReplayClient:
         self._waker.wake()
 
     def published(self, epoch: int) -> None:
-        """Experience of earlier weights, and of earlier lives of the learner, stays good."""
+        """The learner is in this epoch now. Experience of earlier weights, and of earlier epochs, stays good."""
+        for session in self._sessions:
+            session.epoch = epoch
+
+    @property
+    def heard_epoch(self) -> int:
+        """The latest epoch of a learner that a shard has heard of."""
+        return max((s.status.epoch for s in self._sessions if s.status is not None), default=0)
 
     def section(self) -> dict[str, Any]:
         """The ``replay`` part of the learner's status, and a sentence where both sides stand still."""

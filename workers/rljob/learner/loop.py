@@ -24,7 +24,7 @@ from rljob.learner.counters import Counters
 from rljob.learner.device_clock import DeviceStageClock
 from rljob.learner.figures import Figures
 from rljob.learner.gpu import Gpu
-from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
+from rljob.learner.loop_config import LoopConfig, NonFiniteLoss, Superseded
 from rljob.learner.optim.readback import Arrived, Readback
 from rljob.learner.optim.updater import AnyUpdater
 from rljob.learner.saver import Saver
@@ -63,6 +63,7 @@ class Learner:
         versions: VersionLog | None = None,
         gpu: Gpu | None = None,
         clock: StageClock | None = None,
+        epoch: int = 1,
     ) -> None:
         self._config, self._identity = config, identity
         self._updater, self._source, self._server, self._saver = updater, source, server, saver
@@ -75,7 +76,7 @@ class Learner:
         self._versions = versions or VersionLog(config.publish_interval)
         self.verdicts = Verdicts()
         self.state = "Starting"
-        self.counters = Counters()
+        self.counters = Counters(epoch=epoch)
         self._mean_return: float | None = None
         self._checkpoint_wanted = self._checkpoint_answered = 0.0
         self._on_turn: Callable[[], None] = lambda: None
@@ -85,18 +86,14 @@ class Learner:
 
     # ------------------------------------------------------------------------------------------------ beginning and end
 
-    def begin(self) -> None:
-        """Begin a new run, in an epoch after those of whoever had the place of its checkpoints before."""
-        self.counters.epoch = self._saver.claim(0)
-
     def resume(self, found: checkpoint.Checkpoint) -> None:
-        """Go on from a checkpoint, as a new epoch, and give its weights to actors that are waiting for any."""
-        counters = found.manifest["counters"]
+        """Go on from a checkpoint, in the present epoch, and give its weights to actors that are waiting for any."""
+        counters, epoch = found.manifest["counters"], self.counters.epoch
         state.restore(self._updater, found, int(counters["updates"]))
         self.counters.restore(counters)
+        self.counters.epoch = epoch
         self.verdicts.restore(found.manifest.get("evaluations") or [])
         self._saver.resumed(found, self._updater.updates)
-        self.counters.epoch = self._saver.claim(max(self.counters.epoch, int(counters["epoch"])))
         self._checkpoint_answered = float(found.manifest.get("requested_unix") or 0.0)
         self._checkpoint_wanted = self._checkpoint_wanted or self._checkpoint_answered
         self._readback.drain()
@@ -107,14 +104,13 @@ class Learner:
 
     def start_from(self, found: checkpoint.Checkpoint) -> None:
         """Begin a new run with what another one has learned: its networks and optimiser, no counters and no verdicts."""
-        self.begin()
         state.start_from(self._updater, found)
         log.info("starting from %s; updates, steps and frames are counted anew", found.path)
         self._publish()
 
     def run(self, stop: threading.Event, on_turn: Callable[[], None] = lambda: None) -> None:
         """Train until ``stop`` is set, then save. ``on_turn`` is called every few hundred milliseconds at least, as a sign of
-        life. Raises NonFiniteLoss where the job's policy says so."""
+        life. Raises NonFiniteLoss where the job's policy says so, Superseded once a later epoch is heard of; neither saves."""
         self._on_turn = on_turn
         self.state = "WaitingForUnrolls" if self._source.needs_weights_first else "WaitingForReplay"
         try:
@@ -173,12 +169,21 @@ class Learner:
 
     def _next(self) -> Ready | None:
         self._on_turn()
+        self._check_epoch()
         self._take_in(self._readback.arrived())
         self._housekeeping()
         self.clock.enter("wait")
         ready = self._source.next(0.2)
         self.clock.enter("other")
         return ready  # type: ignore[no-any-return]
+
+    def _check_epoch(self) -> None:
+        heard = max(self._saver.heard_epoch, self._server.heard_epoch, self._source.heard_epoch)
+        if heard > self.counters.epoch:
+            raise Superseded(
+                f"a learner of epoch {heard} has begun after this one, of epoch {self.counters.epoch}, which ends here: "
+                "one learner trains a job"
+            )
 
     def _learn(self, ready: Ready) -> None:
         self.clock.enter("h2d")
@@ -226,6 +231,8 @@ class Learner:
             found = checkpoint.latest_valid(self._config.checkpoint_directory)
             if found is not None:
                 log.warning("%s; going back to %s (onNonFiniteLoss: RestoreAndContinue)", what, found.path.name)
+                self.counters.epoch = self._saver.claim_next()
+                self._check_epoch()
                 self.resume(found)
                 return
             what += ", and there is no checkpoint to restore"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rljob.api.exit_codes import EXIT_NON_FINITE_LOSS
+from rljob.api.exit_codes import EXIT_NON_FINITE_LOSS, EXIT_SUPERSEDED
 from rljob.checkpoints.location import Location
 
 
@@ -12,6 +12,12 @@ class NonFiniteLoss(RuntimeError):
     """The loss is not finite and the job's policy is to fail, or there is nothing to restore."""
 
     exit_code = EXIT_NON_FINITE_LOSS
+
+
+class Superseded(RuntimeError):
+    """A learner of a later epoch has begun, and does this one's work."""
+
+    exit_code = EXIT_SUPERSEDED
 
 
 @dataclass(frozen=True, slots=True)

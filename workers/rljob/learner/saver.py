@@ -1,11 +1,12 @@
 """Writes a learner's checkpoints beside the training and remembers how the last one went.
 
-Each life of a learner takes an epoch at the place of its checkpoints. Once a later one is taken there, this one has been given
-up: it writes and removes nothing more.
+Each life of a learner takes an epoch at the place of its checkpoints. Once a later one is taken there, this one has been
+superseded: it writes and removes nothing more, and its learner ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -21,6 +22,10 @@ from rljob.checkpoints.names import CheckpointProblem, StorageProblem, checkpoin
 from rljob.threads import SupervisedThread
 
 log = logging.getLogger(__name__)
+
+
+WATCH_SECONDS = 10.0
+"""Between two looks at the place for a later epoch. A bucket charges for each."""
 
 
 class _Wanted(NamedTuple):
@@ -42,6 +47,10 @@ class Saver:
     def __init__(self, directory: checkpoint.Location, keep: int) -> None:
         self._directory, self._keep = directory, keep
         self._epoch = 1
+        self.heard_epoch = 0
+        """The latest epoch that was found at the place."""
+        self._closing = threading.Event()
+        self._watch = SupervisedThread("epoch-watch", self._look_for_later_epochs, until=self._closing)
         self._lock = threading.Lock()
         self._best: _Wanted | None = None
         self._writing = False
@@ -71,6 +80,23 @@ class Saver:
             self._epoch = above + 1
             self._failed(f"no checkpoint can be written: {problem}")
         return self._epoch
+
+    def claim_next(self) -> int:
+        """Take the epoch after the present one, for a learner that goes back to a checkpoint, and return it; the present one
+        where another learner has taken it or a later one, which ``heard_epoch`` then tells."""
+        try:
+            self._look()
+            if self.heard_epoch <= self._epoch and checkpoint.take_epoch(self._directory, self._epoch + 1):
+                self._epoch += 1
+            self._look()
+        except StorageProblem as problem:
+            self._epoch += 1
+            self._failed(f"no checkpoint can be written: {problem}")
+        return self._epoch
+
+    def watch(self) -> None:
+        """Keep ``heard_epoch`` up to date from now on, also while nothing is written."""
+        self._watch.start()
 
     @property
     def busy(self) -> bool:
@@ -115,7 +141,9 @@ class Saver:
 
     def close(self) -> None:
         """Wait for the checkpoint under way, as ``finish``."""
+        self._closing.set()
         self.finish()
+        self._watch.close(timeout_seconds=1.0)
 
     def _start(self, wanted: _Wanted) -> None:
         self._writing = True
@@ -133,14 +161,11 @@ class Saver:
     def _save(self, wanted: _Wanted) -> None:
         name, started = wanted.name, time.monotonic()
         try:
-            latest = checkpoint.latest_epoch(self._directory)
-            if latest > self._epoch:
-                self._failed(
-                    f"the checkpoint {name} was not written: a learner of epoch {latest} has begun after this one, of epoch "
-                    f"{self._epoch}, and writes them now"
-                )
-                return
-            path, _ = checkpoint.write(self._directory, name, wanted.tensors, wanted.manifest)
+            self._confirm(name)
+            # Asked again in the end: writing may take minutes, and a machine may stand still for longer.
+            path, _ = checkpoint.write(
+                self._directory, name, wanted.tensors, wanted.manifest, partial(self._confirm, name)
+            )
             whole = verify(path)
         except CheckpointProblem as problem:
             self._failed(str(problem))
@@ -158,6 +183,23 @@ class Saver:
             self._status = _valid(wanted.updates, path, whole.digest, wanted.manifest)
             self._remove_old()
         log.info("checkpoint %s written and verified in %.1f s", path.name, time.monotonic() - started)
+
+    def _confirm(self, name: str) -> None:
+        """Raise CheckpointProblem where a later epoch is taken, StorageProblem where the place cannot be asked."""
+        self._look()
+        if self.heard_epoch > self._epoch:
+            raise CheckpointProblem(
+                f"the checkpoint {name} was not written: a learner of epoch {self.heard_epoch} has begun after this one, of "
+                f"epoch {self._epoch}, and writes them now"
+            )
+
+    def _look(self) -> None:
+        self.heard_epoch = max(self.heard_epoch, checkpoint.latest_epoch(self._directory))
+
+    def _look_for_later_epochs(self) -> None:
+        while not self._closing.wait(WATCH_SECONDS):
+            with contextlib.suppress(StorageProblem):  # told of where a checkpoint can't be written
+                self._look()
 
     def _remove_old(self) -> None:
         try:

@@ -54,8 +54,9 @@ class LayoutMismatch(ValueError):
 class ShardSession:
     """State of one conversation; owned by the prefetch thread. ``now`` is always a monotonic time in seconds.
 
-    ``status`` is the service's latest status (None before the first), ``mass`` the sum of its transitions' p^alpha when
-    it was last heard of, 0 before. Counters: ``mirrored_chunks``, ``resubscriptions``, ``dropped_priorities``.
+    ``epoch`` is the learner's. ``status`` is the service's latest status (None before the first), ``mass`` the sum of its
+    transitions' p^alpha when it was last heard of, 0 before. Counters: ``mirrored_chunks``, ``resubscriptions``,
+    ``dropped_priorities``.
     ``new_ring`` makes an empty mirror of a table with so many chunks; None: in this process's memory.
     """
 
@@ -70,6 +71,7 @@ class ShardSession:
     ) -> None:
         self.index = index
         self.connection = connection
+        self.epoch = 0
         self.status: ShardStatus | None = None
         self.mass = 0.0
         self.ring: ChunkRing | None = None
@@ -96,7 +98,7 @@ class ShardSession:
         """Send what is due: a subscription, a question for statistics, priorities that could not be sent before."""
         if self.subscribed and self._silent_seconds(now) > SILENCE_SECONDS:
             self._start_over(f"it has been silent for {self._silent_seconds(now):.0f} s", now)
-        subscribe = Message("subscribe", {"mode": self._mode, "inc": self._inc}, {})
+        subscribe = Message("subscribe", {"mode": self._mode, "inc": self._inc, "epoch": self.epoch}, {})
         # One that had no connection to leave by was never sent: it is tried again in the next turn.
         if not self.subscribed and now >= self._next_subscribe and self.connection.send(subscribe):
             self._next_subscribe = now + SUBSCRIBE_AGAIN_SECONDS

@@ -12,7 +12,6 @@ import time
 import uuid
 from collections import deque
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -30,7 +29,7 @@ from rljob.learner.unroll_staging import ReadyUnrolls, UnrollStagingRing
 from rljob.learner.waker import Waker
 from rljob.threads import SupervisedThread
 from rljob.weights.versions import VersionLog
-from rljob.wire import Server, ServerSecurity
+from rljob.wire import RawMessage, Server, ServerSecurity
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +53,8 @@ class UnrollQueueConfig:
     slots: int = 1
     credits: int = 4
     actor_timeout_seconds: float = 15.0
+    epoch: int = 1
+    """Of the learner."""
     resumed_from: Counted | None = None
     """What was counted of whom in the checkpoint that this life of the learner goes on from; None in the first one."""
 
@@ -105,7 +106,10 @@ class UnrollQueue:
         security: ServerSecurity | None = None,
     ) -> None:
         self._config, self._versions = config, versions
-        self._epoch = 1
+        self._epoch = config.epoch
+        self._published = False
+        self.heard_epoch = 0
+        """The latest epoch that an actor has weights of."""
         self._server = Server(config.endpoint, security, high_water_mark=max(64, 4 * config.credits))
         self.endpoint = self._server.endpoint
         self._table = FifoTable(config.layout, config.capacity, drops_oldest=config.drops_oldest)
@@ -120,7 +124,7 @@ class UnrollQueue:
             config.credits,
             lambda: self._epoch,
             config.actor_timeout_seconds,
-            partial(read_unroll, layout=config.layout),
+            self._read,
             "unroll",
         )
         if config.resumed_from is not None:  # actors that outlived the learner report again what was counted then
@@ -148,7 +152,7 @@ class UnrollQueue:
             self._thread.check()
             batch = self._ready.popleft() if self._ready else None
         self._waker.wake()
-        if batch is not None and batch.epoch != self._epoch:
+        if batch is not None and self._published and batch.epoch != self._epoch:
             self._outdated += self._config.batch_size
             self._staging.give_back(batch.staging)
             return None
@@ -170,8 +174,9 @@ class UnrollQueue:
         """Nothing is sent back: an unroll is learned from once."""
 
     def published(self, epoch: int) -> None:
-        """The loop has published a version in its life number ``epoch``: what an earlier one acted in is given up."""
-        self._epoch = epoch
+        """The loop has published a version in ``epoch``: what was acted in an earlier one is given up. Before the first version
+        actors have none of this epoch, and what they send is good for measuring the input."""
+        self._epoch, self._published = epoch, True
 
     @property
     def ready_batches(self) -> int:
@@ -244,7 +249,7 @@ class UnrollQueue:
         self._table.discard(self._refusal)
         if len(self._table) < size or (staging := self._staging.take()) is None:
             return False
-        epoch = self._epoch
+        epoch = self._epoch if self._published else 0
         staging.fill(self._table.take(size), self._config.layout)
         batch, ready = self._staging.upload(staging)
         with self._changed:
@@ -252,9 +257,14 @@ class UnrollQueue:
             self._changed.notify()
         return True
 
+    def _read(self, raw: RawMessage) -> Unroll:
+        unroll = read_unroll(raw, layout=self._config.layout)
+        self.heard_epoch = max(self.heard_epoch, unroll.epoch)
+        return unroll
+
     def _refusal(self, unroll: Unroll) -> str | None:
         """Why this unroll may not be learned from any more, if so."""
-        if unroll.epoch != self._epoch:
+        if unroll.epoch != self._epoch and self._published:
             return "epoch"
         return "stale" if self._versions.age(unroll.policy_version) > self._config.max_lag_updates else None
 

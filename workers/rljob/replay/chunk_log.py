@@ -5,7 +5,7 @@ Keys of shard k of run id, all under ``run:{id}:shard:{k}:``
 =================  ======  ===========================================================================================
 ``chunk:{gen}``    string  one chunk as received: number of parts, their lengths, the parts
 ``log``            hash    generation -> slot, steps: which chunks there are
-``counters``       hash    totals of the run (transitions inserted and sampled, next generation, epoch, ...)
+``counters``       hash    totals of the run (transitions inserted and sampled, next generation, the learner's epoch, ...)
 ``counted``        string  how much of each life of an actor is in the totals of steps and raw frames, as JSON
 ``seen``           hash    actor -> its incarnation, the highest sequence number accepted from it, and its transitions
 ``prio``           string  snapshot of sampling weights, LZ4

@@ -43,6 +43,9 @@ class Sampling:
 
     In index mode a subscriber is sent every stored chunk, oldest first, before any batch that may refer to it: the
     order of one socket is the whole consistency argument. A batch therefore waits until the mirror has caught up.
+
+    ``epoch`` is that of the latest learner that has subscribed. One of an earlier epoch was superseded: it is refused, and what
+    it was subscribed to ends when the later one begins.
     """
 
     def __init__(self, server: Server, table: ReplayTable, service: str, shard: int, seed: int) -> None:
@@ -108,7 +111,7 @@ class Sampling:
             document = np.frombuffer(stats(), np.uint8)
             self._server.send(peer, Message("stats", {}, {"json": document}))
         elif message.kind == "subscribe":
-            self._subscribe(peer, fields["mode"], fields["inc"], state)
+            self._subscribe(peer, fields["mode"], fields["inc"], fields.get("epoch", 0), state)
         elif message.kind not in ("sample", "priorities"):
             self._refuse(peer, "kind", f"{message.kind} is no message for sampling")
         elif peer not in self._subscribers:
@@ -120,15 +123,24 @@ class Sampling:
             count = fields["n"]
             self._request(peer, self._subscribers[peer], fields["req"], count, fields.get("charge", count))
 
-    def _subscribe(self, peer: bytes, mode: str, incarnation: str, state: str) -> None:
+    def _subscribe(self, peer: bytes, mode: str, incarnation: str, epoch: int, state: str) -> None:
         if mode == "frames" and not self._table.ring.keep_frames:
             self._refuse(
                 peer, "mode", "this service keeps no frames; set spec.replay.sampling to Frames or mirror them"
             )
             return
+        if epoch < self.epoch:
+            if not self.rejected["superseded"]:
+                log.warning("learner: one of epoch %d is refused, it was superseded by one of %d", epoch, self.epoch)
+            self._refuse(
+                peer, "superseded", f"a learner of epoch {self.epoch} has begun after this one, of epoch {epoch}"
+            )
+            return
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self._subscribers.clear()
         if incarnation != self._learner:
             # A new process: what the one before it was waiting for must not be drawn for nobody.
-            self.epoch += 1
             self._learner = incarnation
             for other in [p for p, s in self._subscribers.items() if s.incarnation != incarnation and s.mode == mode]:
                 del self._subscribers[other]

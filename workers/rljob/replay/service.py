@@ -219,7 +219,7 @@ class ReplayService:
         self.roster.resume(Counted(steps, raw_frames, lives))
         self._counted = self.roster.counted()
         self.roster.episodes_total = counters.get("episodes", 0)
-        self.sampling.restore(counters.get("epoch", 0))
+        self.sampling.restore(counters.get("learner_epoch", 0))
         self.ingest.restore(state.seen)
         self._next_generation = counters.get("next_generation", 0)
 
@@ -234,7 +234,7 @@ class ReplayService:
                 "inserted": self.table.limiter.inserted,
                 "sampled": self.table.limiter.sampled,
                 "next_generation": self.table.next_generation,
-                "epoch": self.sampling.epoch,
+                "learner_epoch": self.sampling.epoch,
                 "steps": self._counted.steps,
                 "raw_frames": self._counted.raw_frames,
                 "episodes": self.roster.episodes_total,

@@ -139,6 +139,15 @@ def worker(
     resume: Annotated[
         str | None, typer.Option(envvar="RLJOB_RESUME", help='Checkpoint that the learner starts from, or "latest".')
     ] = None,
+    epoch: Annotated[
+        int,
+        typer.Option(
+            envvar="RLJOB_EPOCH",
+            min=0,
+            help="The least epoch that the learner takes: whoever starts it anew says more each time. Of two learners of a job "
+            "that of the later epoch counts, and the other one ends with 75.",
+        ),
+    ] = 0,
     keys: Annotated[
         Path | None, typer.Option(envvar="RLJOB_KEYS", help="CURVE keys, for tcp:// beyond this machine.")
     ] = None,
@@ -218,6 +227,7 @@ def worker(
             redis_keys=redis_keys,
             redis_keep_seconds=redis_keep_seconds,
             resume=resume,
+            epoch=epoch,
             keys=keys,
             profile=role in (profile or ()),
             last_words=last_words,

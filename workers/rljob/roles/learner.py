@@ -35,7 +35,7 @@ from rljob.learner.device_clock import DeviceStageClock
 from rljob.learner.device_mirror import DeviceMirror
 from rljob.learner.gpu import Gpu
 from rljob.learner.loop import STAGES, Learner
-from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
+from rljob.learner.loop_config import LoopConfig, NonFiniteLoss, Superseded
 from rljob.learner.mirror_place import MirrorPlace, MirrorSize, mirror_for
 from rljob.learner.optim import kernel_starts, precision
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
@@ -64,10 +64,10 @@ _LAST_UNIX_SECONDS = 1e11
 def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     """Train until ``stop`` is set, then write a final checkpoint and return.
 
-    Raises SystemExit(70) where the job says that a loss that is not finite fails it, CheckpointProblem when told to resume from a
-    checkpoint that cannot be used, StorageProblem where the place of the checkpoints cannot be asked, DeviceProblem where the
-    device that the job asks for is missing or too small, DeviceMemoryProblem where its memory runs out later, ValueError for a
-    job that cannot work.
+    Raises SystemExit(70) where the job says that a loss that is not finite fails it, SystemExit(75) once a learner of a later
+    epoch has begun, CheckpointProblem when told to resume from a checkpoint that cannot be used, StorageProblem where the place
+    of the checkpoints cannot be asked, DeviceProblem where the device that the job asks for is missing or too small,
+    DeviceMemoryProblem where its memory runs out later, ValueError for a job that cannot work.
     """
     spec = options.job.spec
     device = choose(spec.learner.accelerator, on_cluster=options.on_cluster)
@@ -108,10 +108,15 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
         closing.callback(server.close)
         saver = Saver(directory, spec.checkpoint.retain)
         closing.callback(saver.close)
+        # Before anybody is served: who holds more of a job than this learner is how it finds out that it was superseded.
+        epoch = saver.claim(
+            max(options.epoch - 1, int(found.manifest["counters"]["epoch"]) if found is not None else 0)
+        )
+        saver.watch()
         versions = VersionLog(params.publish_interval)
         mirror, place = _mirror(options.job, method, environment, device)
         memory.mirror_bytes = mirror.nbytes if mirror is not None else 0
-        source = _source(options, method, environment, versions, found, device, mirror)
+        source = _source(options, method, environment, versions, epoch, found, device, mirror)
         closing.callback(source.close)
         serving = None
         if spec.actors.inference == "Central" and spec.inference.replicas == 0:
@@ -171,7 +176,9 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
             started_from=started_from(options.job),
         )
         identity = PolicyIdentity(spec.algorithm.name, environment, params, env_params)
-        learner = Learner(config, identity, updater, source, server, saver, record, surroundings, versions, gpu, clock)
+        learner = Learner(
+            config, identity, updater, source, server, saver, record, surroundings, versions, gpu, clock, epoch
+        )
         telemetry = closing.enter_context(
             TelemetryServer(
                 "learner",
@@ -189,14 +196,12 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
             learner.resume(found)
         elif named is not None:
             learner.start_from(checkpoint.read(named.path))
-        else:
-            learner.begin()
         begun_at = updater.updates
         try:
             learner.run(stop, slowed_down(LEARNER_DELAY_FILE, lambda: updater.updates, on_turn))
-        except NonFiniteLoss as problem:
+        except (NonFiniteLoss, Superseded) as problem:
             log.error("%s", problem)
-            raise SystemExit(NonFiniteLoss.exit_code) from problem
+            raise SystemExit(problem.exit_code) from problem
         write_last_words(options, {"role": "learner", "checkpoint": saver.status})
 
 
@@ -214,6 +219,7 @@ def _source(
     method: AnyAlgorithm,
     environment: EnvironmentSpec,
     versions: VersionLog,
+    epoch: int,
     found: Checkpoint | None,
     device: torch.device,
     mirror: DeviceMirror | None,
@@ -235,6 +241,7 @@ def _source(
                 prefetch=params.prefetch_batches,
                 slots=max(1, spec.actors.replicas),
                 credits=credits_per_actor(spec.actors.envs_per_actor),
+                epoch=epoch,
                 resumed_from=_counted(found) if found is not None else None,
             ),
             versions,
@@ -251,6 +258,7 @@ def _source(
             prefetch=params.prefetch_batches,
             importance=replay.importance,
             mode=replay.sampling.lower(),
+            epoch=epoch,
         ),
         method.importance_weights,
         device,

@@ -24,6 +24,7 @@ class RoleOptions:
     ``token_file`` holds the job's token, which requests over that port need. ``profile``: write a profile of the loop.
     ``redis_keys``: what a replay shard's keys begin with in a Redis that others use, too; ``redis_keep_seconds``: after how long
     without a shard they expire there.
+    ``epoch``: the least that a learner takes, so that it is later than any before it, wherever those kept their checkpoints.
     ``last_words``: file for what a learner leaves behind at an orderly end.
     ``on_cluster``: it is a pod that the operator made, so what it may use was reserved for it, and what is missing was promised.
     """
@@ -44,6 +45,7 @@ class RoleOptions:
     redis_keys: str = ""
     redis_keep_seconds: int = KEEP_SECONDS
     resume: str | None = None
+    epoch: int = 0
     keys: Path | None = None
     profile: bool = False
     last_words: Path | None = None

@@ -56,6 +56,8 @@ class WeightServer:
         self._evaluations: deque[Evaluation] = deque(maxlen=64)
         self._evaluating: tuple[Evaluating, float] | None = None
         self._stop = threading.Event()
+        self.heard_epoch = 0
+        """The latest epoch that somebody who fetches has weights of."""
         self.fetches = 0
         self._thread = SupervisedThread("weight-server", self._serve, until=self._stop)
         self._thread.start()
@@ -136,6 +138,7 @@ class WeightServer:
             # "not equal" rather than "newer": after a restart from a checkpoint the latest may be a lower version, or the
             # same one as the former life's last; whoever still has that would have its unrolls refused for ever.
             have = message.fields["have"], message.fields.get("epoch", current.epoch if current else 0)
+            self.heard_epoch = max(self.heard_epoch, int(have[1]))
             if current is None or (current.version, current.epoch) == have:
                 return Message("current", {"version": current.version if current else 0}, {})
             return Message(
@@ -160,6 +163,9 @@ class WeightClient:
     ``poll`` costs microseconds when nothing has happened. One fetch is in flight at a time; a notice, or ``poll_seconds``
     without one, starts the next; a fetch unanswered for ``retry_seconds`` is sent again (the learner was away). ``answered``
     once the learner has answered any fetch. ``shapes``, once set, are those of the network that the weights are for.
+
+    Epochs never go back: weights of an earlier one than those in use come from a learner that was superseded. They are passed
+    over and counted in ``superseded``; the next fetch tells that learner of the later epoch.
     """
 
     def __init__(
@@ -184,6 +190,7 @@ class WeightClient:
         self.announced = 0
         self.digest_mismatches = 0
         self.unusable = 0
+        self.superseded = 0
         self.shapes: Mapping[str, tuple[int, ...]] | None = None
         self._unusable_in_a_row = 0
         self._reported = 0
@@ -261,6 +268,16 @@ class WeightClient:
         if message.kind != "weights":
             return None
         fields = message.fields
+        if int(fields["epoch"]) < self.epoch:
+            if not self.superseded:
+                log.warning(
+                    "weights of epoch %d are passed over: those in use are of epoch %d, so that learner was superseded",
+                    fields["epoch"],
+                    self.epoch,
+                )
+            self.superseded += 1
+            self._next_ask = now + self._poll_seconds
+            return None
         arrived = Weights(
             version=int(fields["version"]),
             epoch=int(fields["epoch"]),

@@ -260,7 +260,13 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             _optional({"out": _column("f4", ndim=(2, 2), max_bytes=16 * MiB, rows="n"), "state": _MEMORY}),
         ),
         # learner <-> replay
-        "subscribe": _kind({"mode": Field(str, max_bytes=8, choices=frozenset(_MODE)), "inc": _NAME}),
+        "subscribe": _kind(
+            {
+                "mode": Field(str, max_bytes=8, choices=frozenset(_MODE)),
+                "inc": _NAME,
+                "epoch": replace(_COUNT, optional=True),
+            }
+        ),
         "subscribed": _kind(
             {
                 "service": _NAME,

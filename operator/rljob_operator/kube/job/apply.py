@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from rljob.api.status import RLJobStatus
@@ -62,7 +63,7 @@ class PodWriter:
     async def carry_out(self, stored: StoredJob, decision: Decision, pods: Sequence[Pod]) -> dict[str, Problem]:
         """What the decision says of pods; members that the API server refuses to make, and why. Any other `ApiError` ends it
         after the pods that were asked for with the same breath."""
-        owned = stored.owned()
+        owned = replace(stored.owned(), learner_epoch=decision.status.controller.learner_epoch)
         by_member = current(pods)
         drained = [by_member[name] for name in decision.drain if name in by_member]
         hung = [by_member[name] for name in decision.replace if name in by_member]

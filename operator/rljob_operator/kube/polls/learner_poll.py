@@ -136,6 +136,8 @@ class LearnerPoll(Generic[Key]):
             began = self._now()
             try:
                 document = status_document(await self._reach.read(asked.learner.url, "status"))
+                if self._asked.get(key) is not asked:
+                    return  # another learner is asked by now, whose word counts
                 sample = parse_sample(document, began)
             except BadSample as problem:
                 pause = self._note_silence(key, str(problem), began)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable
@@ -201,6 +202,32 @@ def test_a_new_request_does_not_wait_for_the_next_round() -> None:
             await until(lambda: bool(told))
             poll.follow("pong", Learner("a", learner.url), 3.0)
             await until(lambda: bool(learner.wishes))
+
+    asyncio.run(story())
+
+
+def test_the_late_word_of_a_learner_that_was_superseded_is_not_taken() -> None:
+    """Its answer may come at the very moment at which another learner is asked in its place."""
+
+    class LateReach(PodNetwork):
+        async def read(self, url: str, page: str) -> bytes:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.2)
+            return json.dumps({"updates": 1 if url.endswith("old") else 2}).encode()
+
+    async def story() -> None:
+        told: list[str] = []
+        poll: LearnerPoll[str] = LearnerPoll(told.append, LateReach(), rhythm=Rhythm(0.01))
+        poll.follow("pong", Learner("a", "old"))
+        await asyncio.sleep(0.05)
+        poll.follow("pong", Learner("b", "new"))
+        await asyncio.sleep(0.05)
+        assert told == []
+        await until(lambda: bool(told))
+        sample = poll.answer("pong").sample
+        assert sample is not None
+        assert sample.updates == 2
+        await poll.close()
 
     asyncio.run(story())
 
