@@ -59,7 +59,10 @@ def test_a_member_that_was_not_there_before_may_start_before_it_is_told_what_was
     replay = members(actors=0, learner=Phase.ABSENT)
     found = turn_of(controller, 1.0, members=tuple(each for each in replay if each.role is Role.REPLAY))
     assert found.decision.start == ("learner",)
-    assert found.decision.status.is_true("ReplayReady")
+    assert found.write is StatusWrite.BEFORE_ACTING, "the epoch that it is given must not be given twice"
+    found = turn_of(controller, 1.0, members=members(actors=0))
+    assert "actor-0" in found.decision.start
+    assert found.decision.status.is_true("LearnerReady")
     assert found.write is StatusWrite.SOON
 
 

@@ -215,7 +215,12 @@ LEARNER: Final = (
     Metric("run_raw_frames_per_second", "gauge", "Recent emulator frames a second.", "raw_frames_per_second"),
     Metric("samples_per_insert", "gauge", "Samples learned an inserted transition.", "samples_per_insert"),
     Metric("loss", "gauge", "Loss of the last update.", "loss"),
-    Metric("learner_epoch", "gauge", "Times the learner was started in this run.", "epoch"),
+    Metric(
+        "learner_epoch",
+        "gauge",
+        "The learner's epoch: each start takes a later one.",
+        "epoch",
+    ),
     Metric("checkpoint_step", "gauge", "Update number of the newest checkpoint.", "checkpoint/step"),
     Metric("checkpoint_state", "gauge", "1 for the state of the newest checkpoint.", "checkpoint/state", "state"),
     Metric(
