@@ -181,7 +181,7 @@ class PodContainers:
 
         def address(found: re.Match[str]) -> str:
             host = found[1]
-            peer = member if host == "0.0.0.0" else host.partition(".")[0]
+            peer = member if host == "*" else host.partition(".")[0]
             return f"tcp://127.0.0.1:{self._port(peer, int(found[2]))}"
 
         moved = []

@@ -95,7 +95,7 @@ def worker(
         str,
         typer.Option(
             envvar="RLJOB_METRICS_HOST",
-            help="Address where /metrics, /status and /healthz listen; 0.0.0.0 lets other machines read them.",
+            help="Address where /metrics, /status and /healthz listen; * lets other machines read them, over IPv4 and IPv6.",
         ),
     ] = "127.0.0.1",
     metrics_port: Annotated[

@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 TOKEN_HEADER: Final = "X-RLJob-Token"
 """Carries the token where something in between keeps the Authorization header to itself, as an API server's proxy does."""
 
+EVERY_INTERFACE: Final = "*"
+"""In the place of an address: over IPv4 and IPv6, whichever the machine has."""
+
 _MAX_THREADS = 8
 _CLIENT_TIMEOUT_SECONDS = 5.0
 _LONGEST_REQUEST_BYTES = 4096
@@ -54,13 +57,18 @@ class BoundedServer(HTTPServer):
     def __init__(self, address: tuple[str, int], pages: Pages) -> None:
         self.pages = pages
         self._places = threading.BoundedSemaphore(_MAX_THREADS)
-        if ":" in address[0]:
+        host, port = address
+        if host == EVERY_INTERFACE:
+            host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
+        if ":" in host:
             self.address_family = socket.AF_INET6
-        super().__init__(address, _Handler)
+        super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
         """Binds without the reverse name look-up of the base class, which can hang for seconds without a resolver."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self.address_family is socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # else :: may leave IPv4 out
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]

@@ -27,7 +27,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from rljob.loading import place_of
-from rljob.telemetry.bounded_http import BoundedServer, Reply
+from rljob.telemetry.bounded_http import EVERY_INTERFACE, BoundedServer, Reply
 from rljob.telemetry.strict_json import dumps
 from rljob.threads import SupervisedThread, check_threads
 
@@ -48,7 +48,7 @@ class TelemetryServer:
         registry: the figures for ``/metrics``; None serves an empty page.
         requests: path -> what ``POST path`` leaves a note with, called on a server thread with the JSON object that was
             sent. It must be harmless to repeat and return at once; ValueError is answered as a bad request.
-        host: address to bind.
+        host: address to bind; ``*`` is every interface, over IPv4 and IPv6, whichever of them there are.
         token_file: the job's token, read anew for each request, so that it may be replaced. Where it is given, every request
             must carry it as ``Authorization: Bearer TOKEN`` or as ``X-RLJob-Token: TOKEN``; without it requests are taken on
             loopback only.
@@ -84,7 +84,7 @@ class TelemetryServer:
             self._server = BoundedServer((host, port), self)
         except OSError as error:
             raise OSError(
-                error.errno, f"the {role} cannot serve its metrics on {host}:{port}: {error.strerror}"
+                error.errno, f"the {role} cannot serve its metrics on {_in_a_url(host)}:{port}: {error.strerror}"
             ) from error
         self.host: str = host
         self.port: int = self._server.server_address[1]
@@ -97,8 +97,8 @@ class TelemetryServer:
     @property
     def url(self) -> str:
         """Base address for a client on this machine, such as ``http://127.0.0.1:9100``."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(self.host, self.host)
-        return f"http://{host}:{self.port}"
+        host = {EVERY_INTERFACE: LOOPBACK, "0.0.0.0": LOOPBACK, "": LOOPBACK, "::": "::1"}.get(self.host, self.host)
+        return f"http://{_in_a_url(host)}:{self.port}"
 
     def beat(self, within_seconds: float = 60.0) -> None:
         """The role's loop has made progress, and promises the next beat ``within_seconds`` seconds from now.
@@ -207,6 +207,10 @@ class TelemetryServer:
             frame = sys._current_frames().get(thread)
             log.warning("%s; it is at %s", text, place_of(frame) if frame is not None else "its end")
         return 503, "text/plain", f"{text}\n".encode()
+
+
+def _in_a_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def is_loopback(host: str) -> bool:

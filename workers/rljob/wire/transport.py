@@ -107,6 +107,7 @@ def bind(socket: Socket, endpoint: str, security: ServerSecurity | None) -> tupl
             socket.setsockopt(zmq.CURVE_SERVER, 1)
             socket.setsockopt(zmq.CURVE_SECRETKEY, security.keys.secret)
             socket.setsockopt(zmq.CURVE_PUBLICKEY, security.keys.public)
+        _choose_family(socket, endpoint)
         try:
             socket.bind(endpoint)
         except zmq.ZMQError as error:
@@ -138,6 +139,7 @@ def connect(socket: Socket, endpoint: str, security: ClientSecurity | None) -> N
             socket.setsockopt(zmq.CURVE_SERVERKEY, security.server_key)
             socket.setsockopt(zmq.CURVE_SECRETKEY, security.keys.secret)
             socket.setsockopt(zmq.CURVE_PUBLICKEY, security.keys.public)
+        _choose_family(socket, endpoint)
         try:
             socket.connect(endpoint)
         except zmq.ZMQError as error:
@@ -145,6 +147,16 @@ def connect(socket: Socket, endpoint: str, security: ClientSecurity | None) -> N
     except BaseException:
         socket.close()
         raise
+
+
+def _choose_family(socket: Socket, endpoint: str) -> None:
+    """Let ``tcp://*`` take connections over IPv4 and IPv6, and names have addresses of either (of IPv6 where they have both).
+
+    libzmq falls back to IPv4 by itself where the kernel has no IPv6. An IPv4 address stays what it is, and localhost means the
+    one that servers of this machine bind by default.
+    """
+    host = endpoint.rpartition("://")[2].rpartition(":")[0]
+    socket.setsockopt(zmq.IPV6, int(host != "localhost" and not host.replace(".", "").isdecimal()))
 
 
 def check_endpoint(endpoint: str) -> None:

@@ -14,7 +14,8 @@ from rljob_operator.kube.render.problems import PodProblem
 from rljob_operator.kube.render.roles import external_redis_of, has_own_redis, section, section_name
 from rljob_operator.kube.render.settings import Settings
 
-_EVERY_INTERFACE = "0.0.0.0"
+_EVERY_INTERFACE = "*"
+"""Over IPv4 and IPv6, for ZeroMQ and for the metrics alike."""
 
 
 def environment(owned: Owned, member: str, settings: Settings) -> list[dict[str, Any]]:

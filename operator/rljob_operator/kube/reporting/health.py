@@ -51,7 +51,7 @@ class Health:
         ready: Callable[[], bool],
         watch_age_seconds: Callable[[], float | None],
         look: Callable[[], None] = lambda: None,
-        host: str = "0.0.0.0",
+        host: str = "*",
         port: int = 0,
         limits: HealthLimits | None = None,
         steady: Callable[[], float] = time.monotonic,
