@@ -31,7 +31,6 @@ OPTIONS: list[Case] = [
     ("image.pullPolicy", "Always", "Deployment", f"{CONTAINER}.imagePullPolicy", "Always"),
     ("imagePullSecrets", [{"name": "pull"}], "Deployment", f"{POD}.imagePullSecrets.0.name", "pull"),
     ("crds.keep", False, "CustomResourceDefinition", "metadata.annotations", None),
-    ("uninstall.drainJobs", True, "Job", f"{CONTAINER}.args.6", f"--stop-deployment={NAME}"),
     ("replicas", 3, "Deployment", "spec.replicas", 3),
     ("workers", 4, "Deployment", f"{CONTAINER}.args.4", "--workers=4"),
     ("logFormat", "Plain", "Deployment", f"{CONTAINER}.args.5", "--plain-logs"),
@@ -74,8 +73,6 @@ SWITCHES: list[tuple[str, bool, set[str]]] = [
     ("serviceAccount.create", True, {f"ServiceAccount/{NAME}"}),
     ("podDisruptionBudget.enabled", True, {f"PodDisruptionBudget/{NAME}"}),
     ("networkPolicy.enabled", False, {f"NetworkPolicy/{NAME}"}),
-    ("uninstall.checkJobs", True, {f"Job/{NAME}-uninstall"}),
-    ("uninstall.drainJobs", False, {f"Role/{NAME}-uninstall", f"RoleBinding/{NAME}-uninstall"}),
     ("priorityClass.create", False, {f"PriorityClass/{NAME}"}),
     ("rbac.create", True, {
         "Role/rljob-operator-leader", "RoleBinding/rljob-operator-leader", "ClusterRole/rljob-operator",
@@ -104,7 +101,7 @@ def names(objects: list[Object]) -> set[str]:
 
 def leaves(values: dict[str, Any], path: str = "") -> Iterator[str]:
     """Every value that has a description: those below blocks that have none themselves."""
-    blocks = {"image", "crds", "rbac", "serviceAccount", "service", "podDisruptionBudget", "networkPolicy", "uninstall",
+    blocks = {"image", "crds", "rbac", "serviceAccount", "service", "podDisruptionBudget", "networkPolicy",
               "priorityClass"}  # fmt: skip
     for name, value in values.items():
         if name in blocks:
@@ -145,11 +142,6 @@ def test_a_rule_of_the_network_policy(chart: Chart, value: str, given: Any, path
     assert at(policy(), path) != expected
 
 
-def test_how_long_draining_may_take(chart: Chart) -> None:
-    job = only(chart.render({"uninstall": {"drainJobs": True, "drainSeconds": 77}}), "Job")
-    assert at(job, f"{CONTAINER}.args.5") == "--release-seconds=77"
-
-
 def test_a_priority_of_the_operators_own(chart: Chart) -> None:
     def of_pods(**values: Any) -> Any:
         return at(only(chart.render(values), "Deployment"), f"{POD}.priorityClassName")
@@ -177,32 +169,12 @@ def test_rights_to_ask_kueue_only_where_it_is_asked(
     assert granted(config={"kueue": {"enabled": True}}) == [*without, *rbac.rules(*queue)]
 
 
-def test_what_looks_at_jobs_before_an_uninstall_knows_which_are_meant(chart: Chart) -> None:
-    """As the operator itself, in all that says which jobs they are and how one gets to them."""
-    values = {
-        "watchNamespaces": ["team-a"],
-        "extraEnv": [{"name": "A", "value": "b"}],
-        "tolerations": [{"operator": "Exists"}],
-    }
-    found = chart.render(values)
-    job, deployment = only(found, "Job"), only(found, "Deployment")
-    assert set(at(job, f"{CONTAINER}.args")) - set(at(deployment, f"{CONTAINER}.args")) == {
-        "--plain-logs", "--release", "--dry-run",
-    }  # fmt: skip
-    for path in (f"{CONTAINER}.image", f"{CONTAINER}.env", f"{CONTAINER}.securityContext", f"{CONTAINER}.volumeMounts",
-                 f"{POD}.volumes", f"{POD}.securityContext", f"{POD}.serviceAccountName", f"{POD}.tolerations"):  # fmt: skip
-        assert at(job, path) == at(deployment, path) is not None, path
-    assert "--namespace=team-a" in at(job, f"{CONTAINER}.args")
-    selector = at(deployment, "spec.selector.matchLabels")
-    assert not selector.items() <= at(job, "spec.template.metadata.labels").items()
-
-
 def test_every_value_has_its_test() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     tried = (
         {case[0] for case in [*OPTIONS, *SWITCHES]}
         | {f"networkPolicy.{case[0]}" for case in NETWORK}
-        | {"uninstall.drainSeconds", "priorityClass.name", "priorityClass.value"}
+        | {"priorityClass.name", "priorityClass.value"}
     )
     assert set(leaves(values)) == tried | WITHOUT_OBJECTS
 

@@ -30,8 +30,6 @@ BAD: list[tuple[Any, tuple[str, ...]]] = [
     ({"conflictCheck": "false"}, ("/conflictCheck",)),
     ({"crds": {"keep": "yes"}}, ("/crds/keep",)),
     ({"crds": {"install": True}}, ("/crds", "install")),
-    ({"uninstall": {"drainJobs": "true"}}, ("/uninstall/drainJobs",)),
-    ({"uninstall": {"drainSeconds": 0}}, ("/uninstall/drainSeconds",)),
     ({"workers": 0}, ("/workers",)),
     ({"logFormat": "json"}, ("/logFormat",)),
     ({"port": 80}, ("/port",)),

@@ -122,7 +122,7 @@ class Stage:
         found = {}
         for pod in [pod for pods in self.pods().values() for pod in pods]:
             about = pod["metadata"]
-            noted = {name: about.get(name) for name in ("deletionTimestamp", "annotations", "finalizers")}
+            noted = {name: about.get(name) for name in ("deletionTimestamp", "annotations")}
             found[about["name"]] = {**noted, "phase": (pod.get("status") or {}).get("phase")}
         return found
 
@@ -210,7 +210,7 @@ def counts_an_end(member: str) -> Scene:
         at.run(at.kubelet.end(failed, 1, message=f"end at {moment}"))
         killed = at.killed(moment)
         kept = [pod for pods in at.pods().values() for pod in pods if pod["metadata"]["uid"] == about["uid"]]
-        if not (kept and names.FINALIZER in kept[0]["metadata"].get("finalizers", ())):
+        if not kept:
             assert at.ends_of(about["name"]) == 1, "let go before its end was counted"
         at.settle_until(
             "another one", lambda: [p["metadata"]["uid"] == about["uid"] for p in at.pods().get(member, ())] == [False]
@@ -280,19 +280,6 @@ def ends(at: Stage, moment: int) -> tuple[bool, Object]:
     return killed, found
 
 
-def leaves(at: Stage, moment: int) -> tuple[bool, Object]:
-    """Its user deletes it."""
-    at.create()
-    at.bring_up()
-    at.run(at.viewer.delete(RLJOBS, at.namespace, at.job))
-    killed = at.killed(moment)
-    at.settle()
-    left = [pod["metadata"] for pods in at.pods().values() for pod in pods]
-    for about in left:
-        at.run(at.viewer.delete(PODS, at.namespace, about["name"], grace_seconds=0))
-    return killed, {"kept": [about["name"] for about in left if about.get("finalizers")]}
-
-
 def up(at: Stage) -> None:
     """A job for the scenes that go on with one."""
     at.create(checkpoint={"onSuspend": "Skip"})
@@ -307,7 +294,6 @@ SCENES: dict[str, Scene] = {
     "shrinks": shrinks,
     "suspends": suspends,
     "ends": ends,
-    "leaves": leaves,
 }
 ON_ONE_JOB = tuple(SCENES)[1:6]
 """Scenes that go on with one job that is `up`."""

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rljob_operator.generate.files import INSTALL_FILE
-from rljob_operator.kube.apiserver.resources import RLJOBS
 from rljob_operator.kube.process import rbac
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.reconciling import Run, bring_up, written
-from tests.cluster.test_kube_reconcile import TWO_ACTORS, at_work
-from tests.support.chart import CHART, RELEASE, Chart, HelmRefused, find_program, only
+from tests.support.chart import CHART, Chart, HelmRefused, find_program
 from tests.support.paths import ROOT
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1"
@@ -45,7 +38,7 @@ class Installed:
         return self.run("upgrade", release, namespace, str(CHART), values=values)
 
     def uninstall(self, release: str) -> str:
-        return self.run("uninstall", release, self.releases.pop(release), "--no-hooks")
+        return self.run("uninstall", release, self.releases.pop(release))
 
     def run(self, verb: str, release: str, namespace: str, *words: str, values: Mapping[str, Any] | None = None) -> str:
         place = (f"--kubeconfig={self._kubeconfig}", f"--namespace={namespace}")
@@ -147,17 +140,6 @@ def test_a_cluster_without_a_default_storage_class_is_told_of(helm: Installed, c
         cluster.kubectl("delete", "storageclass", "plain", "--ignore-not-found")
 
 
-def test_an_uninstall_that_was_stopped_is_taken_back_by_a_rollback(helm: Installed) -> None:
-    """No upgrade is taken before. Nobody runs the hook's Job here, so that Helm gives up."""
-    helm.install("rl", "stopped", **WITHOUT_CRD)
-    with pytest.raises(HelmRefused):
-        helm.run("uninstall", "rl", "stopped", "--timeout=2s")
-    with pytest.raises(HelmRefused, match="has no deployed releases"):
-        helm.upgrade("rl", "stopped", **WITHOUT_CRD, uninstall={"drainJobs": True})
-    helm.run("rollback", "rl", "stopped", "1")
-    helm.upgrade("rl", "stopped", **WITHOUT_CRD, uninstall={"drainJobs": True})
-
-
 def test_a_second_operator_of_all_namespaces(helm: Installed) -> None:
     helm.install("one", "first", **WITHOUT_CRD)
     with pytest.raises(HelmRefused, match="release one of namespace first looks after all namespaces already") as said:
@@ -206,35 +188,6 @@ def test_whoever_may_only_write_to_one_namespace(
         limited.install("mine", namespace, **WITHOUT_CRD, watchNamespaces=[namespace])
     limited.install("mine", namespace, **WITHOUT_CRD, watchNamespaces=[namespace], conflictCheck=False)
     limited.uninstall("mine")
-
-
-def test_what_is_said_before_an_uninstall(chart: Chart, cluster: ControlPlane, namespace: str, tmp_path: Path) -> None:
-    """By the very command of the hook."""
-    found = chart.render({"watchNamespaces": [namespace]})
-    config = tmp_path / "config.yaml"
-    config.write_text(only(found, "ConfigMap", f"{RELEASE}-rljob-operator")["data"]["config.yaml"])
-    container = only(found, "Job")["spec"]["template"]["spec"]["containers"][0]
-    arguments = [each.replace("/etc/rljob/config.yaml", str(config)) for each in container["args"]]
-
-    def said() -> subprocess.CompletedProcess[str]:
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        environment = {**os.environ, "PATH": path, "KUBECONFIG": str(cluster.kubeconfig)}
-        words = [*container["command"], *arguments]
-        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=100)
-
-    async def with_a_job() -> subprocess.CompletedProcess[str]:
-        async with at_work(cluster, namespace) as (viewer, client, kubelet):
-            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
-            await bring_up(Run(client, namespace), viewer, kubelet, "pong")
-            return await asyncio.to_thread(said)
-
-    nothing = said()
-    assert (nothing.returncode, nothing.stdout) == (0, "there are no jobs\n"), nothing
-    stopped = asyncio.run(with_a_job())
-    assert stopped.returncode == 3, stopped
-    assert re.search(rf"^{namespace} +pong +Starting +4 ", stopped.stdout, re.MULTILINE)
-    assert f"helm rollback {RELEASE} 1 --namespace" in stopped.stdout
-    assert "uninstall.drainJobs=true" in stopped.stdout
 
 
 def test_every_option_at_once_is_taken_by_the_server(chart: Chart, cluster: ControlPlane, namespace: str) -> None:

@@ -53,7 +53,7 @@ def operator(bare_namespace: Namespace, tmp_path_factory: pytest.TempPathFactory
         process.start()
         yield process
         process.ensure_runs()
-        bare_namespace.delete_jobs()  # so that their pods lose the operator's finalizer while it is there to take it off
+        bare_namespace.delete_jobs()
         process.stop()
     finally:
         process.end_all()

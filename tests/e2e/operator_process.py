@@ -47,11 +47,6 @@ class OperatorProcess:
         self._started.append(process)
         return process
 
-    def release(self, *options: str) -> subprocess.CompletedProcess[str]:
-        """Run ``rljob operator --release`` beside whatever operators there are."""
-        command = [*self._command(), "--release", *options]
-        return subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=LONG_SECONDS)
-
     @property
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "KUBECONFIG": str(self.namespace.kubeconfig)}

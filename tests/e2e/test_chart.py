@@ -6,7 +6,6 @@ The tests follow each other on one release, which looks after all namespaces.
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +15,8 @@ import pytest
 from tests.e2e.cluster import LONG_SECONDS, KubectlFailed, Namespace, made_namespace, pause
 from tests.e2e.jobs import CHECKPOINTS, checkpoint_claim, endless, example
 from tests.e2e.nodes import drained
-from tests.e2e.release import NAME, OWNED, RELEASE, Release
-from tests.support.chart import Chart, HelmRefused, find_program
+from tests.e2e.release import OWNED, Release
+from tests.support.chart import Chart, find_program
 from tests.support.waiting import eventually
 
 VARIABLE = "RLJOB_E2E_OPERATOR_IMAGE"
@@ -149,31 +148,11 @@ def test_an_upgrade_beside_a_running_job(release: Release, jobs: Namespace) -> N
     assert restarts == [0] * len(restarts)
 
 
-def test_an_uninstall_stops_at_a_running_job_and_names_it(release: Release, jobs: Namespace) -> None:
-    with pytest.raises(HelmRefused) as refused:
-        release.helm("uninstall")
-    said = release.namespace.kubectl("logs", f"job/{NAME}-uninstall")
-    assert re.search(rf"^{jobs.name} +kept +\w+ +3 ", said, re.MULTILINE), said
-    assert "uninstall.drainJobs=true" in said
-    assert "kept" in str(refused.value) or "uninstall" in str(refused.value)
-    assert len(release.pods()) == 2
-    assert set(jobs.uids("kept")) == {"learner", "actor-0", "actor-1"}
-
-
-def test_an_uninstall_that_drains(release: Release, jobs: Namespace) -> None:
-    """Afterwards nothing is left but the CRD and what belongs to users, and nothing hangs."""
-    said = release.namespace.kubectl("logs", f"job/{NAME}-uninstall")
-    revision = re.search(rf"helm rollback {RELEASE} (\d+) ", said)
-    assert revision
-    release.helm("rollback", revision[1])  # an uninstall that has failed lets no upgrade in
-    release.upgrade(uninstall={"drainJobs": True})
-    release.wait_rolled_out()
+def test_an_uninstall_beside_a_running_job(release: Release, jobs: Namespace) -> None:
+    """Its pods go on. Nothing is left but the CRD and what belongs to users, and whatever is deleted then goes by itself."""
+    before = jobs.uids("kept")
     release.helm("uninstall")
-
     eventually(lambda: not release.left(), lambda: f"left: {release.left()}", LONG_SECONDS, pause)
-    assert not jobs.all_pods("kept")
-    assert jobs.condition("kept", "Suspended")["reason"] == "OperatorReleased"
-    assert jobs.job_status("kept")["checkpoint"]["step"] > 0
+    assert jobs.uids("kept") == before
     assert jobs.kubectl("get", "crd", "rljobs.rljob.dev", "-o", "name")
-    jobs.kubectl("delete", "rljob", "kept")
     jobs.kubectl("delete", "namespace", jobs.name, "--wait=true", f"--timeout={LONG_SECONDS:.0f}s")

@@ -1,4 +1,4 @@
-{{/* What every pod of this chart has: the operator's, and the one that looks at jobs before an uninstall. */}}
+{{/* What the operator's pods have. */}}
 
 {{/* Arguments that say which jobs are meant, and how. */}}
 {{- define "rljob-operator.arguments" -}}
@@ -58,12 +58,4 @@ envFrom: {{- toYaml . | nindent 0 }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
-{{- end -}}
-
-{{/* Annotations of what exists only for the time of an uninstall, from its place among these. Helm shows what a Job has printed. */}}
-{{- define "rljob-operator.uninstallHook" -}}
-helm.sh/hook: pre-delete
-helm.sh/hook-weight: {{ . | quote }}
-helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
-helm.sh/hook-output-log-policy: hook-failed,hook-succeeded
 {{- end -}}

@@ -42,7 +42,6 @@ class DesiredState:
         written: digest of what the user wrote of the fields that roles read when they start; empty where only the spec in force
             is known.
         rendering: what pods of a job that starts now are made with; None where nothing is rendered.
-        released: the operator leaves: nothing of the job shall run until another one looks after it.
         in_fields_of_start: the spec in force in the fields of another release, which has started the job; None where the fields
             are those of this one.
     """
@@ -53,13 +52,12 @@ class DesiredState:
     refusal: Refusal | None = None
     written: str = ""
     rendering: RenderingMemory | None = None
-    released: bool = False
     in_fields_of_start: Mapping[str, Any] | None = None
 
     @property
     def suspends(self) -> bool:
         """Whether nothing of the job shall run, though it is not over."""
-        return self.job.spec.suspend or self.released
+        return self.job.spec.suspend
 
     @property
     def read_at_start(self) -> str:

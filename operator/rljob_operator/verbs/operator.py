@@ -9,18 +9,12 @@ import logging
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
-from rljob.api.exit_codes import EXIT_FAILURE
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 
-if TYPE_CHECKING:
-    from rljob_operator.kube.process.operator import OperatorConfig
-
-EXIT_JOBS_RUN: Final = 3
-"""Of ``--release --dry-run``: there are jobs of which something runs."""
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 
 
@@ -80,26 +74,6 @@ def operator(
         int, typer.Option(min=0, max=65535, help="Port of /metrics, /healthz and /readyz; 0 serves none.")
     ] = 8080,
     workers: Annotated[int, typer.Option(min=1, max=1000, help="Jobs that are looked at at the same time.")] = 16,
-    release: Annotated[
-        bool,
-        typer.Option(
-            "--release",
-            help="Instead, drain the jobs and take the operator's finalizers off their pods, so that it can be uninstalled.",
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --release: tell which jobs there are, and change nothing.")
-    ] = False,
-    release_seconds: Annotated[
-        float, typer.Option(min=1, help="With --release: how long all jobs together may take to drain.")
-    ] = 600.0,
-    stop_deployment: Annotated[
-        str | None,
-        typer.Option(
-            help="With --release: the Deployment in --operator-namespace that runs the operator; it is scaled to 0 first, and "
-            "back where a job was not released."
-        ),
-    ] = None,
     reach: Annotated[
         Reached,
         typer.Option(
@@ -113,14 +87,11 @@ def operator(
 
     An option wins over what --config says.
 
-    Exit codes: 0 stopped as asked, 1 the lead was lost or something failed, 2 no cluster can be reached as told; with --release 0
-    all was released, 1 something was not, or another operator leads; with --dry-run 0 nothing runs, 3 jobs run.
+    Exit codes: 0 stopped as asked, 1 the lead was lost or something failed, 2 no cluster can be reached as told.
 
     Example, from a laptop:
 
       rljob operator --namespace team-a --image registry.example.com/rljob-worker:0.1.0 --plain-logs --reach pods-proxy
-
-      rljob operator --release --dry-run
     """
     with one_line_errors():
         try:
@@ -144,40 +115,10 @@ def operator(
             workers=workers,
             reach=Way(reach),
         )
-        if dry_run and not release:
-            raise UsageError("--dry-run belongs to --release; rljob render prints what would be made of a manifest")
-        if stop_deployment is not None and (dry_run or not release):
-            raise UsageError("--stop-deployment belongs to --release without --dry-run")
         try:
-            if release:
-                deployment = None if stop_deployment is None else (operator_namespace, stop_deployment)
-                code = _release(runs, release_seconds, dry_run, deployment)
-            else:
-                asyncio.run(run_operator(runs))
-                code = 0
+            asyncio.run(run_operator(runs))
         except NoAccess as problem:
             raise UsageError(str(problem)) from None
-    raise typer.Exit(code)
-
-
-def _release(config: OperatorConfig, seconds: float, dry_run: bool, deployment: tuple[str, str] | None) -> int:
-    """Print the table of jobs; the exit code. ``deployment``: namespace and name of what runs the operator."""
-    from rljob_operator.kube.process import release
-    from rljob_operator.kube.process.deployment import release_of_deployment
-
-    if dry_run:
-        rows = asyncio.run(release.jobs(config))
-        code = EXIT_JOBS_RUN if any(row.running for row in rows) else 0
-    else:
-        releasing = (
-            release.release(config, seconds)
-            if deployment is None
-            else release_of_deployment(config, seconds, *deployment)
-        )
-        rows = asyncio.run(releasing)
-        code = EXIT_FAILURE if any(row.kept for row in rows) else 0
-    typer.echo("\n".join(release.table(rows)) if rows else "there are no jobs")
-    return code
 
 
 def _log(as_json: bool) -> None:

@@ -173,13 +173,6 @@ def quota_taken_back() -> Watched:
     return controller
 
 
-def operator_released() -> Watched:
-    controller = up()
-    controller.look(1.0, released=True, checkpoint=verified(controller.now + 1.0, 2000))
-    controller.look(1.0, members=())
-    return controller
-
-
 def session_over() -> Watched:
     controller = up(session=Session())
     controller.look(1.0, session=Session(interrupted=True))
@@ -287,7 +280,6 @@ SCENES: tuple[Callable[[], Watched], ...] = (
     lambda: finish(up("spec.backoffLimit=100"), members=tuple(replace(m, phase=Phase.EXITED, exit_code=1) for m in members())),
     resumed,
     quota_taken_back,
-    operator_released,
     session_over,
     tell({"evaluations": [evaluation(21.0)]}),
     lambda: finish(up("spec.successPolicy.rawFrames=100"), learner=sample(START + 2, 1001, raw_frames_total=100)),

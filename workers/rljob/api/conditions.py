@@ -65,7 +65,6 @@ class Reason(StrEnum):
     NODE_LOST = "NodeLost"
     NON_FINITE_LOSS = "NonFiniteLoss"
     NOT_MANAGED = "NotManaged"
-    OPERATOR_RELEASED = "OperatorReleased"
     PAUSED = "Paused"
     PODS_PENDING = "PodsPending"
     PODS_READY = "PodsReady"
@@ -273,11 +272,6 @@ def _entries() -> tuple[Entry, ...]:
         t.SUSPENDED: (
             ("True", r.USER_REQUESTED, "`spec.suspend` is true and nothing runs"),
             ("True", r.QUOTA_EVICTED, "the queue took the quota back and nothing runs"),
-            (
-                "True",
-                r.OPERATOR_RELEASED,
-                "`rljob operator --release` has drained the job; the next operator goes on with it",
-            ),
             ("False", r.DRAINING, "actors and evaluator are leaving; then the learner saves itself"),
             ("False", r.CHECKPOINTING, "waiting for a verified checkpoint; then learner and replay leave"),
             ("False", r.RESUMED, "the job was suspended before and goes on"),

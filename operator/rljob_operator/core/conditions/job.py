@@ -22,7 +22,6 @@ _IN_ITS_POD = (
     "checkpoints are in the learner's pod: a lost pod costs all that was learned; checkpoint.storage of a new job, or a default "
     "StorageClass before a start, keeps them"
 )
-_RELEASED = "its operator was released; the next one goes on with it"
 _RESTARTS = "the spec was changed while the job was being suspended: everything leaves, and starts anew with it"
 
 
@@ -70,7 +69,7 @@ def _ready_while_suspending(context: ReconcileContext) -> ConditionUpdate:
         )
     if not context.desired.suspends:
         return false(ConditionType.READY, Reason.WAITING_FOR_QUOTA, "see condition Admitted")
-    return false(ConditionType.READY, Reason.SUSPENDED, "spec.suspend is true" if context.spec.suspend else _RELEASED)
+    return false(ConditionType.READY, Reason.SUSPENDED, "spec.suspend is true")
 
 
 def _restarts(context: ReconcileContext) -> bool:
@@ -219,9 +218,7 @@ def suspended(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
     if context.alive():
         return false(type, Reason.CHECKPOINTING, _checkpointing(context))
     if context.desired.suspends:
-        why = Reason.USER_REQUESTED if context.spec.suspend else Reason.OPERATOR_RELEASED
-        said = ("" if context.spec.suspend else _RELEASED, suspension.unsaved_in_words(context))
-        return true(type, why, "; ".join(filter(None, said)))
+        return true(type, Reason.USER_REQUESTED, suspension.unsaved_in_words(context))
     was_up = context.memory.started is not None or context.status.condition(type) is not None
     return true(type, Reason.QUOTA_EVICTED, suspension.unsaved_in_words(context)) if was_up else None
 

@@ -1,4 +1,4 @@
-"""Carries a decision out on a cluster: pods are created, asked to leave, ended and let go. All of it is idempotent."""
+"""Carries a decision out on a cluster: pods are created, asked to leave and let go. All of it is idempotent."""
 
 from __future__ import annotations
 
@@ -24,40 +24,42 @@ from rljob_operator.kube.apiserver.errors import (
 )
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.apiserver.together import together
-from rljob_operator.kube.job.members import Pod, current, former, member_of
+from rljob_operator.kube.job.members import Pod, current, former
 from rljob_operator.kube.job.owned import NameConflict
 from rljob_operator.kube.job.refusals import REFUSED, Problem
 from rljob_operator.kube.job.removed_logs import leave_removal
 from rljob_operator.kube.job.stored import StoredJob
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned
-from rljob_operator.kube.render.pod import grace_seconds, pod
+from rljob_operator.kube.render.pod import pod
 from rljob_operator.kube.render.rendering import settings_for
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.watch.expectations import Expectations
-from rljob_operator.kube.watch.pods import owner_of
+from rljob_operator.kube.watch.pods import PodCache, is_gone, owner_of
 
 CHUNK: Final = 8
 """Pods of a job that are asked for at once: half of the calls that may be under way (`client.AT_ONCE`) are left for others."""
-HUNG_GRACE_SECONDS: Final = 1
+FORMER_FINALIZER: Final = "rljob.dev/counted"
+"""On pods that were made before 0.1.0. To be dropped together with `PodWriter.free` once no job runs that was started by then."""
 _SUFFIX_CHARACTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 """As in names that Kubernetes makes: without vowels no word comes about, and no character is taken for another."""
 
 
 class PodWriter:
     """Makes the changes to pods that decisions name, for every job of one operator. ``placed`` may
-    change a pod before it is created."""
+    change a pod before it is created; ``pods`` is told of those whose end is dealt with."""
 
     def __init__(
         self,
         client: Client,
+        pods: PodCache,
         expectations: Expectations,
         settings: Settings,
         *,
         placed: Callable[[StoredJob, Object], Object] = lambda stored, pod: pod,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._client, self._expectations, self._settings = client, expectations, settings
+        self._client, self._pods, self._expectations, self._settings = client, pods, expectations, settings
         self._placed, self._now = placed, now
 
     async def carry_out(self, stored: StoredJob, decision: Decision, pods: Sequence[Pod]) -> dict[str, Problem]:
@@ -66,16 +68,14 @@ class PodWriter:
         owned = replace(stored.owned(), learner_epoch=decision.status.controller.learner_epoch)
         by_member = current(pods)
         drained = [by_member[name] for name in decision.drain if name in by_member]
-        hung = [by_member[name] for name in decision.replace if name in by_member]
         replaced = {name for name in decision.start if name in by_member}
         removed = [by_member[name] for name in (*decision.remove, *replaced) if name in by_member]
         staying = [each for name, each in by_member.items() if name not in decision.drain and _was_asked_in_vain(each)]
-        await self._each(staying, lambda each: self._annotate(each, names.ASKED_ANNOTATION, None))
+        await self._each(staying, lambda each: self._note(each, annotations={names.ASKED_ANNOTATION: None}))
+        if decision.status.controller.outcome is not None:  # for good
+            await self._each([*drained, *removed], lambda each: leave_removal(self._client, each))
         await self._each(drained, lambda each: self._ask_to_leave(owned, each))
-        await self._each(hung, lambda each: self._end(owned, each))
-        ends = decision.status.controller.outcome is not None  # for good, whoever of it still runs
-        let_go = self.let_go_for_good if ends else self.let_go
-        await self._each([*removed, *former(pods)], lambda each: let_go(owned, each))
+        await self._each([*removed, *former(pods)], lambda each: self._let_go(owned, each))
         refused = await self._make(stored, owned, decision, by_member)
         if decision.delete_job:
             namespace, name = stored.key
@@ -83,16 +83,39 @@ class PodWriter:
                 await self._client.delete(RLJOBS, namespace, name, uid=stored.uid, propagation="Background")
         return refused
 
-    async def let_go(self, owned: Owned, found: Pod) -> None:
-        """Delete a pod whose end has been dealt with, and let it be gone."""
-        await self.release(found)
+    async def _let_go(self, owned: Owned, found: Pod) -> None:
+        """Delete a pod whose end has been dealt with. One on a lost node, which stays, no longer has its member's address."""
+        self._pods.settle(found)
+        if is_gone(found):
+            return
         if not found["metadata"].get("deletionTimestamp"):
             await self._delete(owned, found)
+        elif names.REACHABLE_LABEL in (found["metadata"].get("labels") or {}):
+            await self._note(found, labels={names.REACHABLE_LABEL: None})
 
-    async def let_go_for_good(self, owned: Owned, found: Pod) -> None:
-        """The same of a job whose end is decided: what the pod has left elsewhere is removed."""
-        await leave_removal(self._client, found)
-        await self.let_go(owned, found)
+    async def leave(self, owned: Owned, pods: Iterable[Pod]) -> None:
+        """Delete the pods of a job that is being deleted, and remove what they have left elsewhere."""
+        found = list(pods)
+        await self.remove_logs(found)
+        await self._each(found, lambda each: self._let_go(owned, each))
+
+    async def remove_logs(self, pods: Iterable[Pod]) -> None:
+        """Of pods whose job is gone, or goes: remove what they have left elsewhere. Nothing that was kept of them is needed."""
+        for each in pods:
+            self._pods.settle(each)
+            await leave_removal(self._client, each)
+
+    async def free(self, pods: Iterable[Pod]) -> None:
+        """Take the finalizer off that pods had before: nothing keeps a pod."""
+        for found in pods:
+            about = found["metadata"]
+            if FORMER_FINALIZER in (about.get("finalizers") or ()):
+                kept = [name for name in about["finalizers"] if name != FORMER_FINALIZER]
+                change = {
+                    "metadata": {"uid": about["uid"], "finalizers": kept, "resourceVersion": about["resourceVersion"]}
+                }
+                with contextlib.suppress(NotFound):
+                    await self._client.patch(PODS, about["namespace"], about["name"], change)
 
     async def _make(
         self, stored: StoredJob, owned: Owned, decision: Decision, by_member: Mapping[str, Pod]
@@ -156,57 +179,22 @@ class PodWriter:
         if about.get("deletionTimestamp"):
             return
         if names.ASKED_ANNOTATION not in (about.get("annotations") or {}):
-            await self._annotate(found, names.ASKED_ANNOTATION, rfc3339(self._now()))
-        member = member_of(found)
-        assert member is not None, "only members are drained"
-        await self._delete(owned, found, grace_seconds(owned.job, Role.of(member)))
+            await self._note(found, annotations={names.ASKED_ANNOTATION: rfc3339(self._now())})
+        await self._delete(owned, found)
 
-    async def _end(self, owned: Owned, found: Pod) -> None:
-        """End a pod that does not answer, almost at once."""
-        if names.HUNG_ANNOTATION not in (found["metadata"].get("annotations") or {}):
-            await self._annotate(found, names.HUNG_ANNOTATION, rfc3339(self._now()))
-        await self._delete(owned, found, HUNG_GRACE_SECONDS)
-
-    async def _annotate(self, found: Pod, annotation: str, value: str | None) -> None:
+    async def _note(self, found: Pod, **noted: dict[str, str | None]) -> None:
+        """Change labels or annotations of a pod that is there still."""
         about = found["metadata"]
-        change = {"metadata": {"uid": about["uid"], "annotations": {annotation: value}}}
+        change = {"metadata": {"uid": about["uid"], **noted}}
         with contextlib.suppress(NotFound, Conflict):
             await self._client.patch(PODS, about["namespace"], about["name"], change)
 
-    async def release(self, found: Pod) -> None:
-        """Take our finalizer off, and with it the address of its member; finalizers of others stay."""
-        about = found["metadata"]
-        if names.FINALIZER not in (about.get("finalizers") or ()):
-            return
-        kept = [name for name in about.get("finalizers") or () if name != names.FINALIZER]
-        change = {"metadata": {"uid": about["uid"], "finalizers": kept, "labels": {names.REACHABLE_LABEL: None}}}
-        with contextlib.suppress(NotFound):
-            await self._client.patch(
-                PODS, about["namespace"], about["name"], change, resource_version=about["resourceVersion"]
-            )
-
-    async def release_all(self, pods: Iterable[Pod]) -> None:
-        """`release` each; one that was changed meanwhile keeps no other. Raises the first failure."""
-        await together(*(self.release(each) for each in pods))
-
-    async def release_for_good(self, pods: Iterable[Pod]) -> None:
-        """The same of pods whose job is gone: what they have left elsewhere is removed."""
-
-        async def release(found: Pod) -> None:
-            await leave_removal(self._client, found)
-            await self.release(found)
-
-        await together(*(release(each) for each in pods))
-
-    async def let_all_go(self, owned: Owned, pods: Iterable[Pod]) -> None:
-        """`let_go_for_good` of each, in the same way."""
-        await together(*(self.let_go_for_good(owned, each) for each in pods))
-
-    async def _delete(self, owned: Owned, found: Pod, grace: int | None = None) -> None:
+    async def _delete(self, owned: Owned, found: Pod) -> None:
+        """The pod has the time to leave that its spec says, which a podTemplate may have set."""
         about = found["metadata"]
         self._expectations.delete(owned.uid, about["uid"])
         try:
-            await self._client.delete(PODS, about["namespace"], about["name"], uid=about["uid"], grace_seconds=grace)
+            await self._client.delete(PODS, about["namespace"], about["name"], uid=about["uid"])
         except (NotFound, Conflict):  # it is gone, or the name is another one's already
             self._expectations.not_deleted(owned.uid, about["uid"])
         except Unavailable:

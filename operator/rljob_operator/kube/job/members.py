@@ -14,6 +14,7 @@ from rljob.api.timestamps import parse_rfc3339
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.kube.job.last_words import parsed
 from rljob_operator.kube.render import names
+from rljob_operator.kube.watch.pods import is_gone
 
 Pod = Mapping[str, Any]
 
@@ -87,8 +88,7 @@ def member(pod: Pod, now_seconds: float, were_up: Container[str] = ()) -> Member
         "placed": bool((pod.get("spec") or {}).get("nodeName")),
         "pod_conditions": tuple((each["type"], each["status"]) for each in status.get("conditions") or ()),
         "asked": names.ASKED_ANNOTATION in (about.get("annotations") or {}),
-        "hung": names.HUNG_ANNOTATION in (about.get("annotations") or {}),
-        "deleted": about.get("deletionTimestamp") is not None,
+        "deleted": about.get("deletionTimestamp") is not None or is_gone(pod),
         "ready_seconds": _was_up(pod, worker, were_up) if phase is Phase.EXITED else _up_since(worker),
         "leaving_node": phase in (Phase.STARTING, Phase.READY) and bool(_disruption(status)),
     }

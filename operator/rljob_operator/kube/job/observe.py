@@ -10,7 +10,7 @@ from rljob.api.status import RLJobStatus
 from rljob.api.timestamps import parse_rfc3339
 
 from rljob_operator.core.checkpoint_words import checkpoint_facts
-from rljob_operator.core.member import Member, Phase
+from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState
 from rljob_operator.kube.job.last_words import parsed
 from rljob_operator.kube.job.members import Pod, current
@@ -24,6 +24,18 @@ def seen(member: Member, now_seconds: float, node_lost: bool, silence: Silence |
         seconds = max(0.0, now_seconds - max(silence.since, member.ready_seconds or 0.0))
         member = replace(member, silent_seconds=seconds, silent_because=silence.because)
     return replace(member, node_lost=True) if node_lost and member.alive else member
+
+
+def unseen_end(status: RLJobStatus, members: Sequence[Member], now_seconds: float) -> list[Member]:
+    """The learner that the status names and of whose pod nothing is left: it went while no operator looked, and how is not known.
+    While all is made to leave, that is what was wanted."""
+    memory, name = status.controller, status.learner.pod_name
+    leaves = memory.suspension is not None or memory.outcome is not None
+    if not name or leaves or any(member.role is Role.LEARNER for member in members):
+        return []
+    words, why = "its end was not seen, and nothing is left of its pod", "EndNotSeen"
+    end = Member("learner", Role.LEARNER, Phase.EXITED, now_seconds, incarnation=name, pod_name=name)
+    return [replace(end, disrupted=why, last_words=words, deleted=True)]
 
 
 def recommendation(status: RLJobStatus) -> int | None:

@@ -17,6 +17,7 @@ from rljob_operator.kube.render.rendering import settings_for
 from rljob_operator.kube.render.revision import revision
 from rljob_operator.kube.render.roles import image
 from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.watch.pods import is_gone
 
 
 def another_protocol(stored: StoredJob, pods: Sequence[Pod], settings: Settings) -> Refusal | None:
@@ -32,7 +33,7 @@ def another_protocol(stored: StoredJob, pods: Sequence[Pod], settings: Settings)
     used = settings_for(stored.status, settings)
     for name, pod in current(pods).items():
         about, role = pod["metadata"], Role.of(name)
-        if not _ended_so(pod) or about.get("deletionTimestamp"):
+        if not _ended_so(pod) or about.get("deletionTimestamp") or is_gone(pod):
             continue
         noted = about.get("annotations") or {}
         made_as_now = noted.get(names.REVISION_ANNOTATION) == revision(stored.document, role)

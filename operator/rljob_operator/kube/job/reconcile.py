@@ -22,13 +22,13 @@ from rljob_operator.kube.job.apply import PodWriter
 from rljob_operator.kube.job.keys import token_of
 from rljob_operator.kube.job.kueue import JobQueue, NoQueue
 from rljob_operator.kube.job.members import Pod, current, members
-from rljob_operator.kube.job.observe import checkpoint_in_its_pod, newest_checkpoint, recommendation, seen
+from rljob_operator.kube.job.observe import checkpoint_in_its_pod, newest_checkpoint, recommendation, seen, unseen_end
 from rljob_operator.kube.job.other_protocol import another_protocol
 from rljob_operator.kube.job.policy import renew_policy
 from rljob_operator.kube.job.refusals import REFUSED, Problem
 from rljob_operator.kube.job.remembered import NEVER, RememberedJob
 from rljob_operator.kube.job.status_writer import StatusWriter
-from rljob_operator.kube.job.stored import ReadBefore, StoredJob, is_ours, read, released
+from rljob_operator.kube.job.stored import ReadBefore, StoredJob, is_ours, read
 from rljob_operator.kube.job.volumes_given import settings_of_start
 from rljob_operator.kube.job.waiting_claims import HELD_UP_SECONDS, with_claims
 from rljob_operator.kube.job.write_times import SEEN_SECONDS, WriteTimes
@@ -42,7 +42,7 @@ from rljob_operator.kube.render.volumes import checkpoints_are
 from rljob_operator.kube.reporting.events import EventRecorder, reference
 from rljob_operator.kube.watch.expectations import Expectations, Seen
 from rljob_operator.kube.watch.nodes import NodeCache
-from rljob_operator.kube.watch.pods import JobKey, PodCache, owner_of
+from rljob_operator.kube.watch.pods import JobKey, PodCache, is_gone, owner_of
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,6 @@ class Reconciler:
     Args:
         job_of: the stored object of a key as it is known; None where it is gone.
         pods: the cache of pods.
-        releasing: nothing of any job shall run any more, and no pod keep our finalizer.
         shards: asks replay shards whether they are alive.
         nodes: the cache of nodes.
         queue: asks Kueue for quota, where the operator is to.
@@ -75,16 +74,14 @@ class Reconciler:
         shards: ShardPoll[JobKey],
         nodes: NodeCache,
         queue: JobQueue | NoQueue = NoQueue(),  # noqa: B008 - it has no state
-        releasing: bool = False,
         recommended: Callable[[str, str, int | None], None] = lambda namespace, name, actors: None,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         seen_seconds: float = SEEN_SECONDS,
     ) -> None:
-        self._releasing = releasing
         self._client, self._job_of, self._pods, self._poll = client, job_of, pods, poll
         self._events, self._expectations, self._settings = events, expectations, settings
-        self._writer = PodWriter(client, expectations, settings, placed=queue.placed, now=now)
+        self._writer = PodWriter(client, pods, expectations, settings, placed=queue.placed, now=now)
         self._shards, self._nodes, self._queue, self._recommended = shards, nodes, queue, recommended
         self._now, self._monotonic = now, monotonic
         self._known: dict[JobKey, RememberedJob] = {}
@@ -102,21 +99,22 @@ class Reconciler:
         if known is not None and known.uid != uid:
             self._forget(key, known)
             known = None
-        # Of those whose job is gone it is only our finalizer that keeps them.
         former = [pod for pod in self._pods.of_key(key) if (owner_of(pod) or {}).get("uid") != uid]
-        await self._writer.release_for_good(former)
+        await self._writer.free(former)
+        await self._writer.remove_logs(former)
         if document is None or not is_ours(document):
+            for pod in self._pods.of_key(key):
+                self._pods.settle(pod)
             return None
         if known is None:
             clock = WallClock(self._now, self._monotonic)
             known = self._known[key] = RememberedJob(uid, clock, read=ReadBefore(alike=self._alike))
         known.note_version(document["metadata"]["resourceVersion"])
         stored = read(document, known.status, known.read)
-        if self._releasing:
-            stored = released(stored)
         pods = await self._pods_of(stored)
         if pods is None:
             return self._expectations.lapses_in_seconds(uid)
+        await self._writer.free(pods)
         if stored.leaving:
             await self._leave(key, stored, pods)
             return None
@@ -148,9 +146,6 @@ class Reconciler:
         self._follow_shards(key, stored, observed, pods)
         await self._follow_learner(key, stored, known, observed, pods, decision.checkpoint_seconds)
         news = await self._carry_out(stored, known, observed, pods, decision)
-        if stored.desired.released and not any(member.alive for member in observed.members):
-            release = self._writer.release_for_good if stored.status.finished else self._writer.release_all
-            await release(pods)
         now = self._monotonic()
         again = NEVER if decision.requeue_seconds is None else decision.requeue_seconds
         soonest = min(again, known.refusals.due_in(now), max(0.0, known.due - now), 0.0 if news else NEVER)
@@ -219,6 +214,7 @@ class Reconciler:
             member = seen(member, now, self._nodes.lost(member.node_name), silence)
             found.append(member)
         known.were_up &= {pod["metadata"]["uid"] for pod in pods}
+        found += unseen_end(stored.status, found, now)
         newest, where = newest_checkpoint(stored.status, answer, pods), checkpoints_are(stored.desired.job, settings)
         if not where:
             learner = next((each for each in found if each.role is Role.LEARNER), None)
@@ -251,7 +247,11 @@ class Reconciler:
             return self._pods.of(namespace, stored.uid)
         listed = await self._client.list(PODS, namespace, label_selector=names.selector(names.labels(name)))
         self._expectations.forget(stored.uid)
-        return [pod for pod in listed.items if (owner_of(pod) or {}).get("uid") == stored.uid]
+        there = {pod["metadata"]["uid"]: pod for pod in listed.items if (owner_of(pod) or {}).get("uid") == stored.uid}
+        for pod in self._pods.of(namespace, stored.uid):
+            if not is_gone(pod) and pod["metadata"]["uid"] not in there:
+                self._pods.change("DELETED", pod)
+        return [*there.values(), *filter(is_gone, self._pods.of(namespace, stored.uid))]
 
     def _follow_shards(self, key: JobKey, stored: StoredJob, observed: Observation, pods: Sequence[Pod]) -> None:
         """Have the replay shards that are up asked whether they are alive."""
@@ -284,11 +284,12 @@ class Reconciler:
         self._poll.follow(key, Learner(found["metadata"]["uid"], url, known.children.token), checkpoint_seconds)
 
     async def _leave(self, key: JobKey, stored: StoredJob, pods: Sequence[Pod]) -> None:
-        """The job is being deleted: nothing is made any more, and its pods may go."""
+        """The job is being deleted: nothing is made any more, and its pods go, unless its user wants them to stay."""
         self._poll.follow(key, None)
         self._shards.follow(key, {})
         self._recommended(*key, None)
-        await self._writer.let_all_go(stored.owned(), pods)
+        if "orphan" not in stored.document["metadata"].get("finalizers", ()):
+            await self._writer.leave(stored.owned(), pods)
 
     def _forget(self, key: JobKey, known: RememberedJob) -> None:
         self._poll.forget(key)

@@ -1,7 +1,7 @@
 """What a replay shard has left in a Redis of somebody else is removed once its job is over or gone, by a Job that is left behind.
 
-It is never waited for, and nothing that keeps it from being made keeps a pod or an RLJob: what is not removed expires
-(``rljob worker replay --redis-keep-seconds``).
+It is never waited for, and nothing that keeps it from being made keeps a pod or an RLJob: what is not removed, as where an RLJob
+was deleted while there was no operator, expires (``rljob worker replay --redis-keep-seconds``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rljob_operator.kube.apiserver.resources import JOBS, PODS
 from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.external_redis import removal
+from rljob_operator.kube.watch.pods import is_gone
 
 log = logging.getLogger(__name__)
 
@@ -25,14 +26,12 @@ wait for that would keep the pod for ever."""
 
 
 async def leave_removal(client: Client, found: Pod) -> None:
-    """Make the Job for the shard of this pod, if it is one with such a log. To be called before the pod is let go, so that an
-    operator that ends in between makes it at its next look.
+    """Make the Job for the shard of this pod, if it is one with such a log, and is there still.
 
     Raises `ApiError` where the API server does not answer or asks for patience.
     """
     about = found["metadata"]
-    ours = names.FINALIZER in (about.get("finalizers") or ())
-    if not ours or names.EXTERNAL_LOG_ANNOTATION not in (about.get("annotations") or {}):
+    if is_gone(found) or names.EXTERNAL_LOG_ANNOTATION not in (about.get("annotations") or {}):
         return
     try:
         with suppress(NotFound, AlreadyExists):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -106,11 +106,6 @@ def read(document: Mapping[str, Any], status: RLJobStatus | None = None, before:
     desired = DesiredState(job, generation, asked, refusal, written, in_fields_of_start=fields)
     leaving, stopped = bool(metadata.get("deletionTimestamp")), STOP_ANNOTATION in annotations
     return StoredJob(document, desired, known, leaving, stopped, before.revisions)
-
-
-def released(stored: StoredJob) -> StoredJob:
-    """The job as an operator takes it that leaves: all of it is drained."""
-    return replace(stored, desired=replace(stored.desired, released=True))
 
 
 def _in_force(

@@ -21,7 +21,6 @@ from rljob_operator.kube.job.reconcile import Reconciler
 from rljob_operator.kube.polls.learner_poll import LearnerPoll
 from rljob_operator.kube.polls.reach import PodNetwork, PodsProxy, Reach, Way
 from rljob_operator.kube.polls.shard_poll import ShardPoll
-from rljob_operator.kube.render import names
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.reporting.events import EventRecorder
 from rljob_operator.kube.reporting.job_figures import JobFigures
@@ -60,7 +59,6 @@ class OperatorConfig:
         kubeconfig, context: how to log in; None takes what a pod has, or ``KUBECONFIG`` or the user's own.
         port: of /metrics, /healthz and /readyz; 0 serves none.
         workers: turns on different jobs at the same time.
-        releasing: it drains all jobs and takes its finalizers off their pods, instead of running them.
         reach: the way to learners and replay shards.
     """
 
@@ -71,7 +69,6 @@ class OperatorConfig:
     context: str | None = None
     port: int = 0
     workers: int = WORKERS
-    releasing: bool = False
     reach: Way = Way.PODS
 
 
@@ -106,7 +103,6 @@ class Operator:
             self._events,
             self._expectations,
             config.settings,
-            releasing=config.releasing,
             shards=self._shards,
             nodes=self._nodes,
             queue=self._job_queue(client),
@@ -168,15 +164,6 @@ class Operator:
         for _ in range(self._config.workers):
             group.create_task(self._work())
         self.started.set()
-
-    def jobs_with_finalizers(self) -> set[JobKey]:
-        """The jobs that have, or had, pods which only go when their end has been counted."""
-        found = set()
-        for pod in (pod for key in self._pods.jobs() for pod in self._pods.of(*key)):
-            owner = owner_of(pod)
-            if owner is not None and names.FINALIZER in (pod["metadata"].get("finalizers") or ()):
-                found.add((pod["metadata"]["namespace"], owner["name"]))
-        return found
 
     async def _work(self) -> None:
         with suppress(QueueClosed):

@@ -44,7 +44,6 @@ def pod(owned: Owned, member: str, suffix: str, revision: str, settings: Setting
                 **_about_eviction(role),
                 **(external_redis.marks(external_redis_of(job)) if role is Role.REPLAY else {}),
             },
-            "finalizers": [names.FINALIZER],
         },
         "spec": placed(_spec(owned, member, settings), job, role, settings),
     }

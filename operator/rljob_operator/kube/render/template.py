@@ -24,7 +24,7 @@ def patched(pod: Mapping[str, Any], patch: Mapping[str, Any] | None, path: str) 
     """The generated ``pod`` with the podTemplate ``patch`` that stands at ``path`` of the manifest.
 
     Raises `PodTemplateProblem` for a patch that cannot be merged, or that takes from the pod what the controller knows it by: its
-    name and owner, the operator's labels, annotations and finalizer, its host name, its restart policy, its worker container.
+    name and owner, the operator's labels and annotations, its host name, its restart policy, its worker container.
     """
     if not patch:
         return dict(pod)
@@ -56,8 +56,6 @@ def _lost(pod: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
             kept = isinstance(given, Mapping) and given.get(key) == value
             if not kept and (field == "labels" or key.startswith("rljob.dev/")):
                 yield f"metadata.{field}[{key}]: the controller knows the pod by it"
-    if names.FINALIZER not in (after.get("finalizers") or ()):
-        yield f"metadata.finalizers: without {names.FINALIZER} an end of the pod could be missed"
     spec = found.get("spec")
     if not isinstance(spec, Mapping):
         yield "spec: the pod needs one"

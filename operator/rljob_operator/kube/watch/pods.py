@@ -1,13 +1,19 @@
 """The informer of pods: every pod that belongs to an RLJob, as the API server last told it, found by its job.
 
 Pods are chosen by label on the server, trimmed as they arrive, and indexed by the job that their controller reference names.
+
+Nothing keeps a pod until its end has been counted: it may go at any time. So the last that was seen of one that has gone is kept
+until it is settled, which is when a turn has stored what followed from its end.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+from rljob.api.timestamps import rfc3339
 
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.reflector import Reflector
@@ -22,7 +28,7 @@ OnEvent = Callable[[JobKey, str, Object], None]
 """Told of every change: the job that the pod belongs to, ADDED, MODIFIED or DELETED, and the pod as it is now, or was at last."""
 
 
-def owner_of(pod: Object) -> Object | None:
+def owner_of(pod: Mapping[str, Any]) -> Object | None:
     """The reference to the RLJob that controls the pod; None where it has no such owner."""
     for owner in pod["metadata"].get("ownerReferences") or ():
         ours = owner["kind"] == RLJOBS.kind and owner["apiVersion"].startswith(f"{RLJOBS.group}/")
@@ -31,13 +37,19 @@ def owner_of(pod: Object) -> Object | None:
     return None
 
 
+def is_gone(pod: Mapping[str, Any]) -> bool:
+    """Whether the API server no longer has the pod."""
+    return "gone" in pod
+
+
 class PodCache:
-    """The pods of all jobs. What it hands out is its own: it must not be changed."""
+    """The pods of all jobs, and those that are gone and not settled yet. What it hands out is its own: it must not be changed."""
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
         self._pods: dict[tuple[str, str], Object] = {}  # by (namespace, name)
-        self._jobs: dict[tuple[str, str], dict[str, Object]] = {}  # by (namespace, uid of the job), then by name
+        self._settled: set[str] = set()  # uids of pods that are there still, of which nothing is to be kept
+        self._jobs: dict[tuple[str, str], dict[str, Object]] = {}  # by (namespace, uid of the job), then by the pod's
         self._uids: dict[JobKey, set[str]] = {}  # of the jobs that have pods
 
     def of(self, namespace: str, job_uid: str) -> list[Object]:
@@ -47,6 +59,13 @@ class PodCache:
     def of_key(self, key: JobKey) -> list[Object]:
         """The pods whose job has or had this key, of whichever of the objects that had the name."""
         return [pod for uid in self._uids.get(key, ()) for pod in self.of(key[0], uid)]
+
+    def settle(self, pod: Mapping[str, Any]) -> None:
+        """What followed from the pod's end is stored: nothing of it is kept any longer than it is there."""
+        if is_gone(pod):
+            self._forget(pod)
+        elif self._is_known(pod):
+            self._settled.add(pod["metadata"]["uid"])
 
     def on_node(self, name: str) -> list[Object]:
         """The pods of all jobs on one node; it looks at each pod there is."""
@@ -83,42 +102,58 @@ class PodCache:
     def change(self, kind: str, document: Object) -> None:
         """See `reflector.Copy`. A pod without a job as its owner is none of ours, whatever its labels say."""
         place = _place(document)
-        known = self._pods.get(place)
+        known, owner = self._pods.get(place), owner_of(document)
         if kind == "DELETED":
             if known is not None:
-                self._remove(place, known)
-                self._tell(kind, document)
+                self._bury(document if owner is not None else known)
             return
         if known is not None and known["metadata"]["uid"] != document["metadata"]["uid"]:
-            self._remove(place, known)  # its end was missed, and somebody else has its name
-            self._tell("DELETED", known)
+            self._bury(known)  # its end was missed, and another one has its name
             known = None
-        owner = owner_of(document)
         if owner is None:
             if known is not None:
-                self._remove(place, known)
-                self._tell("DELETED", known)
+                self.settle(known)  # it lives on without a job
+                self._bury(known)
             return
-        self._pods[place] = document
-        self._uids.setdefault((place[0], owner["name"]), set()).add(owner["uid"])
-        self._jobs.setdefault((place[0], owner["uid"]), {})[place[1]] = document
+        self._put(document, owner)
         if known is None:
             self._tell("ADDED", document)
         elif not same_but_for_the_version(known, document):
             self._tell("MODIFIED", document)
 
-    def _remove(self, place: tuple[str, str], pod: Object) -> None:
-        del self._pods[place]
+    def _put(self, pod: Object, owner: Object) -> None:
+        namespace, uid = pod["metadata"]["namespace"], pod["metadata"]["uid"]
+        if not is_gone(pod):
+            self._pods[_place(pod)] = pod
+        self._uids.setdefault((namespace, owner["name"]), set()).add(owner["uid"])
+        self._jobs.setdefault((namespace, owner["uid"]), {})[uid] = pod
+
+    def _bury(self, pod: Object) -> None:
+        """The pod is gone: what was seen of it at last is kept where it is not settled."""
+        del self._pods[_place(pod)]
+        self._forget(pod)
         owner = owner_of(pod)
         assert owner is not None, "only pods with an owner are kept"
-        index = (place[0], owner["uid"])
-        del self._jobs[index][place[1]]
-        if not self._jobs[index]:
+        if pod["metadata"]["uid"] in self._settled:
+            self._settled.remove(pod["metadata"]["uid"])
+        else:
+            self._put(_remains(pod), owner)
+        self._tell("DELETED", pod)
+
+    def _is_known(self, pod: Mapping[str, Any]) -> bool:
+        known = self._pods.get(_place(pod))
+        return known is not None and known["metadata"]["uid"] == pod["metadata"]["uid"]
+
+    def _forget(self, pod: Mapping[str, Any]) -> None:
+        namespace, uid, owner = pod["metadata"]["namespace"], pod["metadata"]["uid"], owner_of(pod) or {}
+        index = (namespace, owner.get("uid", ""))
+        self._jobs.get(index, {}).pop(uid, None)
+        if index in self._jobs and not self._jobs[index]:
             del self._jobs[index]
-            uids = self._uids[place[0], owner["name"]]
+            uids = self._uids[namespace, owner["name"]]
             uids.discard(owner["uid"])
             if not uids:
-                del self._uids[place[0], owner["name"]]
+                del self._uids[namespace, owner["name"]]
 
     def _tell(self, kind: str, pod: Object) -> None:
         owner = owner_of(pod)
@@ -158,5 +193,14 @@ class Pods(PodCache):
         return max(reflector.age_seconds for reflector in self._reflectors)
 
 
-def _place(pod: Object) -> tuple[str, str]:
+def _remains(pod: Object) -> Object:
+    """What is kept of a pod that is gone: the last that was seen of it. One that had not ended by then was deleted."""
+    about, status = pod["metadata"], pod.get("status") or {}
+    if status.get("phase") not in ("Failed", "Succeeded"):
+        deleted = about.get("deletionTimestamp") or rfc3339(time.time())
+        about, status = {**about, "deletionTimestamp": deleted}, {**status, "phase": "Failed"}
+    return {**pod, "metadata": about, "status": status, "gone": True}
+
+
+def _place(pod: Mapping[str, Any]) -> tuple[str, str]:
     return pod["metadata"]["namespace"], pod["metadata"]["name"]

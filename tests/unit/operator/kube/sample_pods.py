@@ -45,7 +45,6 @@ def running_pod(
                 "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
                 "kubernetes.io/limit-ranger": "LimitRanger plugin set: cpu request for container main" * 10,
             },
-            "finalizers": ["rljob.dev/counted"],
             "ownerReferences": [job_owner(job, job_uid)],
             "managedFields": [
                 {

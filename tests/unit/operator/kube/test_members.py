@@ -175,8 +175,6 @@ def test_who_told_a_worker_to_end_is_waited_for_while_a_sidecar_still_saves() ->
 def test_the_note_on_a_pod_tells_who_wanted_its_end() -> None:
     asked = member(pod(deleted=(40, 30), annotations=("asked",), containerStatuses=[ended(0)]), CREATED + 100)
     assert (asked.asked, asked.disrupted, asked.failed) == (True, "", False)
-    hung = member(pod(annotations=("hung",), containerStatuses=[ended(137)]), CREATED + 100)
-    assert (hung.hung, hung.failed) == (True, True)
 
 
 def test_a_node_that_goes_is_told_of_those_that_still_run() -> None:

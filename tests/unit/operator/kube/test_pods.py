@@ -9,7 +9,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from rljob_operator.kube.watch.pods import PodCache
+from rljob_operator.kube.watch.pods import PodCache, is_gone
 from rljob_operator.kube.watch.trim import same_but_for_the_version, trim
 
 from tests.unit.operator.kube.sample_pods import container, job_owner, running_pod
@@ -52,7 +52,7 @@ def test_of_a_pod_is_kept_what_the_controller_reads() -> None:
     ]
     owner = job_owner("pong", UID)
     del owner["blockOwnerDeletion"]
-    names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "labels", "finalizers",
+    names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "labels",
              "deletionTimestamp", "deletionGracePeriodSeconds")  # fmt: skip
     assert trim(pod) == {
         "metadata": {
@@ -123,7 +123,7 @@ def test_a_heartbeat_changes_nothing_that_is_kept() -> None:
     assert same_but_for_the_version(trim(one), trim(other))
     other["status"]["phase"] = "Failed"
     assert not same_but_for_the_version(trim(one), trim(other))
-    assert not same_but_for_the_version(trim(one), trim(running_pod(1, finalizers=[])))
+    assert not same_but_for_the_version(trim(one), trim(running_pod(1, finalizers=["a"])))
 
 
 def test_a_pod_is_found_by_its_job_and_its_events_name_the_job() -> None:
@@ -138,6 +138,7 @@ def test_a_pod_is_found_by_its_job_and_its_events_name_the_job() -> None:
     assert len(cache) == 3
     assert set(cache.jobs()) == {("team", UID), ("team", "uid-of-other")}
     for pod in [*cache.of("team", UID), *cache.of("team", "uid-of-other")]:
+        cache.settle(pod)
         cache.change("DELETED", pod)
     assert (len(cache), list(cache.jobs())) == (0, [])
 
@@ -160,9 +161,9 @@ def test_a_list_tells_what_was_missed() -> None:
     cache = Cache()
     cache.replace(None, [kept(1), kept(2), kept(3)])
     assert cache.heard() == ["ADDED 1", "ADDED 2", "ADDED 3"]
-    cache.replace(None, [kept(2), kept(3, finalizers=[]), kept(4)])
+    cache.replace(None, [kept(2), kept(3, finalizers=["a"]), kept(4)])
     assert cache.heard() == ["DELETED 1", "MODIFIED 3", "ADDED 4"]
-    cache.replace(None, [kept(2), kept(3, finalizers=[]), kept(4)])
+    cache.replace(None, [kept(2), kept(3, finalizers=["a"]), kept(4)])
     assert cache.heard() == []
 
 
@@ -180,7 +181,7 @@ def test_another_pod_of_the_same_name_is_told_as_an_end_and_a_beginning() -> Non
     cache.change("ADDED", kept(1))
     cache.replace(None, [kept(1, uid="another")])
     assert cache.heard() == ["ADDED 1", "DELETED 1", "ADDED 1"]
-    assert [pod["metadata"]["uid"] for pod in cache.of("team", UID)] == ["another"]
+    assert [pod["metadata"]["uid"] for pod in cache.of("team", UID) if not is_gone(pod)] == ["another"]
 
 
 @pytest.mark.parametrize(
@@ -238,8 +239,38 @@ def test_pods_are_found_by_the_name_of_their_job_whichever_object_had_it() -> No
         return {pod["metadata"]["uid"] for pod in cache.of_key(KEY)}
 
     assert found() == {first["metadata"]["uid"], second["metadata"]["uid"]}
+    cache.settle(first)
     cache.change("DELETED", first)
     assert found() == {second["metadata"]["uid"]}
     cache.change("DELETED", second)
+    cache.settle(*cache.of("team", other))
     assert found() == set()
     assert cache._uids.keys() == {("team", "breakout"), ("else", "pong")}, "nothing is kept of jobs that are gone"
+
+
+def test_the_last_that_was_seen_of_a_pod_is_kept_until_it_is_settled() -> None:
+    cache, namespace = Cache(), KEY[0]
+    cache.replace(None, [kept(1), kept(2), kept(3)])
+    ended = kept(1)
+    ended["status"]["phase"] = "Succeeded"
+    cache.change("DELETED", ended)
+    cache.replace(None, [kept(3)])  # the end of 2 was missed
+    cache.settle(kept(3))
+    cache.change("DELETED", kept(3))
+    assert cache.heard()[3:] == ["DELETED 1", "DELETED 2", "DELETED 3"]
+
+    gone = cache.of(namespace, UID)
+    assert all(map(is_gone, gone))
+    assert [pod["status"]["phase"] for pod in gone] == ["Succeeded", "Failed"], (
+        "one that was settled before it went leaves nothing"
+    )
+    assert ["deletionTimestamp" in pod["metadata"] for pod in gone] == [False, True]
+    assert (len(cache), cache.get(namespace, kept(1)["metadata"]["name"])) == (0, None)
+
+    cache.replace(None, [kept(1, uid="another")])  # of the same name
+    assert len(cache.of(namespace, UID)) == 3
+    for pod in gone:
+        cache.settle(pod)
+    assert [pod["metadata"]["uid"] for pod in cache.of_key(KEY)] == ["another"]
+    cache.change("MODIFIED", kept(1, uid="another", ownerReferences=[]))  # deleted with --cascade=orphan
+    assert (cache.jobs(), cache.of_key(KEY)) == ((), [])

@@ -26,7 +26,6 @@ def patched(patch: dict[str, Any], role: Role = Role.ACTOR) -> dict[str, Any]:
         ({"metadata": {"name": "mine"}}, "metadata.name"),
         ({"metadata": {"namespace": "elsewhere"}}, "metadata.namespace"),
         ({"metadata": {"ownerReferences": [{"uid": "uid-1", "$patch": "delete"}]}}, "metadata.ownerReferences"),
-        ({"metadata": {"finalizers": None}}, "metadata.finalizers: without rljob.dev/counted"),
         ({"metadata": {"annotations": {"rljob.dev/revision": None}}}, "metadata.annotations[rljob.dev/revision]"),
         ({"spec": {"hostname": None}}, "spec.hostname: peers find"),
         ({"spec": {"subdomain": "other"}}, "spec.subdomain"),
@@ -72,7 +71,7 @@ def test_what_is_the_users_is_changed() -> None:
 
 
 def test_labels_written_again_as_they_are_change_nothing() -> None:
-    same = {"metadata": {"labels": {"rljob.dev/role": "actor"}, "finalizers": ["rljob.dev/counted"]}}
+    same = {"metadata": {"labels": {"rljob.dev/role": "actor"}}}
     assert patched(same) == patched({})
 
 
