@@ -1,5 +1,9 @@
-"""The policy of a run as a tar archive on standard output (``python -m rljob.checkpoints.send FOLDER``): for those who reach the
-volume that it is on through a pod alone."""
+"""The policy of a run on standard output (``python -m rljob.checkpoints.send FOLDER``): for those who reach the volume that it is
+on through a pod alone.
+
+First a line with the number of bytes, then that many bytes of a tar archive. The process stays until its reader has written a
+line: where a command in a pod ends before all of its output was read, the rest is lost, and the command counts as successful.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +31,31 @@ def policy_files(directory: Path) -> VerifiedFiles:
     raise CheckpointProblem(f"there is no valid checkpoint in {directory} yet")
 
 
+def size_bytes(found: VerifiedFiles) -> int:
+    """How long the archive is: a header and whole blocks for each file, and an end, in records."""
+    blocks = sum(1 + -(-path.stat().st_size // tarfile.BLOCKSIZE) for path in _paths(found)) + 2
+    return -(-blocks * tarfile.BLOCKSIZE // tarfile.RECORDSIZE) * tarfile.RECORDSIZE
+
+
 def send(found: VerifiedFiles, out: BinaryIO) -> None:
     """Write the checkpoint's two files into ``out``, as they are named in its folder."""
-    with tarfile.open(fileobj=out, mode="w|") as archive:
-        for name in (MANIFEST, tensors_file(found.path, found.manifest)):
-            archive.add(Path(str(found.path)) / name, arcname=name)
+    with tarfile.open(fileobj=out, mode="w|", format=tarfile.USTAR_FORMAT) as archive:
+        for path in _paths(found):
+            archive.add(path, arcname=path.name)
+
+
+def _paths(found: VerifiedFiles) -> list[Path]:
+    return [Path(str(found.path)) / name for name in (MANIFEST, tensors_file(found.path, found.manifest))]
 
 
 def main(arguments: Sequence[str]) -> int:
     """The exit code; what is wrong stands on standard error in a sentence."""
     try:
-        send(policy_files(Path(arguments[0])), sys.stdout.buffer)
+        found, out = policy_files(Path(arguments[0])), sys.stdout.buffer
+        out.write(b"%d\n" % size_bytes(found))
+        send(found, out)
+        out.flush()
+        sys.stdin.readline()
     except (CheckpointProblem, StorageProblem, OSError) as problem:
         print(problem, file=sys.stderr)
         return 1

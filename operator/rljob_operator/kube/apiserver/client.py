@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from aiohttp import StreamReader
 
@@ -291,17 +291,25 @@ class Client:
         return found
 
     async def execute(
-        self, namespace: str, pod: str, container: str, command: Sequence[str], out: BinaryIO, timeout_seconds: float
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        command: Sequence[str],
+        take: Callable[[bytes], bool],
+        timeout_seconds: float,
     ) -> str:
-        """Run a command in a container and write what it prints into ``out``; empty, or why it failed in its own words. No object
-        of the API server is written, so nothing is asked of the guard."""
+        """Run a command in a container; empty, or why it failed in its own words. ``take`` is given what it prints and answers
+        whether that was all, of which the command is told by a line. No object of the API server is written, so nothing is asked
+        of the guard."""
         query = [
             ("container", container),
+            ("stdin", "true"),
             ("stdout", "true"),
             ("stderr", "true"),
             *(("command", word) for word in command),
         ]
-        return await self._transport.execute(PODS.path(namespace, pod, "exec"), query, out, timeout_seconds)
+        return await self._transport.execute(PODS.path(namespace, pod, "exec"), query, take, timeout_seconds)
 
     async def may(self, verb: str, resource: Resource, namespace: str | None, subresource: str = "") -> bool:
         """Whether whoever is logged in has that right in a namespace (None: in all). Everybody may ask that of themselves."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import aiohttp
@@ -119,9 +119,10 @@ class Transport:
                 answer.response.close()
             self._count(call, code, began)
 
-    async def execute(self, path: str, query: Sequence[tuple[str, str]], out: BinaryIO, timeout_seconds: float) -> str:
-        """Run a command in a pod (pods/exec): what it prints goes into ``out``, and why it failed is the answer, empty where it
-        has not. Raises an `ApiError` where it can't be run."""
+    async def execute(
+        self, path: str, query: Sequence[tuple[str, str]], take: Callable[[bytes], bool], timeout_seconds: float
+    ) -> str:
+        """Run a command in a pod (pods/exec), as `Client.execute`. Raises an `ApiError` where it can't be run."""
         headers: dict[str, str] = {"User-Agent": USER_AGENT}
         await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
         rest = self._api.rest_client
@@ -137,8 +138,8 @@ class Transport:
             ):
                 async for message in channels:
                     channel, piece = message.data[0], message.data[1:]
-                    if channel == 1:
-                        out.write(piece)
+                    if channel == 1 and take(piece):
+                        await channels.send_bytes(b"\0\n")
                     elif channel == 2:
                         errors += piece
                     elif channel == 3:

@@ -132,6 +132,25 @@ async def _runs(client: Client, made: Object, timeout_seconds: float) -> None:
 
 async def _send(client: Client, source: Pod, out: BinaryIO, timeout_seconds: float) -> None:
     about = source["metadata"]
-    problem = await client.execute(about["namespace"], about["name"], names.WORKER, SEND, out, timeout_seconds)
+    problem = await client.execute(about["namespace"], about["name"], names.WORKER, SEND, _whole(out), timeout_seconds)
     if problem:
         raise NoPolicy(problem)
+
+
+def _whole(out: BinaryIO) -> Callable[[bytes], bool]:
+    """Takes what `rljob.checkpoints.send` says, writes the archive into ``out``, and answers whether all of it has come."""
+    head, left = b"", -1
+
+    def take(piece: bytes) -> bool:
+        nonlocal head, left
+        if left < 0:
+            line, ended, piece = (head + piece).partition(b"\n")
+            if not ended:
+                head = line
+                return False
+            left = int(line)
+        out.write(piece)
+        left -= len(piece)
+        return bool(piece) and left <= 0
+
+    return take

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from rljob.checkpoints.send import main
 from rljob.errors import UsageError
 from rljob.learner import state
 from rljob_operator.cli import app
+from rljob_operator.kube.view.policy import _whole
 from rljob_operator.verbs.policy import into
 from typer.testing import CliRunner
 
@@ -35,8 +38,15 @@ def run(tmp_path: Path) -> Path:
 
 
 def archive_of(folder: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> bytes:
-    assert main([str(folder / "checkpoints")]) == 0
-    return bytes(capsysbinary.readouterr().out)
+    """What a pod sends of a run, through its reader in pieces of any size."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", io.StringIO("\n"))
+        assert main([str(folder / "checkpoints")]) == 0
+    said, taken = bytes(capsysbinary.readouterr().out), io.BytesIO()
+    take = _whole(taken)
+    pieces = [b"", said[:2], said[2:50], said[50:-1], said[-1:]]
+    assert [take(piece) for piece in pieces] == [False, False, False, False, True], "only then may the pod end"
+    return taken.getvalue()
 
 
 def test_what_a_pod_sends_loads_as_the_run_does(
