@@ -74,7 +74,12 @@ def _plain(status: RLJobStatus) -> RLJobStatus:
             for each in status.conditions
         ],
         "controller": memory.model_copy(
-            update={"curve": [], "spent_active_seconds": 0.0, "active_since": _there(memory.active_since)}
+            update={
+                "curve": [],
+                "spent_active_seconds": 0.0,
+                "active_since": _there(memory.active_since),
+                "learner_epoch": 0,  # only ever grows, and nothing is decided from it
+            }
         ),
     }
     return status.model_copy(update=changes)
