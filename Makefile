@@ -15,7 +15,7 @@ READY_DEV := $(VENV)/.ready-dev
 PIP_INSTALL := $(VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt
 RLJOB := $(VENV)/bin/rljob
 
-.PHONY: train test fuzz test-cluster lint generate clean help
+.PHONY: train test fuzz search test-cluster lint generate clean help
 
 help: ## Show the commands.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -28,6 +28,9 @@ test: $(READY_TEST) ## Run the tests. TESTS=tests/unit narrows them down; WORKER
 
 fuzz: $(READY_TEST) ## Look for what fixed draws miss: every randomised test with fresh ones for SECONDS=300; TESTS narrows, SEED repeats.
 	$(VENV)/bin/python tests/fuzz.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(TESTS)
+
+search: $(READY_TEST) ## Search what may happen to small jobs, breadth first, for SECONDS=300 in two processes.
+	$(VENV)/bin/python -m tests.search --seconds $(SECONDS)
 
 test-cluster: $(READY_TEST) ## Run the tests against a real API server, from the programs in the folder KUBEBUILDER_ASSETS.
 	@test -n "$$KUBEBUILDER_ASSETS" || \

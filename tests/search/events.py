@@ -9,7 +9,18 @@ from rljob_operator.core.turn import StatusWrite
 from tests.search.jobs import BUDGET, RUNS, SUSPENDED, SmallJob
 from tests.search.pods import FINALIZER, GRACE_SECONDS, Cause, End, Pod, Stage, older
 from tests.search.statuses import Statuses
-from tests.search.turns import REFUSALS, Operator, Turned, called, changed, deleted, refused_again, with_pods
+from tests.search.turns import (
+    REFUSALS,
+    Operator,
+    Turned,
+    called,
+    caught_up,
+    changed,
+    deleted,
+    refused_again,
+    vanished,
+    with_pods,
+)
 from tests.search.world import Answer, Checkpoint, Memory, Op, World
 
 TICKS = SHORTLY, LATER = (1, 50)
@@ -53,7 +64,7 @@ class Events:
             yield from self._call(world, world.pending[0])
         else:
             if world.seen is not None:
-                yield "the watch catches up", self.caught_up(world)
+                yield "the watch catches up", caught_up(world)
             yield from self.turned(world)
             if world.memory.status >= 0:
                 yield "the operator stores its status", self.stored(world)
@@ -71,21 +82,22 @@ class Events:
         counted = world.memory.counted if world.memory.status >= 0 else world.counted
         here = {pod.uid for pod in (*world.pods, *(world.seen or ()), *world.memory.gone)}
         counted = tuple(sorted({*counted, *(found.dealt_with & here)}))
-        memory = world.memory._replace(were_up=found.were_up, asks=found.asks, gone=())
+        memory = world.memory._replace(were_up=found.were_up, asks=found.asks)
         if memory.refused:
             wanted = found.decision.start
             memory = memory._replace(refused=tuple(each for each in memory.refused if each.member in wanted))
+        calls = tuple(op for op in found.calls if op.verb != "settle" or op.uid not in memory.settled)
         store = Op("store", "", found.after, counted)
         waits = memory._replace(status=found.after, counted=counted)
         if found.after == world.stored and counted == world.counted:
             waits = memory._replace(status=-1, counted=())
         if found.write is StatusWrite.BEFORE_ACTING:
-            pending = found.calls if waits.status < 0 else (store, *found.calls)
+            pending = calls if waits.status < 0 else (store, *calls)
             if waits.status < 0:
                 memory = waits
             after = world._replace(memory=memory, pending=pending)
         else:
-            after = world._replace(memory=waits, pending=found.calls)
+            after = world._replace(memory=waits, pending=calls)
         if after != world:
             yield "the operator takes a turn", after
 
@@ -101,6 +113,8 @@ class Events:
             refused = tuple(each for each in done.memory.refused if each.member != op.uid)
             done = done._replace(memory=done.memory._replace(refused=refused))
         yield f"call: {name}", done
+        if op.verb == "settle":
+            return
         if op.verb == "store":
             yield "call: store, refused (409)", world._replace(pending=())
             lost = done.memory._replace(status=-1, counted=())
@@ -118,9 +132,6 @@ class Events:
     def killed(self, world: World) -> World:
         """Another process begins, with the list that this one had."""
         return with_pods(world._replace(memory=Memory(), pending=()), world.pods)
-
-    def caught_up(self, world: World) -> World:
-        return with_pods(world._replace(seen=None), world.pods)
 
     def polled(self, world: World) -> World | None:
         """The learner's answer, where that is another one than before."""
@@ -169,6 +180,8 @@ class Events:
         core = pod.member in self.job.core
         counts = own and core
         after = pod._replace(stage=Stage.ENDED, end=end, ended=0, cause=cause, trouble="", work=0, said=said)
+        if pod.deleted >= 0:
+            after = after._replace(deleted=0, grace=0)  # its kubelet moves the time of the deletion
         world = world._replace(real=min(MANY, world.real + counts), fatal=world.fatal or (own and end == End.EXIT_78))
         return changed(world, pod, after)
 
@@ -231,9 +244,7 @@ class Events:
         pod = pod._replace(cause=cause, deleted=max(pod.deleted, 0), grace=0, disruption=disruption or pod.disruption)
         before = world.pod(pod.uid)
         assert before is not None
-        if FINALIZER is not None:
-            return changed(world, before, pod)
-        return with_pods(world, [each for each in world.pods if each.uid != pod.uid])
+        return vanished(world, pod) if FINALIZER is None else changed(world, before, pod)
 
     # ------------------------------------------------------------------------------------------- learner, user, time
 

@@ -20,7 +20,7 @@ from tests.search.events import LATER, SHORTLY, Event, Events
 from tests.search.invariants import Invariants, Violation
 from tests.search.jobs import SmallJob
 from tests.search.statuses import Statuses
-from tests.search.turns import Operator, Turned
+from tests.search.turns import Operator, Turned, caught_up
 from tests.search.world import World
 
 MANY_SHORTLY = 4
@@ -28,7 +28,13 @@ MANY_SHORTLY = 4
 LONGEST_WAY = 300
 """Steps of good weather within which everything has settled."""
 MOST_FINDINGS = 12
+IN_GOOD_ORDER = "leaves with 0"
+"""No disturbance either: with what code a role leaves that was told to is its image's choice; releases before 143 had 0."""
 _WHO = re.compile(r"[a-z]+(-\d+)?:\d+|[a-z]+-\d+")
+
+
+Later = tuple[World, dict[int, int]]
+"""A state, and which of the events after it led to a new one (event -> number): the states themselves would fill the memory."""
 
 
 @dataclass
@@ -44,8 +50,8 @@ class Finding:
 
 @dataclass
 class Result:
-    """What was explored of one job. ``layers`` are the states of each number of disturbances, ``complete`` how many layers were
-    explored to their end."""
+    """What was explored of one job. ``states`` are all distinct ones that were found, ``explored`` those of which every event was
+    followed, ``layers`` the same by the number of disturbances, ``complete`` how many layers were explored to their end."""
 
     job: str
     states: int = 0
@@ -82,16 +88,22 @@ class Explorer:
         began, cpu = time.monotonic(), time.process_time()
         gc.disable()  # nothing here goes in circles, and there are millions of tuples
         result = self.result
-        layer = self._undisturbed()
-        while layer:
-            upcoming: deque[tuple[int, World]] = deque()
-            first = len(self._parents) - len(layer)
-            while layer and time.monotonic() - began < seconds and len(self._parents) < states:
-                self._expand(*layer.popleft(), layer, upcoming)
-                if wanted and any(finding.rule == wanted for finding in result.findings):
-                    break
-            result.layers.append(len(self._parents) - first - len(upcoming))
-            if layer:
+
+        def over() -> bool:
+            if time.monotonic() - began >= seconds or len(self._parents) >= states:
+                return True
+            return any(finding.rule == wanted for finding in result.findings)
+
+        here: deque[tuple[int, World]] = self._undisturbed()
+        layer: deque[Later] = deque()
+        while here or layer:
+            before, upcoming = result.explored, deque[Later]()
+            while (here or layer) and not over():
+                if not here:
+                    here.extend(self._reached(*layer.popleft()))
+                self._expand(*here.popleft(), here, upcoming)
+            result.layers.append(result.explored - before)
+            if here or layer:
                 break
             result.complete += 1
             layer = upcoming
@@ -99,10 +111,13 @@ class Explorer:
         result.seconds, result.cpu_seconds = time.monotonic() - began, time.process_time() - cpu
         return result
 
-    def _expand(
-        self, number: int, world: World, layer: deque[tuple[int, World]], upcoming: deque[tuple[int, World]]
-    ) -> None:
+    def _reached(self, world: World, numbers: dict[int, int]) -> list[tuple[int, World]]:
+        """Those of the states after one that were left for later."""
+        return [(numbers[k], after) for k, (_, after) in enumerate(self.events.after(world)) if k in numbers]
+
+    def _expand(self, number: int, world: World, here: deque[tuple[int, World]], upcoming: deque[Later]) -> None:
         """Add what comes after a state: what good weather brings to this layer, all else to the next."""
+        later: dict[int, int] = {}
         good = self._in_good_weather(number, world)
         self.result.explored += 1
         self._problem = None
@@ -110,17 +125,23 @@ class Explorer:
             self.result.transitions += 1
             place = hash(after)
             if place not in self._known:
-                found = self._add(place, after, number, step)
-                if found is not None:
-                    (layer if name == good else upcoming).append((found, after))
+                found = self._add(place, after, number, step, as_before=after.pods is world.pods)
+                if found is not None and (name == good or name.endswith(IN_GOOD_ORDER)):
+                    here.append((found, after))
+                elif found is not None:
+                    later[step] = found
+        if later:
+            upcoming.append((world, later))
         if self._problem is not None:
             self._note(self._problem, number)
 
-    def _add(self, place: int, world: World, parent: int, step: int) -> int | None:
+    def _add(self, place: int, world: World, parent: int, step: int, *, as_before: bool = False) -> int | None:
         """The state's number; None where a rule does not hold in it."""
         number = self._known[place] = len(self._parents)
         self._parents.append(parent)
         self._steps.append(step)
+        if as_before:
+            return number
         try:
             self.invariants.state(world)
         except Violation as problem:
@@ -136,7 +157,7 @@ class Explorer:
         if world.pending:
             return next(iter(events.of_the_operator(world)))
         if world.seen is not None:
-            return "the watch catches up", events.caught_up(world)
+            return "the watch catches up", caught_up(world)
         for event in events.turned(world):
             return event
         if world.memory.status >= 0:
@@ -239,11 +260,12 @@ class Explorer:
         if len(findings) >= MOST_FINDINGS:
             return
         steps = self._way(number)
-        names, world = [], self.new
-        disturbed = []
-        for name, after in self.replayed(steps):
-            event = self.better(world)
-            if event is None or event[0] != name:
+        way, names, disturbed = self.replayed(steps), list[str](), list[str]()
+        usual, world = True, self.new
+        for k, (name, after) in enumerate(way):
+            usual = usual and self._usual[k : k + 1] == [name]
+            event = None if usual else self.better(world)
+            if not usual and (event is None or event[0] != name):
                 disturbed.append(_WHO.sub("it", name))
             names.append(name)
             world = after

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rljob.api.status import RLJobStatus
 from rljob_operator.core.turn import StatusWrite
 
-from tests.search.jobs import SUSPENDED, SmallJob
+from tests.search.jobs import BOUNDS_SUSPENSION, SUSPEND_TIMEOUT_SECONDS, SUSPENDED, SmallJob
 from tests.search.pods import Cause, Pod, Stage
-from tests.search.statuses import Statuses
+from tests.search.statuses import NOW, Statuses
 from tests.search.turns import Turned, view
 from tests.search.world import World
 
@@ -79,8 +79,14 @@ class Invariants:
         twice = known & turned.dealt_with
         if twice:
             raise Violation("each end counts once", f"{', '.join(sorted(twice))} counted again")
-        grown = max(0, after.restarts.counted - before.restarts.counted)
         new = [pod for pod in view(world) if pod.uid in turned.dealt_with]
+        if asked := [pod.uid for pod in new if pod.cause == Cause.ASKED]:
+            raise Violation("what was asked for is no failure", f"{', '.join(asked)} is dealt with as one")
+        grown = max(0, after.restarts.counted - before.restarts.counted)
+        ignored = after.restarts.ignored - before.restarts.ignored
+        if grown + ignored > len(turned.dealt_with):
+            words = ", ".join(sorted(turned.dealt_with)) or "nothing new"
+            raise Violation("each end counts once", f"{grown} counted and {ignored} ignored for {words}")
         own = [pod for pod in new if pod.member in self.job.core and pod.cause in (Cause.OWN, Cause.EITHER)]
         if grown > len(own):
             words = ", ".join(f"{pod.uid} ({Cause(pod.cause).name.lower()})" for pod in new)
@@ -102,14 +108,18 @@ class Invariants:
         if any(op.verb == "delete job" for op in calls):
             raise Violation("nothing of its user's is deleted", "the job has no ttl")
         stays = not over and world.spec != SUSPENDED
-        stored = turned.write is StatusWrite.BEFORE_ACTING or turned.dealt_with <= set(world.counted)
+        unstored: set[str] = set()
+        if turned.write is not StatusWrite.BEFORE_ACTING:
+            unstored = turned.dealt_with.union(world.memory.counted).difference(world.counted)
         for pod in view(world):
+            if pod.gone:
+                continue
             works = pod.alive and pod.deleted < 0
             if pod.member in created and (works or (pod.stage == Stage.RUNNING and 0 <= pod.deleted < _LOST)):
                 raise Violation("one at a time", f"{pod.member} would start beside {pod.uid}")
             if stays and works and pod.uid in about and pod.member in self.job.core:
                 raise Violation("what runs is left alone", f"{pod.uid} is asked to leave while the job runs")
-            if not stored and pod.uid in turned.dealt_with and (pod.uid in about or pod.member in created):
+            if pod.uid in unstored and (pod.uid in about or pod.member in created):
                 raise Violation(
                     "what was counted is stored first", f"{pod.uid} goes before the status that has counted it"
                 )
@@ -126,7 +136,9 @@ class Invariants:
             pod = world.pod(op.uid) if op.verb == "delete" else None
             if pod is None or pod.member != "learner" or pod.stage != Stage.RUNNING or pod.deleted >= 0:
                 continue
-            advance, saved = status.controller.advance, world.saved
+            advance, saved, suspension = status.controller.advance, world.saved, status.controller.suspension
+            if BOUNDS_SUSPENSION and suspension is not None and suspension.since <= NOW - SUSPEND_TIMEOUT_SECONDS:
+                return ""
             known = advance.updates // 10 if advance is not None else 0
             if known > 0 and (saved is None or saved.step < min(known, pod.work)):
                 return f"{pod.uid} at {10 * pod.work} updates leaves with {saved} saved"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from rljob.api.timestamps import rfc3339
 from rljob_operator.kube.render import names
+from rljob_operator.kube.watch import pods as watched_pods
 
 from tests.search.statuses import NOW
 
@@ -16,7 +17,8 @@ _CREATED, _BEGAN, _ENDED, _DELETED = 75, 12, 35, 50
 """Ages in seconds from which on nothing changes: a start takes too long, a life has worked, a new one is due, a node is lost."""
 GRACE_SECONDS = 30
 FINALIZER = getattr(names, "FINALIZER", None)
-"""An operator that keeps a pod until its end has been counted has one."""
+REMAINS = getattr(watched_pods, "_remains", None)
+"""What the operator makes of a pod that is gone. An earlier commit, on which the search is tried, keeps pods by a finalizer."""
 CHECKPOINT_URI = "file:///run/checkpoint"
 NO_TIME = -1
 
@@ -93,6 +95,8 @@ class Pod(NamedTuple):
     """Why it does not come up: `no place` or `no image`."""
     work: int
     """Updates of a learner, in tens, from which it would go on."""
+    gone: bool
+    """The API server no longer has it: this is the last that was seen of it."""
     said: int
     """Updates in the checkpoint that its last words name; -1 for none."""
 
@@ -122,7 +126,7 @@ def new_pod(member: str, life: int, follows: int) -> Pod:
     """One that was created just now."""
     return Pod(
         member, life, follows, Stage.WAITING, End.NONE, Cause.NONE, 0, NO_TIME, NO_TIME, NO_TIME, 0, "", False,
-        FINALIZER is not None, False, "", 0, -1,
+        FINALIZER is not None, False, "", 0, False, -1,
     )  # fmt: skip
 
 
@@ -172,7 +176,11 @@ def document(pod: Pod) -> dict[str, Any]:
         about["deletionTimestamp"] = rfc3339(NOW - pod.deleted + pod.grace)
         about["deletionGracePeriodSeconds"] = pod.grace
     spec = {"nodeName": f"node-of-{pod.member}"} if pod.stage > Stage.WAITING or pod.end > End.NONE else {}
-    return {"metadata": about, "spec": spec, "status": _status(pod)}
+    found = {"metadata": about, "spec": spec, "status": _status(pod)}
+    if pod.gone and REMAINS is not None:
+        about.setdefault("deletionTimestamp", _at(0))
+        found = REMAINS(found)
+    return found
 
 
 def _status(pod: Pod) -> dict[str, Any]:

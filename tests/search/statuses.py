@@ -63,7 +63,7 @@ def _plain(status: RLJobStatus) -> RLJobStatus:
         "active_seconds": 0,
         "failures": [],
         "progress": ProgressStatus.model_construct(last_update_time=_capped(status.progress.last_update_time)),
-        "learner": status.learner.model_copy(update={"pod_name": "", "node_name": "", "start_time": None}),
+        "learner": status.learner.model_copy(update={"node_name": "", "start_time": None}),
         "restarts": status.restarts.model_copy(update={"ignored": min(1, status.restarts.ignored)}),
         "effective_spec": _IN_FORCE if status.effective_spec else {},
         "autoscaling": scaling.model_copy(update={"last_scale_time": _there(scaling.last_scale_time)}),
@@ -78,10 +78,12 @@ def _plain(status: RLJobStatus) -> RLJobStatus:
                 "curve": [],
                 "spent_active_seconds": 0.0,
                 "active_since": _there(memory.active_since),
-                "learner_epoch": 0,  # only ever grows, and nothing is decided from it
             }
         ),
     }
+    epoch = getattr(memory, "learner_epoch", 0)  # only ever grows, and nothing is decided from it but that it does
+    if epoch > 2:
+        changes["controller"] = changes["controller"].model_copy(update={"learner_epoch": epoch % 3})
     return status.model_copy(update=changes)
 
 

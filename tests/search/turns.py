@@ -16,15 +16,16 @@ from rljob.api.conditions import Reason
 from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.desired import ClockReading
-from rljob_operator.core.member import Member, Phase
+from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Evaluation, LearnerSample, Observation
 from rljob_operator.core.turn import StatusWrite, turn
+from rljob_operator.kube.job import observe
 from rljob_operator.kube.job.members import current, former, members
 from rljob_operator.kube.job.observe import newest_checkpoint
 from rljob_operator.kube.polls.learner_poll import Answer as Polled
 
 from tests.search.jobs import TARGET, SmallJob
-from tests.search.pods import GRACE_SECONDS, Cause, Pod, Pods, Stage, checkpoint_words, document, new_pod
+from tests.search.pods import GRACE_SECONDS, REMAINS, Cause, Pod, Pods, Stage, checkpoint_words, document, new_pod
 from tests.search.statuses import NOW, Statuses
 from tests.search.world import Answer, Op, Refused, World
 
@@ -35,6 +36,10 @@ REFUSALS = (
 )
 """An operator that remembers which members the API server refuses to make has it."""
 FIRST_PAUSE, LONGEST_PAUSE = 5, 60
+SAYS_WHERE = "checkpoints_are" in Observation.__dataclass_fields__
+unseen_end = getattr(observe, "unseen_end", None)
+checkpoint_in_its_pod = getattr(observe, "checkpoint_in_its_pod", None)
+"""Of these an earlier commit, on which the search is tried, has none."""
 
 PASSED_OVER = 400_000
 """Turns that are remembered at once."""
@@ -92,15 +97,24 @@ class Operator:
         status, desired = self.statuses[number], self.job.specs[spec]
         documents = [document(pod) for pod in pods]
         seen = members(documents, NOW, were_up)
+        if unseen_end is not None:
+            seen = (*seen, *unseen_end(status, seen, NOW))
         if REFUSALS is not None:
             seen = _with_refused(seen, refused)
         polled = _polled(answer)
+        newest = newest_checkpoint(status, polled, documents)
+        if checkpoint_in_its_pod is not None and not self.job.claim:
+            newest = checkpoint_in_its_pod(newest, next((m for m in seen if m.role is Role.LEARNER), None), documents)
         observed = Observation(
             members=seen,
             learner=polled.sample,
             missing=polled.missing,
-            checkpoint=newest_checkpoint(status, polled, documents),
-            keeps_checkpoints=self.job.claim,
+            checkpoint=newest,
+            **(
+                {"checkpoints_are": "on a claim" if self.job.claim else ""}
+                if SAYS_WHERE
+                else {"keeps_checkpoints": self.job.claim}
+            ),
             keeps_remains=True,
             ends_silent_members=False,
             selector="actors",
@@ -134,7 +148,11 @@ def shown_as(pod: Pod, was_up: bool) -> Pod:
 
 def view(world: World) -> Pods:
     """The pods as the operator's cache has them."""
-    return world.pods if world.seen is None else world.seen
+    pods, gone = world.pods if world.seen is None else world.seen, world.memory.gone
+    if not gone:
+        return pods
+    here = {pod.uid for pod in pods}
+    return tuple(sorted([*pods, *(pod for pod in gone if pod.uid not in here)]))
 
 
 def _polled(answer: Answer | None) -> Polled:
@@ -183,6 +201,8 @@ def _calls(decision: Decision, documents: Sequence[dict[str, Any]], waiting: set
     replaced = [name for name in start if name in found]
     let_go = [found[name] for name in (*decision.remove, *replaced) if name in found]
     for about in (*let_go, *(pod["metadata"] for pod in former(documents))):
+        if REMAINS is not None:
+            calls.append(Op("settle", about["uid"]))
         if about.get("finalizers"):
             calls.append(Op("release", about["uid"]))
         if "deletionTimestamp" not in about:
@@ -215,6 +235,8 @@ def called(world: World, op: Op, statuses: Statuses) -> World:
         return with_pods(
             world._replace(seen=None), (*world.pods, new_pod(op.uid, _unused_life(world, op, statuses), op.number))
         )
+    if op.verb == "settle":
+        return _settled(world, op.uid)
     pod = world.pod(op.uid)
     if pod is None:
         return world
@@ -244,8 +266,45 @@ def deleted(world: World, pod: Pod, grace: int, disruption: str = "") -> World:
 def changed(world: World, before: Pod, after: Pod) -> World:
     """With one pod as it is now; one that is being deleted, has come to its end and is held by no finalizer is gone."""
     gone = after.deleted >= 0 and not after.held and (after.stage == Stage.ENDED or after.stage == Stage.WAITING)
-    pods = [pod for pod in world.pods if pod.uid != before.uid]
-    return with_pods(world, pods if gone else [*pods, after])
+    return vanished(world, after) if gone else with_pods(world, [*_others(world.pods, before.uid), after])
+
+
+def vanished(world: World, pod: Pod) -> World:
+    """After the API server no longer has the pod; what was seen of it at last is kept where its end is not dealt with."""
+    memory = world.memory
+    if REMAINS is not None and pod.uid in memory.settled:
+        memory = memory._replace(settled=tuple(uid for uid in memory.settled if uid != pod.uid))
+    elif REMAINS is not None:
+        memory = memory._replace(gone=tuple(sorted([*_others(memory.gone, pod.uid), remains(pod)])))
+    return with_pods(world._replace(memory=memory), _others(world.pods, pod.uid))
+
+
+def remains(pod: Pod) -> Pod:
+    """What is kept of a pod that is gone."""
+    return pod._replace(gone=True, deleted=max(pod.deleted, 0), grace=0, lost=False)
+
+
+def caught_up(world: World) -> World:
+    """After the watch has told everything. An operator that began with an old list hears of the end of what stood in it."""
+    memory, here = world.memory, {pod.uid for pod in world.pods}
+    if REMAINS is not None:
+        known = here.union(memory.settled, (pod.uid for pod in memory.gone))
+        missed = [remains(pod) for pod in world.seen or () if pod.uid not in known]
+        gone = tuple(sorted([*(pod for pod in memory.gone if pod.uid not in memory.settled), *missed]))
+        memory = memory._replace(gone=gone, settled=tuple(uid for uid in memory.settled if uid in here))
+    return with_pods(world._replace(seen=None, memory=memory), world.pods)
+
+
+def _settled(world: World, uid: str) -> World:
+    """What followed from a pod's end is stored."""
+    memory, gone = world.memory, _others(world.memory.gone, uid)
+    if any(pod.uid == uid for pod in (*world.pods, *(world.seen or ()))):
+        memory = memory._replace(settled=tuple(sorted({*memory.settled, uid})))
+    return with_pods(world._replace(memory=memory._replace(gone=tuple(gone))), world.pods)
+
+
+def _others(pods: Iterable[Pod], uid: str) -> list[Pod]:
+    return [pod for pod in pods if pod.uid != uid]
 
 
 def with_pods(world: World, pods: Sequence[Pod]) -> World:
@@ -265,7 +324,11 @@ def _unused_life(world: World, op: Op, statuses: Statuses) -> int:
         if pod.member == op.uid:
             taken |= {pod.life, pod.follows}
     mark = f"{op.uid}:"
-    known = [each for each in (*world.counted, *world.memory.counted, *world.memory.were_up) if each.startswith(mark)]
+    known = [
+        each
+        for each in (*world.counted, *world.memory.counted, *world.memory.were_up, *world.memory.settled)
+        if each.startswith(mark)
+    ]
     known += [each.uid for each in world.pending if each.uid.startswith(mark)]
     stored = {world.stored, world.status, *(each.number for each in world.pending if each.verb == "store")}
     remembered = (each.incarnation for number in stored for each in statuses[number].controller.members)

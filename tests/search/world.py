@@ -37,7 +37,8 @@ class Memory(NamedTuple):
     """What the operator's process has beside what is stored; nothing of it outlives the process.
 
     ``status`` is one that is not stored yet (-1: none), ``counted`` the ends that it knows of. ``asks`` is the age of the request
-    for a checkpoint that the learner is to answer. ``gone`` are pods that are gone and no turn has seen so yet.
+    for a checkpoint that the learner is to answer. ``gone`` is the last of pods that have gone and whose end no turn has
+    dealt with; ``settled`` are those that are there still, of which nothing need be kept.
     """
 
     status: int = -1
@@ -46,6 +47,7 @@ class Memory(NamedTuple):
     answer: Answer | None = None
     asks: int = -1
     gone: Pods = ()
+    settled: tuple[str, ...] = ()
     refused: tuple[Refused, ...] = ()
 
 

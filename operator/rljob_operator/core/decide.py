@@ -141,7 +141,8 @@ def decide(
         conditions=merged(context.status.conditions, updates, desired.generation, context.now)
     )
     start = lifecycle.to_start(context) if now is Mode.RUNNING else ()
-    if str(Role.LEARNER) in start:
+    refused = any(member.waiting is not None for member in observed.of(Role.LEARNER))
+    if str(Role.LEARNER) in start and not refused:
         context = context.with_memory(learner_epoch=_next_epoch(context))
     return Decision(
         status=_as_before_if_equal(status, context.status),
@@ -160,7 +161,10 @@ def decide(
 
 
 def _next_epoch(context: ReconcileContext) -> int:
-    """For a learner that is about to start. One that goes back to a checkpoint takes another epoch by itself, and says so."""
+    """For a learner that is about to start. One that goes back to a checkpoint takes another epoch by itself, and says so.
+
+    While its pod is refused, the one that it was given stays: a status that changed at every look would be written at each.
+    """
     sample = context.observed.learner
     return max(context.memory.learner_epoch, sample.epoch if sample is not None else 0) + 1
 

@@ -258,13 +258,6 @@ def test_a_pod_that_is_refused_again_and_again_waits_longer_and_longer_and_ends_
     assert "learner (OutOfcpu: Node didn't have enough resource: cpu)" in ready.message
 
 
-def test_an_end_that_was_asked_for_is_no_failure() -> None:
-    controller = running()
-    controller.look(members=exited("actor-0", members(), asked=True, exit_code=-9))
-    assert controller.status.failures == []
-    assert controller.status.restarts.ignored == 0
-
-
 def test_half_of_the_actors_may_crash_loop_but_not_more() -> None:
     controller = running()
     for life in range(QUICK_ENDS_OF_A_CRASH_LOOP):

@@ -149,6 +149,19 @@ def test_a_change_of_mind_halfway() -> None:
     assert controller.status.state == "Degraded", "the learner went on all the time; its actors come back"
 
 
+def test_time_in_a_suspension_that_was_called_off_is_no_standstill() -> None:
+    """Found by the search: it has waited for a checkpoint, for less than what counts as a gap."""
+    patient = ("spec.progressDeadlineSeconds=100",)
+    controller = suspending(*patient)
+    controller.look(110.0)
+    controller.job = make_job(*patient)
+    assert controller.look(1.0).outcome is None
+    assert controller.look(99.0).outcome is None
+    ended = controller.look(2.0).outcome
+    assert ended is not None
+    assert ended.reason == "ProgressDeadlineExceeded", "from then on it counts"
+
+
 GAMMA = "spec.algorithm.apeXDQN.gamma=0.9"
 
 

@@ -11,7 +11,7 @@ from rljob_operator.core.member import Phase, Role
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.turn import StatusWrite, Turn, turn
 
-from tests.support.controller import START, Controller, exited, make_job, member, members, running, sample
+from tests.support.controller import START, Controller, make_job, member, members, running, sample
 
 INTERNAL = ("spec.autoscaling={mode: Internal, minReplicas: 2, maxReplicas: 2}",)
 FIGURES: dict[str, Any] = {
@@ -45,13 +45,6 @@ def test_a_start_is_written_before_it_is_made() -> None:
     assert first.write is StatusWrite.BEFORE_ACTING
 
 
-def test_an_end_is_counted_on_the_disk_before_its_member_is_replaced() -> None:
-    controller = running()
-    counted = turn_of(controller, 1.0, members=exited("actor-0", members()))
-    assert controller.status.failures
-    assert counted.write is StatusWrite.BEFORE_ACTING
-
-
 def test_a_member_that_was_not_there_before_may_start_before_it_is_told_what_was_waited_for() -> None:
     """All that its start follows from is stored, or is found again. A crash in between costs nothing."""
     controller = Controller(make_job())
@@ -64,16 +57,6 @@ def test_a_member_that_was_not_there_before_may_start_before_it_is_told_what_was
     assert "actor-0" in found.decision.start
     assert found.decision.status.is_true("LearnerReady")
     assert found.write is StatusWrite.SOON
-
-
-def test_a_member_that_has_ended_is_started_again_only_once_that_is_stored() -> None:
-    controller = running()
-    gone = exited("actor-0", members())
-    writes = {}
-    for _ in range(60):
-        found = turn_of(controller, 1.0, members=gone)
-        writes[found.decision.start] = found.write
-    assert writes["actor-0",] is StatusWrite.BEFORE_ACTING
 
 
 @pytest.mark.parametrize("mode", [(), INTERNAL])

@@ -28,7 +28,9 @@ def start(context: ReconcileContext) -> ReconcileContext:
             advance=_resumes_at(context),
         )
         context = context.with_status(effective_spec={})  # written anew: it may come of another release's presets
-    return context.with_memory(suspension=None) if context.memory.suspension is not None else context
+    if context.memory.suspension is None:
+        return context
+    return context.with_memory(suspension=None, watched_since=context.now)  # nothing was expected of it meanwhile
 
 
 def stop(context: ReconcileContext) -> ReconcileContext:
