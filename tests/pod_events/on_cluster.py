@@ -1,0 +1,329 @@
+"""The table's events on a real cluster: each is done as a person would do it, and what comes of it is compared with the table."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from tests.e2e import jobs, nodes
+from tests.e2e.cluster import LONG_SECONDS, KubectlFailed, Namespace, pause
+from tests.pod_events import trouble
+from tests.pod_events.table import CORE, Event, Outcome, Phase
+from tests.support.waiting import eventually
+
+JOB = "events"
+PRIORITY = "rljob-pod-events"
+QUIET_SECONDS = 6.0
+"""So long nothing happens to a pod that stays."""
+MEMBERS = {"learner": "learner", "replay": "replay-0", "inference": "inference-0", "evaluator": "evaluator"}
+_ANYWHERE = {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}
+
+
+def job(image: str) -> dict[str, Any]:
+    """A job with a pod of every role, which has no end of its own. Its volumes are bound to no node."""
+    own = {**jobs.requests(), **_ANYWHERE, "podTemplate": trouble.template(image)}
+    own["resources"] = {**own["resources"], "limits": {"memory": "1500Mi"}}
+    kept = {"storage": "1Gi", "storageClassName": jobs.SHARED}
+    return jobs.job(
+        JOB,
+        preset="CartPoleApeX",
+        actors={"replicas": 1, "inference": "Central", **own},
+        inference={"replicas": 1, **own},
+        learner=own,
+        replay={"shards": 1, "redis": {**jobs.requests("20m", "64Mi"), "persistence": kept}, **own},
+        evaluator=own,
+        activeDeadlineSeconds=86_400,
+        successPolicy={"rawFrames": 10_000_000_000},
+        failurePolicy={"resetAfterSeconds": 86_400},
+        backoffLimit=1000,
+        checkpoint={"intervalSeconds": 5, "storage": {"persistentVolumeClaim": {"claimName": jobs.CHECKPOINTS}}},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What was so before the event."""
+
+    uid: str
+    node: str
+    counted: int
+    ignored: int
+    step: int
+
+
+class PodEvents:
+    """One job in a namespace that an operator looks after."""
+
+    def __init__(self, namespace: Namespace, image: str) -> None:
+        self.namespace, self._image = namespace, image
+        self._doing: dict[str, Callable[[str, str], None]] = {
+            "delete": lambda member, pod: self._delete(pod),
+            "force delete": lambda member, pod: self._delete(pod, "--force", "--grace-period=0"),
+            "evict": lambda member, pod: self._evict(pod),
+            "out of memory": lambda member, pod: self._tell(member, "hog"),
+            "SIGTERM inside": lambda member, pod: namespace.signal_worker(JOB, member, "SIGTERM"),
+            "SIGKILL inside": lambda member, pod: namespace.signal_worker(JOB, member, "SIGKILL"),
+            "exit 0": lambda member, pod: self._tell(member, "exit 0"),
+            "exit 1": lambda member, pod: self._tell(member, "exit 1"),
+            "deadline of the pod": lambda member, pod: self._deadline(pod),
+            "ended and deleted": self._ended_and_deleted,
+            "sidecar fails": lambda member, pod: self._exec(pod, "beside", "touch", "/tmp/stop"),
+        }
+
+    def start(self) -> None:
+        """Make the job and wait until it trains and has a checkpoint."""
+        self.namespace.apply(trouble.config_map(), jobs.shared_claim(), job(self._image))
+        self.wait_trains()
+        eventually(
+            lambda: self.namespace.job_status(JOB).get("checkpoint", {}).get("step", 0) > 0,
+            lambda: f"no checkpoint: {self.namespace.job_status(JOB)}",
+            LONG_SECONDS,
+            pause,
+        )
+
+    def wait_trains(self) -> None:
+        """Until all roles are up and the learner makes updates."""
+        self.namespace.wait_for(JOB, "Ready", "True", "Running")
+        self.namespace.wait_updates(JOB, more_than=self.namespace.learner_figures(JOB).get("updates", 0))
+
+    def recover(self) -> None:
+        """After a cell that was not as it should be: the next one begins with a job that trains, a new one if need be."""
+        self.namespace.patch(JOB, {"suspend": False})
+        try:
+            self.wait_trains()
+        except AssertionError:
+            self.namespace.kubectl("delete", "rljob", JOB, "--wait=false")
+            self.namespace.wait_empty()
+            self.start()
+
+    def member(self, role: str) -> str:
+        """The role's member that the event is done to."""
+        return MEMBERS.get(role) or min(self.namespace.pods(JOB, role))
+
+    def check(self, event: Event, role: str, phase: Phase) -> str:
+        """Do it, and raise AssertionError where something else comes of it than the table says; what was seen, in a line."""
+        began = time.monotonic()
+        found = self._running(event, role) if phase is Phase.RUNNING else self._suspending(event, role)
+        return f"{found}; {time.monotonic() - began:.0f} s"
+
+    # ------------------------------------------------------------------------------------------------------ the phases
+
+    def _running(self, event: Event, role: str) -> str:
+        member, before = self.member(role), self._before(role)
+        with self._done(event, member, before) as undo:
+            if event.outcome is Outcome.STAYS:
+                time.sleep(QUIET_SECONDS)
+                assert self.namespace.uids(JOB).get(member) == before.uid, "the pod did not stay"
+                undo()
+                now = self._before(role)
+                assert (now.counted, now.ignored) == (before.counted, before.ignored), f"counted: {before} -> {now}"
+                return "stays"
+            if event.outcome is Outcome.WAITS:
+                reason = self._wait_named(role, event.told)
+                undo()
+            if event.name == "init container fails":
+                self._wait_failure(3)
+                undo()
+            self._wait_replaced(role, before)
+            undo()
+            self.wait_trains()
+        self._compare(event, role, before)
+        return f"replaced; {self._last_failure(before)}" + (f"; {reason}" if event.outcome is Outcome.WAITS else "")
+
+    def _suspending(self, event: Event, role: str) -> str:
+        member, before = self.member(role), self._before(role)
+        self.namespace.patch(JOB, {"suspend": True})
+        with self._done(event, member, before) as undo:
+            self.namespace.wait_for(JOB, "Suspended", "True")
+            undo()
+        said = self.namespace.condition(JOB, "Suspended")
+        step = self.namespace.job_status(JOB)["checkpoint"]["step"]
+        assert step >= before.step
+        self.namespace.patch(JOB, {"suspend": False})
+        self.wait_trains()
+        assert self.namespace.learner_figures(JOB)["updates"] >= step, "the learner began before its checkpoint"
+        self._no_end()
+        return f"suspended at {step:,} ({said['reason']}), resumed"
+
+    # ------------------------------------------------------------------------------------------------------ what is seen
+
+    def _before(self, role: str) -> Before:
+        status, pod = self.namespace.job_status(JOB), self.namespace.pods(JOB)[self.member(role)]
+        restarts = status["restarts"]
+        return Before(
+            pod["metadata"]["uid"],
+            pod["spec"]["nodeName"],
+            restarts["counted"],
+            restarts["ignored"],
+            status["checkpoint"]["step"],
+        )
+
+    def _compare(self, event: Event, role: str, before: Before) -> None:
+        self._no_end()
+        restarts = self.namespace.job_status(JOB)["restarts"]
+        counted, ignored = restarts["counted"] - before.counted, restarts["ignored"] - before.ignored
+        words = f"counted +{counted}, ignored +{ignored}"
+        if event.outcome is Outcome.FAILED and role in CORE:
+            assert counted >= 1, words
+        elif event.outcome is Outcome.FAILED:
+            assert counted == 0, words
+            assert ignored >= 1, words
+        elif event.outcome is Outcome.EITHER:
+            assert counted + ignored == 1, words
+        elif event.whole_node:
+            assert counted == 0, words
+            assert ignored >= 1, words
+        else:
+            assert (counted, ignored) == (0, 1), words
+        if role == "learner":
+            figures = self.namespace.learner_figures(JOB)
+            assert figures["updates"] >= before.step, f"the learner began before its checkpoint: {figures['updates']}"
+
+    def _no_end(self) -> None:
+        found = [
+            c
+            for c in self.namespace.job_status(JOB)["conditions"]
+            if c["type"] in ("Complete", "Failed", "FailureTarget")
+        ]
+        assert not found, found
+
+    def _last_failure(self, before: Before) -> str:
+        failures = self.namespace.job_status(JOB).get("failures") or [{}]
+        last = failures[-1]
+        return f"{last.get('reason')} {last.get('exitCode', '')} {last.get('message', '')[:100]!r}"
+
+    def _wait_replaced(self, role: str, before: Before) -> None:
+        def replaced() -> bool:
+            found = self.namespace.pods(JOB, role).values()
+            return bool(found) and all(pod["metadata"]["uid"] != before.uid for pod in found)
+
+        eventually(replaced, lambda: f"{role} was not replaced: {self.namespace.uids(JOB)}", LONG_SECONDS, pause)
+
+    def _wait_failure(self, code: int) -> None:
+        def failed() -> bool:
+            found = self.namespace.job_status(JOB).get("failures") or []
+            return bool(found) and found[-1].get("exitCode") == code
+
+        eventually(failed, lambda: f"failures: {self.namespace.job_status(JOB).get('failures')}", LONG_SECONDS, pause)
+
+    def _wait_named(self, role: str, reason: str) -> str:
+        type = "ActorsReady" if role == "actor" else f"{role.capitalize()}Ready"
+        if role == "evaluator":  # it has no condition of its own
+            named = lambda: self.namespace.condition(JOB, "Ready").get("reason") == "Degraded"  # noqa: E731
+            eventually(named, lambda: f"Ready is {self.namespace.condition(JOB, 'Ready')}", LONG_SECONDS, pause)
+            return str(self.namespace.condition(JOB, "Ready")["message"])
+        return str(self.namespace.wait_for(JOB, type, "False", reason)["message"])[:120]
+
+    # ------------------------------------------------------------------------------------------------------- what is done
+
+    @contextmanager
+    def _done(self, event: Event, member: str, before: Before) -> Iterator[Callable[[], None]]:
+        """The event, done; what is given undoes what of it lasts, once, and at the latest at the end."""
+        pod = self.namespace.pods(JOB)[member]["metadata"]["name"]
+        lasting: list[Callable[[], None]] = []
+
+        def undo() -> None:
+            while lasting:
+                lasting.pop()()
+
+        try:
+            if event.name in self._doing:
+                self._doing[event.name](member, pod)
+            else:
+                getattr(self, "_" + event.name.replace(" ", "_"))(member, pod, before, lasting)
+            yield undo
+        finally:
+            undo()
+
+    def _delete(self, pod: str, *words: str) -> None:
+        self.namespace.kubectl("delete", "pod", pod, "--wait=false", *words)
+
+    def _evict(self, pod: str) -> None:
+        about = {"name": pod, "namespace": self.namespace.name}
+        path = f"/api/v1/namespaces/{self.namespace.name}/pods/{pod}/eviction"
+        wanted = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": about}
+        self.namespace.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(wanted))
+
+    def _tell(self, member: str, words: str) -> None:
+        """Have the member's program end itself."""
+        pod = self.namespace.pods(JOB)[member]["metadata"]["name"]
+        self._exec(pod, "worker", "sh", "-c", f"echo {words} > /tmp/trouble")
+        self.namespace.signal_worker(JOB, member, "SIGUSR1")
+
+    def _exec(self, pod: str, container: str, *words: str) -> None:
+        self.namespace.kubectl("exec", pod, "-c", container, "--", *words)
+
+    def _deadline(self, pod: str) -> None:
+        self.namespace.kubectl("patch", "pod", pod, "-p", '{"spec": {"activeDeadlineSeconds": 1}}')
+
+    def _ended_and_deleted(self, member: str, pod: str) -> None:
+        self._tell(member, "exit 0")
+        self._delete(pod)
+
+    def _preempt(self, member: str, pod: str, before: Before, lasting: list[Callable[[], None]]) -> None:
+        """A pod of a higher class that can't be where this member is: the scheduler makes room for it."""
+        kind = {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": PRIORITY},
+            "value": 1000,
+        }
+        labels = {"rljob.dev/job": JOB, "rljob.dev/member": member}
+        apart = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+        container = trouble.template(self._image)["spec"]["containers"][1]
+        spec = {
+            "priorityClassName": PRIORITY,
+            "nodeSelector": {"kubernetes.io/hostname": before.node},
+            "tolerations": [{"operator": "Exists"}],
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
+            "securityContext": {"runAsNonRoot": True, "runAsUser": 10001, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [container],
+        }
+        lasting.append(lambda: self._gone("pod", "preemptor"))
+        self.namespace.apply(kind, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "preemptor"}, "spec": spec})
+
+    def _init_container_fails(self, member: str, pod: str, before: Before, lasting: list[Callable[[], None]]) -> None:
+        """The pod goes, and the one that follows it never comes to its program."""
+        self.namespace.apply(trouble.config_map(init_fails=True))
+        lasting.append(lambda: self.namespace.apply(trouble.config_map()))
+        self._delete(pod)
+
+    def _image_gone(self, member: str, pod: str, before: Before, lasting: list[Callable[[], None]]) -> None:
+        """The kubelet is told of an image that no registry has, and starts the container anew with it."""
+        self.namespace.kubectl("set", "image", f"pod/{pod}", "worker=rljob-worker:no-such-image")
+        lasting.append(lambda: self._gone("pod", pod))
+
+    def _drain(self, member: str, pod: str, before: Before, lasting: list[Callable[[], None]]) -> None:
+        lasting.append(lambda: self._uncordon(before.node))
+        words = ("--ignore-daemonsets", "--delete-emptydir-data", "--force", f"--timeout={nodes.DRAIN_SECONDS}s")
+        selector = f"--pod-selector=rljob.dev/job={JOB}"
+        self.namespace.kubectl("drain", before.node, selector, *words, seconds=nodes.DRAIN_SECONDS + 30)
+
+    def _cordon(self, member: str, pod: str, before: Before, lasting: list[Callable[[], None]]) -> None:
+        lasting.append(lambda: self._uncordon(before.node))
+        self.namespace.kubectl("cordon", before.node)
+
+    def _uncordon(self, node: str) -> None:
+        self.namespace.kubectl("uncordon", node)
+
+    def _node_gone(self, member: str, pod: str, before: Before, lasting: list[Callable[[], None]]) -> None:
+        away = nodes.gone(self.namespace, before.node)
+        away.__enter__()
+        lasting.append(lambda: _leave(away))
+
+    def _node_silent(self, member: str, pod: str, before: Before, lasting: list[Callable[[], None]]) -> None:
+        """Long enough for the cluster to say so, and too short for it to move anything."""
+        with nodes.without(self.namespace, before.node, "kubelet"):
+            nodes.wait_ready(self.namespace, before.node, "Unknown")
+
+    def _gone(self, kind: str, name: str) -> None:
+        with suppress(KubectlFailed):
+            self.namespace.kubectl("delete", kind, name, "--force", "--grace-period=0", "--ignore-not-found")
+
+
+def _leave(context: AbstractContextManager[None]) -> None:
+    context.__exit__(None, None, None)
