@@ -7,9 +7,9 @@ Needs what tests/e2e need (docs/testing-on-kubernetes.md). No job says where its
     python -m benchmarks.learner_deleted often --minutes 30 --every 60
 
 ``stages``: seconds from the request to delete a learner's pod to the first update after it, for IMPALA and for Ape-X, and the
-updates before and after. ``often``: three jobs side by side whose one actor has a tenth of a core, so that no learner wants more
-than there is: one is left alone, one has its learner deleted, one has it deleted by force. Learner-seconds are lost from each
-deletion until the learner is beyond the updates that it had then: what it waited, and what it did again.
+updates before and after. ``often``: three jobs side by side whose learners are held at one pace, so that none wants more than
+there is: one is left alone, one has its learner deleted, one has it deleted by force. Learner-seconds are lost from each deletion
+until the learner is beyond the updates that it had then: what it waited, and what it did again.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rljob.roles.slowdown import LEARNER_DELAY_FILE
+
 from benchmarks.cluster_start import api
 from tests.e2e.cluster import LONG_SECONDS, KubectlFailed, Namespace, made_namespace
 from tests.e2e.jobs import endless, requests
@@ -36,7 +38,13 @@ LOOK_SECONDS = 0.1
 WATCH_SECONDS = 0.5
 Read = Callable[[str], Any]
 
-ACTOR = {"replicas": 1, "resources": {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"cpu": "100m"}}}
+PACE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "pace"}, "data": {"seconds": "0.05"}}
+PACED_LEARNER = {
+    **requests(),
+    "env": [{"name": LEARNER_DELAY_FILE, "value": "/pace/seconds"}],
+    "volumes": [{"name": "pace", "configMap": {"name": "pace"}}],
+    "volumeMounts": [{"name": "pace", "mountPath": "/pace"}],
+}
 
 
 def kinds() -> dict[str, dict[str, Any]]:
@@ -186,8 +194,7 @@ def show_often(namespace: Namespace, read: Read, minutes: float, every: float) -
         Followed("gently", ()),
         Followed("by-force", ("--force", "--grace-period=0")),
     ]
-    for each in followed:
-        namespace.apply(endless(each.job, actors=ACTOR))
+    namespace.apply(PACE, *(endless(each.job, learner=PACED_LEARNER) for each in followed))
     for each in followed:
         wait_beyond(read, each.job, 200)
         each.begun = each.updates = updates_of(read, each.job) or 0
