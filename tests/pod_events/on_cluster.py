@@ -12,7 +12,7 @@ from typing import Any
 from tests.e2e import jobs, nodes
 from tests.e2e.cluster import LONG_SECONDS, KubectlFailed, Namespace, pause
 from tests.pod_events import trouble
-from tests.pod_events.table import CORE, Event, Outcome, Phase
+from tests.pod_events.table import CORE, ROLES, Event, Outcome, Phase
 from tests.support.waiting import eventually
 
 JOB = "events"
@@ -87,6 +87,12 @@ class PodEvents:
 
     def wait_trains(self) -> None:
         """Until all roles are up and the learner makes updates."""
+        eventually(
+            lambda: {pod["metadata"]["labels"]["rljob.dev/role"] for pod in self._started()} == set(ROLES),
+            lambda: f"pods are {sorted(self.namespace.uids(JOB))}; {self.namespace.condition(JOB, 'Ready')}",
+            LONG_SECONDS,
+            pause,
+        )
         self.namespace.wait_for(JOB, "Ready", "True", "Running")
         self.namespace.wait_updates(JOB, more_than=self.namespace.learner_figures(JOB).get("updates", 0))
 
@@ -109,6 +115,17 @@ class PodEvents:
         began = time.monotonic()
         found = self._running(event, role) if phase is Phase.RUNNING else self._suspending(event, role)
         return f"{found}; {time.monotonic() - began:.0f} s"
+
+    def _started(self) -> list[dict[str, Any]]:
+        """The pods whose program is up."""
+        return [
+            pod
+            for pod in self.namespace.pods(JOB).values()
+            if any(
+                each["name"] == "worker" and each.get("started") and "running" in each["state"]
+                for each in pod["status"].get("containerStatuses", ())
+            )
+        ]
 
     # ------------------------------------------------------------------------------------------------------ the phases
 
