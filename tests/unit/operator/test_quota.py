@@ -92,3 +92,13 @@ def test_an_actor_that_is_refused_costs_the_others_nothing() -> None:
     dead = member("actor-2", Phase.EXITED, exit_code=1)
     decision = controller.look(1.0, members=(*gone("actor-2", "actor-3", seen=members(4)), dead, refused("actor-3")))
     assert set(decision.start) == {"actor-2", "actor-3"}, "who has ended comes back all the same"
+
+
+def test_an_evaluator_that_does_not_come_up_is_told() -> None:
+    waits = member("evaluator", Phase.STARTING, waiting=Reason.IMAGE_PULL_FAILED, waiting_message="no such image")
+    controller = running(members=members())
+    controller.look(1.0, members=(*gone("evaluator", seen=members()), waits))
+    ready = controller.status.condition("Ready")
+    assert ready is not None
+    assert (ready.status, ready.reason) == ("True", "Degraded")
+    assert "the evaluator is not ready (no such image)" in ready.message

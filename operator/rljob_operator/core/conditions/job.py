@@ -117,8 +117,9 @@ def _lacking(context: ReconcileContext) -> list[str]:
         found.append("too few actors are ready")
     elif stuck := about_roles.stuck_actors(context):
         found.append(_stuck_in_words(context, stuck))
-    if context.spec.evaluator.enabled and context.failed(Role.EVALUATOR):
-        found.append("the evaluator is not ready")
+    if context.spec.evaluator.enabled:
+        stopped = (m for m in context.of(Role.EVALUATOR) if m.failed or m.waiting)
+        found += [f"the evaluator is not ready{about_roles.because(m)}" for m in stopped]
     return found
 
 

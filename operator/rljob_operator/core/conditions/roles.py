@@ -70,7 +70,7 @@ def core_on_lost_nodes(context: ReconcileContext) -> list[str]:
 def core_on_its_way(context: ReconcileContext) -> list[str]:
     """Of each member that learning needs, and that has a node and does not come up there, a clause that says why."""
     found = [m for role in CORE for m in context.of(role, Phase.STARTING) if m.placed and m.waiting_message]
-    return [f"{m.name}{_because(m)}" for m in found]
+    return [f"{m.name}{because(m)}" for m in found]
 
 
 def _patience_seconds(context: ReconcileContext, member: Member) -> float:
@@ -92,10 +92,11 @@ def _role(context: ReconcileContext, mode: Mode, type: ConditionType, role: Role
 
 
 def _in_words(members: list[Member]) -> str:
-    return some(f"{m.name}{_because(m)}" for m in members)
+    return some(f"{m.name}{because(m)}" for m in members)
 
 
-def _because(member: Member) -> str:
+def because(member: Member) -> str:
+    """Why it is not ready, in brackets; empty where there are no words for it."""
     if member.node_lost:
         return f" (nothing is heard of {member.node_name})"
     said = member.waiting_message or (words(member) if member.disrupted else "")
