@@ -31,10 +31,11 @@ OF_EACH_JOB: Calls = Counter(
         ("try", "persistentvolumeclaims"): 1,
         ("create", "pods"): 4,
         ("create", "events"): 4,
-        ("patch", "rljobs/status"): 2,
+        ("patch", "rljobs/status"): 3,
     }
 )
-"""Of a learner, a shard and two actors that come up within seconds. Its events: it is accepted, and each role is ready."""
+"""Of a learner, a shard and two actors that come up within seconds. Its events: it is accepted, and each role is ready. One
+of the writes gives the learner its epoch before it starts."""
 
 
 async def brought_up(run: Run, viewer: Client, kubelet: Kubelet, clock: Clock, name: str, seconds: float) -> Calls:

@@ -27,8 +27,10 @@ TRIES = 20
 
 
 def look_of(pod: Object) -> Object:
-    """What a pod was made like, without what tells it from the next one of its member."""
+    """What a pod was made like, without what tells it from the next one of its member: its node, a learner's epoch."""
     about, spec = pod["metadata"], {name: value for name, value in pod["spec"].items() if name != "nodeName"}
+    for each in spec["containers"]:
+        each["env"] = [variable for variable in each["env"] if variable["name"] != "RLJOB_EPOCH"]
     return {"labels": about["labels"], "annotations": about["annotations"], "spec": spec}
 
 
