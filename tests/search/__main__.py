@@ -44,8 +44,10 @@ def replay(way: str) -> None:
         pods = [f"{pod.uid} {'leaving ' if pod.deleted >= 0 else ''}{pod.stage.name.lower()}" for pod in world.pods]
         return f"{status.state or 'new':<12}{status.restarts.counted} counted  {', '.join(pods) or 'no pods'}"
 
+    world = explorer.new
     for event, world in explorer.replayed([int(step) for step in steps.split(",") if step]):
         print(f"{event:<60} {line(world)}")
+    print(explorer.broken(world))
 
 
 def main() -> int:

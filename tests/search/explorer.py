@@ -300,6 +300,13 @@ class Explorer:
             world = event[1]
         return found
 
+    def broken(self, world: World) -> str:
+        """What the operator's next turn in a state breaks; empty where that is nothing."""
+        self._problem = None
+        for _ in self.events.after(world):
+            pass
+        return str(self._problem or "")
+
 
 def _says_more(world: World, polled: World) -> bool:
     """Whether the learner has more to tell than how long ago it was asked."""
