@@ -58,9 +58,10 @@ def suspend(
         _tell(chosen, "is suspended already" if suspended else "suspension asked for")
         if wait:
             seen = wait_for(chosen, generation, lambda seen: seen.status.is_true("Suspended"), "suspended", timeout)
-            checkpoint = seen.status.checkpoint
-            at = f" at update {checkpoint.step:,}" if checkpoint is not None else ""
-            typer.echo(f"{chosen.place}: suspended{at}")
+            at = f" at update {seen.checkpoint.step:,}" if seen.checkpoint is not None else ""
+            told = seen.status.condition("Suspended")
+            lost = f"; {told.message}" if told is not None and told.message else ""
+            typer.echo(f"{chosen.place}: suspended{at}{lost}")
 
 
 def resume(

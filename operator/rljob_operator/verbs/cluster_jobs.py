@@ -186,10 +186,11 @@ class ClusterJob:
         self.change({"metadata": {"annotations": {STOP_ANNOTATION: rfc3339(time.time())}}})
         say(f"{self.place}: asked to leave in good order")
         seen = wait_for(self, 0, _has_stopped, "stopped", timeout_seconds)
-        saved = seen.status.checkpoint
+        saved = seen.checkpoint
         # What the learner saved when it left is not verified, and may be newer.
-        known = f", at update {saved.step:,} or later" if saved is not None else ""
-        say(f"{self.place}: stopped; `{self.command('resume')}` goes on{known}")
+        known = f" goes on, at update {saved.step:,} or later" if saved is not None else " goes on with what was saved"
+        lost = seen.status.checkpoint is not None and saved is None
+        say(f"{self.place}: stopped; `{self.command('resume')}`{' begins anew' if lost else known}")
 
     def logs(self, who: str | None, *, tail: int, follow: bool, previous: bool, show: ShowLines) -> None:
         """See `Job`."""

@@ -77,7 +77,7 @@ def _duration(run: JobView) -> str:
 
 
 def _checkpoint(run: JobView) -> str:
-    found = run.status.checkpoint
+    found = run.checkpoint
     return "-" if found is None or found.time is None else f"{found.step:,} ({age(time.time() - found.time)})"
 
 

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rljob.api.status import RLJobStatus
+from rljob.api.conditions import ConditionType, Reason
+from rljob.api.status import CheckpointStatus, RLJobStatus
 
 UNATTENDED = "Unattended"
 """State of a run whose processes go on without a controller."""
@@ -62,6 +63,12 @@ class JobView:
             if self.status.state != "SessionEnded":
                 return LOST
         return self.status.state or "Starting"
+
+    @property
+    def checkpoint(self) -> CheckpointStatus | None:
+        """The newest verified checkpoint; None where there is none, or where it went with the learner's pod."""
+        valid = self.status.condition(ConditionType.CHECKPOINT_VALID)
+        return self.status.checkpoint if valid is None or valid.reason != Reason.GONE else None
 
     def active_seconds(self, now: float) -> float:
         """How long the job has been at work until ``now`` (seconds since 1970): without suspensions, and without the time

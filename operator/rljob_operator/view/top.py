@@ -96,7 +96,7 @@ def _inference(run: JobView) -> dict[str, str]:
 
 
 def _checkpoint(run: JobView) -> str:
-    found = run.status.checkpoint
+    found = run.checkpoint
     if found is None or found.time is None:
         return "none yet"
     return f"update {found.step:,}, {age(time.time() - found.time)} old"

@@ -8,6 +8,7 @@ from rljob_operator.core.observed import CheckpointFacts, CheckpointState
 from rljob_operator.kube.job.observe import checkpoint_in_its_pod, newest_checkpoint
 from rljob_operator.kube.polls.learner_poll import Answer
 from rljob_operator.kube.render import names
+from rljob_operator.view.job_view import JobView
 
 
 def stored(step: int, time: str) -> RLJobStatus:
@@ -67,3 +68,15 @@ def test_what_was_in_a_pod_is_gone_with_it() -> None:
     ):
         assert (found.state, found.usable) == (CheckpointState.GONE, False)
         assert "update 3,396" in found.message
+
+
+def test_a_view_does_not_show_a_checkpoint_that_is_gone() -> None:
+    gone = {
+        "type": "CheckpointValid",
+        "status": "False",
+        "reason": "Gone",
+        "lastTransitionTime": "2026-11-23T12:00:00Z",
+    }
+    status = RLJobStatus.model_validate({**LATER.document(), "conditions": [gone]})
+    for known, expected in ((LATER, LATER.checkpoint), (status, None)):
+        assert JobView("a/b", {}, known, attended=True, running=()).checkpoint == expected
