@@ -15,7 +15,6 @@ import statistics
 import subprocess
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -53,7 +52,7 @@ def api(namespace: Namespace) -> Iterator[Callable[[str], Any]]:
                 try:
                     with urllib.request.urlopen(url, timeout=10) as answer:
                         return json.load(answer)
-                except (urllib.error.URLError, ValueError):
+                except (OSError, ValueError):  # nothing answers, or not in time
                     return None
 
             yield read
