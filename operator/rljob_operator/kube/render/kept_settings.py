@@ -14,7 +14,7 @@ from rljob_operator.kube.render.settings import Settings
 
 AT_ONCE: Final = frozenset({"operator_namespaces", "prometheus_namespaces"})
 """Settings that no pod and no claim is made with: the newest ones count, also for a job that runs."""
-_ELSEWHERE: Final = frozenset({"image", "gpu_image"})
+_ELSEWHERE: Final = frozenset({"image", "gpu_image", "rendering"})
 """Kept, too, in fields of their own (`rendering`)."""
 KEPT: Final = tuple(each.name for each in fields(Settings) if each.name not in AT_ONCE | _ELSEWHERE)
 """All others: another pod of the job, a claim, its learner's files or its suspension would follow from them."""

@@ -19,10 +19,10 @@ from rljob_operator.core.desired import Refusal
 from rljob_operator.kube.render.kept_settings import as_text, with_kept
 from rljob_operator.kube.render.settings import Settings
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of how pods are rendered now. Raised when a pod would no longer understand its job's other pods, or the image of the release
 before; pods of the versions before are then rendered as they were, for as long as they are in `KNOWN`."""
-KNOWN: Final = frozenset({VERSION})
+KNOWN: Final = frozenset({1, VERSION})
 """Versions of which pods can be made."""
 _REMEMBERED_AT_ONCE: Final = 16
 """An operator's settings are the same for all jobs but those that keep a claim; every turn asks what would be kept of them."""
@@ -49,7 +49,7 @@ def settings_for(status: RLJobStatus, settings: Settings) -> Settings:
 def started_with(fixed: RenderingMemory, settings: Settings) -> Settings:
     """What a job's objects were made with when it was last started."""
     kept = with_kept(settings, fixed.settings)
-    return replace(kept, image=fixed.image or settings.image, gpu_image=fixed.gpu_image)
+    return replace(kept, image=fixed.image or settings.image, gpu_image=fixed.gpu_image, rendering=fixed.version)
 
 
 def _at_a_start(status: RLJobStatus, settings: Settings) -> Settings:

@@ -69,6 +69,7 @@ class Settings:
         requests, redis_requests: what containers ask for where the manifest does not say.
         kueue: whether jobs that name a queue wait for Kueue's quota.
         protocol: what the roles of a job speak (`rljob.wire.version`).
+        rendering: version of how pods are made (`rendering.VERSION`); below 2 they listen over IPv4 alone.
     """
 
     image: str
@@ -90,6 +91,7 @@ class Settings:
     redis_requests: Mapping[str, str] = field(hash=False, default_factory=lambda: REDIS_REQUESTS)
     kueue: bool = False
     protocol: int = WIRE_VERSION
+    rendering: int = 2
 
     def __post_init__(self) -> None:
         if not self.image:

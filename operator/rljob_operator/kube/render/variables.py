@@ -14,8 +14,11 @@ from rljob_operator.kube.render.problems import PodProblem
 from rljob_operator.kube.render.roles import external_redis_of, has_own_redis, section, section_name
 from rljob_operator.kube.render.settings import Settings
 
-_EVERY_INTERFACE = "*"
-"""Over IPv4 and IPv6, for ZeroMQ and for the metrics alike."""
+
+def _every_interface(settings: Settings) -> str:
+    """Where a role listens: over IPv4 and IPv6, for ZeroMQ and for the metrics alike. Images of pods of rendering 1 do not know
+    that word."""
+    return "*" if settings.rendering > 1 else "0.0.0.0"
 
 
 def environment(owned: Owned, member: str, settings: Settings) -> list[dict[str, Any]]:
@@ -45,7 +48,7 @@ def _options(owned: Owned, member: str, settings: Settings) -> dict[str, str]:
         "RLJOB_NAME": member,
         "RLJOB_JOB": f"{names.JOB_DIR}/{names.JOB_FILE}",
         "RLJOB_RUN_DIR": names.RUN_DIR,
-        "RLJOB_METRICS_HOST": _EVERY_INTERFACE,
+        "RLJOB_METRICS_HOST": _every_interface(settings),
         "RLJOB_METRICS_PORT": str(job.spec.monitoring.metrics_port),
     }
     if job.spec.network.encryption == "Curve":
@@ -59,18 +62,18 @@ def _options(owned: Owned, member: str, settings: Settings) -> dict[str, str]:
         redis = external_redis_of(job)
         found["RLJOB_REDIS"] = names.REDIS_SOCKET if has_own_redis(job) else "none"
         found |= external_redis.plain_variables(owned, member, redis) if redis is not None else {}
-    return {**found, **_addresses(job, member, settings.cluster_domain)}
+    return {**found, **_addresses(job, member, settings)}
 
 
-def _addresses(job: RLJob, member: str, cluster_domain: str) -> dict[str, str]:
+def _addresses(job: RLJob, member: str, settings: Settings) -> dict[str, str]:
     """Where a member binds, and where its peers are. Without replay shards the learner takes the actors' unrolls; without
     servers of its own it computes their actions."""
-    role = Role.of(member)
+    role, here = Role.of(member), _every_interface(settings)
     serves = job.spec.actors.inference == "Central"
 
     def of(peers: list[str], port: int) -> str:
         return " ".join(
-            f"tcp://{_EVERY_INTERFACE if peer == member else names.host(job, peer, cluster_domain)}:{port}"
+            f"tcp://{here if peer == member else names.host(job, peer, settings.cluster_domain)}:{port}"
             for peer in peers
         )
 

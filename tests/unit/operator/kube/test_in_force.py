@@ -125,6 +125,7 @@ def test_images_are_those_of_the_start_while_anything_is_to_run() -> None:
     status = fixed(running(manifest()), version=1, image="rl:1", gpu_image="")
     found = rendering.settings_for(status, settings)
     assert (found.image, found.gpu_image) == ("rl:1", "")
+    assert found.rendering == 1, "its images know no other interfaces than those of IPv4"
     assert rendering.settings_for(RLJobStatus(), settings) == settings
     stopped = status.model_copy(update={"controller": status.controller.model_copy(update={"active_since": None})})
     assert rendering.settings_for(stopped, settings) == settings

@@ -85,7 +85,7 @@ def test_every_member_starts_and_finds_its_peers(
         pod = pod_of(job, member)
         options = started(pod, tmp_path / str(number), job_yaml, monkeypatch)
         assert options.job == with_own_parts(load_manifest(file, sets))
-        assert (options.name, options.on_cluster, options.metrics_host) == (member, True, "0.0.0.0")
+        assert (options.name, options.on_cluster, options.metrics_host) == (member, True, "*")
         assert (options.keys is None) == ("encryption=None" in " ".join(sets))
         addresses = {
             "ingest": options.replay_ingest,
@@ -96,14 +96,14 @@ def test_every_member_starts_and_finds_its_peers(
         }
         ports = {each["name"]: each["containerPort"] for each in worker(pod)["ports"]}
         assert ports.pop("metrics") == options.metrics_port == job.job.spec.monitoring.metrics_port
-        listens = {what for what, each in addresses.items() if any("0.0.0.0" in address for address in each)}
+        listens = {what for what, each in addresses.items() if any("*" in address for address in each)}
         assert listens == set(ports)
         for what, each in addresses.items():
             for address in filter(None, each):
                 host, _, port = address.removeprefix("tcp://").partition(":")
                 assert int(port) == names.DATA_PORTS[what]
-                where = member if host == "0.0.0.0" else host.removesuffix(f".{job.name}.default.svc")
-                (bound if host == "0.0.0.0" else wanted).setdefault(what, set()).add(where)
+                where = member if host == "*" else host.removesuffix(f".{job.name}.default.svc")
+                (bound if host == "*" else wanted).setdefault(what, set()).add(where)
     for what, peers in wanted.items():
         assert peers == bound[what], what
 
