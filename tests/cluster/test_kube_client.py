@@ -23,7 +23,7 @@ from rljob_operator.kube.apiserver.errors import (
     Unauthorized,
     Unavailable,
 )
-from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS, RLJOBS
+from rljob_operator.kube.apiserver.resources import CONFIG_MAPS, PODS
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import NAMESPACE, config_map, connected, until
@@ -58,29 +58,6 @@ def test_what_is_created_can_be_read_changed_and_deleted(cluster: ControlPlane) 
             await client.delete(CONFIG_MAPS, NAMESPACE, "one", uid=stored["metadata"]["uid"])
             with pytest.raises(NotFound, match='configmaps "one" not found'):
                 await client.get(CONFIG_MAPS, NAMESPACE, "one")
-
-    asyncio.run(story())
-
-
-def test_a_dry_run_stores_nothing(cluster: ControlPlane) -> None:
-    async def story() -> None:
-        async with connected(cluster) as client:
-            filled_in = await client.create(PODS, POD, dry_run=True)
-            assert filled_in["spec"]["restartPolicy"] == "Always"
-            with pytest.raises(NotFound):
-                await client.get(PODS, NAMESPACE, "one")
-
-    asyncio.run(story())
-
-
-def test_a_misspelt_field_is_dropped_unless_it_is_to_be_refused(cluster: ControlPlane) -> None:
-    misspelt = {**POD, "spec": {**POD["spec"], "nodeSelectr": {}}}
-
-    async def story() -> None:
-        async with connected(cluster) as client:
-            assert "nodeSelectr" not in (await client.create(PODS, misspelt, dry_run=True))["spec"]
-            with pytest.raises(Invalid, match="nodeSelectr"):
-                await client.create(PODS, misspelt, dry_run=True, strict=True)
 
     asyncio.run(story())
 
@@ -137,37 +114,6 @@ def test_a_patch_of_what_was_read_is_refused_once_it_has_changed(cluster: Contro
             with pytest.raises(Conflict):
                 await client.patch(CONFIG_MAPS, NAMESPACE, "one", change, resource_version=read)
             await client.patch(CONFIG_MAPS, NAMESPACE, "one", change)
-
-    asyncio.run(story())
-
-
-def test_a_status_is_applied_beside_the_spec(cluster: ControlPlane) -> None:
-    from tests.unit.api.bad_manifests import BASE
-    from tests.unit.api.written import document
-
-    job = document(BASE)
-    job["metadata"]["namespace"] = NAMESPACE
-    name = job["metadata"]["name"]
-
-    async def story() -> None:
-        async with connected(cluster) as client:
-            stored = await client.create(RLJOBS, job)
-            status = {
-                "apiVersion": job["apiVersion"],
-                "kind": job["kind"],
-                "metadata": {"name": name, "namespace": NAMESPACE},
-                "status": {"observedGeneration": 1},
-            }
-            read = stored["metadata"]["resourceVersion"]
-            after = await client.apply_status(RLJOBS, status, resource_version=read)
-            status["status"]["observedGeneration"] = 2
-            with pytest.raises(Conflict):
-                await client.apply_status(RLJOBS, status, resource_version=read)
-            assert after["status"]["observedGeneration"] == 1
-            assert after["spec"] == stored["spec"]
-            status["metadata"]["name"] = "absent"
-            with pytest.raises(NotFound):
-                await client.apply_status(RLJOBS, status)
 
     asyncio.run(story())
 
@@ -258,7 +204,7 @@ def test_a_refusal_for_pod_security_is_told_apart(cluster: ControlPlane, namespa
     async def story() -> None:
         async with connected(cluster) as client:
             with pytest.raises(PodSecurityViolated, match="allowPrivilegeEscalation"):
-                await client.create(PODS, {**POD, "metadata": {"name": "one", "namespace": namespace}}, dry_run=True)
+                await client.create(PODS, {**POD, "metadata": {"name": "one", "namespace": namespace}})
 
     asyncio.run(story())
 

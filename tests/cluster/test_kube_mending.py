@@ -33,8 +33,9 @@ def test_a_refused_job_without_a_place_for_checkpoints_is_mended_as_it_says(
 
             mended = {"suspend": True, "learner": {"podTemplate": None}}
             await viewer.patch(RLJOBS, namespace, "pong", {"spec": mended})
-            await run.settle(viewer, "pong")
-            await kubelet.finish_deleted("pong")
+            for _ in range(3):
+                await run.settle(viewer, "pong")
+                await kubelet.finish_deleted("pong")
             await run.settle(viewer, "pong")
             await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": False}})
             await bring_up(run, viewer, kubelet, "pong")

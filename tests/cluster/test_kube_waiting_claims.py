@@ -57,9 +57,6 @@ def said_of(
             await viewer.create(RLJOBS, written(namespace, "pong", **spec))
             run = Run(client, namespace, settings or Settings(image="rl:1"))
             await run.settle(viewer, "pong")
-            if member == "learner":
-                await kubelet.start("pong")
-                await run.settle(viewer, "pong")
             (pod,) = (await kubelet.pods("pong"))[member]
             await say_unscheduled(viewer, namespace, pod)
             await run.turn(viewer, "pong")

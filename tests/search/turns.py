@@ -172,7 +172,7 @@ def _with_refused(seen: tuple[Member, ...], refused: Iterable[Refused]) -> tuple
         each.member: REFUSALS.Refused(Reason.QUOTA_EXCEEDED, words, NOW - each.since, each.pause, float(each.again))
         for each in refused
     }
-    return tuple(REFUSALS.Refusals(known).told(seen))
+    return tuple(REFUSALS.Refusals(known).told(seen, 0, 0.0))
 
 
 def refused_again(refused: tuple[Refused, ...], member: str) -> tuple[Refused, ...]:

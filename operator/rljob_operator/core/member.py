@@ -49,6 +49,7 @@ class Member:
         waiting: why a STARTING member does not come up (UNSCHEDULABLE, IMAGE_PULL_FAILED), or why one that should start can't be
             made (QUOTA_EXCEEDED, POD_TEMPLATE_REJECTED and the like); None where it simply starts, or nobody has a word for it.
         waiting_message: the same in the words of who said it.
+        held: it is not to be started now: it was refused, and is tried again later.
         placed: whether there is a place for it to run, on a cluster a node.
         leaving_node: it is about to be taken away; it is among the first to be drained.
         node_lost: its node is not heard of by the cluster; whether it still works is not known from there.
@@ -72,6 +73,7 @@ class Member:
     pod_conditions: tuple[tuple[str, str], ...] = ()
     waiting: Reason | None = None
     waiting_message: str = ""
+    held: bool = False
     placed: bool = True
     leaving_node: bool = False
     node_lost: bool = False

@@ -12,6 +12,7 @@ from rljob_operator.core.member import Phase, Role
 from rljob_operator.core.rules.failures import Reason
 
 from tests.support.controller import (
+    SERVERS,
     START,
     Controller,
     evaluation,
@@ -30,27 +31,23 @@ from tests.support.paths import MANIFESTS
 # ----------------------------------------------------------------------------------------------------------- coming up
 
 
-def test_a_fresh_job_starts_its_replay_alone() -> None:
-    assert Controller(make_job(), members=()).look().start == ("replay-0",)
-
-
-def test_each_role_waits_for_the_one_before_it() -> None:
-    controller = Controller(make_job(), members=(member("replay-0", Phase.STARTING),))
-    assert controller.look().start == ()
-    assert controller.look(members=members(0)[:1]).start == ("learner",)
-    assert controller.look(members=(member("replay-0"), member("learner", Phase.STARTING))).start == ()
-    assert controller.look(members=(member("replay-0"), member("learner"))).start == (
-        "actor-0",
-        "actor-1",
-        "evaluator",
-    )
+def test_all_that_learning_needs_starts_at_once_and_the_rest_once_that_has_places() -> None:
+    """Half a job that waits for its other half would hold its places on a full cluster for ever."""
+    bounds = "spec.autoscaling={mode: Internal, minReplicas: 2, maxReplicas: 9}"
+    controller = Controller(make_job(*SERVERS, "spec.actors.replicas=5", bounds), members=())
+    core = ("replay-0", "learner", "inference-0", "actor-0", "actor-1")
+    assert controller.look().start == core
+    stuck = {"waiting": Reason.UNSCHEDULABLE, "waiting_message": "no node", "placed": False}
+    seen = tuple(member(name, Phase.STARTING) for name in core)
+    assert controller.look(600.0, members=(*seen[:1], replace(seen[1], **stuck), *seen[2:])).start == ()
+    assert controller.look(1.0, members=seen).start == ("actor-2", "actor-3", "actor-4", "evaluator")
     assert controller.status.state == "Starting"
 
 
 def test_actors_start_in_waves() -> None:
     job = make_job("spec.actors.replicas=5", "spec.actors.startupWave=2")
-    controller = Controller(job, members=gone("evaluator", seen=members(0)))
-    assert controller.look().start == ("actor-0", "actor-1", "evaluator")
+    controller = Controller(job, members=gone("evaluator", seen=members(1)))
+    assert controller.look().start == ("actor-1", "actor-2", "evaluator")
     first = (*members(0), member("actor-0"), member("actor-1", Phase.STARTING))
     assert controller.look(members=first).start == ("actor-2",)
     assert controller.look(members=(*members(0), member("actor-0"), member("actor-1"))).start == ("actor-2", "actor-3")
@@ -288,7 +285,7 @@ def test_the_end_of_a_session_is_no_end_of_the_job(session: Session, end: End, r
     active = controller.status.active_seconds
 
     again = controller.look(86_400.0, session=Session())
-    assert again.start == ("replay-0",)
+    assert again.start == ("replay-0", "learner", "actor-0")
     assert controller.status.active_seconds == active, "the night between two sessions is not active time"
     controller.look(members=members(), checkpoint=verified(START))
     controller.trained(2000)

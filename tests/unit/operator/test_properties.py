@@ -80,7 +80,10 @@ def test_deciding_twice_on_the_same_world_decides_nothing_new(plan: Plan, looks:
         second = decided(again)
         assert second.status.restarts == first.status.restarts, "each end is counted once"
         assert second.status.failures == first.status.failures
-        assert second.status == first.status
+        memory = second.status.controller.model_copy(update={"learner_epoch": first.status.controller.learner_epoch})
+        assert second.status.model_copy(update={"controller": memory}) == first.status, (
+            "all but the epoch of a next learner"
+        )
         assert (second.start, second.drain, second.remove) == (first.start, first.drain, first.remove)
         world.apply(first)
         if first.delete_job:

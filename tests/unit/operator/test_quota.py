@@ -28,9 +28,9 @@ def test_not_even_min_replicas_exceeds_a_quota(mode: str) -> None:
 
 
 def test_a_fixed_number_is_bounded_by_the_quota_too() -> None:
-    controller = Controller(make_job("spec.actors.replicas=120"), members=members(0), admission=TWO)
+    controller = Controller(make_job("spec.actors.replicas=120"), members=members(1), admission=TWO)
     decision = controller.look()
-    assert [name for name in decision.start if name.startswith("actor")] == ["actor-0", "actor-1"]
+    assert [name for name in decision.start if name.startswith("actor")] == ["actor-1"]
     assert controller.reason("ScalingLimited") == ("True", "QuotaLimited")
     said = controller.status.autoscaling.last_decision
     assert said == "autoscaling.mode is Disabled: 2 actors of 120 asked for, the queue admits no more"

@@ -34,7 +34,8 @@ class GroupedLoop(Loop):
     """Acts with what an inference server answers: a turn steps one group after the other, each as soon as its answer is
     there, and asks for the next actions at once. A turn's steps are recorded together, so that chunks are the same.
 
-    Raises ``InferenceLost`` when one answer takes longer than ``timeout_seconds``. Time spent waiting for answers is
+    Raises ``InferenceLost`` when an answer takes longer than ``timeout_seconds``; the first is waited for as long as it takes,
+    since a job's parts come up in whatever order they find a place. Time spent waiting for answers is
     ``blocked`` time, and ``figures.inference_wait_seconds``.
     """
 
@@ -51,6 +52,7 @@ class GroupedLoop(Loop):
         self._groups = environment
         self._remote = policy
         self._timeout_seconds = timeout_seconds
+        self._answered = False
 
     def _reset(self) -> Observation:
         """As of ``Loop``; and ask for the first actions."""
@@ -107,6 +109,7 @@ class GroupedLoop(Loop):
         client.poll()
         collected = collect()
         if collected is not None:
+            self._answered = True
             return collected
         started = time.monotonic()
         before = self._figures.inference_wait_seconds
@@ -117,8 +120,9 @@ class GroupedLoop(Loop):
             self._figures.inference_wait_seconds = before + waited
             collected = collect()
             if collected is not None:
+                self._answered = True
                 break
-            if waited > self._timeout_seconds:
+            if self._answered and waited > self._timeout_seconds:
                 raise InferenceLost(
                     f"no answer from the inference server {client.endpoint} for {waited:.0f} s "
                     "(spec.inference.timeoutSeconds); this actor gives up so that it is started anew"

@@ -78,6 +78,12 @@ class Loop(ABC):
         """
         self._on_turn = on_turn
         self.start()
+        with self._figures.clock.stage("blocked"):
+            while not self._may_begin() and not stop.is_set():
+                self._figures.state = "Blocked"
+                self._next_exchange = 0.0
+                self._exchange(BLOCKED_WAIT_SECONDS)
+        self._figures.state = "Running"
         while not stop.is_set():
             self.turn(stop)
         self._figures.clock.stop()
@@ -87,6 +93,10 @@ class Loop(ABC):
         self._figures.clock.enter("env")
         self._recorder.begin(self._reset())
         self._figures.state = "Running"
+
+    def _may_begin(self) -> bool:
+        """Whether there is all that the first step needs."""
+        return True
 
     @abstractmethod
     def _reset(self) -> Observation:
@@ -202,6 +212,10 @@ class LocalLoop(Loop):
         self._loaded = policy
         self._weights = weights
         self._arrived: Weights | None = None
+
+    def _may_begin(self) -> bool:
+        """Once the learner has said which weights there are: an actor that was up before it would play at random meanwhile."""
+        return self._weights.answered
 
     def _take_weights(self, now: float) -> None:
         self._arrived = self._weights.poll() or self._arrived

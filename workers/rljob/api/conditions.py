@@ -217,7 +217,7 @@ def _entries() -> tuple[Entry, ...]:
                 r.WAITING_FOR_QUOTA,
                 "the queue, or a ResourceQuota of the namespace, has no room for what learning needs",
             ),
-            ("False", r.STARTING, "replay, learner and actors come up, in this order"),
+            ("False", r.STARTING, "replay, learner and actors come up; the message says what is waited for"),
             ("False", r.RESTORING, "the roles come up and the learner goes on from a checkpoint"),
             ("False", r.SUSPENDING, "the job is being suspended: drain, checkpoint, stop; see Suspended"),
             ("False", r.SUSPENDED, "the job is suspended"),

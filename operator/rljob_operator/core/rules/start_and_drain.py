@@ -1,5 +1,5 @@
-"""Which members to start, to drain and to remove: replay, then the learner, then inference servers, then actors
-in waves; and the same backwards."""
+"""Which members to start, to drain and to remove: what learning needs at once, then the other actors in waves; and backwards from
+the outside in."""
 
 from __future__ import annotations
 
@@ -22,23 +22,17 @@ _DRAIN_WAVES: tuple[tuple[Role, ...], ...] = (
 def to_start(context: ReconcileContext) -> tuple[str, ...]:
     """Members that should run, do not, and whose turn it is.
 
-    While the job comes up, a role starts only when the one before it is ready, since it would only wait for it; once all were
-    up, each member comes back on its own, whatever else is down.
+    Replay, learner, inference servers and the smallest number of actors start at once: each waits for those that it needs, and
+    half a job must not hold what the other half waits for. All else starts once these have a place. Each member comes back on
+    its own, whatever else is down.
     """
     if context.desired.refusal is not None and context.desired.refusal.blocking:
         return ()
     names = _missing(context, Role.REPLAY, [f"replay-{k}" for k in range(context.shards)])
-    in_order = context.memory.started is None
-    if in_order and context.ready(Role.REPLAY) < context.shards:
-        return tuple(names)
     names += _missing(context, Role.LEARNER, ["learner"])
-    if in_order and not context.learner_ready():
-        return tuple(names)
     names += _missing(context, Role.INFERENCE, [f"inference-{k}" for k in range(context.inference_servers)])
-    if in_order and context.ready(Role.INFERENCE) < context.inference_servers:
-        return tuple(names)
     names += _next_wave(context)
-    if context.spec.evaluator.enabled:
+    if _core_has_places(context) and context.spec.evaluator.enabled:
         names += _missing(context, Role.EVALUATOR, ["evaluator"])
     return tuple(names)
 
@@ -51,7 +45,7 @@ def _missing(context: ReconcileContext, role: Role, wanted: list[str]) -> list[s
 
 
 def _startable(context: ReconcileContext, name: str, member: Member | None, known: dict[str, MemberMemory]) -> bool:
-    if member is not None and member.phase not in (Phase.ABSENT, Phase.EXITED):
+    if member is not None and (member.held or member.phase not in (Phase.ABSENT, Phase.EXITED)):
         return False
     return failures.restart_due(context, member, known.get(name)) <= 0
 
@@ -62,7 +56,14 @@ def _next_wave(context: ReconcileContext) -> list[str]:
     if room <= 0:
         return []
     back, fresh = places.vacancies(context)
-    return (_missing(context, Role.ACTOR, back) + fresh)[:room]
+    if not _core_has_places(context):
+        fresh = fresh[: max(0, context.needed_actors() - len(context.alive(Role.ACTOR)) - len(back))]
+    return _missing(context, Role.ACTOR, [*back, *fresh])[:room]
+
+
+def _core_has_places(context: ReconcileContext) -> bool:
+    """Whether all that learning needs has a place, or was up already: nobody else takes one from it."""
+    return context.memory.placed is not None or context.memory.started is not None
 
 
 # ---------------------------------------------------------------------------------------------------------- going down

@@ -122,46 +122,34 @@ class Client:
         document: Object,
         *,
         dry_run: bool = False,
-        strict: bool = False,
         timeout_seconds: float | None = None,
     ) -> Object:
-        """Create the object and return it as stored. A dry run is checked and filled in, but not stored.
-
-        ``strict`` refuses fields that the server does not know instead of dropping them.
-        Raises `AlreadyExists` where the name is taken.
-        """
+        """Create the object and return it as stored. A dry run is checked and filled in, but not stored. Raises `AlreadyExists`
+        where the name is taken."""
         path = resource.path(document["metadata"]["namespace"])
-        query = {"fieldManager": self._field_manager, **_flags(dry_run, strict)}
+        query = {"fieldManager": self._field_manager, **({"dryRun": "All"} if dry_run else {})}
         return await self._ask(Call("create", "POST", path, resource.plural, query, document), timeout_seconds)
 
-    async def apply(
-        self,
-        resource: Resource,
-        document: Object,
-        *,
-        uid: str | None = None,
-        dry_run: bool = False,
-        strict: bool = False,
-    ) -> Object:
+    async def apply(self, resource: Resource, document: Object, *, uid: str | None = None) -> Object:
         """Server-side apply under our field manager, taking over fields that others have set.
 
         It would create what is not there: with ``uid`` it only ever changes that very object. Raises `Conflict` where the name
         belongs to another one, or to none.
         """
-        return await self._apply(resource, document, uid, "", _flags(dry_run, strict))
-
-    async def apply_status(
-        self, resource: Resource, document: Object, *, resource_version: str | None = None
-    ) -> Object:
-        """Server-side apply of the status; ``document`` has nothing else but apiVersion, kind, metadata and status.
-
-        With ``resource_version`` only where the object is still as it was read. Raises `Conflict` where it has changed since or
-        is another one of that name. (A server does not compare uids here: it takes the status for whoever has the name.)
-        """
-        if resource_version is not None:
-            about = {**document["metadata"], "resourceVersion": resource_version}
-            document = {**document, "metadata": about}
-        return await self._apply(resource, document, None, "status", {})
+        about = document["metadata"]
+        if uid is not None:
+            document = {**document, "metadata": {**about, "uid": uid}}
+        path, query = (
+            resource.path(about["namespace"], about["name"]),
+            {"fieldManager": self._field_manager, "force": "true"},
+        )
+        call = Call("apply", "PATCH", path, resource.plural, query, document, "application/apply-patch+yaml")
+        try:
+            return await self._ask(call)
+        except Invalid as problem:
+            if uid is None or not _about_uid(problem):
+                raise
+            raise Conflict(str(problem), code=problem.code, reason=problem.reason, details=problem.details) from problem
 
     async def patch(
         self,
@@ -323,35 +311,11 @@ class Client:
         answer = await self._transport.ask(Call("create", "POST", path, "selfsubjectaccessreviews", {}, document))
         return bool((answer.get("status") or {}).get("allowed"))
 
-    async def _apply(
-        self, resource: Resource, document: Object, uid: str | None, subresource: str, flags: Mapping[str, str]
-    ) -> Object:
-        about = document["metadata"]
-        if uid is not None:
-            document = {**document, "metadata": {**about, "uid": uid}}
-        path = resource.path(about["namespace"], about["name"], subresource or None)
-        query = {"fieldManager": self._field_manager, "force": "true", **flags}
-        verb = "apply_status" if subresource else "apply"
-        call = Call(
-            verb, "PATCH", path, _counted_as(resource, subresource), query, document, "application/apply-patch+yaml"
-        )
-        try:
-            return await self._ask(call)
-        except Invalid as problem:
-            if uid is None or not _about_uid(problem):
-                raise
-            raise Conflict(str(problem), code=problem.code, reason=problem.reason, details=problem.details) from problem
-
     async def _ask(self, call: Call, timeout_seconds: float | None = None) -> Object:
         async with self._slots:
             if self._guard is not None and call.method != "GET":
                 self._guard()
             return await self._transport.ask(call, timeout_seconds)
-
-
-def _flags(dry_run: bool, strict: bool) -> dict[str, str]:
-    flags = {"dryRun": "All"} if dry_run else {}
-    return flags | ({"fieldValidation": "Strict"} if strict else {})
 
 
 def _counted_as(resource: Resource, subresource: str | None) -> str:

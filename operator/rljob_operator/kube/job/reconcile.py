@@ -161,8 +161,7 @@ class Reconciler:
         idle, owned = not any(member.alive for member in observed.members), stored.owned()
         before = {name: each.words for name, each in known.refusals.of.items()}
         held_up = [member.name for member in observed.members if self._lacks_children(member, known)]
-        wanted = (*decision.start, *held_up)
-        tried = known.refusals.due(wanted, stored.desired.generation, self._monotonic())
+        tried = (*decision.start, *held_up)
         problems: dict[str, Problem] = {}
         failure: ApiError | None = None
         try:
@@ -180,14 +179,14 @@ class Reconciler:
             failure, tried = problem, ()
         start = tuple(name for name in decision.start if name in tried and name not in problems)
         problems |= await self._writer.carry_out(stored, replace(decision, start=start), pods)
-        known.refusals.note(stored, tried, problems, self._monotonic(), self._now())
+        known.refusals.note(problems, self._monotonic(), self._now())
         if failure is not None:
             raise failure
         return before != {name: each.words for name, each in known.refusals.of.items()}
 
     def _lacks_children(self, member: Member, known: RememberedJob) -> bool:
         """Whether a pod does not come up for want of a claim or, as far as one can tell, of a Secret that was deleted."""
-        if member.phase is not Phase.STARTING:
+        if member.phase is not Phase.STARTING or member.held:
             return False
         if member.name in known.refusals.of or children.forget_lost_claims(known.children, member.waiting_message):
             return True
@@ -220,7 +219,7 @@ class Reconciler:
             learner = next((each for each in found if each.role is Role.LEARNER), None)
             newest = checkpoint_in_its_pod(newest, learner, pods)
         return Observation(
-            members=known.refusals.told(found),
+            members=known.refusals.told(found, stored.desired.generation, self._monotonic()),
             learner=answer.sample,
             missing=answer.missing,
             checkpoint=newest,

@@ -23,7 +23,6 @@ from rljob_operator.kube.apiserver.errors import (
 )
 from rljob_operator.kube.job.keys import KeysLost
 from rljob_operator.kube.job.owned import NameConflict
-from rljob_operator.kube.job.stored import StoredJob
 
 FIRST_PAUSE_SECONDS: Final = 5.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
@@ -61,40 +60,32 @@ class Refusals:
 
     of: dict[str, Refused] = field(default_factory=dict)
     generation: int = 0
+    looked_at: float = 0.0
 
-    def due(self, wanted: Iterable[str], generation: int, now: float) -> tuple[str, ...]:
-        """Those of ``wanted`` to be tried now. A refusal of any other is forgotten: nobody wants that member any more."""
+    def told(self, members: Iterable[Member], generation: int, now: float) -> tuple[Member, ...]:
+        """The members with those that can't be made among them, or with why nothing follows on one that has ended."""
         if generation != self.generation:
             self.of = {name: replace(each, pause_seconds=0.0, again_at=now) for name, each in self.of.items()}
-            self.generation = generation
-        names = tuple(dict.fromkeys(wanted))
-        self.of = {name: each for name, each in self.of.items() if name in names}
-        return tuple(name for name in names if name not in self.of or self.of[name].again_at <= now)
-
-    def note(
-        self, stored: StoredJob, tried: Iterable[str], problems: Mapping[str, Problem], now: float, now_seconds: float
-    ) -> None:
-        """What became of the members that were tried."""
-        for name in tried:
-            before = self.of.pop(name, None)
-            problem = problems.get(name)
-            if problem is None:
-                continue
-            pause = 2 * before.pause_seconds if before is not None else 0.0
-            pause = min(max(pause, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
-            reason = next((reason for kind, reason in _REASONS if isinstance(problem, kind)), None)
-            since = before.since_seconds if before is not None else now_seconds
-            words = f"{problem}{_HOW_TO_MEND}" if reason in _OF_TEMPLATES else str(problem)
-            self.of[name] = Refused(reason, words, since, pause, now + pause)
-
-    def told(self, members: Iterable[Member]) -> tuple[Member, ...]:
-        """The members with those that can't be made among them, or with why nothing follows on one that has ended."""
+        self.generation, self.looked_at = generation, now
         found = {member.name: member for member in members}
         for name, each in self.of.items():
             member = found.get(name, Member(name, Role.of(name), since_seconds=each.since_seconds))
             if member.phase in (Phase.ABSENT, Phase.STARTING, Phase.EXITED):
-                found[name] = replace(member, waiting=each.reason, waiting_message=each.words, placed=False)
+                later = each.again_at > now
+                found[name] = replace(member, waiting=each.reason, waiting_message=each.words, placed=False, held=later)
         return tuple(found.values())
+
+    def note(self, problems: Mapping[str, Problem], now: float, now_seconds: float) -> None:
+        """What was refused now. What was due and is not among it was made, or nobody wants it any more."""
+        before, self.of = self.of, {name: each for name, each in self.of.items() if each.again_at > self.looked_at}
+        for name, problem in problems.items():
+            known = before.get(name)
+            pause = 2 * known.pause_seconds if known is not None else 0.0
+            pause = min(max(pause, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
+            reason = next((reason for kind, reason in _REASONS if isinstance(problem, kind)), None)
+            since = known.since_seconds if known is not None else now_seconds
+            words = f"{problem}{_HOW_TO_MEND}" if reason in _OF_TEMPLATES else str(problem)
+            self.of[name] = Refused(reason, words, since, pause, now + pause)
 
     def due_in(self, now: float) -> float:
         """Seconds until the next is to be tried again; infinity where nothing is refused."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from rljob.api.conditions import Reason
 from rljob_operator.core.member import Member, Phase, Role
@@ -9,45 +12,36 @@ from rljob_operator.kube.apiserver.errors import Forbidden, Invalid, QuotaExceed
 from rljob_operator.kube.job.keys import KeysLost
 from rljob_operator.kube.job.owned import NameConflict
 from rljob_operator.kube.job.refusals import Problem, Refusals
-from rljob_operator.kube.job.stored import read
 
-from .test_stored import stored
 
-JOB = read(stored())
+def is_held(refusals: Refusals, generation: int, now: float) -> bool:
+    (seen,) = refusals.told([], generation, now)
+    return seen.held
 
 
 def test_the_pause_grows_and_ends_at_once_where_the_job_changes() -> None:
-    refusals, now, tries = Refusals(), 0.0, []
+    refusals, now, tries = Refusals(generation=1), 0.0, []
     while len(tries) < 6:
-        if refusals.due(["learner"], 1, now):
-            refusals.note(JOB, ["learner"], {"learner": QuotaExceeded("full")}, now, now)
-            tries.append(now)
+        assert not refusals.of or not is_held(refusals, 1, now)
+        refusals.note({"learner": QuotaExceeded("full")}, now, now)
+        tries.append(now)
+        assert is_held(refusals, 1, now)
         now += refusals.due_in(now)
     assert tries == [0.0, 5.0, 15.0, 35.0, 75.0, 135.0]
-    assert refusals.due(["learner", "actor-0"], 1, 136.0) == ("actor-0",), "nobody else waits for it"
-    assert refusals.due(["learner"], 2, 136.0) == ("learner",)
-    refusals.note(JOB, ["learner"], {}, 136.0, 136.0)
-    assert (refusals.of, refusals.due_in(136.0)) == ({}, float("inf"))
+    assert is_held(refusals, 1, 136.0)
+    refusals.note({}, 136.0, 136.0)
+    assert is_held(refusals, 1, 136.0), "a turn in which nobody tries it leaves it as it is"
+    assert not is_held(refusals, 2, 136.0)
+    refusals.note({}, 136.0, 136.0)
+    assert (refusals.of, refusals.due_in(136.0)) == ({}, float("inf")), "it was made, or nobody wants it any more"
 
 
-def test_a_member_that_nobody_wants_any_more_is_not_said_to_be_refused() -> None:
-    refusals = Refusals()
-    refusals.note(JOB, ["actor-1"], {"actor-1": QuotaExceeded("full")}, 0.0, 7.0)
-    ended = Member("actor-2", Role.ACTOR, Phase.EXITED)
-    assert refusals.told([ended]) == (
-        ended,
-        Member(
-            "actor-1",
-            Role.ACTOR,
-            Phase.ABSENT,
-            7.0,
-            waiting=Reason.QUOTA_EXCEEDED,
-            waiting_message="full",
-            placed=False,
-        ),
-    )
-    refusals.due([], 1, 1.0)
-    assert refusals.told([ended]) == (ended,)
+def test_a_member_that_cannot_be_made_stands_among_those_that_are_there() -> None:
+    refusals, ended = Refusals(generation=1), Member("actor-2", Role.ACTOR, Phase.EXITED)
+    refusals.note({"actor-1": QuotaExceeded("full"), "actor-2": QuotaExceeded("full")}, 0.0, 7.0)
+    why: dict[str, Any] = {"waiting": Reason.QUOTA_EXCEEDED, "waiting_message": "full", "held": True, "placed": False}
+    absent = Member("actor-1", Role.ACTOR, Phase.ABSENT, 7.0, **why)
+    assert refusals.told([ended], 1, 0.0) == (replace(ended, **why), absent)
 
 
 @pytest.mark.parametrize(
@@ -62,8 +56,8 @@ def test_a_member_that_nobody_wants_any_more_is_not_said_to_be_refused() -> None
 )
 def test_the_words_are_those_of_the_api_server(problem: Problem, reason: Reason | None) -> None:
     refusals = Refusals()
-    refusals.note(JOB, ["learner"], {"learner": problem}, 0.0, 0.0)
-    (seen,) = refusals.told([])
+    refusals.note({"learner": problem}, 0.0, 0.0)
+    (seen,) = refusals.told([], 0, 0.0)
     assert seen.waiting is reason
     assert seen.waiting_message.startswith(str(problem))
     hint = "; to change a role, set suspend: true with it, and resume"
