@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob.ingest.leases import LEASE_SECONDS, SlotLeases
+from rljob.ingest.leases import LEASE_SECONDS, SlotLeases, spread
 
 ACTORS = tuple(f"actor-{i}" for i in range(6))
 
 
-def test_newcomers_get_the_slots_in_order_and_keep_them() -> None:
+@pytest.mark.parametrize("slots", [*range(1, 40), 64, 100, 257])
+def test_however_many_there_are_they_lie_over_the_whole_ladder(slots: int) -> None:
+    order = spread(slots)
+    assert sorted(order) == list(range(slots)), "each once"
+    for held in range(2, slots + 1):
+        rungs = sorted(order[:held])
+        assert (rungs[0], rungs[-1]) == (0, slots - 1), "both ends are there"
+        widest = max(after - before for before, after in pairwise(rungs))
+        assert widest <= 4 * (slots - 1) / held + 1, "no gap much wider than with the same number evenly apart"
+
+
+def test_newcomers_get_the_slots_in_that_order_and_keep_them() -> None:
     leases = SlotLeases(3)
-    assert [leases.take(actor, "a", 0.0) for actor in ACTORS[:3]] == [0, 1, 2]
     for now in range(0, 100, 10):
-        assert [leases.take(actor, "a", float(now)) for actor in ACTORS[:3]] == [0, 1, 2]
+        assert [leases.take(actor, "a", float(now)) for actor in ACTORS[:3]] == [0, 2, 1]
 
 
 def test_a_renewed_lease_does_not_expire_and_another_does() -> None:
@@ -29,10 +41,10 @@ def test_a_renewed_lease_does_not_expire_and_another_does() -> None:
 
 def test_an_actor_that_comes_back_gets_its_slot_even_after_its_lease() -> None:
     leases = SlotLeases(4)
-    assert [leases.take(actor, "a", 0.0) for actor in ACTORS[:3]] == [0, 1, 2]
+    assert [leases.take(actor, "a", 0.0) for actor in ACTORS[:3]] == [0, 3, 1]
     late = 100 * LEASE_SECONDS
-    assert leases.take("actor-3", "a", late) == 3, "a newcomer takes the slot that nobody is expected back for"
-    assert leases.take("actor-1", "b", late) == 1
+    assert leases.take("actor-3", "a", late) == 2, "a newcomer takes the slot that nobody is expected back for"
+    assert leases.take("actor-1", "b", late) == 3
     assert leases.take("actor-0", "b", late) == 0
 
 
