@@ -234,3 +234,15 @@ def test_a_batch_that_is_only_looked_at_counts_as_dropped() -> None:
 def test_a_capacity_below_a_batch_is_refused() -> None:
     with pytest.raises(ValueError, match="no batch would ever be complete"):
         UnrollQueueConfig("inproc://x", UNROLLS, batch_size=4, capacity=3)
+
+
+@pytest.mark.parametrize("adapts", [False, True])
+def test_weights_that_travel_long_are_waited_for_unless_the_user_set_the_limit(adapts: bool) -> None:
+    """Unrolls arrive 80 updates old, where 50 are allowed for the queue alone."""
+    with rig(lag_limit_adapts=adapts, max_lag_updates=50) as one:
+        one.versions.note(2, updates=80)
+        for number in range(4):
+            one.session.encode(unroll(number))
+        one.until(lambda: one.queue.ready_batches if adapts else one.counts()["dropped"] == {"stale": 4})
+        one.until(lambda: one.counts()["max_lag_updates"] == (210 if adapts else 50))
+        assert one.counts()["arrival_age_updates"] == 80

@@ -208,6 +208,16 @@ def test_a_stand_still_of_both_sides_is_said_at_once_with_its_cause() -> None:
     assert controller.reason("Progressing") == ("True", "LearnerAdvancing")
 
 
+def test_a_learner_that_gives_up_many_unrolls_says_so_in_ready() -> None:
+    controller = running("spec.progressDeadlineSeconds=1000")
+    controller.look(3.0, learner=sample(START + 4, 1001, given_up="97% were too old"))
+    condition = controller.status.condition("Ready")
+    assert condition is not None
+    assert (condition.status, condition.reason, condition.message) == ("True", "Degraded", "97% were too old")
+    controller.look(3.0, learner=sample(START + 7, 1002))
+    assert controller.reason("Ready") == ("True", "Running")
+
+
 def test_checkpoints_grow_stale() -> None:
     controller = running("spec.checkpoint.intervalSeconds=10", checkpoint=verified(START))
     assert controller.reason("CheckpointValid") == ("True", "Verified")

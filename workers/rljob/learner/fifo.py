@@ -66,6 +66,11 @@ class FifoTable:
         """Policy version of the unroll at the head of the queue; None without one."""
         return self._unrolls[0].policy_version if self._unrolls else None
 
+    @property
+    def newest(self) -> Unroll | None:
+        """The unroll that came last, if it still waits."""
+        return self._unrolls[-1] if self._unrolls else None
+
     def chunk(self, ordinal: int) -> StoredChunk:
         """Nothing is stored as it arrived; an ingest without a log never asks."""
         raise KeyError(ordinal)

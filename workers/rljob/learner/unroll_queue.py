@@ -1,7 +1,7 @@
 """Unrolls from actors to batches: the learner's first-in-first-out queue, served by one thread.
 
 Actors speak to it as to a replay shard. Its bound is a budget for staleness: what waits here ages with every update. Unrolls
-older than ``max_lag_updates`` and those acted with the weights of an earlier life of the learner are dropped and counted.
+whose weights are too old (`lag_limit`) and those acted with weights of an earlier life of the learner are dropped and counted.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from rljob.ingest.roster import Counted, Roster
 from rljob.ingest.service import Ingest
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.fifo import FifoTable
+from rljob.learner.lag_limit import LagLimit
 from rljob.learner.unroll_staging import ReadyUnrolls, UnrollStagingRing
 from rljob.learner.waker import Waker
 from rljob.threads import SupervisedThread
@@ -49,6 +50,8 @@ class UnrollQueueConfig:
     capacity: int
     drops_oldest: bool = False
     max_lag_updates: int = 50
+    lag_limit_adapts: bool = False
+    """Whether the time that weights travel is added to it, as it is measured."""
     prefetch: int = 1
     slots: int = 1
     credits: int = 4
@@ -82,6 +85,10 @@ class QueueStatus:
     capacity: int = 0
     head_age_updates: int | None = None
     """Updates since the weights of the oldest that waits; None where none does."""
+    max_lag_updates: int = 0
+    """The limit on age in force."""
+    arrival_age_updates: int | None = None
+    """Median of how old the weights of unrolls are when they arrive; None before the first."""
     duplicates: int = 0
     """Received before, and not counted again."""
     produced: int = 0
@@ -113,6 +120,7 @@ class UnrollQueue:
         self._server = Server(config.endpoint, security, high_water_mark=max(64, 4 * config.credits))
         self.endpoint = self._server.endpoint
         self._table = FifoTable(config.layout, config.capacity, drops_oldest=config.drops_oldest)
+        self._limit = LagLimit(config.max_lag_updates, adapts=config.lag_limit_adapts)
         self._roster = Roster(greedy_epsilon=1.0)  # the policy explores by itself: every game counts
         self._ingest = Ingest(
             self._server,
@@ -139,6 +147,7 @@ class UnrollQueue:
         self._stop = threading.Event()
         self._status = ShardStatus()
         self._queue_status = QueueStatus()
+        self._given_up = ""
         self._counted = Counted()
         self._waker = Waker()
         self._publish(time.monotonic())
@@ -188,7 +197,11 @@ class UnrollQueue:
 
     def section(self) -> dict[str, Any]:
         """The ``queue`` part of the learner's status. All counts are unrolls."""
-        return {"queue": asdict(self._queue_status), "rejected_total": dict(self._status.rejected_total)}
+        return {
+            "queue": asdict(self._queue_status),
+            "given_up": self._given_up,
+            "rejected_total": dict(self._status.rejected_total),
+        }
 
     @property
     def counted(self) -> dict[str, Any]:
@@ -228,7 +241,9 @@ class UnrollQueue:
                 poller.poll(0 if busy else _POLL_MILLISECONDS)
                 self._waker.clear()
                 now = time.monotonic()
+                head = self._table.head
                 busy = self._ingest.receive(now) > 0
+                self._note_arrival(head)
                 busy |= self._assemble()
                 self._ingest.reply()
                 if now >= next_status:
@@ -241,12 +256,20 @@ class UnrollQueue:
             self._publish(time.monotonic())
             self._server.close()
 
+    def _note_arrival(self, head: int) -> None:
+        """Measure how old the latest unroll is, where one has come since ``head``; in a life of its own, or without weights, it
+        has no age."""
+        newest = self._table.newest
+        if self._table.head > head and newest is not None and newest.epoch == self._epoch and newest.policy_version:
+            self._limit.arrived(self._versions.age(newest.policy_version))
+
     def _assemble(self) -> bool:
         """Make the oldest unrolls that may still be learned from a batch, if one is wanted; True when that was done."""
         size = self._config.batch_size
         if len(self._ready) >= self._config.prefetch or len(self._table) < size:
             return False
-        self._table.discard(self._refusal)
+        most = self._limit.updates
+        self._table.discard(lambda unroll: self._refusal(unroll, most))
         if len(self._table) < size or (staging := self._staging.take()) is None:
             return False
         epoch = self._epoch if self._published else 0
@@ -262,11 +285,11 @@ class UnrollQueue:
         self.heard_epoch = max(self.heard_epoch, unroll.epoch)
         return unroll
 
-    def _refusal(self, unroll: Unroll) -> str | None:
+    def _refusal(self, unroll: Unroll, most_updates: int) -> str | None:
         """Why this unroll may not be learned from any more, if so."""
         if unroll.epoch != self._epoch and self._published:
             return "epoch"
-        return "stale" if self._versions.age(unroll.policy_version) > self._config.max_lag_updates else None
+        return "stale" if self._versions.age(unroll.policy_version) > most_updates else None
 
     def _publish(self, now: float) -> None:
         config, table, ingest = self._config, self._table, self._ingest
@@ -277,9 +300,11 @@ class UnrollQueue:
                 dropped[reason] = dropped.get(reason, 0) + count
         received, learned, waiting = table.accepted, self._learned, len(table)
         head = table.oldest_version
+        self._limit.count(table.dropped["stale"], table.taken, now)
         rejected = dict(ingest.rejected)
         rejected |= {f"malformed_{reason}": count for reason, count in self._server.malformed.items()}
         length = config.layout.length
+        self._given_up = self._limit.in_words()
         self._queue_status = QueueStatus(
             received=received,
             learned=learned,
@@ -288,6 +313,8 @@ class UnrollQueue:
             in_flight=received - learned - sum(dropped.values()),
             capacity=config.capacity,
             head_age_updates=None if head is None else self._versions.age(head),
+            max_lag_updates=self._limit.updates,
+            arrival_age_updates=self._limit.arrival_age_updates,
             duplicates=ingest.duplicates_total,
             produced=sum(record.produced for record in self._roster.actors.values()) // length,
         )

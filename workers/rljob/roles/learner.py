@@ -238,6 +238,7 @@ def _source(
                 capacity=queue.capacity,
                 drops_oldest=queue.overflow == "DropOldest",
                 max_lag_updates=queue.max_policy_lag_updates,
+                lag_limit_adapts="max_policy_lag_updates" not in queue.model_fields_set,
                 prefetch=params.prefetch_batches,
                 slots=max(1, spec.actors.replicas),
                 credits=credits_per_actor(spec.actors.envs_per_actor),

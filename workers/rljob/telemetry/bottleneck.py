@@ -289,8 +289,8 @@ def _given_up(known: Mapping[str, float]) -> str:
     if stale < NOTABLE * received or not stale:
         return ""
     return (
-        f" Of all unrolls {_percent(stale / received)} were too old to be learned from; raise "
-        "unrollQueue.maxPolicyLagUpdates, or shorten the way with a smaller unrollQueue.capacity or fewer actors."
+        f" Of all unrolls {_percent(stale / received)} were too old to be learned from; raise unrollQueue.maxPolicyLagUpdates "
+        "or leave it out, or shorten the way with a smaller unrollQueue.capacity or fewer actors."
     )
 
 

@@ -90,6 +90,8 @@ def _ready_while_running(context: ReconcileContext) -> ConditionUpdate:
     lacking = _lacking(context)
     if not progress.advancing(context) or progress.standstill(context):
         lacking.append("the learner stands still")
+    elif context.observed.learner is not None and context.observed.learner.given_up:
+        lacking.append(context.observed.learner.given_up)
     if lacking:
         return true(type, Reason.DEGRADED, some(lacking))
     return true(type, Reason.RUNNING, "" if context.observed.keeps_checkpoints else _IN_ITS_POD)
