@@ -42,7 +42,33 @@ FAULTS: dict[str, Scenario] = {
     "an hour at the maximum, then freed": HELD,
 }
 
-FIGURES = ("starved_percent", "blocked_percent", "mean_actors", "reversals", "starts", "queueing_seconds")
+STILL = Scenario(capacity=((0, 70.0),), actor_rate=((0, 1.0),), evictions=(), start_load=0.2)
+"""Only what a case changes happens, and 70 actors are needed. An actor that starts takes a fifth of what one that plays takes of
+what they share."""
+
+CAPPED: dict[str, Scenario] = {
+    "production capped at 30 of 70": replace(STILL, most_produced=((0, 30.0),)),
+    "production capped at 60 of 70": replace(STILL, most_produced=((0, 60.0),)),
+    "the cap of 30 falls at 3600 s": replace(STILL, most_produced=((0, 30.0), (3600, 100.0))),
+    "a cap of 40 comes at 3600 s": replace(STILL, most_produced=((0, 100.0), (3600, 40.0))),
+}
+
+LAGGING: dict[str, Scenario] = {
+    "policy lag too high from 50 of 70 actors on": replace(STILL, lag_knee=((0, 40.0),)),
+    "the same, three times as noisy": replace(STILL, lag_knee=((0, 40.0),), lag_noise=0.3),
+    "too high from 50 on, from 3600 s on from 100": replace(STILL, lag_knee=((0, 40.0), (3600, 80.0))),
+}
+
+FIGURES = (
+    "starved_percent",
+    "blocked_percent",
+    "mean_actors",
+    "reversals",
+    "moves",
+    "starts",
+    "lag_high_percent",
+    "queueing_seconds",
+)
 
 
 class Runs:
@@ -93,6 +119,9 @@ def _tables(runs: Runs) -> None:
     for name, scenario in SENSITIVITY.items():
         for law in ("hpa_default", "thresholds", "shipped", "oracle"):
             report("autoscaler_sensitivity", case=name, law=LAWS[law][0], seeds=seeds, **runs.means(law, scenario))
+    for name, scenario in (CAPPED | LAGGING).items():
+        for law in ("shipped", "oracle"):
+            report("autoscaler_guard", case=name, law=LAWS[law][0], seeds=seeds, **runs.means(law, scenario))
     plain = runs.means("shipped", Scenario())
     for name, scenario in FAULTS.items():
         figures = runs.means("shipped", scenario)

@@ -6,11 +6,12 @@ own; one that finds the queue empty waits. Figures reach the autoscaler as means
 
 from __future__ import annotations
 
+import math
 import random
 from bisect import insort
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from rljob_operator.core.autoscaling import ScalingSample, Supply
@@ -19,6 +20,9 @@ START = 1_700_000_000.0
 """Unix time of the simulation's second 0."""
 
 FIGURES_SECONDS = 15
+
+MOST_LAG = 400.0
+"""``guards.maxPolicyLagUpdates``, its default for Ape-X."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,10 @@ class Scenario:
         outages: (first second, last second) without figures. clock_jumps: (second, seconds that the controller's clock jumps).
         reporting_share: share of the actors whose figures come in.
         max_replicas: (second, spec.autoscaling.maxReplicas from then on).
+        most_produced: (second, items per second that all actors together can make from then on: a CPU, a network or an ingest
+            that they share). start_load: items per second of it that an actor takes away while it starts.
+        lag_knee: actors up to which the policy lag is half of what the job allows; from there on it rises by a tenth of that for
+            each twentieth more actors. None: no lag is reported. lag_noise: standard deviation of the reported lag, relative.
     """
 
     seconds: int = 7200
@@ -53,6 +61,10 @@ class Scenario:
     clock_jumps: tuple[tuple[int, float], ...] = ()
     reporting_share: float = 1.0
     max_replicas: tuple[tuple[int, int], ...] = ((0, 200),)
+    most_produced: tuple[tuple[int, float], ...] = ((0, math.inf),)
+    start_load: float = 0.0
+    lag_knee: tuple[tuple[int, float], ...] | None = None
+    lag_noise: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +93,7 @@ class Trace:
     existing: list[int] = field(default_factory=list)
     needed: list[float] = field(default_factory=list)
     depth: list[float] = field(default_factory=list)
+    lag: list[float] = field(default_factory=list)
     consumed: float = 0.0
     starts: int = 0
 
@@ -93,7 +106,9 @@ class Trace:
             "blocked_percent": 100 * sum(self.blocked) / seconds,
             "mean_actors": sum(self.existing) / seconds,
             "reversals": float(sum(one * other < 0 for one, other in pairwise(steps))),
+            "moves": float(len(steps)),
             "starts": float(self.starts),
+            "lag_high_percent": 100 * sum(lag > MOST_LAG for lag in self.lag) / seconds,
             "queueing_seconds": sum(self.depth) / self.consumed if self.consumed else 0.0,
         }
 
@@ -101,7 +116,7 @@ class Trace:
 def simulate(scenario: Scenario, law: Law, seed: int) -> Trace:
     """Run ``law`` through ``scenario``; the same seed gives every law the same noise and the same delays."""
     delays, errors = random.Random(f"delays {seed}"), random.Random(f"errors {seed}")
-    jitters = random.Random(f"jitter {seed}")
+    jitters, lags = random.Random(f"jitter {seed}"), random.Random(f"lag {seed}")
     trace = Trace(starts=scenario.initial_actors)
     ready_at = [0.0] * scenario.initial_actors
     recent: deque[tuple[float, float, float, float]] = deque(maxlen=FIGURES_SECONDS)
@@ -115,6 +130,10 @@ def simulate(scenario: Scenario, law: Law, seed: int) -> Trace:
                 ready = _ready(ready_at, second)
         offset += sum(jump for at, jump in scenario.clock_jumps if at == second)
         sample = _sample(scenario, recent, depth, second, START + second + offset, errors)
+        if sample is not None and scenario.lag_knee is not None:
+            mean_lag = sum(trace.lag[-FIGURES_SECONDS:]) / min(len(trace.lag), FIGURES_SECONDS)
+            reported = max(0.0, mean_lag * lags.gauss(1, scenario.lag_noise))
+            sample = replace(sample, policy_lag_updates_p95=reported)
         supply = Supply(
             ready=ready,
             pending=len(ready_at) - ready,
@@ -132,7 +151,8 @@ def simulate(scenario: Scenario, law: Law, seed: int) -> Trace:
         del ready_at[desired:]  # those that are not ready go first
         ready = _ready(ready_at, second)
 
-        offered = ready * rate * max(0.0, jitters.gauss(1, scenario.jitter))
+        shared = max(0.0, _at(scenario.most_produced, second) - scenario.start_load * (len(ready_at) - ready))
+        offered = min(ready * rate, shared) * max(0.0, jitters.gauss(1, scenario.jitter))
         consumed = min(capacity, depth + offered)
         over = max(0.0, depth + offered - consumed - scenario.queue_items)
         depth += offered - over - consumed
@@ -143,8 +163,11 @@ def simulate(scenario: Scenario, law: Law, seed: int) -> Trace:
         trace.desired.append(desired)
         trace.ready.append(ready)
         trace.existing.append(len(ready_at))
-        trace.needed.append(capacity / rate)
+        trace.needed.append(min(capacity, _at(scenario.most_produced, second)) / rate)
         trace.depth.append(depth)
+        if scenario.lag_knee is not None:
+            over_knee = max(0.0, ready / _at(scenario.lag_knee, second) - 1)
+            trace.lag.append(MOST_LAG * (0.5 + 2.0 * over_knee))
         trace.consumed += consumed
     return trace
 

@@ -82,7 +82,7 @@ class ScalingGuards(APIModel):
     max_policy_lag_updates: Annotated[int, Integer(1)] = 400
     """Policy lag (95th percentile) above which actors are taken away."""
     min_marginal_gain_percent: Percent = 10
-    """Stop growing where an added actor brings less than this share of its nominal rate."""
+    """Growth that brings less than this share of its nominal rate is taken back; 0: never."""
 
 
 class Fallback(APIModel):

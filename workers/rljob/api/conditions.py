@@ -206,7 +206,11 @@ def _entries() -> tuple[Entry, ...]:
         t.ACTORS_READY: role_ready,
         t.READY: (
             ("True", r.RUNNING, "the learner trains and every role is ready"),
-            ("True", r.DEGRADED, "the learner trains, but a role misses a member or the learner stands still"),
+            (
+                "True",
+                r.DEGRADED,
+                "the learner trains, but a role misses a member, the learner stands still, or many unrolls are too old",
+            ),
             (
                 "False",
                 r.ACCEPTING,
@@ -256,8 +260,16 @@ def _entries() -> tuple[Entry, ...]:
             ("True", r.SCALE_DOWN_STABILIZED, "the `scaleDown` window holds a shrinking back"),
             ("True", r.QUOTA_LIMITED, "the queue, or a ResourceQuota of the namespace, admits no more actors"),
             ("True", r.UNSCHEDULABLE, "added actors find no node"),
-            ("True", r.POLICY_LAG, "policy lag is above `guards.maxPolicyLagUpdates`"),
-            ("True", r.DIMINISHING_RETURNS, "added actors brought less than `guards.minMarginalGainPercent`"),
+            (
+                "True",
+                r.POLICY_LAG,
+                "policy lag is, or was a while ago with more actors, above `guards.maxPolicyLagUpdates`",
+            ),
+            (
+                "True",
+                r.DIMINISHING_RETURNS,
+                "growth has not shown the gain of `guards.minMarginalGainPercent`, and waits for it or is taken back",
+            ),
             ("True", r.PAUSED, "`autoscaling.pause` forbids this direction"),
             ("False", r.DESIRED_WITHIN_RANGE, "the number is the one that is wanted"),
         ),

@@ -9,7 +9,7 @@ from rljob.api.autoscaling import AutoscalingSpec
 from rljob_operator.core.autoscaling import behavior, guards, law, sentence
 from rljob_operator.core.autoscaling.fallback import fallback
 from rljob_operator.core.autoscaling.limits import Limited, bounded, limits_now, through
-from rljob_operator.core.autoscaling.memory import AutoscalingMemory
+from rljob_operator.core.autoscaling.memory import AutoscalingMemory, GuardMemory
 from rljob_operator.core.autoscaling.model import ActiveReason, LimitedBy, ScalingSample, Supply
 from rljob_operator.core.autoscaling.rates import observe, rates
 from rljob_operator.core.autoscaling.recommendation import Calculation, Recommendation
@@ -80,15 +80,16 @@ def _by_law(
     match = law.match(spec, found, sample, memory.integral)
     memory = replace(memory, recommended=match.wanted)
     if is_new:
-        memory = replace(memory, gain=guards.judged(spec, memory.gain, memory.rates, sample, supply, now_seconds))
+        learned = guards.learned(spec, memory.guards, memory.rates, sample, supply, current, now_seconds)
+        memory = replace(memory, guards=learned)
     target = law.rounded(spec, match, current)
-    memory, limited, calculation = _limited(spec, memory, sample, supply, target, now_seconds)
-    calculation = replace(calculation, match=match, tolerance=law.tolerance(spec, match, current))
+    memory, limited, calculation = _limited(spec, memory, supply, target, match, now_seconds)
+    calculation = replace(calculation, tolerance=law.tolerance(spec, match, current))
     is_at_rest = found.steady and limited == Limited(current) and supply.pending == 0
     if is_new and is_at_rest:
         memory = replace(memory, integral=law.integrated(spec, sample, memory.integral))
     if limited.number > current:
-        memory = replace(memory, gain=guards.growing(memory.gain, memory.rates, supply))
+        memory = replace(memory, guards=guards.growing(memory.guards, memory.rates, supply, current))
     decision_text = sentence.decided(calculation, match, sample, limited.by, recommended=spec.mode == "External")
     memory = replace(memory, active=ActiveReason.VALID_METRIC_FOUND, active_message="", last_decision=decision_text)
     return memory, calculation
@@ -103,7 +104,7 @@ def _without_figures(
     target = fallback(spec, memory.desired or 0, now_seconds - since)
     if target is None or spec.pause == "All":
         return _told(spec, memory, ActiveReason.STALE_METRICS, missing), None
-    memory, limited, calculation = _limited(spec, memory, None, supply, target, now_seconds)
+    memory, limited, calculation = _limited(spec, memory, supply, target, None, now_seconds)
     decision_text = sentence.fell_back(
         spec, calculation, now_seconds - since, limited.by, recommended=spec.mode == "External"
     )
@@ -129,17 +130,17 @@ def _with_a_first_actor(spec: AutoscalingSpec, memory: AutoscalingMemory, now_se
 def _limited(
     spec: AutoscalingSpec,
     memory: AutoscalingMemory,
-    sample: ScalingSample | None,
     supply: Supply,
     target: int,
+    match: law.Match | None,
     now_seconds: float,
 ) -> tuple[AutoscalingMemory, Limited, Calculation]:
     """Take ``target`` through the limits. Internal: that is the number of actors now; External: what is recommended."""
     current = memory.desired or 0
     memory = behavior.with_wanted(memory, spec, bounded(spec, Limited(target)).number, now_seconds)
-    limits = limits_now(spec, memory, sample, supply, target, now_seconds)
+    limits = limits_now(spec, memory, supply, target, match, now_seconds)
     limited = through(limits, target, current)
-    calculation = Calculation(current, None, 0.0, target, limits, limited.number)
+    calculation = Calculation(current, match, 0.0, target, limits, limited.number)
     if spec.mode == "External":
         return replace(memory, recommended=float(limited.number)), limited, calculation
     memory = behavior.with_change(memory, spec, limited.number - current, now_seconds)
@@ -159,7 +160,9 @@ def _with_requested_replicas(
         desired = supply.initial_replicas
     elif requested_before is not None and requested_replicas != requested_before:
         # give it one stabilization window; older recommendations knew nothing of it
-        memory = replace(memory, highest=((now_seconds, requested_replicas),), lowest=(), integral=0.0)
+        memory = replace(
+            memory, highest=((now_seconds, requested_replicas),), lowest=(), integral=0.0, guards=GuardMemory()
+        )
         limited = bounded(spec, Limited(requested_replicas))
         decision_text = sentence.jumped(requested_before, requested_replicas, desired, limited)
         return replace(memory, desired=limited.number, limited_by=limited.by, last_decision=decision_text)

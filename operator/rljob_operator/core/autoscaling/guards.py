@@ -1,4 +1,9 @@
-"""What forbids growth whatever the rates say: no place for more actors, too old a policy, growth that brought nothing."""
+"""What keeps growth in check whatever the rates say: no place for more, too old a policy, growth that brought nothing.
+
+A growth is on trial until it has shown its gain; one that has not is taken back to where it was. Where the policy lag is too
+high, actors are taken away until it is not. Either way the number found is a ceiling that is kept for a while, for twice as
+long each time that it is found again.
+"""
 
 from __future__ import annotations
 
@@ -7,107 +12,162 @@ from dataclasses import replace
 from typing import Final
 
 from rljob.api.autoscaling import AutoscalingSpec
+from rljob.api.computed import GUARD_PERCENT
 
-from rljob_operator.core.autoscaling.memory import GainMemory, RateMemory
+from rljob_operator.core.autoscaling.law import Match
+from rljob_operator.core.autoscaling.memory import GuardMemory, RateMemory
 from rljob_operator.core.autoscaling.model import LimitedBy, ScalingSample, Supply
 from rljob_operator.core.autoscaling.rates import figure_error
 
 UNSCHEDULABLE_SECONDS: Final = 60.0
 """Actors that wait for a place so long mean that there is none for more."""
 
-STOPPED_SECONDS: Final = 600.0
-"""How long growth stays off after it brought nothing."""
+HOLD_SECONDS: Final = 600.0
+"""How long a ceiling is kept when it is found for the first time."""
+
+MOST_HOLD_SECONDS: Final = 4800.0
+"""How long at most, however often it was found."""
 
 LAG_SHRINK: Final = 0.1
-"""Share of the actors taken away in a decision while the policy lag is too high."""
+"""Share of the actors taken away, once a rate window, while the policy lag is too high."""
+
+LAG_RECOVERED: Final = 0.8
+"""Share of the highest lag allowed below which the lag must be before a ceiling that it set is lifted."""
 
 _JUDGED_GROWTH: Final = 0.1
 """A growth is judged once it has added this share of actors; what fewer bring is lost in noise."""
 
+_CLEARLY_MORE: Final = 0.5
+"""Share of the whole gain that keeps a growth on trial, though noise hides whether it is one."""
+
+_SLOWER: Final = 0.8
+"""Actors are slower than before a growth when they deliver less than this share of what they did; the rest may be noise."""
+
+_FEW_STARTS: Final = 0.5
+"""Actors on their way, as a share of those that play, which do not slow the others by starting."""
+
 _SURE_DEVIATIONS: Final = 3.0
-"""Standard errors by which a growth must have brought less than it should, before it can count as having brought nothing."""
+"""Standard errors by which a gain must be seen."""
 
 
 def most_allowed(
-    spec: AutoscalingSpec,
-    gain: GainMemory,
-    sample: ScalingSample | None,
-    supply: Supply,
-    current: int,
-    now_seconds: float,
+    guards: GuardMemory, match: Match | None, supply: Supply, current: int, now_seconds: float
 ) -> tuple[int | None, LimitedBy]:
     """The most actors that the guards allow, and which of them says so; (None, NOTHING) where none does.
 
-    A lag that is too high takes actors away, but never the last one: without it nobody would see the lag fall again.
+    While a growth is on trial, actors that have become slower since are no reason for more of them: it may be that growth which
+    slows them.
     """
-    if lag_is_high(spec, sample):
-        return max(1, int(current * (1 - LAG_SHRINK))), LimitedBy.POLICY_LAG
+    allowed: list[tuple[int, LimitedBy]] = []
+    if guards.ceiling is not None and now_seconds < guards.until_seconds:
+        allowed.append((guards.ceiling, LimitedBy(guards.ceiling_by)))
     if supply.unschedulable_seconds > UNSCHEDULABLE_SECONDS:
-        return current, LimitedBy.UNSCHEDULABLE
-    if gain.stopped_until_seconds is not None and now_seconds < gain.stopped_until_seconds:
-        return current, LimitedBy.GAIN
-    return None, LimitedBy.NOTHING
+        allowed.append((current, LimitedBy.UNSCHEDULABLE))
+    if guards.actors is not None and match is not None:
+        slower = match.rates.per_actor_per_second * guards.free_actors / guards.arrived_per_second
+        if slower < _SLOWER:
+            allowed.append((max(current, round(match.wanted * slower)), LimitedBy.GAIN))
+    return min(allowed, default=(None, LimitedBy.NOTHING))
 
 
-def lag_is_high(spec: AutoscalingSpec, sample: ScalingSample | None) -> bool:
-    """Whether the 95th percentile of the policy lag is above what the job allows; no figure is no verdict."""
-    lag = None if sample is None else sample.policy_lag_updates_p95
-    return lag is not None and lag > spec.guards.max_policy_lag_updates
+def growing(guards: GuardMemory, memory: RateMemory, supply: Supply, current: int) -> GuardMemory:
+    """A growth from ``current`` actors is on trial from now on, unless an earlier one still is.
 
-
-def judged(
-    spec: AutoscalingSpec,
-    gain: GainMemory,
-    memory: RateMemory,
-    sample: ScalingSample,
-    supply: Supply,
-    now_seconds: float,
-) -> GainMemory:
-    """The verdict on the latest growth, once its actors have played for one rate window.
-
-    gain = (arrivals now - arrivals before) / (actors added * rate of one actor before), means over the rate window, in
-    which the actors are counted like the arrivals. Only a learner that still waits makes it count: one that has enough
-    now was the aim, whatever the actors could deliver. Figures too noisy to tell a growth that brought all from one that
-    brought nothing give no verdict yet. A share of 0 wants none at all: where fewer arrive than before it is for another reason.
+    What there was before it is measured until its actors come or many start: the rates may have begun to change just then.
     """
-    if spec.guards.min_marginal_gain_percent == 0:
-        return GainMemory()
-    if gain.stopped_until_seconds is not None and now_seconds >= gain.stopped_until_seconds:
-        gain = replace(gain, stopped_until_seconds=None)
-    if gain.ready is None:
-        return gain
-    if supply.ready < gain.ready or sample.wait_fraction <= spec.tolerance_percent / 100:
-        return GainMemory(stopped_until_seconds=gain.stopped_until_seconds)
-    if supply.ready < gain.ready + max(1.0, _JUDGED_GROWTH * gain.ready):
-        return gain
-    if gain.grown_since_seconds is None:
-        return replace(gain, grown_since_seconds=now_seconds)
-    if (
-        now_seconds - gain.grown_since_seconds < spec.rate_window_seconds
-        or memory.updated_seconds != memory.taken_seconds
-    ):
-        return gain
-    window = memory.window
-    before = gain.arrived_per_second / gain.free_actors
-    added = (window.free_actors / window.weight - gain.free_actors) * before
-    brought = window.arrived / window.weight - gain.arrived_per_second
-    if brought >= spec.guards.min_marginal_gain_percent / 100 * added:
-        return GainMemory(stopped_until_seconds=gain.stopped_until_seconds)
-    noise = figure_error(memory) * math.sqrt(2.0 / window.weight) * window.arrived / window.weight
-    if added - brought < _SURE_DEVIATIONS * noise:
-        return gain
-    return GainMemory(stopped_until_seconds=now_seconds + STOPPED_SECONDS)
-
-
-def growing(gain: GainMemory, memory: RateMemory, supply: Supply) -> GainMemory:
-    """Remember what arrived before a growth, unless an earlier growth is still being judged."""
-    window = memory.window
-    if gain.ready is not None or supply.ready == 0 or window.free_actors <= 0:
-        return gain
+    window, on_trial = memory.window, guards.actors is not None
+    come = supply.ready > guards.ready or supply.pending > _FEW_STARTS * supply.ready
+    if (on_trial and come) or supply.ready == 0 or min(window.free_actors, window.arrived) <= 0:
+        return guards
     return replace(
-        gain,
+        guards,
+        actors=guards.actors if on_trial else current,
         ready=supply.ready,
         arrived_per_second=window.arrived / window.weight,
         free_actors=window.free_actors / window.weight,
         grown_since_seconds=None,
+    )
+
+
+def learned(
+    spec: AutoscalingSpec,
+    guards: GuardMemory,
+    memory: RateMemory,
+    sample: ScalingSample,
+    supply: Supply,
+    current: int,
+    now_seconds: float,
+) -> GuardMemory:
+    """What a new sample says about the policy lag and about a growth on trial.
+
+    Its gain is what more arrives than before, beyond ``minMarginalGainPercent`` of what as many actors brought then: means over
+    the rate window, in which the actors are counted like the arrivals.
+    """
+    if guards.ceiling is not None and now_seconds >= guards.until_seconds + guards.hold_seconds:
+        guards = replace(guards, ceiling=None, hold_seconds=0.0)
+    guards, least_percent = _lagging(spec, guards, sample, current, now_seconds), spec.guards.min_marginal_gain_percent
+    if guards.actors is None:
+        return guards
+    if current <= guards.actors or sample.wait_fraction <= spec.tolerance_percent / 100 or least_percent == 0:
+        return replace(guards, actors=None)
+    if supply.ready < guards.ready + max(1.0, _JUDGED_GROWTH * guards.ready):
+        return growing(guards, memory, supply, current)
+    since, window = guards.grown_since_seconds or now_seconds, memory.window
+    guards, played = replace(guards, grown_since_seconds=since), now_seconds - since
+    if memory.updated_seconds != memory.taken_seconds or memory.jumped or played < spec.rate_window_seconds:
+        return guards
+    arrived = window.arrived / window.weight
+    added = (window.free_actors / window.weight / guards.free_actors - 1.0) * guards.arrived_per_second
+    noise = figure_error(memory) * math.sqrt(2.0 / window.weight) * arrived
+    brought = arrived - guards.arrived_per_second
+    if brought >= least_percent / 100 * added + _SURE_DEVIATIONS * noise:
+        return replace(guards, actors=None)
+    if played < spec.trim_time_constant_seconds or brought >= _CLEARLY_MORE * added:
+        return guards
+    return _with_ceiling(guards, guards.actors or current, LimitedBy.GAIN, now_seconds)
+
+
+def _lagging(
+    spec: AutoscalingSpec, guards: GuardMemory, sample: ScalingSample, current: int, now_seconds: float
+) -> GuardMemory:
+    """A lag that is too high takes actors away, never the last one, without which the lag would not be seen to fall.
+
+    The lag is a mean over about a rate window, anew after each change. Between the two thresholds what was decided stays.
+    """
+    if sample.policy_lag_updates_p95 is None:
+        return guards
+    share = sample.policy_lag_updates_p95 / _most_lag(spec, sample)
+    before, by_lag = guards.lag_share, guards.ceiling_by == LimitedBy.POLICY_LAG and guards.ceiling is not None
+    if before is not None:
+        share = before + min(1.0, spec.sample_period_seconds / spec.rate_window_seconds) * (share - before)
+    guards = replace(guards, lag_share=share)
+    settled_seconds = guards.until_seconds - guards.hold_seconds + spec.rate_window_seconds
+    if share > 1.0 and not (by_lag and now_seconds < settled_seconds):
+        fewer = max(1, int(current * (1.0 - LAG_SHRINK)))
+        return _with_ceiling(guards, min(fewer, guards.ceiling or fewer), LimitedBy.POLICY_LAG, now_seconds)
+    if share > LAG_RECOVERED and by_lag and now_seconds < guards.until_seconds:
+        return replace(guards, until_seconds=max(guards.until_seconds, now_seconds + spec.rate_window_seconds))
+    return guards
+
+
+def _most_lag(spec: AutoscalingSpec, sample: ScalingSample) -> float:
+    """The most policy lag allowed: as written, else it follows the learner's own limit, which may have risen since the start."""
+    most = spec.guards.max_policy_lag_updates
+    if "max_policy_lag_updates" in spec.guards.model_fields_set or sample.lag_limit_updates is None:
+        return most
+    return max(most, sample.lag_limit_updates * GUARD_PERCENT / 100)
+
+
+def _with_ceiling(guards: GuardMemory, ceiling: int, by: LimitedBy, now_seconds: float) -> GuardMemory:
+    """The trial is over, and ``ceiling`` what was learned."""
+    is_found_again = guards.ceiling is not None and now_seconds >= guards.until_seconds
+    hold = min((guards.hold_seconds or HOLD_SECONDS) * (2.0 if is_found_again else 1.0), MOST_HOLD_SECONDS)
+    return replace(
+        guards,
+        actors=None,
+        lag_share=None,
+        ceiling=ceiling,
+        ceiling_by=by,
+        until_seconds=now_seconds + hold,
+        hold_seconds=hold,
     )

@@ -8,8 +8,9 @@ from typing import Final
 from rljob.api.autoscaling import AutoscalingSpec
 
 from rljob_operator.core.autoscaling import behavior, guards
+from rljob_operator.core.autoscaling.law import Match
 from rljob_operator.core.autoscaling.memory import AutoscalingMemory
-from rljob_operator.core.autoscaling.model import LimitedBy, ScalingSample, Supply
+from rljob_operator.core.autoscaling.model import LimitedBy, Supply
 
 _UNLIMITED: Final = 10**9
 
@@ -69,9 +70,9 @@ def bounded(spec: AutoscalingSpec, limited: Limited) -> Limited:
 def limits_now(
     spec: AutoscalingSpec,
     memory: AutoscalingMemory,
-    sample: ScalingSample | None,
     supply: Supply,
     target: int,
+    match: Match | None,
     now_seconds: float,
 ) -> ReplicaLimits:
     """The limits on going to ``target``.
@@ -80,7 +81,7 @@ def limits_now(
     After a gap in the watch nothing shrinks before one whole window has been seen.
     """
     current = memory.desired or 0
-    most, guard = guards.most_allowed(spec, memory.gain, sample, supply, current, now_seconds)
+    most, guard = guards.most_allowed(memory.guards, match, supply, current, now_seconds)
     if spec.mode == "External":
         return ReplicaLimits(guard=guard, guard_most=most, pause=spec.pause)
     least_wanted, most_wanted = behavior.within_windows(

@@ -78,16 +78,29 @@ class RateMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class GainMemory:
-    """A growth that is being judged, and until when growth is off because an earlier one brought nothing."""
+class GuardMemory:
+    """A growth that is on trial, and the number of actors that an earlier one was taken back to.
+
+    Attributes:
+        actors: how many were wanted before the growth on trial; None where none is. ready, arrived_per_second, free_actors:
+            what there was then. grown_since_seconds: when enough of the new ones had come.
+        lag_share: the mean policy lag, as a share of what the job allows.
+        ceiling, ceiling_by: the most actors, and the ``LimitedBy`` that found it; in force until ``until_seconds``, remembered
+            for as long again. hold_seconds: how long it was to be in force when it was found.
+    """
 
     __pydantic_config__ = _CAMEL
 
-    ready: int | None = None
+    actors: int | None = None
+    ready: int = 0
     arrived_per_second: float = 0.0
     free_actors: float = 0.0
     grown_since_seconds: float | None = None
-    stopped_until_seconds: float | None = None
+    lag_share: float | None = None
+    ceiling: int | None = None
+    ceiling_by: str = ""
+    until_seconds: float = 0.0
+    hold_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +114,7 @@ class AutoscalingMemory:
         watching_since_seconds: since when nothing has been missed; no shrinking before one stabilization window.
         learner_started_seconds, advancing_since_seconds: for the warm-up after a (re)start.
         missing_since_seconds: since when there have been no figures.
-        rates, integral, gain: the law's and the guard's state.
+        rates, integral, guards: the law's and the guards' state.
         highest, lowest: recommendations that the two stabilization windows still need.
         changes: (time, change) of the number of actors, for the policies' periods.
         recommended, limited_by, active, active_message, last_decision: the latest answer, repeated between decisions.
@@ -120,7 +133,7 @@ class AutoscalingMemory:
     missing_since_seconds: float | None = None
     rates: RateMemory = field(default_factory=RateMemory)
     integral: float = 0.0
-    gain: GainMemory = field(default_factory=GainMemory)
+    guards: GuardMemory = field(default_factory=GuardMemory)
     highest: Timed = ()
     lowest: Timed = ()
     changes: Timed = ()
@@ -160,10 +173,10 @@ class AutoscalingMemory:
                 updated_seconds=_later(self.rates.updated_seconds, seconds),
                 taken_seconds=_later(self.rates.taken_seconds, seconds),
             ),
-            gain=replace(
-                self.gain,
-                grown_since_seconds=_later(self.gain.grown_since_seconds, seconds),
-                stopped_until_seconds=_later(self.gain.stopped_until_seconds, seconds),
+            guards=replace(
+                self.guards,
+                grown_since_seconds=_later(self.guards.grown_since_seconds, seconds),
+                until_seconds=self.guards.until_seconds + seconds,
             ),
             highest=tuple((time + seconds, number) for time, number in self.highest),
             lowest=tuple((time + seconds, number) for time, number in self.lowest),

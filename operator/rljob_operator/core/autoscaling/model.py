@@ -20,6 +20,7 @@ class ScalingSample:
         depth_batches, bound_batches: the queue (IMPALA) or the rate limiter's credit (Ape-X), and its bound.
         items_per_batch: items that one batch uses up. IMPALA: the batch size; Ape-X: batch size / samples per insert.
         policy_lag_updates_p95: 95th percentile of the policy lag; None where it is not reported.
+        lag_limit_updates: the lag above which the learner discards what comes; None where it discards nothing.
         learner_advancing: whether the learner has made updates since the sample before.
     """
 
@@ -32,6 +33,7 @@ class ScalingSample:
     bound_batches: float
     items_per_batch: float
     policy_lag_updates_p95: float | None = None
+    lag_limit_updates: float | None = None
     learner_advancing: bool = True
 
 

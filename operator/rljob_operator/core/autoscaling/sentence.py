@@ -17,8 +17,8 @@ _LIMITS = {
     LimitedBy.SCALE_UP_STABILIZATION: "the least wanted within behavior.scaleUp.stabilizationWindowSeconds",
     LimitedBy.SCALE_DOWN_STABILIZATION: "the most wanted within behavior.scaleDown.stabilizationWindowSeconds",
     LimitedBy.UNSCHEDULABLE: "actors that have found no place for over 60 s",
-    LimitedBy.POLICY_LAG: "guards.maxPolicyLagUpdates: 10 % fewer while the lag is above it",
-    LimitedBy.GAIN: "guards.minMarginalGainPercent: the last growth brought nothing, no growth for 600 s",
+    LimitedBy.POLICY_LAG: "guards.maxPolicyLagUpdates: the lag was too high with more, which is remembered for a while",
+    LimitedBy.GAIN: "guards.minMarginalGainPercent: growth beyond that has not shown its gain",
     LimitedBy.PAUSE: "pause",
 }
 

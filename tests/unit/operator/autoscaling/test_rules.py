@@ -170,6 +170,17 @@ def test_guards_forbid_growth() -> None:
     assert job.answers[-1].limited_by.reason == "PolicyLag"
 
 
+def test_a_guard_that_was_left_out_follows_the_learners_limit() -> None:
+    late = replace(figures(T0, 40), policy_lag_updates_p95=401.0, lag_limit_updates=600.0)
+    for guards, most in ((SPEC.guards, 40), (SPEC.guards.model_copy(update={"max_policy_lag_updates": 400}), 36)):
+        job = Job(changed(SPEC, guards=guards), actors=40)
+        for second in range(62):
+            at = replace(late, taken_seconds=T0 + second)
+            answer = advance(job.spec, job.memory, at, supply(40, 40), T0 + second)
+            job.memory = answer.memory
+        assert answer.desired == most
+
+
 # --- nobody plays ---------------------------------------------------------------------------------------------------
 
 
@@ -253,9 +264,27 @@ def test_growth_that_brings_nothing_stops() -> None:
         job.run(1)
     assert job.answers[-1].limited_by is LimitedBy.GAIN
     assert job.answers[-1].limited_by.reason == "DiminishingReturns"
-    stopped = job.actors
+    assert job.actors == 10, "it is taken back to where it was"
     job.run(100)
-    assert job.actors == stopped
+    assert job.actors == 10
+
+
+def test_what_was_learned_of_the_lag_is_kept_for_twice_as_long_each_time() -> None:
+    """The lag is too high from 37 actors on, and 40 are wanted."""
+    job, changes = Job(actors=36), []
+    for _ in range(4000):
+        job.lag = 500.0 if job.actors > 36 else 300.0
+        before = job.actors
+        job.run(1)
+        if job.actors != before:
+            changes.append((job.now - T0, job.actors))
+    assert [number for _, number in changes] == [40, 36] * 3
+    times = [time for time, _ in changes]
+    assert times[2] - times[1] == pytest.approx(600, abs=15)
+    assert times[4] - times[3] == pytest.approx(1200, abs=15)
+    job.lag = 350.0  # between the thresholds
+    job.run(3000)
+    assert job.actors == 36
 
 
 def test_a_share_of_0_never_stops_a_growth_not_even_one_after_which_less_arrives() -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from benchmarks.autoscaler_sim import FAULTS, HELD, Runs
+from benchmarks.autoscaler_sim import CAPPED, FAULTS, HELD, LAGGING, Runs
 from benchmarks.autoscaling.laws import run_law
 from benchmarks.autoscaling.plant import Scenario, simulate
 
@@ -47,6 +47,20 @@ def test_faults_cost_at_most_twice_the_plain_scenario(runs: Runs, case: str) -> 
 
 def test_nothing_winds_up_during_an_hour_at_the_maximum(runs: Runs) -> None:
     assert runs.overshoot_percent(HELD) <= 10.0
+
+
+@pytest.mark.parametrize("case", ["production capped at 30 of 70", "production capped at 60 of 70"])
+def test_growth_that_brings_nothing_is_taken_back(runs: Runs, case: str) -> None:
+    found = runs.means("shipped", CAPPED[case])
+    assert found["mean_actors"] <= 110, "196 and 193 where it stays"
+    assert found["reversals"] <= 10
+
+
+def test_the_knee_of_the_lag_is_remembered(runs: Runs) -> None:
+    found = runs.means("shipped", LAGGING["policy lag too high from 50 of 70 actors on"])
+    assert found["lag_high_percent"] <= 6, "43 where it is not"
+    assert found["reversals"] <= 8
+    assert found["starts"] <= 180
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
