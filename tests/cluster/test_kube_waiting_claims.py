@@ -23,6 +23,8 @@ from tests.cluster.test_kube_reconcile import at_work, condition, status_of
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 UNBOUND = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"
 ELSEWHERE = "0/3 nodes are available: 3 node(s) didn't match PersistentVolume's node affinity."
+TAINTED = "0/3 nodes are available: 3 node(s) had untolerated taint(s). preemption is not helpful."
+"""What a real scheduler says where one of three nodes is lost and the others are for others."""
 DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -142,8 +144,9 @@ def test_other_reasons_of_the_scheduler_cost_no_call(cluster: ControlPlane, name
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("words", [ELSEWHERE, TAINTED], ids=["elsewhere", "tainted"])
 def test_a_volume_of_a_node_that_is_away_is_waited_for_with_the_command_that_gives_it_up(
-    cluster: ControlPlane, namespace: str
+    cluster: ControlPlane, namespace: str, words: str
 ) -> None:
     """Whether it comes back nobody can tell: what the shard holds is its user's."""
     node = f"away-{namespace}"
@@ -157,7 +160,7 @@ def test_a_volume_of_a_node_that_is_away_is_waited_for_with_the_command_that_giv
             await viewer.patch(VOLUME_CLAIMS, namespace, "pong-replay-0", {"spec": {"volumeName": node}})
             await viewer.patch(VOLUME_CLAIMS, namespace, "pong-replay-0", {"status": bound}, subresource="status")
             (pod,) = (await kubelet.pods("pong"))["replay-0"]
-            await say_unscheduled(viewer, namespace, pod, ELSEWHERE)
+            await say_unscheduled(viewer, namespace, pod, words)
             await run.settle(viewer, "pong")
             said = {
                 each["type"]: each["message"] for each in (await status_of(viewer, namespace, "pong"))["conditions"]

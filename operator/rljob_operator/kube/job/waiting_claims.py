@@ -1,8 +1,8 @@
 """Which volume claim a member waits for, why that has no volume or where the volume is, and what to do. All of it is words:
 nothing is done about a claim, since whether what it holds is lost can't be inferred.
 
-The scheduler says of such a pod only that a claim of it is not bound, or that a volume is elsewhere. The claim itself knows more,
-and its StorageClass and its volume the rest.
+The scheduler says of such a pod only that a claim of it is not bound, or that a volume is elsewhere, and not even that where
+every node has a taint, as a lost one has. The claim itself knows more, and its StorageClass and its volume the rest.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ async def with_claims(
 
 
 def _waits(member: Member) -> bool:
-    unscheduled = member.phase is Phase.STARTING and member.waiting is Reason.UNSCHEDULABLE
-    return member.role in _HOLDERS and unscheduled and bool(_ABOUT_A_CLAIM.search(member.waiting_message))
+    return member.role in _HOLDERS and member.phase is Phase.STARTING and member.waiting is Reason.UNSCHEDULABLE
 
 
 def _is_held_up(member: Member, now_seconds: float) -> bool:
@@ -75,7 +74,8 @@ async def _attached(client: Client, owned: Owned, member: Member, settings: Sett
 
 
 async def _told(client: Client, owned: Owned, member: Member, settings: Settings) -> Member:
-    words = [await _why(client, owned, name) for name in _claims(owned, member.name, settings)]
+    why = _why if _ABOUT_A_CLAIM.search(member.waiting_message) else _why_away
+    words = [await why(client, owned, name) for name in _claims(owned, member.name, settings)]
     said = "; ".join([*filter(None, words), member.waiting_message])
     return replace(member, waiting_message=said)
 
@@ -108,8 +108,15 @@ async def _why(client: Client, owned: Owned, name: str) -> str:
     return await _why_not_by(client, claim, chosen)
 
 
-async def _where(client: Client, claim: Object) -> str:
-    """Which node a volume can't leave. Where volumes may not be read, the node that was chosen for it is all that is known."""
+async def _why_away(client: Client, owned: Owned, name: str) -> str:
+    """Of a member that no node takes for other reasons, such as taints: the node of its volume, where that one is away."""
+    claim = await _found(client, VOLUME_CLAIMS, owned.job.metadata.namespace, name)
+    return await _where(client, claim, if_away=True) if claim is not None and claim["spec"].get("volumeName") else ""
+
+
+async def _where(client: Client, claim: Object, *, if_away: bool = False) -> str:
+    """Which node a volume can't leave. Where volumes may not be read, the node that was chosen for it is all that is known, and
+    it is named only where the scheduler says that the volume keeps the pod from others."""
     about, namespace = claim["metadata"], claim["metadata"]["namespace"]
     volume = await _found(client, VOLUMES, None, str(claim["spec"].get("volumeName", "")))
     node = _only_node(volume) if volume is not None else (about.get("annotations") or {}).get(_SELECTED_NODE, "")
@@ -118,6 +125,8 @@ async def _where(client: Client, claim: Object) -> str:
     bound = "is on node" if volume is not None else "was made on node"
     found = await _found(client, NODES, None, node, missing={"status": {}})
     state = _state(found) if found is not None else ""
+    if if_away and (volume is None or not state):
+        return ""
     return (
         f"the volume of claim {about['name']} {bound} {node}{state}, and is waited for, however long; to go on without what it "
         f"holds: kubectl delete pvc -n {namespace} {about['name']}, and with --force any pod of it left there"
