@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from rljob_operator.kube.apiserver.resources import EVENTS, PODS, RLJOBS
+from rljob_operator.kube.job.apply import CHUNK
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import Run, bring_up, written
@@ -77,6 +78,13 @@ def test_a_quota_bounds_growth_and_replacements_and_touches_nothing_that_runs(
             set_quota(cluster, namespace, pods=9, used=5)
             status = await a_minute_later()
             assert (status["actors"]["ready"], condition(status, "Admitted")[0]) == (5, "True")
+
+            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"actors": {"replicas": 60, "startupWave": 60}}})
+            await run.look(viewer)
+            client.reset()
+            await run.reconciler.reconcile((namespace, "pong"))
+            assert client.calls["create", "pods"] == CHUNK, "sixty need not be asked for to know that the quota is full"
+            assert len(await kubelet.pods("pong")) == 9
 
     asyncio.run(story())
 

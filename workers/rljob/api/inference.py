@@ -24,4 +24,4 @@ class InferenceSpec(RoleSpec):
     max_wait_milliseconds: Annotated[int, Integer(0, 10_000), WHILE_SUSPENDED] = 2
     """Longest that an observation waits for others before it is computed."""
     timeout_seconds: Annotated[int, Integer(1, 3600), WHILE_SUSPENDED] = 30
-    """Longest that an actor waits for an answer before it gives up and restarts."""
+    """Longest that an actor waits for an answer, once it has had one, before it gives up and restarts."""

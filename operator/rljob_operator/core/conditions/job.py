@@ -182,8 +182,8 @@ def scaling_limited(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     type, status = ConditionType.SCALING_LIMITED, context.status.autoscaling
     over_quota = [m for m in waiting.refused(context, Reason.QUOTA_EXCEEDED) if m.role is Role.ACTOR]
     if over_quota and mode is Mode.RUNNING:
-        wanted = status.desired_replicas
-        message = f"{wanted} wanted, {wanted - len(over_quota)} fit: {over_quota[0].waiting_message}"
+        fit = len(context.alive(Role.ACTOR))
+        message = f"{status.desired_replicas} wanted, {fit} fit: {over_quota[0].waiting_message}"
         return true(type, Reason.QUOTA_LIMITED, message)
     if mode is not Mode.RUNNING or not status.limited_by:
         return false(type, Reason.DESIRED_WITHIN_RANGE)

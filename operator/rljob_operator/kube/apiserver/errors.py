@@ -117,7 +117,9 @@ def _forbidden(message: str, details: Mapping[str, Any]) -> type[Forbidden]:
         isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating" for cause in causes
     ):
         return NamespaceTerminating
-    if "exceeded quota:" in message:
+    if (
+        "exceeded quota:" in message or "status unknown for quota" in message
+    ):  # the second: nobody has counted yet what is used
         return QuotaExceeded
     return PodSecurityViolated if "violates PodSecurity" in message else Forbidden
 

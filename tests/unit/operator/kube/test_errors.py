@@ -23,6 +23,7 @@ from rljob_operator.kube.apiserver.errors import (
 )
 
 QUOTA = 'pods "a" is forbidden: exceeded quota: team, requested: pods=1, used: pods=2, limited: pods=2'
+UNCOUNTED = 'pods "a" is forbidden: status unknown for quota: team, resources: pods'
 NO_LIMITS = 'pods "a" is forbidden: failed quota: team: must specify limits.cpu for: main'
 SECURITY = 'pods "a" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
 GOING = {"causes": [{"reason": "NamespaceTerminating", "message": "namespace a is being terminated"}]}
@@ -34,6 +35,7 @@ CASES: list[tuple[int, dict[str, Any], type[ApiError]]] = [
     (401, {"reason": "Unauthorized"}, Unauthorized),
     (403, {"reason": "Forbidden", "message": 'User "a" cannot get resource "pods"'}, Forbidden),
     (403, {"reason": "Forbidden", "message": QUOTA}, QuotaExceeded),
+    (403, {"reason": "Forbidden", "message": UNCOUNTED}, QuotaExceeded),
     (403, {"reason": "Forbidden", "message": NO_LIMITS}, Forbidden),
     (403, {"reason": "Forbidden", "message": SECURITY}, PodSecurityViolated),
     (403, {"reason": "Forbidden", "details": GOING}, NamespaceTerminating),
