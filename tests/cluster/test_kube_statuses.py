@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.client import FIELD_MANAGER, Client
 from rljob_operator.kube.apiserver.errors import Conflict
 from rljob_operator.kube.apiserver.resources import RLJOBS, Object
 from rljob_operator.kube.apiserver.transport import Call
@@ -121,15 +121,11 @@ def test_what_another_release_has_left_of_a_status_goes(cluster: ControlPlane, n
             await bring_up(run, viewer, kubelet, "pong")
             status = await status_of(viewer, namespace, "pong")
             before = {**status, "controller": {**status["controller"], "guess": 7}, "restarts": {"counted": 0}}
-            await viewer.apply_status(
-                RLJOBS,
-                {
-                    "apiVersion": RLJOBS.api_version,
-                    "kind": RLJOBS.kind,
-                    "metadata": {"name": "pong", "namespace": namespace},
-                    "status": before,
-                },
-            )
+            about = {"name": "pong", "namespace": namespace}
+            applied = {"apiVersion": RLJOBS.api_version, "kind": RLJOBS.kind, "metadata": about, "status": before}
+            path = f"{RLJOBS.path(namespace, 'pong', 'status')}?fieldManager={FIELD_MANAGER}&force=true"
+            code, answer = cluster.request("PATCH", path, applied, "application/apply-patch+yaml")
+            assert code == 200, answer
             after = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
             await after.settle(viewer, "pong")
             await learns(after, viewer, clock, "pong")
