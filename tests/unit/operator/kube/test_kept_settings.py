@@ -62,7 +62,7 @@ def test_a_changed_field_leaves_what_runs_as_it_is(field: str) -> None:
 
 
 def test_what_is_at_once_is_all_that_is_not_kept() -> None:
-    kept = {*KEPT, "image", "gpu_image"}
+    kept = {*KEPT, "image", "gpu_image", "rendering"}
     assert kept | kept_settings.AT_ONCE == {each.name for each in fields(Settings)}
     kept -= {"protocol"}  # of the release, which no configuration changes
     now = changed(*TOGETHER)
