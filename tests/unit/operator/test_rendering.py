@@ -51,7 +51,7 @@ def test_a_suspension_changes_it_once_nothing_runs_and_not_when_it_is_called_off
     assert controller.reason("Suspended") == ("True", "UserRequested")
     assert fixed(controller) == OLD
     controller.job = make_job()
-    assert controller.look(1.0).start == ("replay-0",)
+    assert controller.look(1.0).start == ("replay-0", "learner", "actor-0")
     assert fixed(controller) == NEW
 
 
