@@ -58,7 +58,7 @@ def test_the_whole_way_down_and_up() -> None:
     assert controller.status == still, "nothing is written while nothing happens"
 
     controller.job = make_job()
-    assert controller.look().start == ("replay-0",)
+    assert controller.look().start == ("replay-0", "learner", "actor-0")
     assert controller.status.state == "Restoring"
     assert controller.reason("Suspended") == ("False", "Resumed")
     controller.look(5.0, members=members(), learner=sample(controller.now + 5, 1003))
@@ -185,7 +185,7 @@ def test_what_is_changed_before_everything_has_left_is_used_after_resuming(seen:
     decision = controller.look(1.0, checkpoint=verified(controller.now, 1003))
     assert decision.drain == ("learner",)
     assert controller.look(1.0, members=CORE[:1]).drain == ("replay-0",)
-    assert controller.look(1.0, members=()).start == ("replay-0",), "all has left, and comes up with the new parameters"
+    assert controller.look(1.0, members=()).start == ("replay-0", "learner", "actor-0"), "all has left, and comes up with the new parameters"
     assert controller.status.state == "Restoring"
     assert controller.look(1.0, members=members(), learner=sample(controller.now, 1003)).drain == (), "once"
 
@@ -229,7 +229,7 @@ def test_a_controller_of_another_version_takes_what_runs_as_it_is() -> None:
 def test_a_job_that_goes_on_as_its_last_member_leaves_comes_up_in_order() -> None:
     controller = suspending()
     controller.job = make_job()
-    assert controller.look(1.0, members=()).start == ("replay-0",)
+    assert controller.look(1.0, members=()).start == ("replay-0", "learner", "actor-0")
     assert controller.status.state in ("Starting", "Restoring")
 
 
@@ -253,7 +253,7 @@ def test_the_queue_takes_its_quota_back_and_gives_it_again() -> None:
     assert controller.reason("Ready") == ("False", "WaitingForQuota")
     assert controller.reason("Admitted") == ("False", "WaitingForQuota")
     held = Admission(True, Reason.QUOTA_RESERVED, workload="rljob-pong", actor_blocks=1)
-    assert controller.look(60.0, admission=held).start == ("replay-0",)
+    assert controller.look(60.0, admission=held).start == ("replay-0", "learner", "actor-0")
     controller.look(members=members())
     controller.trained()
     assert controller.status.state == "Running"
@@ -271,7 +271,7 @@ def test_the_queue_takes_its_quota_back_and_gives_it_again() -> None:
 def test_a_job_whose_first_pod_found_no_quota_was_never_suspended() -> None:
     """Another job like it was admitted a moment before, so its own pods were not tried."""
     controller = Controller(make_job(), members=())
-    assert controller.look().start == ("replay-0",)
+    assert controller.look().start == ("replay-0", "learner", "actor-0")
     controller.look(1.0, admission=Admission(False, Reason.QUOTA_EXCEEDED, "exceeded quota: pods"))
     assert controller.status.start_time is not None
     assert controller.status.condition("Suspended") is None
