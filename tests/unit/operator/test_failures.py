@@ -330,12 +330,9 @@ def test_inference_servers_are_part_of_the_core() -> None:
     )
 
 
-def test_nothing_starts_before_the_inference_servers_that_it_needs() -> None:
+def test_actors_start_beside_the_inference_servers_that_they_wait_for() -> None:
     controller = Controller(make_job(*SERVERS), members=(member("replay-0"), member("learner")))
-    assert controller.look().start == ("inference-0",)
-    seen = (member("replay-0"), member("learner"), member("inference-0", Phase.STARTING))
-    assert controller.look(1.0, members=seen).start == ()
-    assert "actor-0" in controller.look(1.0, members=(*seen[:2], member("inference-0"))).start
+    assert controller.look().start == ("inference-0", "actor-0")
 
 
 def test_nothing_is_said_of_a_replay_service_that_the_job_does_not_have() -> None:
