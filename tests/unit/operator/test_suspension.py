@@ -185,7 +185,9 @@ def test_what_is_changed_before_everything_has_left_is_used_after_resuming(seen:
     decision = controller.look(1.0, checkpoint=verified(controller.now, 1003))
     assert decision.drain == ("learner",)
     assert controller.look(1.0, members=CORE[:1]).drain == ("replay-0",)
-    assert controller.look(1.0, members=()).start == ("replay-0", "learner", "actor-0"), "all has left, and comes up with the new parameters"
+    assert controller.look(1.0, members=()).start == ("replay-0", "learner", "actor-0"), (
+        "all comes up with the new parameters"
+    )
     assert controller.status.state == "Restoring"
     assert controller.look(1.0, members=members(), learner=sample(controller.now, 1003)).drain == (), "once"
 
