@@ -47,7 +47,7 @@ def parse_sample(content: bytes | str | Mapping[str, Any], taken_seconds: float)
         bound_batches=_number(document, "queue_bound_batches", problems),
         batch_size=_count(document, "batch_size", problems),
         policy_lag_updates_p95=_number(document, "policy_lag_updates_p95", problems),
-        lag_limit_updates=_number(_section(document, "queue"), "max_lag_updates", problems),
+        lag_limit_updates=_number(document, "lag_limit_updates", problems),
         standstill=_text(document, "standstill", problems),
         given_up=_text(document, "given_up", problems),
         epoch=_count(document, "epoch", problems) or 0,
@@ -67,11 +67,6 @@ def _object(content: bytes | str | Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(document, dict):
         raise BadSample("the learner's status is no JSON object")
     return document
-
-
-def _section(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    section = document.get(name)
-    return section if isinstance(section, Mapping) else {}
 
 
 def _number(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import queue
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +26,20 @@ from tests.support.waiting import eventually
 class Roles:
     """Real processes of one job; each can be ended and started again by itself."""
 
-    def __init__(self, directory: Path, parameters: dict[str, Any], queue: dict[str, Any], inference: str) -> None:
+    def __init__(self, directory: Path, parameters: dict[str, Any], limits: dict[str, Any], inference: str) -> None:
         self._sockets = tempfile.TemporaryDirectory(prefix="rljob-")
         self.directory = directory
         spec = {
             "preset": "CartPoleIMPALA",
             "algorithm": {
-                "impala": {**parameters, "unrollQueue": {"capacity": 32, "maxPolicyLagUpdates": 50, **queue}}
+                "impala": {
+                    **parameters,
+                    "unrollQueue": {
+                        name: value
+                        for name, value in {"capacity": 32, "maxPolicyLagUpdates": 50, **limits}.items()
+                        if value is not None
+                    },
+                }
             },
             "actors": {"envsPerActor": 16, "inference": inference},
             "checkpoint": {"intervalSeconds": 1},
@@ -172,3 +183,65 @@ def test_what_the_actor_produced_is_what_the_learner_received(roles: Callable[..
     assert sent <= queue["received"] <= final["produced"] // 5
     assert queue["received"] == queue["learned"] + sum(queue["dropped"].values()) + queue["in_flight"]
     assert job.end("learner") == 0
+
+
+class SlowRoad:
+    """A way over TCP on which everything that comes back takes ``seconds`` longer."""
+
+    def __init__(self, target: int, seconds: float) -> None:
+        self._target, self._seconds = target, seconds
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(("127.0.0.1", self._target))
+                threading.Thread(target=self._carry, args=(near, far, 0.0), daemon=True).start()
+                threading.Thread(target=self._carry, args=(far, near, self._seconds), daemon=True).start()
+
+    @staticmethod
+    def _carry(source: socket.socket, sink: socket.socket, seconds: float) -> None:
+        """Pass on what comes, each part so long after it came; parts do not wait for each other."""
+        coming: queue.Queue[tuple[float, bytes]] = queue.Queue()
+
+        def deliver() -> None:
+            with suppress(OSError):
+                while True:
+                    due, part = coming.get()
+                    time.sleep(max(0.0, due - time.monotonic()))
+                    sink.sendall(part)
+
+        threading.Thread(target=deliver, daemon=True).start()
+        with suppress(OSError):
+            while part := source.recv(65536):
+                coming.put((time.monotonic() + seconds, part))
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("written", [50, None])
+def test_weights_that_travel_long_cost_unrolls_only_where_the_user_set_a_limit(
+    roles: Callable[..., Roles], written: int | None
+) -> None:
+    job = roles({"epochs": 4}, maxPolicyLagUpdates=written)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    job.start("learner", "learner", "--weights", f"tcp://127.0.0.1:{port}")
+    job.until("learner", lambda s: "queue" in s)
+    road = SlowRoad(port, seconds=2.5)
+    try:
+        for name in ("actor-0", "actor-1"):
+            job.start("actor", name, "--weights", f"tcp://127.0.0.1:{road.port}")
+        status = job.until("learner", lambda s: s["updates"] > 1000 and s["queue"]["received"] > 5000, 200.0)
+    finally:
+        road.close()
+    share = status["queue"]["dropped"].get("stale", 0) / status["queue"]["received"]
+    told = status["queue"]["arrival_age_updates"], status["lag_limit_updates"], share, status["given_up"]
+    print(told)
+    assert (share > 0.1) == (written is not None), told
+    assert ("too old" in status["given_up"]) == (written is not None), told

@@ -244,5 +244,5 @@ def test_weights_that_travel_long_are_waited_for_unless_the_user_set_the_limit(a
         for number in range(4):
             one.session.encode(unroll(number))
         one.until(lambda: one.queue.ready_batches if adapts else one.counts()["dropped"] == {"stale": 4})
-        one.until(lambda: one.counts()["max_lag_updates"] == (210 if adapts else 50))
+        one.until(lambda: one.queue.section()["lag_limit_updates"] == (130 if adapts else 50))
         assert one.counts()["arrival_age_updates"] == 80

@@ -19,8 +19,8 @@ _FEWEST_DECIDED = 64
 class LagLimit:
     """A limit on age in updates, and what became of unrolls under it over the last minute. One thread writes.
 
-    ``updates`` covers the way through a full queue. With ``adapts`` twice the median age at which unrolls arrive is added, since
-    weights take time to reach an actor and ages lie between nothing and twice the median where they are fetched at intervals.
+    ``updates`` covers the way through a full queue. With ``adapts`` the age is added that nine tenths of the unrolls have at most
+    when they arrive, since weights take time to reach an actor, and a game its own to be played.
     """
 
     def __init__(self, updates: int, *, adapts: bool) -> None:
@@ -34,15 +34,15 @@ class LagLimit:
 
     @property
     def arrival_age_updates(self) -> int | None:
-        """The median age at which the latest unrolls arrived; None before the first."""
-        return sorted(self._arrived)[len(self._arrived) // 2] if self._arrived else None
+        """The age that nine tenths of the latest unrolls had at most when they arrived; None before the first."""
+        return sorted(self._arrived)[len(self._arrived) * 9 // 10] if self._arrived else None
 
     @property
     def updates(self) -> int:
         """The limit in force."""
         if not self._adapts:
             return self._least
-        return max(self._least, min(MOST_UPDATES, self._least + 2 * (self.arrival_age_updates or 0)))
+        return max(self._least, min(MOST_UPDATES, self._least + (self.arrival_age_updates or 0)))
 
     def count(self, stale: int, kept: int, now: float) -> None:
         """So many unrolls, of all so far, were too old and so many were not."""
@@ -61,6 +61,6 @@ class LagLimit:
         way = "a shorter way for weights and unrolls (fewer actors, a smaller unrollQueue.capacity, a faster network)"
         what = way if self._adapts else f"a higher unrollQueue.maxPolicyLagUpdates, or none, or {way}"
         return (
-            f"{gone / total:.0%} of the last minute's unrolls were too old to be learned from: they arrive "
-            f"{self.arrival_age_updates} updates old, and {self.updates} are allowed; what helps is {what}"
+            f"{gone / total:.0%} of the last minute's unrolls were too old to be learned from: they arrive up "
+            f"to {self.arrival_age_updates} updates old, and {self.updates} are allowed; what helps is {what}"
         )

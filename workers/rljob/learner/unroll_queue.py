@@ -85,10 +85,8 @@ class QueueStatus:
     capacity: int = 0
     head_age_updates: int | None = None
     """Updates since the weights of the oldest that waits; None where none does."""
-    max_lag_updates: int = 0
-    """The limit on age in force."""
     arrival_age_updates: int | None = None
-    """Median of how old the weights of unrolls are when they arrive; None before the first."""
+    """The age of weights that nine tenths of the latest unrolls had at most when they arrived; None before the first."""
     duplicates: int = 0
     """Received before, and not counted again."""
     produced: int = 0
@@ -199,6 +197,7 @@ class UnrollQueue:
         """The ``queue`` part of the learner's status. All counts are unrolls."""
         return {
             "queue": asdict(self._queue_status),
+            "lag_limit_updates": self._limit.updates,
             "given_up": self._given_up,
             "rejected_total": dict(self._status.rejected_total),
         }
@@ -313,7 +312,6 @@ class UnrollQueue:
             in_flight=received - learned - sum(dropped.values()),
             capacity=config.capacity,
             head_age_updates=None if head is None else self._versions.age(head),
-            max_lag_updates=self._limit.updates,
             arrival_age_updates=self._limit.arrival_age_updates,
             duplicates=ingest.duplicates_total,
             produced=sum(record.produced for record in self._roster.actors.values()) // length,

@@ -251,13 +251,11 @@ LEARNER: Final = (
         "reason",
     ),
     Metric("queue_unrolls_in_flight", "gauge", "Unrolls received and neither learned nor dropped.", "queue/in_flight"),
-    Metric(
-        "queue_max_lag_updates", "gauge", "Age of weights above which unrolls are given up.", "queue/max_lag_updates"
-    ),
+    Metric("lag_limit_updates", "gauge", "Age of weights above which unrolls are given up.", "lag_limit_updates"),
     Metric(
         "queue_arrival_age_updates",
         "gauge",
-        "Age of an arriving unroll's weights, the median of the latest.",
+        "Age of weights that nine tenths of the latest unrolls had at most on arrival.",
         "queue/arrival_age_updates",
     ),
     Metric("queue_head_age_updates", "gauge", "Age of the oldest waiting unroll's weights.", "queue/head_age_updates"),

@@ -124,7 +124,11 @@ def _with_a_first_actor(spec: AutoscalingSpec, memory: AutoscalingMemory, now_se
         return _told(spec, memory, ActiveReason.STALE_METRICS, sentence.NOBODY_PLAYS)
     memory = replace(memory, desired=1, limited_by=LimitedBy.NOTHING, active=ActiveReason.STALE_METRICS)
     memory = behavior.with_change(memory, spec, 1, now_seconds)
-    return replace(memory, active_message=sentence.NOBODY_PLAYS, last_decision=sentence.first_actor())
+    return replace(
+        memory,
+        active_message=sentence.NOBODY_PLAYS,
+        last_decision=f"{sentence.NOBODY_PLAYS}: 0 -> 1 actors, to begin with",
+    )
 
 
 def _limited(
@@ -179,11 +183,11 @@ def _is_due(spec: AutoscalingSpec, memory: AutoscalingMemory, warming: str, now_
 
 def _told(spec: AutoscalingSpec, memory: AutoscalingMemory, active: ActiveReason, message: str) -> AutoscalingMemory:
     """No decision: the number stays, and the status says why."""
-    decision_text = sentence.held(memory.desired or 0, message)
     if spec.mode == "External":  # the number is somebody else's, and so is what limits it
         return replace(
             memory, active=active, active_message=message, last_decision=f"nothing new to recommend: {message}"
         )
+    decision_text = f"held at {memory.desired or 0} actors: {message}"
     return replace(
         memory, limited_by=LimitedBy.NOTHING, active=active, active_message=message, last_decision=decision_text
     )

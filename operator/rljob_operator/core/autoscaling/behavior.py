@@ -71,17 +71,13 @@ def _within(entries: Timed, cutoff_seconds: float) -> list[int]:
     return [number for time, number in entries if time > cutoff_seconds]
 
 
-def _at_start_of_period(policy: ScalingPolicy, changes: Timed, current: int, now_seconds: float) -> int:
-    return current - sum(_within(changes, now_seconds - policy.period_seconds))
-
-
 def _up(policy: ScalingPolicy, changes: Timed, current: int, now_seconds: float) -> int:
-    start = _at_start_of_period(policy, changes, current, now_seconds)
+    start = current - sum(_within(changes, now_seconds - policy.period_seconds))
     return start + policy.value if policy.type == "Pods" else math.ceil(start * (100 + policy.value) / 100)
 
 
 def _down(policy: ScalingPolicy, changes: Timed, current: int, now_seconds: float) -> int:
-    start = _at_start_of_period(policy, changes, current, now_seconds)
+    start = current - sum(_within(changes, now_seconds - policy.period_seconds))
     return start - policy.value if policy.type == "Pods" else int(start * (100 - policy.value) / 100)
 
 

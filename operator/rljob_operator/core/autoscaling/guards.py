@@ -58,16 +58,15 @@ def most_allowed(
     While a growth is on trial, actors that have become slower since are no reason for more of them: it may be that growth which
     slows them.
     """
-    allowed: list[tuple[int, LimitedBy]] = []
-    if guards.ceiling is not None and now_seconds < guards.until_seconds:
-        allowed.append((guards.ceiling, LimitedBy(guards.ceiling_by)))
-    if supply.unschedulable_seconds > UNSCHEDULABLE_SECONDS:
-        allowed.append((current, LimitedBy.UNSCHEDULABLE))
+    slower = 1.0
     if guards.actors is not None and match is not None:
         slower = match.rates.per_actor_per_second * guards.free_actors / guards.arrived_per_second
-        if slower < _SLOWER:
-            allowed.append((max(current, round(match.wanted * slower)), LimitedBy.GAIN))
-    return min(allowed, default=(None, LimitedBy.NOTHING))
+    limits = (
+        (guards.ceiling if now_seconds < guards.until_seconds else None, LimitedBy(guards.ceiling_by)),
+        (current if supply.unschedulable_seconds > UNSCHEDULABLE_SECONDS else None, LimitedBy.UNSCHEDULABLE),
+        (max(current, round(match.wanted * slower)) if match and slower < _SLOWER else None, LimitedBy.GAIN),
+    )
+    return min(((most, by) for most, by in limits if most is not None), default=(None, LimitedBy.NOTHING))
 
 
 def growing(guards: GuardMemory, memory: RateMemory, supply: Supply, current: int) -> GuardMemory:
@@ -132,11 +131,17 @@ def _lagging(
 ) -> GuardMemory:
     """A lag that is too high takes actors away, never the last one, without which the lag would not be seen to fall.
 
-    The lag is a mean over about a rate window, anew after each change. Between the two thresholds what was decided stays.
+    The lag is a mean over about a rate window, anew after each change. Between the two thresholds what was decided stays. A limit
+    that is not written follows the learner's own, which rises with the time that weights travel.
     """
     if sample.policy_lag_updates_p95 is None:
         return guards
-    share = sample.policy_lag_updates_p95 / _most_lag(spec, sample)
+    most, is_written = (
+        float(spec.guards.max_policy_lag_updates),
+        "max_policy_lag_updates" in spec.guards.model_fields_set,
+    )
+    most = most if is_written else max(most, GUARD_PERCENT / 100 * (sample.lag_limit_updates or 0.0))
+    share = sample.policy_lag_updates_p95 / most
     before, by_lag = guards.lag_share, guards.ceiling_by == LimitedBy.POLICY_LAG and guards.ceiling is not None
     if before is not None:
         share = before + min(1.0, spec.sample_period_seconds / spec.rate_window_seconds) * (share - before)
@@ -148,14 +153,6 @@ def _lagging(
     if share > LAG_RECOVERED and by_lag and now_seconds < guards.until_seconds:
         return replace(guards, until_seconds=max(guards.until_seconds, now_seconds + spec.rate_window_seconds))
     return guards
-
-
-def _most_lag(spec: AutoscalingSpec, sample: ScalingSample) -> float:
-    """The most policy lag allowed: as written, else it follows the learner's own limit, which may have risen since the start."""
-    most = spec.guards.max_policy_lag_updates
-    if "max_policy_lag_updates" in spec.guards.model_fields_set or sample.lag_limit_updates is None:
-        return most
-    return max(most, sample.lag_limit_updates * GUARD_PERCENT / 100)
 
 
 def _with_ceiling(guards: GuardMemory, ceiling: int, by: LimitedBy, now_seconds: float) -> GuardMemory:

@@ -63,14 +63,10 @@ class Match:
         return math.floor(self.wanted * (1.0 - self.rates.uncertainty) + _ROUNDED_UP)
 
 
-def target_fill(spec: AutoscalingSpec) -> float:
-    """The share of its bound that the depth should have, 0..1."""
-    return spec.target.queue_utilization_percent / 100
-
-
 def match(spec: AutoscalingSpec, rates: Rates, sample: ScalingSample, integral: float) -> Match:
     """What the law asks for now."""
-    missing_batches = target_fill(spec) * sample.bound_batches - min(sample.depth_batches, sample.bound_batches)
+    wanted_batches = spec.target.queue_utilization_percent / 100 * sample.bound_batches
+    missing_batches = wanted_batches - min(sample.depth_batches, sample.bound_batches)
     return Match(rates, integral, missing_batches * sample.items_per_batch, float(spec.trim_time_constant_seconds))
 
 
@@ -97,4 +93,7 @@ def integrated(spec: AutoscalingSpec, sample: ScalingSample, integral: float) ->
     if max(sample.wait_fraction, sample.blocked_fraction) <= spec.tolerance_percent / 100:
         return integral
     fill = min(1.0, sample.depth_batches / sample.bound_batches)
-    return max(-MOST_INTEGRAL, min(MOST_INTEGRAL, integral + INTEGRAL_GAIN * (target_fill(spec) - fill)))
+    return max(
+        -MOST_INTEGRAL,
+        min(MOST_INTEGRAL, integral + INTEGRAL_GAIN * (spec.target.queue_utilization_percent / 100 - fill)),
+    )

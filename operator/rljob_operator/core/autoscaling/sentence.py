@@ -58,16 +58,6 @@ def fell_back(
     return sentence if limited_by is LimitedBy.NOTHING else f"{sentence}, limited by {_LIMITS[limited_by]}"
 
 
-def held(current: int, why: str) -> str:
-    """No decision, and why."""
-    return f"held at {current} actors: {why}"
-
-
-def first_actor() -> str:
-    """One actor where there was none."""
-    return f"{NOBODY_PLAYS}: 0 -> 1 actors, to begin with"
-
-
 def jumped(requested_before: int, requested_replicas: int, before: int, limited: Limited) -> str:
     """A user's new number."""
     limit = "" if limited.by is LimitedBy.NOTHING else f", limited by {_LIMITS[limited.by]}"
