@@ -524,7 +524,6 @@ EDGES: list[tuple[Path, list[str], str]] = [
         ["spec.actors={inference: Central, envsPerActor: 64}", "spec.inference.maxBatchSize=64"],
         "spec.actors.envsPerActor=65",
     ),
-    (BASE, ["spec.suspend=true", "spec.checkpoint.onSuspend=Skip"], "spec.checkpoint.onSuspend=BestEffort"),
     (BASE, ["spec.learner.accelerator.count=1"], "spec.learner.accelerator.count=2"),
     (IMPALA, [f"{QUEUE}.capacity=32"], f"{QUEUE}.capacity=31"),
     (IMPALA, [f"{QUEUE}.maxPolicyLagUpdates=5"], f"{QUEUE}.maxPolicyLagUpdates=4"),

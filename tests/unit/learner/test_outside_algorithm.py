@@ -295,7 +295,7 @@ class Given:
     """A source of 30 batches, which then sets ``stop``."""
 
     needs_weights_first = False
-    ready_batches = resubscriptions = 0
+    ready_batches = resubscriptions = heard_epoch = 0
     counted = None
     produced = consumed = 0.0
 

@@ -99,14 +99,18 @@ def failing(*ends: str) -> Course:
     return course
 
 
-def suspension(controller: Controller, change: Callable[[], None]) -> object:
+def suspension(seconds: float = 1.0) -> Course:
     """The actors have left, and no checkpoint comes."""
-    spec = controller.job.spec.model_copy(update={"suspend": True})
-    controller.job = controller.job.model_copy(update={"spec": spec})
-    controller.look(1.0)
-    controller.look(1.0, members=members(0)[:2])
-    change()
-    return [controller.look(1.0).drain for _ in range(2)]
+
+    def course(controller: Controller, change: Callable[[], None]) -> object:
+        spec = controller.job.spec.model_copy(update={"suspend": True})
+        controller.job = controller.job.model_copy(update={"spec": spec})
+        controller.look(1.0)
+        controller.look(1.0, members=members(0)[:2])
+        change()
+        return [controller.look(seconds).drain for _ in range(2)]
+
+    return course
 
 
 def forgiven(controller: Controller, change: Callable[[], None]) -> object:
@@ -159,7 +163,10 @@ COURSES: dict[str, tuple[tuple[str, ...], tuple[str, ...], Course]] = {
     "actors.startupWave": (("spec.actors.replicas=9",), ("spec.actors.startupWave=2",), looks()),
     "autoscaling.mode": ((SCALED,), ("spec.autoscaling.mode=Disabled", "spec.actors.replicas=5"), looks()),
     "evaluator.enabled": (NO_JUDGE, ("spec.evaluator.enabled=false",), looks()),
-    "checkpoint.onSuspend": ((), ("spec.suspend=true", "spec.checkpoint.onSuspend=Skip"), suspension),
+    "checkpoint.onSuspend": ((), ("spec.suspend=true", "spec.checkpoint.onSuspend=Skip"), suspension()),
+    "checkpoint.suspendTimeoutSeconds": (
+        (), ("spec.suspend=true", "spec.checkpoint.suspendTimeoutSeconds=100"), suspension(150.0),
+    ),
     "successPolicy.rawFrames": ((), ("spec.successPolicy.rawFrames=4000",), looks()),
     "earlyStopping.plateau.minDelta": (PLATEAU, ("spec.earlyStopping.plateau.minDelta=0.5",), looks(FLAT)),
     "earlyStopping.plateau.patienceEvaluations": (

@@ -25,7 +25,7 @@ def test_no_redis_and_no_volume_is_made_for_it() -> None:
     pod = pod_of(job, "replay-1")
     assert "initContainers" not in pod["spec"]
     assert not [each for each in pod["spec"]["volumes"] if "redis" in each["name"]]
-    assert not [each for each in names_of(job) if each.startswith("PersistentVolumeClaim")]
+    assert not [each for each in names_of(job) if each.startswith("PersistentVolumeClaim") and "replay" in each]
     beside = pod_of(owned(), "replay-0")["spec"]
     assert pod["spec"]["terminationGracePeriodSeconds"] < beside["terminationGracePeriodSeconds"]
 
