@@ -245,4 +245,4 @@ def test_weights_that_travel_long_are_waited_for_unless_the_user_set_the_limit(a
             one.session.encode(unroll(number))
         one.until(lambda: one.queue.ready_batches if adapts else one.counts()["dropped"] == {"stale": 4})
         one.until(lambda: one.queue.section()["lag_limit_updates"] == (130 if adapts else 50))
-        assert one.counts()["arrival_age_updates"] == 80
+        one.until(lambda: one.counts()["arrival_age_updates"] == 80)
