@@ -22,6 +22,9 @@ import yaml
 
 from tests.support.waiting import eventually
 
+LEFT = 128 + signal.SIGTERM
+"""The exit code of a role that was told to leave and did so in good order."""
+
 
 class Roles:
     """Real processes of one job; each can be ended and started again by itself."""
@@ -137,7 +140,7 @@ def test_a_killed_learner_comes_back_and_takes_nothing_of_its_former_life(roles:
         "learner",
         lambda s: s["steps"] >= saved_steps and s["updates"] > after["updates"] + 60 and "production_per_second" in s,
     )
-    assert job.end("actor-0") == 0
+    assert job.end("actor-0") == LEFT
     # Nothing is counted twice, nothing is missing: the steps are those of the one actor's whole life.
     steps = json.loads((job.directory / "roles" / "actor-0.final.json").read_text())["steps"]
     job.until("learner", lambda s: s["steps"] >= steps)
@@ -145,7 +148,7 @@ def test_a_killed_learner_comes_back_and_takes_nothing_of_its_former_life(roles:
     assert job.status("learner")["steps"] == steps
     queue = job.until("learner", lambda s: s["queue"]["waiting"] < 16)["queue"]
     assert queue["received"] == queue["learned"] + sum(queue["dropped"].values()) + queue["in_flight"]
-    assert job.end("learner") == 0
+    assert job.end("learner") == LEFT
 
 
 @pytest.mark.timeout(300)
@@ -174,7 +177,7 @@ def test_what_the_actor_produced_is_what_the_learner_received(roles: Callable[..
     job.start("learner", "learner")
     job.start("actor", "actor-0")
     job.until("learner", lambda s: s["updates"] > 30)
-    assert job.end("actor-0") == 0
+    assert job.end("actor-0") == LEFT
     final = json.loads((job.directory / "roles" / "actor-0.final.json").read_text())
     assert final["produced"] == final["acknowledged"] + final["unacknowledged"]
     assert final["steps"] == final["produced"] + final["cut_steps"]
@@ -182,7 +185,7 @@ def test_what_the_actor_produced_is_what_the_learner_received(roles: Callable[..
     queue = job.until("learner", lambda s: s["queue"]["received"] >= sent)["queue"]  # its page is a moment old
     assert sent <= queue["received"] <= final["produced"] // 5
     assert queue["received"] == queue["learned"] + sum(queue["dropped"].values()) + queue["in_flight"]
-    assert job.end("learner") == 0
+    assert job.end("learner") == LEFT
 
 
 class SlowRoad:

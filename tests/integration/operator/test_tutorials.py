@@ -57,8 +57,13 @@ def test_using_a_trained_policy(
     monkeypatch.chdir(tmp_path)
     run = local_run(*sets, job=EXAMPLES / "pong-vtrace.yaml", run_dir=tmp_path / named)
     assert run.finish(300) == 0, run.output + run.logs()
-    assert [words[0] for words in given] == ["export"] * 3
+    assert [words[0] for words in given] == ["eval", "export", "export", "export"]
+    copied = given[0][1]  # what the page has fetched from a cluster; here from the run of this machine
+    code, said = run.verb("policy", named, "-o", copied)
+    assert code == 0, said
     for words in given:
+        if words[0] == "eval":
+            words += ["--episodes", "2"]
         if "onnx" in words and find_spec("onnx") is None:
             continue
         code, said = run.verb(*words)
