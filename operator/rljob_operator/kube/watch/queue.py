@@ -80,13 +80,6 @@ class WorkQueue(Generic[Key]):
         """The key has succeeded: its next failure counts as the first."""
         self._failures.pop(key, None)
 
-    def drop(self, key: Key) -> None:
-        """Forget all about a key that is no more; a worker that has it goes on."""
-        self.forget(key)
-        self._later.pop(key, None)
-        if self._dirty.pop(key, None) is not None:
-            self._ready = deque(entry for entry in self._ready if entry[0] != key)
-
     async def get(self) -> Key:
         """The next key; ``done`` must be called when it has been worked on. Raises `QueueClosed` after ``close``."""
         while True:
@@ -132,11 +125,6 @@ class WorkQueue(Generic[Key]):
     def delayed(self) -> int:
         """Keys whose time has not come."""
         return len(self._later)
-
-    @property
-    def processing(self) -> int:
-        """Keys that workers have."""
-        return len(self._processing)
 
     @property
     def failing(self) -> int:

@@ -49,7 +49,7 @@ def delays(problem: ApiError, turns: int) -> list[float]:
         working = asyncio.ensure_future(operator._work())
         while not working.done():
             await asyncio.sleep(0)
-            if queue.delayed and not queue.processing:
+            if queue.delayed and not queue._processing:
                 clock[0] = min(queue._later.values())
                 queue._due()
         await client.close()
