@@ -108,7 +108,7 @@ class PodEvents:
 
     def member(self, role: str) -> str:
         """The role's member that the event is done to."""
-        return MEMBERS.get(role) or min(self.namespace.pods(JOB, role))
+        return MEMBERS.get(role) or min(self.namespace.pods(JOB, role), default="actor-0")
 
     def check(self, event: Event, role: str, phase: Phase) -> str:
         """Do it, and raise AssertionError where something else comes of it than the table says; what was seen, in a line."""
@@ -169,7 +169,7 @@ class PodEvents:
     # ------------------------------------------------------------------------------------------------------ what is seen
 
     def _before(self, role: str) -> Before:
-        status, pod = self.namespace.job_status(JOB), self.namespace.pods(JOB)[self.member(role)]
+        status, pod = self.namespace.job_status(JOB), self._pod(role)
         restarts = status["restarts"]
         return Before(
             pod["metadata"]["uid"],
@@ -177,6 +177,12 @@ class PodEvents:
             restarts["counted"],
             restarts["ignored"],
             status["checkpoint"]["step"],
+        )
+
+    def _pod(self, role: str) -> dict[str, Any]:
+        """The pod of the member that the event is done to; one that has just ended by itself is waited for."""
+        return eventually(
+            lambda: self.namespace.pods(JOB, role).get(self.member(role)), f"no pod of {role}", LONG_SECONDS, pause
         )
 
     def _compare(self, event: Event, role: str, before: Before) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -225,6 +225,24 @@ def test_both_ends_wait_so_long_for_an_acknowledgement_and_no_longer(context: zm
                 if end.family == socket.AF_INET and port in (end.getsockname()[1], end.getpeername()[1]):
                     found.append(end.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
     assert found == [transport.UNACKNOWLEDGED_MILLISECONDS] * 2
+
+
+def test_a_connection_to_where_nothing_answers_is_given_up_and_its_name_asked_again(context: zmq.Context) -> None:
+    """A name may tell the address of a pod that is gone, from which nothing comes back: the kernel would try for two minutes."""
+    with ExitStack() as open_here:
+        silent = open_here.enter_context(socket.socket())
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(0)  # once its queue is full, what asks for a connection is dropped without a word
+        for _ in range(3):
+            filling = open_here.enter_context(socket.socket())
+            filling.setblocking(False)
+            with suppress(BlockingIOError):
+                filling.connect(silent.getsockname())
+        client = open_here.enter_context(transport.make_socket(context, zmq.DEALER, 1))
+        events = open_here.enter_context(client.get_monitor_socket(zmq.EVENT_CONNECT_RETRIED))
+        transport.connect(client, f"tcp://127.0.0.1:{silent.getsockname()[1]}", None)
+        assert events.poll(2 * transport.CONNECT_MILLISECONDS), "it is not tried again"
+        client.disable_monitor()
 
 
 def test_nothing_is_queued_for_a_server_that_is_not_there(context: zmq.Context, tmp_path: Path) -> None:

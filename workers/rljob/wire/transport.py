@@ -25,6 +25,9 @@ LINGER_MILLISECONDS: Final = 500
 UNACKNOWLEDGED_MILLISECONDS: Final = 60_000
 """As long as a member may be silent before it is ended. A peer that merely does not read for so long is connected to anew."""
 
+CONNECT_MILLISECONDS: Final = 3_000
+"""A handshake of TCP that has got lost once is done by then."""
+
 _MAX_IPC_PATH: Final = 103  # sun_path, less what libzmq needs
 
 _libc = ctypes.CDLL(None)
@@ -70,6 +73,9 @@ def make_socket(context: Context, kind: int, high_water_mark: int) -> Socket:
     socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, 2)
     socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, 3)
     socket.setsockopt(zmq.TCP_MAXRT, UNACKNOWLEDGED_MILLISECONDS)
+    # A service that begins anew has another address, and its name may tell the old one for a few seconds more. A connection to an
+    # address from which nothing comes back is given up, and the name asked again, long before TCP would (after 127 s).
+    socket.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_MILLISECONDS)
     # A connection that never completes its handshake (a port scanner, the wrong keys) is dropped.
     socket.setsockopt(zmq.HANDSHAKE_IVL, 10_000)
     socket.setsockopt(zmq.RECONNECT_IVL, 100)

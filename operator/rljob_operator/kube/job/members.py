@@ -208,7 +208,7 @@ def _words(container: Mapping[str, Any], terminated: Mapping[str, Any]) -> str:
     name, code, reason = str(container.get("name", "")), terminated.get("exitCode"), terminated.get("reason")
     own = "" if name == names.WORKER or code is None else f"container {name} ended with exit code {code}"
     kind = _OUT_OF_MEMORY.format(name) if reason == "OOMKilled" else reason
-    message = str(terminated.get("message", "")).strip()
+    message = str(terminated.get("message", "")).strip().rpartition("\n")[2]  # what ended it is told last
     return ": ".join(str(each) for each in (own, kind if kind not in ("Completed", "Error") else "", message) if each)
 
 

@@ -50,8 +50,7 @@ def _ended_so(pod: Pod) -> bool:
 
 
 def _words(image: str, member: str, last_words: str) -> str:
-    said = last_words.strip().splitlines()
-    told = said[-1].removeprefix("rljob: ") if said else "it speaks another protocol than the job"
+    told = last_words.removeprefix("rljob: ") or "it speaks another protocol than the job"
     return (
         f"image {image} of {member}: {told}; use an image of release {version('rljob')}, which is changed in suspension. The "
         f"same image is tried again when the pod of {member} is deleted"
