@@ -51,7 +51,7 @@ def main() -> int:
                 cell = f"{phase:10} {event.name:22} {role:10}"
                 try:
                     print(f"ok    {cell} {events.check(event, role, phase)}", flush=True)
-                except (AssertionError, KubectlFailed, TimeoutError) as problem:
+                except (AssertionError, KubectlFailed, LookupError, TimeoutError) as problem:
                     failed += 1
                     print(f"WRONG {cell} {str(problem)[:600]}", flush=True)
                     events.recover()

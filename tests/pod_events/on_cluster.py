@@ -86,9 +86,12 @@ class PodEvents:
         )
 
     def wait_trains(self) -> None:
-        """Until all roles are up and the learner makes updates."""
+        """Until all roles are up, no pod is still leaving, and the learner makes updates."""
         eventually(
-            lambda: {pod["metadata"]["labels"]["rljob.dev/role"] for pod in self._started()} == set(ROLES),
+            lambda: (
+                {pod["metadata"]["labels"]["rljob.dev/role"] for pod in self._started()} == set(ROLES)
+                and len(self.namespace.all_pods(JOB)) == len(self.namespace.pods(JOB))
+            ),
             lambda: f"pods are {sorted(self.namespace.uids(JOB))}; {self.namespace.condition(JOB, 'Ready')}",
             LONG_SECONDS,
             pause,
@@ -149,7 +152,7 @@ class PodEvents:
             undo()
             self.wait_trains()
         self._compare(event, role, before)
-        return f"replaced; {self._last_failure(before)}" + (f"; {reason}" if event.outcome is Outcome.WAITS else "")
+        return f"replaced; {self._last_failure(role)}" + (f"; {reason}" if event.outcome is Outcome.WAITS else "")
 
     def _suspending(self, event: Event, role: str) -> str:
         member, before = self.member(role), self._before(role)
@@ -214,9 +217,9 @@ class PodEvents:
         ]
         assert not found, found
 
-    def _last_failure(self, before: Before) -> str:
-        failures = self.namespace.job_status(JOB).get("failures") or [{}]
-        last = failures[-1]
+    def _last_failure(self, role: str) -> str:
+        failures = self.namespace.job_status(JOB).get("failures") or ()
+        last = next((each for each in reversed(failures) if each["role"].lower() == role), {})
         return f"{last.get('reason')} {last.get('exitCode', '')} {last.get('message', '')[:100]!r}"
 
     def _wait_replaced(self, role: str, before: Before) -> None:
