@@ -20,6 +20,16 @@ PRIORITY = "rljob-pod-events"
 QUIET_SECONDS = 6.0
 """So long nothing happens to a pod that stays."""
 MEMBERS = {"learner": "learner", "replay": "replay-0", "inference": "inference-0", "evaluator": "evaluator"}
+FROM_INSIDE = (
+    "out of memory",
+    "SIGTERM inside",
+    "SIGKILL inside",
+    "exit 0",
+    "exit 1",
+    "ended and deleted",
+    "sidecar fails",
+)
+"""What is done by a command in the pod."""
 _ANYWHERE = {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}
 
 
@@ -37,7 +47,7 @@ def job(image: str) -> dict[str, Any]:
         replay={"shards": 1, "redis": {**jobs.requests("20m", "64Mi"), "persistence": kept}, **own},
         evaluator=own,
         activeDeadlineSeconds=86_400,
-        successPolicy={"rawFrames": 10_000_000_000},
+        successPolicy={"rawFrames": 10_000_000_000, "targetReturn": {"value": 1_000}},  # no game has more than 500
         failurePolicy={"resetAfterSeconds": 86_400},
         backoffLimit=1000,
         checkpoint={"intervalSeconds": 5, "storage": {"persistentVolumeClaim": {"claimName": jobs.CHECKPOINTS}}},
@@ -156,8 +166,12 @@ class PodEvents:
 
     def _suspending(self, event: Event, role: str) -> str:
         member, before = self.member(role), self._before(role)
-        self.namespace.patch(JOB, {"suspend": True})
+        leaves_at_once = role not in CORE or event.name in FROM_INSIDE
+        if not leaves_at_once:
+            self.namespace.patch(JOB, {"suspend": True})
         with self._done(event, member, before) as undo:
+            if leaves_at_once:  # asked to leave first, there would be no program to do it to
+                self.namespace.patch(JOB, {"suspend": True})
             self.namespace.wait_for(JOB, "Suspended", "True")
             undo()
         said = self.namespace.condition(JOB, "Suspended")
