@@ -96,3 +96,10 @@ class Member:
 
 
 _ALIVE = frozenset({Phase.STARTING, Phase.READY, Phase.DRAINING})
+
+
+def last_line(log: str) -> str:
+    """The line at the end of a log that says why its program ended: rljob's own last word, else whatever comes last. Other threads
+    may have written after it."""
+    lines = ["", *map(str.strip, log.strip().splitlines())]
+    return next((line for line in reversed(lines) if line.startswith("rljob: ")), lines[-1])

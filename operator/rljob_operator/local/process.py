@@ -18,7 +18,7 @@ from typing import Any
 from rljob.command_errors import Debug
 from rljob.roles.announce import exit_path
 
-from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.member import Member, Phase, Role, last_line
 from rljob_operator.local.launch import Launch, Launched, execute
 from rljob_operator.local.liveness import ProcessIdentity, find_by_output
 from rljob_operator.local.priority import niceness
@@ -232,15 +232,14 @@ class RoleProcess:
         return read_json(self._announce)
 
     def _last_line(self) -> str:
-        """The last line that this process wrote into its log, without the logger's prefix."""
+        """The line that says why it ended, of those that this process wrote into its log."""
         try:
             with self._log.open("rb") as log:
                 end = log.seek(0, os.SEEK_END)
                 log.seek(max(self._record.log_offset, end - 8192))
-                lines = log.read().decode(errors="replace").strip().splitlines()
+                return last_line(log.read().decode(errors="replace"))
         except OSError:
             return ""
-        return lines[-1].strip() if lines else ""
 
     def _note(self, **changes: Any) -> None:
         self._record = replace(self._record, **changes)

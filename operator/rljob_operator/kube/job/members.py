@@ -11,7 +11,7 @@ from typing import Any, Final
 from rljob.api.conditions import Reason
 from rljob.api.timestamps import parse_rfc3339
 
-from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.member import Member, Phase, Role, last_line
 from rljob_operator.kube.job.last_words import parsed
 from rljob_operator.kube.render import names
 from rljob_operator.kube.watch.pods import is_gone
@@ -208,7 +208,7 @@ def _words(container: Mapping[str, Any], terminated: Mapping[str, Any]) -> str:
     name, code, reason = str(container.get("name", "")), terminated.get("exitCode"), terminated.get("reason")
     own = "" if name == names.WORKER or code is None else f"container {name} ended with exit code {code}"
     kind = _OUT_OF_MEMORY.format(name) if reason == "OOMKilled" else reason
-    message = str(terminated.get("message", "")).strip().rpartition("\n")[2]  # what ended it is told last
+    message = last_line(str(terminated.get("message", "")))
     return ": ".join(str(each) for each in (own, kind if kind not in ("Completed", "Error") else "", message) if each)
 
 

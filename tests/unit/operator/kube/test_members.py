@@ -50,11 +50,19 @@ def test_where_a_member_is_in_its_life(found: dict[str, Any], phase: Phase, sinc
         assert seen.ready_seconds == (None if ready is None else CREATED + ready)
 
 
-def test_the_last_line_of_a_log_says_why_a_worker_ended() -> None:
+@pytest.mark.parametrize(
+    "last",
+    [
+        "rljob: no answer from the inference server for 30 s",
+        "rljob: out of space\n20:03:12 INFO a player ends",
+        "core dumped",
+    ],
+)
+def test_the_end_of_a_log_says_why_a_worker_ended(last: str) -> None:
     """A status has room for little of a log, and its beginning says nothing."""
-    log = "20:02:42 INFO waiting for a welcome\n" * 20 + "rljob: no answer from the inference server for 30 s\n"
+    log = "20:02:42 INFO waiting for a welcome\n" * 20 + last + "\n"
     seen = member(trim(pod(phase="Failed", containerStatuses=[ended(1, message=log)])), CREATED + 81)
-    assert seen.last_words == "rljob: no answer from the inference server for 30 s"
+    assert seen.last_words == last.splitlines()[0]
 
 
 def test_a_node_is_lost_only_when_the_grace_period_is_long_over() -> None:
