@@ -99,7 +99,7 @@ _ALIVE = frozenset({Phase.STARTING, Phase.READY, Phase.DRAINING})
 
 
 def last_line(log: str) -> str:
-    """The line at the end of a log that says why its program ended: rljob's own last word, else whatever comes last. Other threads
-    may have written after it."""
+    """The line at the end of a log that says why its program ended: rljob's own last word, after which other threads may have
+    written, else whatever comes last."""
     lines = ["", *map(str.strip, log.strip().splitlines())]
     return next((line for line in reversed(lines) if line.startswith("rljob: ")), lines[-1])
