@@ -152,9 +152,6 @@ class PodEvents:
                 now = self._before(role)
                 assert (now.counted, now.ignored) == (before.counted, before.ignored), f"counted: {before} -> {now}"
                 return "stays"
-            if event.outcome is Outcome.WAITS:
-                reason = self._wait_named(role, event.told)
-                undo()
             if event.name == "init container fails":
                 self._wait_failure(3)
                 undo()
@@ -162,7 +159,7 @@ class PodEvents:
             undo()
             self.wait_trains()
         self._compare(event, role, before)
-        return f"replaced; {self._last_failure(role)}" + (f"; {reason}" if event.outcome is Outcome.WAITS else "")
+        return f"replaced; {self._last_failure(role)}"
 
     def _suspending(self, event: Event, role: str) -> str:
         member, before = self.member(role), self._before(role)
@@ -250,14 +247,6 @@ class PodEvents:
 
         eventually(failed, lambda: f"failures: {self.namespace.job_status(JOB).get('failures')}", LONG_SECONDS, pause)
 
-    def _wait_named(self, role: str, reason: str) -> str:
-        type = "ActorsReady" if role == "actor" else f"{role.capitalize()}Ready"
-        if role == "evaluator":  # it has no condition of its own
-            named = lambda: self.namespace.condition(JOB, "Ready").get("reason") == "Degraded"  # noqa: E731
-            eventually(named, lambda: f"Ready is {self.namespace.condition(JOB, 'Ready')}", LONG_SECONDS, pause)
-            return str(self.namespace.condition(JOB, "Ready")["message"])
-        return str(self.namespace.wait_for(JOB, type, "False", reason)["message"])[:120]
-
     # ------------------------------------------------------------------------------------------------------- what is done
 
     @contextmanager
@@ -332,10 +321,9 @@ class PodEvents:
         lasting.append(lambda: self.namespace.apply(trouble.config_map()))
         self._delete(pod)
 
-    def _image_gone(self, member: str, pod: str, before: Before, lasting: list[Callable[[], None]]) -> None:
-        """The kubelet is told of an image that no registry has, and starts the container anew with it."""
+    def _image_changed(self, member: str, pod: str, before: Before, lasting: list[Callable[[], None]]) -> None:
+        """The kubelet ends the container, to start it with an image that it does not get."""
         self.namespace.kubectl("set", "image", f"pod/{pod}", "worker=rljob-worker:no-such-image")
-        lasting.append(lambda: self._gone("pod", pod))
 
     def _drain(self, member: str, pod: str, before: Before, lasting: list[Callable[[], None]]) -> None:
         lasting.append(lambda: self._uncordon(before.node))

@@ -46,6 +46,7 @@ class Event:
         told: what then stands in ``status.failures`` or in a condition.
         whole_node: it comes to all pods of a node at once.
         needs_faults: parts of a node have to be taken away for it.
+        elsewhere: the test that does it, where it can't be done to a pod that is there.
         why_not: why it can't come about; empty for what can.
     """
 
@@ -55,6 +56,7 @@ class Event:
     told: str = ""
     whole_node: bool = False
     needs_faults: bool = False
+    elsewhere: str = ""
     why_not: str = ""
 
     def in_words(self, phase: Phase) -> str:
@@ -93,9 +95,16 @@ EVENTS = (
     Event("out of memory", "the kernel ends the container", _F, "Killed, 137: OOMKilled"),
     Event(
         "image gone",
-        "the kubelet starts the container anew, and the image is nowhere",
+        "another pod is needed, and its image can't be pulled",
         Outcome.WAITS,
         "ImagePullFailed",
+        elsewhere="tests/e2e/test_refusals.py",
+    ),
+    Event(
+        "image changed",
+        "`kubectl set image pod` names one that no registry has",
+        _F,
+        "Killed, 143, once its grace period is over; the next pod has the job's image",
     ),
     Event("SIGTERM inside", "the worker's process gets a SIGTERM", _F, "Killed, 143"),
     Event("SIGKILL inside", "the worker's process is killed", _F, "Killed, 137"),
@@ -127,5 +136,5 @@ def cells() -> list[tuple[Event, str, Phase]]:
         for event in EVENTS
         for phase in Phase
         for role in (ROLES[:1] if event.whole_node else ROLES)
-        if not event.why_not
+        if not event.why_not and not event.elsewhere
     ]
