@@ -27,6 +27,8 @@ _OUT_OF_SIGHT: Final = ("ContainerStatusUnknown", "Unknown")
 """Reasons of a kubelet for the end of a container that it no longer finds, as after its node has started anew."""
 _TOLD_TO_END: Final = (0, 130, 137, 143)
 """Exit codes of a container that was told to end: it left in good order, or was killed when its time was over."""
+_KILLED_SECONDS: Final = 5
+"""When the time of a pod is over all its containers are killed at once, and its phase tells so soon after."""
 _OUT_OF_MEMORY: Final = (
     "OOMKilled: container {} needed more memory than it may have; raise requests and limits of memory in its resources"
 )
@@ -128,10 +130,11 @@ def _is_going(pod: Pod, terminated: Mapping[str, Any], ended_for: float) -> bool
     A kubelet that takes a pod away (pressure, its node's shutdown, the pod's own deadline) says so with the pod's phase, which it
     writes when the last container has ended.
     """
-    status, grace = pod.get("status") or {}, (pod.get("spec") or {}).get("terminationGracePeriodSeconds") or 0
-    if status.get("phase") in _ENDED or pod["metadata"].get("deletionTimestamp") or ended_for > grace:
+    status, spec, code = pod.get("status") or {}, pod.get("spec") or {}, terminated.get("exitCode")
+    longest = _KILLED_SECONDS if code == 137 else spec.get("terminationGracePeriodSeconds") or 0
+    if status.get("phase") in _ENDED or pod["metadata"].get("deletionTimestamp") or ended_for > longest:
         return False
-    told = terminated.get("exitCode") in _TOLD_TO_END and terminated.get("reason") != "OOMKilled"
+    told = code in _TOLD_TO_END and terminated.get("reason") != "OOMKilled"
     return told and any("running" in (each.get("state") or {}) for each in _containers(status))
 
 

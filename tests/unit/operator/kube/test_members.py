@@ -180,6 +180,9 @@ def test_who_told_a_worker_to_end_is_waited_for_while_a_sidecar_still_saves() ->
     shard["spec"]["terminationGracePeriodSeconds"] = 30
     assert member(trim(shard), CREATED + 80).phase is Phase.DRAINING
     assert member(trim(shard), CREATED + 91).phase is Phase.EXITED, "no longer than its whole time"
+    killed = {**shard, "status": {"phase": "Running", **going, "containerStatuses": [ended(137)]}}
+    assert member(trim(killed), CREATED + 64).phase is Phase.DRAINING
+    assert member(trim(killed), CREATED + 66).phase is Phase.EXITED, "its sidecar would have been killed with it"
     shard["status"] |= {"phase": "Failed", "reason": "Terminated", "initContainerStatuses": [named("redis", ended(0))]}
     assert member(trim(shard), CREATED + 80).disrupted == "Terminated"
     for by_itself in (ended(1), ended(137, "OOMKilled")):
