@@ -42,8 +42,6 @@ UNAVAILABLE_SECONDS: Final = 8.0
 """While the API server does not answer, a job is tried later each time, up to this long. So a thousand jobs are no storm, and all
 is right soon after its return."""
 UNPREPARED_SECONDS: Final = 5.0
-STUCK_SECONDS: Final = 60.0
-"""A leader with a job that waits for a turn, none of whose turns has ended for so long, is not ready."""
 BETWEEN_TURNS_SECONDS: Final = 0.1
 """What pods bring within this time after a turn on their job is seen by one turn: 500 actors that start bring 1,500 events."""
 
@@ -110,7 +108,6 @@ class Operator:
         )
         self._stopping = asyncio.Event()
         self._turned: dict[JobKey, float] = {}
-        self._last_turn = float("-inf")
         self._client = client
         self._prepared = self.leading = False
         self.started = asyncio.Event()
@@ -202,7 +199,6 @@ class Operator:
                     self._metrics.reconciled(result, time.monotonic() - began)
 
     def _note_turn(self, key: JobKey) -> None:
-        self._last_turn = time.monotonic()
         if self._intake.get(*key) is None:
             self._turned.pop(key, None)
         else:
@@ -232,11 +228,10 @@ class Operator:
 
     @property
     def ready(self) -> bool:
-        """Whether it could take over; of one that leads, whether its caches are filled and turns are taken."""
+        """Whether it could take over; of one that leads, whether its caches are filled."""
         if not self.leading:
             return self._prepared
-        idle = min(self._queue.age_seconds, time.monotonic() - self._last_turn)
-        return self._pods.synced and self._intake.synced.is_set() and idle < STUCK_SECONDS
+        return self._pods.synced and self._intake.synced.is_set()
 
     @property
     def watch_age_seconds(self) -> float | None:
