@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from rljob.api.timestamps import rfc3339
+
 from tests.e2e import jobs, nodes
 from tests.e2e.cluster import LONG_SECONDS, KubectlFailed, Namespace, pause
 from tests.pod_events import trouble
@@ -19,6 +21,8 @@ JOB = "events"
 PRIORITY = "rljob-pod-events"
 QUIET_SECONDS = 6.0
 """So long nothing happens to a pod that stays."""
+KUBELET_HEARS_SECONDS = 3.0
+"""After so long a kubelet gives pods what a ConfigMap has become."""
 MEMBERS = {"learner": "learner", "replay": "replay-0", "inference": "inference-0", "evaluator": "evaluator"}
 FROM_INSIDE = (
     "out of memory",
@@ -143,7 +147,7 @@ class PodEvents:
     # ------------------------------------------------------------------------------------------------------ the phases
 
     def _running(self, event: Event, role: str) -> str:
-        member, before = self.member(role), self._before(role)
+        member, before, began = self.member(role), self._before(role), rfc3339(time.time())
         with self._done(event, member, before) as undo:
             if event.outcome is Outcome.STAYS:
                 time.sleep(QUIET_SECONDS)
@@ -153,7 +157,7 @@ class PodEvents:
                 assert (now.counted, now.ignored) == (before.counted, before.ignored), f"counted: {before} -> {now}"
                 return "stays"
             if event.name == "init container fails":
-                self._wait_failure(3)
+                self._wait_failure(role, 3, began)
                 undo()
             self._wait_replaced(role, before)
             undo()
@@ -240,10 +244,10 @@ class PodEvents:
 
         eventually(replaced, lambda: f"{role} was not replaced: {self.namespace.uids(JOB)}", LONG_SECONDS, pause)
 
-    def _wait_failure(self, code: int) -> None:
+    def _wait_failure(self, role: str, code: int, began: str) -> None:
         def failed() -> bool:
-            found = self.namespace.job_status(JOB).get("failures") or []
-            return bool(found) and found[-1].get("exitCode") == code
+            found = self.namespace.job_status(JOB).get("failures") or ()
+            return any((f["role"].lower(), f.get("exitCode")) == (role, code) and f["time"] > began for f in found)
 
         eventually(failed, lambda: f"failures: {self.namespace.job_status(JOB).get('failures')}", LONG_SECONDS, pause)
 
@@ -318,6 +322,7 @@ class PodEvents:
     def _init_container_fails(self, member: str, pod: str, before: Before, lasting: list[Callable[[], None]]) -> None:
         """The pod goes, and the one that follows it never comes to its program."""
         self.namespace.apply(trouble.config_map(init_fails=True))
+        time.sleep(KUBELET_HEARS_SECONDS)
         lasting.append(lambda: self.namespace.apply(trouble.config_map()))
         self._delete(pod)
 

@@ -116,7 +116,7 @@ EVENTS = (
         "init container fails",
         "an init container of its template ends with 3 when the pod starts anew",
         _F,
-        "Error, 3, with the container's name and last words",
+        "Error, 3, with the container's name",
     ),
     Event("sidecar fails", "another container of its template ends with 3", _S),
     Event(
