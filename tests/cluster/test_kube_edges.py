@@ -25,7 +25,7 @@ from rljob_operator.kube.reporting.health import Health
 from rljob_operator.kube.reporting.metrics import OperatorMetrics
 from rljob_operator.kube.watch.expectations import Expectations, Seen
 from rljob_operator.kube.watch.intake import Intake
-from rljob_operator.kube.watch.pods import JobKey, Pods
+from rljob_operator.kube.watch.pods import JobKey, Pods, is_gone
 from rljob_operator.kube.watch.queue import QueueClosed, WorkQueue
 
 from tests.cluster.control_plane import ControlPlane
@@ -87,7 +87,7 @@ class OnePodEach:
         if seen is Seen.WAITING:
             self.queue.add_after(key, self.expected.lapses_in_seconds(uid))
             return
-        there = self.pods.of(namespace, uid)
+        there = [pod for pod in self.pods.of(namespace, uid) if not is_gone(pod)]
         if seen is Seen.LAPSED:
             everything = await self.client.list(PODS, namespace, label_selector=f"{SELECTOR},rljob.dev/job={name}")
             there = [pod for pod in everything.items if pod["metadata"]["ownerReferences"][0]["uid"] == uid]

@@ -132,7 +132,7 @@ def test_calls_that_go_wrong_double_and_lose_nothing(
             print(
                 f"{name}: {asked} calls in {passed:.0f} s, {dict(scene.proxy.spoilt)} spoilt, right after {took:.1f} s"
             )
-            assert spoilt >= 5
+            assert spoilt >= 2
             assert asked / passed < 20 * len(scene.jobs)
 
     asyncio.run(story())

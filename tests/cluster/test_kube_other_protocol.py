@@ -48,7 +48,8 @@ def test_a_job_that_starts_is_held(cluster: ControlPlane, namespace: str, mended
             await run.settle(viewer, "pong")
             pod = await refuse(kubelet, "replay-0")
             await turns(run, viewer, clock, 600.0)
-            assert {name: len(each) for name, each in (await kubelet.pods("pong")).items()} == {"replay-0": 1}
+            there = {name: len(each) for name, each in (await kubelet.pods("pong")).items()}
+            assert there == {"replay-0": 1, "learner": 1, "actor-0": 1}, "what starts first, and none of them twice"
             status = await status_of(viewer, namespace, "pong")
             assert condition(status, "Accepted") == ("False", "ImageSchemaMismatch")
             assert message(status).startswith(

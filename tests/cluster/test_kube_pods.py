@@ -10,7 +10,7 @@ from typing import Any
 
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PODS
-from rljob_operator.kube.watch.pods import Pods
+from rljob_operator.kube.watch.pods import Pods, is_gone
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import connected, until
@@ -65,7 +65,8 @@ async def following(
 
 
 def names(pods: Pods, namespace: str) -> set[str]:
-    return {pod["metadata"]["name"] for pod in pods.of(namespace, JOB_UID)}
+    """Of those that are there; one that is gone is kept until its end has been dealt with."""
+    return {pod["metadata"]["name"] for pod in pods.of(namespace, JOB_UID) if not is_gone(pod)}
 
 
 def test_what_happens_to_pods_is_told(cluster: ControlPlane, namespace: str) -> None:
@@ -78,7 +79,10 @@ def test_what_happens_to_pods_is_told(cluster: ControlPlane, namespace: str) -> 
             await client.patch(PODS, namespace, "a", change, subresource="status")
             await until("its address", lambda: pods.of(namespace, JOB_UID)[0]["status"].get("podIP") == "10.1.2.3")
             await client.delete(PODS, namespace, "a", grace_seconds=0)
-            await until("its end", lambda: not pods.of(namespace, JOB_UID))
+            await until("its end", lambda: names(pods, namespace) == set())
+            (gone,) = pods.of(namespace, JOB_UID)
+            pods.settle(gone)
+            assert not pods.of(namespace, JOB_UID)
             told = [
                 event for event in followed.events if event.endswith(" a")
             ]  # other tests leave pods in other namespaces

@@ -85,8 +85,9 @@ def test_a_release_that_makes_other_pods_adds_none_to_those_that_run(
         async with at_work(cluster, namespace) as (viewer, client, kubelet):
             await viewer.create(RLJOBS, written(namespace, "pong", backoffLimit=9, **TWO_ACTORS, **SKIP))
             await bring_up(Run(client, namespace), viewer, kubelet, "pong")
-            monkeypatch.setattr(rendering, "VERSION", 2)
-            monkeypatch.setattr(rendering, "KNOWN", frozenset({2}))
+            later = rendering.VERSION + 1
+            monkeypatch.setattr(rendering, "VERSION", later)
+            monkeypatch.setattr(rendering, "KNOWN", frozenset({later}))
             run = Run(client, namespace)
             (actor,) = (await kubelet.pods("pong"))["actor-1"]
             await kubelet.end(actor, 1)
@@ -108,6 +109,6 @@ def test_a_release_that_makes_other_pods_adds_none_to_those_that_run(
             await bring_up(run, viewer, kubelet, "pong")
             status = await status_of(viewer, namespace, "pong")
             assert condition(status, "Accepted") == ("True", "Valid")
-            assert (status["actors"]["ready"], status["controller"]["rendering"]["version"]) == (2, 2)
+            assert (status["actors"]["ready"], status["controller"]["rendering"]["version"]) == (2, later)
 
     asyncio.run(story())

@@ -15,4 +15,5 @@ class UnrollQueue(APIModel):
     overflow: Literal["Block", "DropOldest"] = "Block"
     """What happens when it is full. Block: actors wait. DropOldest: the oldest unroll is dropped, and counted."""
     max_policy_lag_updates: Annotated[int, Integer(1, 10**9)] = 50
-    """Unrolls with weights older than this are discarded. Unset, the time that weights travel is added, to at most 1000."""
+    """Unrolls with weights older than so many updates are discarded. Unset, the time that weights travel is added, to at most
+    1000."""

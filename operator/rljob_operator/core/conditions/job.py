@@ -86,7 +86,9 @@ def _ready_while_running(context: ReconcileContext) -> ConditionUpdate:
         if context.memory.started is not None and not context.learner_ready():
             restores = context.observed.checkpoint.usable
         reason = Reason.RESTORING if restores else Reason.STARTING
-        return false(type, _why_waiting(context) or reason, some(_waits_for(context)))
+        why = _why_waiting(context) or reason
+        words = some(_waits_for(context)) or ("see condition Accepted" if why is Reason.ACCEPTING else "")
+        return false(type, why, words)
     lacking = _lacking(context)
     if not progress.advancing(context) or progress.standstill(context):
         lacking.append("the learner stands still")
@@ -98,9 +100,9 @@ def _ready_while_running(context: ReconcileContext) -> ConditionUpdate:
 
 
 def _why_waiting(context: ReconcileContext) -> Reason | None:
-    """The job's state where a part that it needs is refused; None where all are made."""
-    reasons = {member.waiting for member in waiting.needed(context)}
-    if reasons.intersection(waiting.REJECTED):
+    """The job's state where it, or a part that it needs, is refused; None where all are made."""
+    reasons, refusal = {member.waiting for member in waiting.needed(context)}, context.desired.refusal
+    if reasons.intersection(waiting.REJECTED) or (refusal is not None and refusal.blocking):
         return Reason.ACCEPTING
     return Reason.WAITING_FOR_QUOTA if Reason.QUOTA_EXCEEDED in reasons else None
 
