@@ -74,6 +74,9 @@ FROM ${BASE_IMAGE} AS runtime
 RUN echo 'rljob:x:10001:10001:rljob:/tmp:/usr/sbin/nologin' >> /etc/passwd && echo 'rljob:x:10001:' >> /etc/group \
  && install --directory --owner=10001 --group=10001 /var/lib/rljob
 ENV PATH=/opt/rljob/bin:/opt/extra/bin:$PATH HOME=/tmp PYTHONUNBUFFERED=1
+# While libzmq asks for the name of a peer that is gone, nothing else goes over its sockets: a name server that does not answer is
+# waited for 1 s, not 5 s.
+ENV RES_OPTIONS="timeout:1 attempts:3"
 WORKDIR /var/lib/rljob
 USER 10001:10001
 ENTRYPOINT ["rljob"]
