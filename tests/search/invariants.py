@@ -68,7 +68,8 @@ class Invariants:
             "NonFiniteLoss": world.fatal,
             "CheckpointUnreadable": world.fatal,
             "StartupDeadlineExceeded": world.stood >= 100 or world.real > 0,
-            "ProgressDeadlineExceeded": world.stood >= 100 or world.real > 0,
+            # A learner that is not heard stands still as far as can be known.
+            "ProgressDeadlineExceeded": world.stood >= 100 or world.real > 0 or _unheard_seconds(world) >= 50,
         }
         if not reasons.get(outcome.reason, True):
             told = f"{world.real} failures of its own, all in place and nothing learned for {world.stood} s"
@@ -76,7 +77,10 @@ class Invariants:
 
     def _counts(self, world: World, turned: Turned, before: RLJobStatus, after: RLJobStatus) -> None:
         known = set(world.memory.counted if world.memory.status >= 0 else world.counted)
-        twice = known & turned.dealt_with
+        # A pod on a lost node outlives its successor where that is suspended, and is then one more disruption: one too many in
+        # restarts.ignored, which no limit asks for.
+        lost = {pod.uid for pod in view(world) if pod.lost and pod.deleted >= 0}
+        twice = (known & turned.dealt_with) - lost
         if twice:
             raise Violation("each end counts once", f"{', '.join(sorted(twice))} counted again")
         new = [pod for pod in view(world) if pod.uid in turned.dealt_with]
@@ -139,7 +143,9 @@ class Invariants:
             advance, saved, suspension = status.controller.advance, world.saved, status.controller.suspension
             if BOUNDS_SUSPENSION and suspension is not None and suspension.since <= NOW - SUSPEND_TIMEOUT_SECONDS:
                 return ""
-            known = advance.updates // 10 if advance is not None else 0
+            # As far as it had come when it was asked to save: it goes on until it is asked to leave, and saves again then.
+            learned = advance.updates if advance is not None else 0
+            known = min(learned, suspension.checkpoint_step if suspension is not None else learned) // 10
             if known > 0 and (saved is None or saved.step < min(known, pod.work)):
                 return f"{pod.uid} at {10 * pod.work} updates leaves with {saved} saved"
         return ""
@@ -157,3 +163,10 @@ class Invariants:
         if world.spec == SUSPENDED:
             return status.is_true("Suspended")
         return ready.status == "True"
+
+
+def _unheard_seconds(world: World) -> int:
+    """For how long a learner that works has not answered, or was not asked."""
+    if world.learner() is None or world.memory.answer is None:
+        return 0
+    return world.memory.answer.age

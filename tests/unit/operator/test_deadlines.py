@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from rljob.api.conditions import Reason
-from rljob_operator.core.member import Phase
+from rljob_operator.core.member import Phase, Role
 
 from tests.support.controller import (
     START,
@@ -154,6 +154,19 @@ def test_progress_is_not_asked_for_before_all_roles_were_up() -> None:
     assert reason(controller) == ""
     controller.look(1.0)
     assert reason(controller) == "ProgressDeadlineExceeded", "no update at all is no progress either"
+
+
+def test_a_learner_on_a_lost_node_has_no_place_so_the_progress_deadline_waits() -> None:
+    controller = running("spec.progressDeadlineSeconds=100")
+    lost = tuple(replace(m, node_lost=m.role is Role.LEARNER) for m in members())
+    controller.look(50.0, members=lost)
+    controller.look(60.0)
+    assert reason(controller) == "", "its node has been away for a minute"
+    controller.look(1.0, members=members())
+    controller.look(99.0)
+    assert reason(controller) == "", "it is back"
+    controller.look(1.0)
+    assert reason(controller) == "ProgressDeadlineExceeded"
 
 
 def test_active_deadline_does_not_count_suspension() -> None:

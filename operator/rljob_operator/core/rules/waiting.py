@@ -38,8 +38,10 @@ def needed(context: ReconcileContext) -> list[Member]:
 
 
 def note(context: ReconcileContext) -> ReconcileContext:
-    """Remember since when every part that is needed has a place. Before the job was up, its active time begins there."""
-    placed = not needed(context) and (context.memory.placed is not None or all_placed(context))
+    """Remember since when every part that is needed has a place, which is none on a lost node. Before the job was up, its active
+    time begins there."""
+    lost = any(member.node_lost for member in context.alive(Role.REPLAY, Role.LEARNER, Role.INFERENCE))
+    placed = not lost and not needed(context) and (context.memory.placed is not None or all_placed(context))
     if placed == (context.memory.placed is not None):
         return context
     if context.memory.started is None:
