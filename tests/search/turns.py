@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
@@ -96,7 +96,9 @@ class Operator:
         self.turns += 1
         status, desired = self.statuses[number], self.job.specs[spec]
         documents = [document(pod) for pod in pods]
-        seen = members(documents, NOW, were_up)
+        lost = {pod.uid for pod in pods if pod.lost}
+        there = members(documents, NOW, were_up)
+        seen = tuple(replace(m, node_lost=True) if m.incarnation in lost and m.alive else m for m in there)
         if unseen_end is not None:
             seen = (*seen, *unseen_end(status, seen, NOW))
         if REFUSALS is not None:
@@ -141,9 +143,9 @@ class Operator:
 
 @lru_cache(maxsize=PASSED_OVER)
 def shown_as(pod: Pod, was_up: bool) -> Pod:
-    """The pod with what only the truth knows left out, and what nothing asks for."""
+    """The pod with what only the truth knows left out, and what nothing asks for. Of a node that is lost its cluster tells."""
     began = pod.began if pod.stage == Stage.RUNNING or was_up else min(pod.began, 0)
-    return pod._replace(cause=Cause.NONE, lost=False, work=0, began=began)
+    return pod._replace(cause=Cause.NONE, work=0, began=began)
 
 
 def view(world: World) -> Pods:
