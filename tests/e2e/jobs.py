@@ -36,7 +36,7 @@ def example(name: str, **spec: Any) -> Object:
 def cartpole(name: str = "cartpole", **spec: Any) -> Object:
     """IMPALA with one actor: solved within a minute."""
     roles = {"actors": {"replicas": 1, **requests()}, "learner": requests(), "evaluator": requests()}
-    return job(name, preset="CartPoleIMPALA", **{**roles, **spec})
+    return job(name, **{"preset": "CartPoleIMPALA", **roles, **spec})
 
 
 def endless(name: str, **spec: Any) -> Object:

@@ -76,7 +76,7 @@ def test_a_slice_is_a_view_of_numbers_as_they_lie() -> None:
 def test_it_equals_clipping_and_a_step_on_whole_weights(optimizer: str, clip_norm: float, count: int) -> None:
     weights, plain = some(0), [weight.requires_grad_() for weight in some(0)]
     mine = ShardedOptimizer(settings(optimizer, clip_norm), weights, DataParallelThreads(count))
-    reference: torch.optim.Optimizer = (
+    reference: torch.optim.Optimizer | RMSProp = (
         torch.optim.Adam(plain, lr=1e-2, eps=1e-4, foreach=False)
         if optimizer == "Adam"
         else RMSProp(
@@ -90,7 +90,10 @@ def test_it_equals_clipping_and_a_step_on_whole_weights(optimizer: str, clip_nor
             weight.grad = torch.stack([piece[index].float() for piece in pieces]).sum(0)
         expected = torch.nn.utils.clip_grad_norm_(plain, clip_norm or float("inf"))
         rate = 1e-2 / (1 + update)
-        reference.param_groups[0]["lr"] = rate
+        if isinstance(reference, RMSProp):
+            reference.learning_rate = rate
+        else:
+            reference.param_groups[0]["lr"] = rate
         reference.step()
         moved: list[list[ParameterSlice]] = []
         versions = [weight._version for weight in weights]

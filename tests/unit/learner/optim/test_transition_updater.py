@@ -31,7 +31,7 @@ def test_updates_equal_a_plain_loop(optimizer: str) -> None:
     fast = updater(params)
     online, target, average = (copy.deepcopy(fast.online) for _ in range(3))
     if optimizer == "Adam":
-        plain: torch.optim.Optimizer = torch.optim.Adam(
+        plain: torch.optim.Optimizer | RMSProp = torch.optim.Adam(
             online.parameters(), lr=1e-3, eps=params.optimizer_epsilon, foreach=False
         )
     else:
@@ -44,7 +44,7 @@ def test_updates_equal_a_plain_loop(optimizer: str) -> None:
         )
     for index, batch in enumerate(batches(20), start=1):
         result = ApeXDQN().loss(params, online, target, batch)
-        plain.zero_grad()
+        online.zero_grad()
         result.value.backward()
         norm = torch.stack([p.grad.square().sum() for p in online.parameters() if p.grad is not None]).sum().sqrt()
         for parameter in online.parameters():

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-
-def state_names(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of the tensors that are kept for each weight, beside ``step``."""
-    centred = ("grad_avg",) if settings["centered"] else ()
-    return ("square_avg", *centred, *(("momentum_buffer",) if settings["momentum"] else ()))
+from rljob.learner.optim.optimizer import Kept, Optimizer
 
 
-class RMSProp(torch.optim.Optimizer):
+class RMSProp(Optimizer):
     """Moves ``weights`` along ``g / sqrt(mean(g^2) + epsilon)``, or, ``centred``, ``g / sqrt(mean(g^2) - mean(g)^2 + epsilon)``.
 
     The means forget by ``decay``; with ``momentum`` m, the quotients are added up and each sum shrinks to m of itself. After
@@ -23,12 +18,8 @@ class RMSProp(torch.optim.Optimizer):
     IMPALA mean: 0.01 under the root is 0.1 beside it, where ``torch.optim.RMSprop`` has its own. The variance is kept from being
     negative, which rounding would make it wherever a gradient stands still: torch's centred form then gives NaN.
 
-    What it keeps of each weight has the names that torch's own has. ``found_inf``, where it is set before a step, is a number on
-    the weights' device: 1 lets the step move nothing, without anybody waiting to know it. The learning rate of a group may be a
-    number on that device, too; then a step can be captured in a CUDA graph.
+    What it keeps of each weight has the names that torch's own has.
     """
-
-    found_inf: Tensor | None = None
 
     def __init__(
         self,
@@ -40,64 +31,50 @@ class RMSProp(torch.optim.Optimizer):
         momentum: float = 0.0,
         centred: bool = False,
     ) -> None:
-        defaults = {"lr": learning_rate, "alpha": decay, "eps": epsilon, "momentum": momentum, "centered": centred}
-        super().__init__(list(weights), defaults)
+        super().__init__(weights, learning_rate)
+        self._decay, self._epsilon, self._momentum, self._centred = decay, epsilon, momentum, centred
+        mean, sums = ("grad_avg",) if centred else (), ("momentum_buffer",) if momentum else ()
+        self.names = ("square_avg", *mean, *sums)
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
-        """Move every weight that has a gradient."""
-        for group in self.param_groups:
-            weights = [weight for weight in group["params"] if weight.grad is not None]
-            if weights:
-                self._move(weights, group)
-
-    def _move(self, weights: list[Tensor], group: dict[str, Any]) -> None:
-        gradients = [weight.grad for weight in weights if weight.grad is not None]
-        states = [self.state[weight] for weight in weights]
-        for weight, state in zip(weights, states, strict=True):
-            if not state:
-                state["step"] = torch.zeros((), device=weight.device)
-                state.update({name: torch.zeros_like(weight) for name in state_names(group)})
-
-        def of(name: str) -> list[Tensor]:
-            return [state[name] for state in states]
-
-        decay, momentum, moves = group["alpha"], group["momentum"], None
+    def _move(self, weights: list[Tensor], gradients: list[Tensor], kept: Kept) -> None:
+        decay: float | Tensor = self._decay
+        momentum: float | Tensor = self._momentum
+        moves, rate = None, self.learning_rate
         if self.found_inf is not None:  # a gradient of 0, and nothing forgotten
             moves = self.found_inf == 0.0
             gradients = [torch.where(moves, gradient, 0.0) for gradient in gradients]
             decay, momentum = torch.where(moves, decay, 1.0), torch.where(moves, momentum, 1.0)
         if moves is None:
-            torch._foreach_add_(of("step"), 1.0)
+            torch._foreach_add_(kept("step"), 1.0)
         else:
-            torch._foreach_add_(of("step"), [moves.float()] * len(states))
-        torch._foreach_mul_(of("square_avg"), decay)
-        torch._foreach_addcmul_(of("square_avg"), gradients, gradients, 1.0 - group["alpha"])
-        if group["centered"]:
+            torch._foreach_add_(kept("step"), [moves.float()] * len(weights))
+        torch._foreach_mul_(kept("square_avg"), decay)
+        torch._foreach_addcmul_(kept("square_avg"), gradients, gradients, 1.0 - self._decay)
+        if self._centred:
             if moves is None:
-                torch._foreach_lerp_(of("grad_avg"), gradients, 1.0 - group["alpha"])
+                torch._foreach_lerp_(kept("grad_avg"), gradients, 1.0 - self._decay)
             else:
-                torch._foreach_mul_(of("grad_avg"), decay)
-                torch._foreach_add_(of("grad_avg"), gradients, alpha=1.0 - group["alpha"])
-            roots = list(torch._foreach_addcmul(of("square_avg"), of("grad_avg"), of("grad_avg"), -1.0))
+                torch._foreach_mul_(kept("grad_avg"), decay)
+                torch._foreach_add_(kept("grad_avg"), gradients, alpha=1.0 - self._decay)
+            roots = list(torch._foreach_addcmul(kept("square_avg"), kept("grad_avg"), kept("grad_avg"), -1.0))
             torch._foreach_clamp_min_(roots, 0.0)
-            torch._foreach_add_(roots, group["eps"])
+            torch._foreach_add_(roots, self._epsilon)
         else:
-            roots = list(torch._foreach_add(of("square_avg"), group["eps"]))
+            roots = list(torch._foreach_add(kept("square_avg"), self._epsilon))
         torch._foreach_sqrt_(roots)
-        if group["momentum"]:
-            torch._foreach_mul_(of("momentum_buffer"), momentum)
-            torch._foreach_addcdiv_(of("momentum_buffer"), gradients, roots)
-            sums = of("momentum_buffer")
+        if self._momentum:
+            torch._foreach_mul_(kept("momentum_buffer"), momentum)
+            torch._foreach_addcdiv_(kept("momentum_buffer"), gradients, roots)
+            sums = kept("momentum_buffer")
             if moves is not None:
                 sums = list(torch._foreach_mul(sums, moves.float()))
-            if isinstance(group["lr"], Tensor):
-                torch._foreach_sub_(weights, torch._foreach_mul(sums, group["lr"]))
+            if isinstance(rate, Tensor):
+                torch._foreach_sub_(weights, torch._foreach_mul(sums, rate))
             else:
-                torch._foreach_add_(weights, sums, alpha=-group["lr"])
-        elif isinstance(group["lr"], Tensor):
+                torch._foreach_add_(weights, sums, alpha=-rate)
+        elif isinstance(rate, Tensor):
             moved = torch._foreach_div(gradients, roots)
-            torch._foreach_mul_(moved, group["lr"])
+            torch._foreach_mul_(moved, rate)
             torch._foreach_sub_(weights, moved)
         else:
-            torch._foreach_addcdiv_(weights, gradients, roots, -group["lr"])
+            torch._foreach_addcdiv_(weights, gradients, roots, -rate)

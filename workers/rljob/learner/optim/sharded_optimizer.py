@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from rljob.algorithms.parameters import LearnerParameters
+from rljob.learner.optim.adam import Adam
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.optimizer import Optimizer
 from rljob.learner.optim.parameter_slice import ParameterSlice, shard_evenly
-from rljob.learner.optim.rmsprop import RMSProp, state_names
+from rljob.learner.optim.rmsprop import RMSProp
 
 FEW_NUMBERS = 200_000
 """Of fewer weights than this a second thread moves its shard no sooner than it has been woken."""
@@ -37,7 +39,7 @@ class ShardedOptimizer:
     @property
     def learning_rate(self) -> float:
         """The learning rate of the last step."""
-        return float(self._optimizers[0].param_groups[0]["lr"])
+        return float(self._optimizers[0].learning_rate)
 
     def step(
         self,
@@ -100,12 +102,9 @@ class ShardedOptimizer:
         optimizer = self._optimizers[number]
         if factor is not None:
             torch._foreach_mul_([weight.grad for weight in self._weights[number] if weight.grad is not None], factor)
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate
-            # Adam asks for this before it lets a CUDA graph be made of a step; being fused, it computes no differently for it.
-            group["capturable"] = isinstance(learning_rate, Tensor)
+        optimizer.learning_rate = learning_rate
         if self._skips_on_device:
-            optimizer.found_inf = blocked  # type: ignore[attr-defined]
+            optimizer.found_inf = blocked
         optimizer.step()
 
     def state(self, index: int) -> dict[str, Tensor]:
@@ -115,17 +114,14 @@ class ShardedOptimizer:
             for name, value in optimizer.state.get(weight, {}).items():
                 if name == "step":
                     state[name] = value
-                elif isinstance(value, Tensor):
+                else:
                     part.view(state.setdefault(name, torch.empty_like(self._parameters[index]))).copy_(value)
         return state
 
     @property
     def state_names(self) -> frozenset[str]:
         """Names of what the optimiser keeps of a parameter once it has moved it."""
-        defaults = self._optimizers[0].defaults
-        if "betas" in defaults:
-            return frozenset(("step", "exp_avg", "exp_avg_sq"))
-        return frozenset(("step", *state_names(defaults)))
+        return frozenset(("step", *self._optimizers[0].names))
 
     def load(self, index: int, saved: Mapping[str, Tensor]) -> None:
         """Put what ``state`` gave for this parameter in its place, however many threads there were then.
@@ -134,7 +130,7 @@ class ShardedOptimizer:
         """
         parameter = self._parameters[index]
         for optimizer, part, weight in self._places(index):
-            kept = optimizer.state[weight]
+            kept = optimizer.state.setdefault(weight, {})
             for name, value in saved.items():
                 here = value.to(parameter.device)
                 found = here if name == "step" else part.view(in_order_of(parameter, here))
@@ -152,7 +148,7 @@ class ShardedOptimizer:
             for name, value in optimizer.state.get(weight, {}).items()
         }
 
-    def _places(self, index: int) -> Iterator[tuple[torch.optim.Optimizer, ParameterSlice, Tensor]]:
+    def _places(self, index: int) -> Iterator[tuple[Optimizer, ParameterSlice, Tensor]]:
         """Where the numbers of the ``index``-th parameter are moved: by which optimiser, which of them, and their view."""
         for optimizer, shard, weights in zip(self._optimizers, self.shards, self._weights, strict=True):
             for part, weight in zip(shard, weights, strict=True):
@@ -169,9 +165,9 @@ def in_order_of(parameter: Tensor, value: Tensor) -> Tensor:
     return value if value.stride() == parameter.stride() else torch.empty_like(parameter).copy_(value)
 
 
-def _optimizer(params: LearnerParameters, weights: list[Tensor]) -> torch.optim.Optimizer:
-    if params.optimizer == "Adam":  # fused: one pass over all parameters, four times faster than a loop on a CPU
-        return torch.optim.Adam(weights, lr=params.learning_rate, eps=params.optimizer_epsilon, fused=True)
+def _optimizer(params: LearnerParameters, weights: list[Tensor]) -> Optimizer:
+    if params.optimizer == "Adam":
+        return Adam(weights, learning_rate=params.learning_rate, epsilon=params.optimizer_epsilon)
     return RMSProp(
         weights,
         learning_rate=params.learning_rate,
