@@ -51,7 +51,7 @@ def test_a_silent_shard_and_a_lost_node_are_named(cluster: ControlPlane, namespa
     asyncio.run(story())
 
 
-def test_a_claim_that_somebody_has_deleted_is_made_anew(cluster: ControlPlane, namespace: str) -> None:
+def test_a_claim_that_was_deleted_while_no_operator_was_there_is_made_anew(cluster: ControlPlane, namespace: str) -> None:
     async def story() -> None:
         async with at_work(cluster, namespace) as (viewer, client, kubelet):
             await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS, replay=WITH_CLAIM))
@@ -66,8 +66,7 @@ def test_a_claim_that_somebody_has_deleted_is_made_anew(cluster: ControlPlane, n
             name = pod["metadata"]["name"]
             await viewer.patch(PODS, namespace, name, {"status": {"conditions": [waits]}}, subresource="status")
 
-            for _ in range(3):  # it asks again until the scheduler has looked again, which is not here
-                await run.turn(viewer, "pong")
+            await Run(client, namespace).settle(viewer, "pong")
             anew = await viewer.get(VOLUME_CLAIMS, namespace, "pong-replay-0")
             assert anew["metadata"]["uid"] != claim["metadata"]["uid"]
             assert [each["metadata"]["name"] for each in (await kubelet.pods("pong"))["replay-0"]] == [name]

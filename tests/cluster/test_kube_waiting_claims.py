@@ -169,9 +169,11 @@ def test_a_volume_of_a_node_that_is_away_is_waited_for_with_the_command_that_giv
                 assert f"the volume of claim pong-replay-0 is on node {node}, of which nothing is heard" in said[kind]
                 assert f"kubectl delete pvc -n {namespace} pong-replay-0" in said[kind]
             assert ("delete", "persistentvolumeclaims") not in client.calls
+            uid = (await viewer.get(VOLUME_CLAIMS, namespace, "pong-replay-0"))["metadata"]["uid"]
             await viewer.delete(VOLUME_CLAIMS, namespace, "pong-replay-0")
             await viewer.patch(VOLUME_CLAIMS, namespace, "pong-replay-0", {"metadata": {"finalizers": None}})
             await say_unscheduled(viewer, namespace, pod, 'persistentvolumeclaim "pong-replay-0" not found')
+            run.reconciler.child_gone((namespace, "pong"), uid)
             await run.turn(viewer, "pong")
             anew = await viewer.get(VOLUME_CLAIMS, namespace, "pong-replay-0")
             assert "volumeName" not in anew["spec"], "its user gave it up, and it is made anew"

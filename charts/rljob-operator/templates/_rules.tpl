@@ -41,6 +41,14 @@
 - apiGroups: [""]
   resources: ["persistentvolumeclaims"]
   verbs: ["get", "create"]
+# which of those that it has made are not there any more; it asks for no others
+- apiGroups: [""]
+  resources: ["configmaps", "services", "serviceaccounts", "persistentvolumeclaims"]
+  verbs: ["list", "watch"]
+# which of those that it has made are not there any more; it asks for no others
+- apiGroups: ["networking.k8s.io"]
+  resources: ["networkpolicies"]
+  verbs: ["list", "watch"]
 # who may reach the pods
 - apiGroups: ["networking.k8s.io"]
   resources: ["networkpolicies"]
@@ -106,6 +114,14 @@
 - apiGroups: [""]
   resources: ["persistentvolumeclaims"]
   verbs: ["get", "create"]
+# which of those that it has made are not there any more; it asks for no others
+- apiGroups: [""]
+  resources: ["configmaps", "services", "serviceaccounts", "persistentvolumeclaims"]
+  verbs: ["list", "watch"]
+# which of those that it has made are not there any more; it asks for no others
+- apiGroups: ["networking.k8s.io"]
+  resources: ["networkpolicies"]
+  verbs: ["list", "watch"]
 # who may reach the pods
 - apiGroups: ["networking.k8s.io"]
   resources: ["networkpolicies"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,8 +32,6 @@ come up minutes after each other, or whose actors are many now and few then, doe
 DOUBTED_SECONDS: Final = 60.0
 """And for so long where one may be missing: nothing of the job runs, so that its user may have deleted them, or a pod does not
 come up."""
-_NO_CLAIM: Final = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
-"""The scheduler's words about a pod whose claim is not there."""
 
 
 @dataclass(slots=True)
@@ -47,6 +44,7 @@ class Known:
         token: what requests to the learner carry; empty while the Secrets are not there.
         secrets_seen: when they were all there, by the clock that `ensure` is given; minus infinity where that is not known.
         made_for: what all the other children were made for; None while something may be missing. ``made_with``: and with what.
+        lost: whether one of these has gone since.
     """
 
     digests: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -55,19 +53,14 @@ class Known:
     secrets_seen: float = float("-inf")
     made_for: Owned | None = None
     made_with: Settings | None = None
+    lost: bool = False
 
-
-def forget_lost_claims(known: Known, waiting: str) -> bool:
-    """Whether a pod waits for a claim that is not there, by the scheduler's words; `ensure` makes it anew.
-
-    Nobody watches claims, so this is how one that somebody has deleted is missed.
-    """
-    lost = _NO_CLAIM.findall(waiting)
-    for place in [("PersistentVolumeClaim", name) for name in lost]:
-        if known.uids.pop(place, None) is not None:
-            known.digests.pop(place, None)
-            known.made_for = None
-    return bool(lost)
+    def forget(self, uid: str) -> None:
+        """The object of this uid is not there any more; where it is one of these, `ensure` makes it anew."""
+        for place in [place for place, known in self.uids.items() if known == uid]:
+            del self.uids[place]
+            self.digests.pop(place, None)
+            self.made_for, self.lost = None, True
 
 
 async def ensure(
@@ -97,7 +90,7 @@ async def ensure(
         if not new:
             calls += [_ensure_none(client, owned, kind, name, known) for kind, name in unwanted(owned)]
     await together(*calls)
-    known.made_for, known.made_with = owned, settings
+    known.made_for, known.made_with, known.lost = owned, settings, False
 
 
 async def _ensure_secrets(client: Client, owned: Owned, known: Known, now: float, *, new: bool, idle: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import AlreadyExists, Forbidden, NotFound
-from rljob_operator.kube.apiserver.resources import Object, Resource, resource_of
+from rljob_operator.kube.apiserver.resources import RLJOBS, Object, Resource, resource_of
 from rljob_operator.kube.render.metadata import Owned
 
 
@@ -40,8 +40,10 @@ async def get_own(client: Client, owned: Owned, resource: Resource, name: str) -
 
 def _own(owned: Owned, resource: Resource, found: Object) -> Object:
     if not owned.has(found):
-        name = found["metadata"]["name"]
-        raise NameConflict(f"{resource.kind} {name} of this namespace belongs to {_owner_in_words(found)}")
+        what, owner = f"{resource.kind} {found['metadata']['name']}", _owner_in_words(found)
+        if owner == f"{RLJOBS.kind} {owned.name}":
+            raise NameConflict(f"waits until {what} of the {owner} that had this name before is gone")
+        raise NameConflict(f"{what} of this namespace belongs to {owner}")
     return found
 
 

@@ -120,6 +120,13 @@ class Reconciler:
             return None
         return await self._turn(key, stored, known, pods)
 
+    def child_gone(self, key: JobKey, uid: str) -> None:
+        """Something of the job, or of a former one of its name, is not there any more: the next turn makes what is missing."""
+        known = self._known.get(key)
+        if known is not None:
+            known.children.forget(uid)
+            known.refusals.try_now(self._monotonic())
+
     async def _turn(self, key: JobKey, stored: StoredJob, known: RememberedJob, pods: Sequence[Pod]) -> float | None:
         base = await self._settings_of(stored, known, not any(each.alive for each in members(pods, self._now())))
         refusal = unknown_rendering(stored.status, suspend=stored.desired.suspends)
@@ -162,19 +169,20 @@ class Reconciler:
         before = {name: each.words for name, each in known.refusals.of.items()}
         held_up = [member.name for member in observed.members if self._lacks_children(member, known)]
         tried = (*decision.start, *held_up)
+        unseen = not known.children_seen and any(member.phase is Phase.STARTING for member in observed.members)
         problems: dict[str, Problem] = {}
-        failure: ApiError | None = None
+        failure: Problem | None = None
         try:
-            if tried:
+            if tried or unseen or (known.children.lost and not idle):
                 await children.ensure(
                     self._client, owned, settings_for(decision.status, self._settings), known.children,
                     self._monotonic(), new=stored.status.start_time is None, idle=idle, held_up=bool(held_up),
                 )  # fmt: skip
-            elif not (known.policy_seen or idle):
+            elif not (known.children_seen or idle):
                 await renew_policy(self._client, stored.owned(), self._settings)
-            known.policy_seen = True
+            known.children_seen = True
         except REFUSED as problem:
-            problems = dict.fromkeys(tried, problem)
+            problems, failure = dict.fromkeys(tried, problem), None if tried else problem
         except ApiError as problem:  # whoever is to leave or to be replaced need not wait for this
             failure, tried = problem, ()
         start = tuple(name for name in decision.start if name in tried and name not in problems)
@@ -185,13 +193,12 @@ class Reconciler:
         return before != {name: each.words for name, each in known.refusals.of.items()}
 
     def _lacks_children(self, member: Member, known: RememberedJob) -> bool:
-        """Whether a pod does not come up for want of a claim or, as far as one can tell, of a Secret that was deleted."""
+        """Whether a pod does not come up for want of a child or, as far as one can tell, of a Secret that was deleted."""
         if member.phase is not Phase.STARTING or member.held:
             return False
-        if member.name in known.refusals.of or children.forget_lost_claims(known.children, member.waiting_message):
-            return True
         held_up = member.node_name and member.waiting is None
-        return bool(held_up) and self._now() - member.since_seconds >= HELD_UP_SECONDS
+        late = bool(held_up) and self._now() - member.since_seconds >= HELD_UP_SECONDS
+        return late or member.name in known.refusals.of
 
     async def _settings_of(self, stored: StoredJob, known: RememberedJob, idle: bool) -> Settings:
         """The operator's settings; of a job that is to start with what its cluster has volumes for, once for each start."""

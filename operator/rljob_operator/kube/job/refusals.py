@@ -65,7 +65,7 @@ class Refusals:
     def told(self, members: Iterable[Member], generation: int, now: float) -> tuple[Member, ...]:
         """The members with those that can't be made among them, or with why nothing follows on one that has ended."""
         if generation != self.generation:
-            self.of = {name: replace(each, pause_seconds=0.0, again_at=now) for name, each in self.of.items()}
+            self.try_now(now)
         self.generation, self.looked_at = generation, now
         found = {member.name: member for member in members}
         for name, each in self.of.items():
@@ -74,6 +74,10 @@ class Refusals:
                 later = each.again_at > now
                 found[name] = replace(member, waiting=each.reason, waiting_message=each.words, placed=False, held=later)
         return tuple(found.values())
+
+    def try_now(self, now: float) -> None:
+        """What may have been in the way is not any more."""
+        self.of = {name: replace(each, pause_seconds=0.0, again_at=now) for name, each in self.of.items()}
 
     def note(self, problems: Mapping[str, Problem], now: float, now_seconds: float) -> None:
         """What was refused now. What was due and is not among it was made, or nobody wants it any more."""

@@ -31,7 +31,7 @@ class RememberedJob:
         due: when ``status``, which is not stored yet, has to be; infinity where it is.
         were_up: incarnations that were ready once; a learner that is not ready any more is still asked for its checkpoint.
         at_start: the operator's settings as far as the cluster has volumes for them, found out before the job starts.
-        policy_seen: whether this operator has looked who its NetworkPolicy lets in.
+        children_seen: whether this operator has looked at what there is besides the pods, and whom the NetworkPolicy lets in.
     """
 
     uid: str
@@ -47,7 +47,7 @@ class RememberedJob:
     refusals: Refusals = field(default_factory=Refusals)
     were_up: set[str] = field(default_factory=set)
     at_start: Settings | None = None
-    policy_seen: bool = False
+    children_seen: bool = False
 
     def note_version(self, version: str) -> None:
         """The object as it is stored has this version. Where that is newer than our own last write somebody else has changed it,

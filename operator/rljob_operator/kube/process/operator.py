@@ -25,6 +25,7 @@ from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.reporting.events import EventRecorder
 from rljob_operator.kube.reporting.job_figures import JobFigures
 from rljob_operator.kube.reporting.metrics import OperatorMetrics
+from rljob_operator.kube.watch.child_watch import ChildWatch
 from rljob_operator.kube.watch.expectations import Expectations
 from rljob_operator.kube.watch.intake import Intake
 from rljob_operator.kube.watch.nodes import Nodes
@@ -90,6 +91,7 @@ class Operator:
         self._poll: LearnerPoll[JobKey] = LearnerPoll(self._queue.add, reach())
         self._shards: ShardPoll[JobKey] = ShardPoll(self._queue.add, reach())
         self._nodes = Nodes(client, self._node_changed)
+        self._children = ChildWatch(client, namespaces, self._child_gone)
         self._workloads = (
             Workloads(client, namespaces, self._queue.add, self._look_at_all) if config.settings.kueue else None
         )
@@ -134,7 +136,13 @@ class Operator:
         self.leading = True
         try:
             async with asyncio.TaskGroup() as group:
-                running = [self._pods.run(), self._intake.run(), self._events.run(), self._nodes.run()]
+                running = [
+                    self._pods.run(),
+                    self._intake.run(),
+                    self._events.run(),
+                    self._nodes.run(),
+                    self._children.run(),
+                ]
                 if self._workloads is not None:
                     running.append(self._workloads.run())
                 sources = [group.create_task(each) for each in running]
@@ -209,6 +217,10 @@ class Operator:
         if owner is not None:
             self._expectations.observe(owner["uid"], kind, pod)
         self._queue.add_after(key, self._turned.get(key, float("-inf")) + BETWEEN_TURNS_SECONDS - time.monotonic())
+
+    def _child_gone(self, key: JobKey, uid: str) -> None:
+        self._reconciler.child_gone(key, uid)
+        self._queue.add(key)
 
     def _node_changed(self, name: str) -> None:
         """Look again at the jobs that have pods on the node."""

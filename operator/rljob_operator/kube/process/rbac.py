@@ -30,6 +30,7 @@ class Grant:
 
 _RLJOB: Final = "rljob.dev"
 _KUEUE: Final = "kueue.x-k8s.io"
+_CHILDREN: Final = "which of those that it has made are not there any more; it asks for no others"
 
 TABLE: Final[tuple[Grant, ...]] = (
     Grant(_RLJOB, ("rljobs",), ("list", "watch"), "the jobs; what they want is only read"),
@@ -42,6 +43,8 @@ TABLE: Final[tuple[Grant, ...]] = (
     Grant("", ("configmaps", "services"), ("get", "create", "patch"), "the job in force, and the pods' names"),
     Grant("", ("serviceaccounts",), ("get", "create"), "an identity without rights for the pods"),
     Grant("", ("persistentvolumeclaims",), ("get", "create"), "checkpoints and experience; none is ever deleted"),
+    Grant("", ("configmaps", "services", "serviceaccounts", "persistentvolumeclaims"), ("list", "watch"), _CHILDREN),
+    Grant("networking.k8s.io", ("networkpolicies",), ("list", "watch"), _CHILDREN),
     Grant(
         "networking.k8s.io", ("networkpolicies",), ("get", "create", "patch", "delete"), "who may reach the pods"
     ),
