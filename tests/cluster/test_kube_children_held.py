@@ -38,9 +38,7 @@ CHILDREN = [
 
 
 @asynccontextmanager
-async def at_work(
-    cluster: ControlPlane, namespace: str, folder: Path
-) -> AsyncIterator[tuple[Client, OperatorProgram]]:
+async def at_work(cluster: ControlPlane, namespace: str, folder: Path) -> AsyncIterator[tuple[Client, OperatorProgram]]:
     async with (
         connected(cluster) as viewer,
         operator_program(cluster.kubeconfig, namespace, folder / "log") as program,
@@ -101,7 +99,13 @@ def test_what_is_left_of_a_former_job_is_waited_for_by_name(
             await viewer.delete(RLJOBS, namespace, "former")
             labels = {"app.kubernetes.io/managed-by": "rljob", "rljob.dev/job": "held"}
             left = config_map("held-job", namespace, labels)
-            owner = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "name": "held", "uid": former, "controller": True}
+            owner = {
+                "apiVersion": "rljob.dev/v1alpha1",
+                "kind": "RLJob",
+                "name": "held",
+                "uid": former,
+                "controller": True,
+            }
             left["metadata"]["ownerReferences"] = [owner]
             await viewer.create(CONFIG_MAPS, left)
 

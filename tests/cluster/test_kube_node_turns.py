@@ -51,7 +51,9 @@ def test_a_silent_shard_and_a_lost_node_are_named(cluster: ControlPlane, namespa
     asyncio.run(story())
 
 
-def test_a_claim_that_was_deleted_while_no_operator_was_there_is_made_anew(cluster: ControlPlane, namespace: str) -> None:
+def test_a_claim_that_was_deleted_while_no_operator_was_there_is_made_anew(
+    cluster: ControlPlane, namespace: str
+) -> None:
     async def story() -> None:
         async with at_work(cluster, namespace) as (viewer, client, kubelet):
             await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS, replay=WITH_CLAIM))

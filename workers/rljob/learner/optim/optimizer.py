@@ -1,7 +1,7 @@
 """What the optimisers have in common: some weights, and what is kept of each from step to step.
 
-They are none of ``torch.optim.Optimizer``, whose construction and every step import ``torch._dynamo``, the compiler: two seconds and
-70 MB of a process that begins anew, and of a pod that takes the place of another, for what most jobs never use.
+They are none of ``torch.optim.Optimizer``, whose construction and every step import ``torch._dynamo``, the compiler: two seconds
+and 70 MB of a process that begins anew, and of a pod that takes the place of another, for what most jobs never use.
 """
 
 from __future__ import annotations
