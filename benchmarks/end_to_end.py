@@ -47,7 +47,7 @@ def rljob_round(seconds: float, warm_up_seconds: float, overrides: list[str]) ->
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
         sets = [word for item in SAME_TERMS + overrides for word in ("--set", item)]
-        command = [sys.executable, "-m", "rljob_operator.cli", "run", str(JOB), "--run-dir", str(run_dir), *sets]
+        command = [sys.executable, "-m", "rljob_operator", "run", str(JOB), "--run-dir", str(run_dir), *sets]
         # Twenty seconds cover the processes' start and the first minSize steps.
         bound = ["--max-seconds", str(20 + warm_up_seconds + seconds)]
         subprocess.run([*command, *bound], check=True, stdout=subprocess.DEVNULL)

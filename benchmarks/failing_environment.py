@@ -37,7 +37,7 @@ def run(job: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
         seed_override(example, seed),
         *arguments.overrides,
     ]
-    command = [sys.executable, "-m", "rljob_operator.cli", "run", str(example)]
+    command = [sys.executable, "-m", "rljob_operator", "run", str(example)]
     command += ["--run-dir", str(run_dir), "--max-seconds", str(arguments.max_seconds)]
     command += [word for item in sets for word in ("--set", item)]
     started = time.monotonic()

@@ -106,7 +106,7 @@ def whole_job(seconds: float, warm_up_seconds: float, start_seconds: float, over
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
         sets = [word for item in [*NOBODY_JUDGES, *overrides] for word in ("--set", item)]
-        command = [sys.executable, "-m", "rljob_operator.cli", "run", str(JOB), "--run-dir", str(run_dir), *sets]
+        command = [sys.executable, "-m", "rljob_operator", "run", str(JOB), "--run-dir", str(run_dir), *sets]
         bound = ["--max-seconds", str(start_seconds + warm_up_seconds + seconds)]
         subprocess.run([*command, *bound], check=True, stdout=subprocess.DEVNULL)
         metrics = run_dir / "metrics.jsonl"

@@ -8,8 +8,8 @@ Needs what tests/e2e need (docs/testing-on-kubernetes.md). No job says where its
 
 ``stages``: seconds from the request to delete a learner's pod to the first update after it, for IMPALA and for Ape-X, and the
 updates before and after. ``often``: three jobs side by side whose learners are held at one pace, so that none wants more than
-there is: one is left alone, one has its learner deleted, one has it deleted by force. Learner-seconds are lost from each deletion
-until the learner is beyond the updates that it had then: what it waited, and what it did again.
+there is: one is left alone, one has its learner deleted, one has it deleted by force, half a period later. Learner-seconds are
+lost from each deletion until the learner is beyond the updates that it had then: what it waited, and what it did again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LOOK_SECONDS = 0.1
 WATCH_SECONDS = 0.5
 Read = Callable[[str], Any]
 
-PACE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "pace"}, "data": {"seconds": "0.05"}}
+PACE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "pace"}, "data": {"seconds": "0.2"}}
 PACED_LEARNER = {
     **requests(),
     "env": [{"name": LEARNER_DELAY_FILE, "value": "/pace/seconds"}],
@@ -161,6 +161,7 @@ class Followed:
     updates: int = 0
     deletions: int = 0
     lost: list[float] = field(default_factory=list)
+    next_deletion: float = 0.0
     deleted: float | None = None
     to_reach: int = 0
 
@@ -198,15 +199,16 @@ def show_often(namespace: Namespace, read: Read, minutes: float, every: float) -
     for each in followed:
         wait_beyond(read, each.job, 200)
         each.begun = each.updates = updates_of(read, each.job) or 0
-    began, next_deletion = time.monotonic(), time.monotonic() + every
+    began = time.monotonic()
+    for number, each in enumerate(followed):
+        each.next_deletion = began + every * (1 + number) / 2
     while (now := time.monotonic()) < began + 60 * minutes:
         for each in followed:
             each.look(read, now)
-        if now >= next_deletion:
-            next_deletion += every
-            for each in followed:
+            if now >= each.next_deletion:
+                each.next_deletion += every
                 each.delete(namespace, read, now)
-            print(f"{now - began:6.0f} s", {each.job: each.updates for each in followed}, flush=True)
+                print(f"{now - began:6.0f} s", {each.job: each.updates for each in followed}, flush=True)
         time.sleep(WATCH_SECONDS)
     seconds = time.monotonic() - began
     for each in followed:

@@ -85,7 +85,7 @@ def main() -> None:
         sets = [word for item in fields for word in ("--set", item)]
         bound = ["--run-dir", str(run_dir), "--max-seconds", str(arguments.max_seconds)]
         process = subprocess.Popen(
-            [sys.executable, "-m", "rljob_operator.cli", "run", str(JOB), *bound, *sets], stdout=subprocess.DEVNULL
+            [sys.executable, "-m", "rljob_operator", "run", str(JOB), *bound, *sets], stdout=subprocess.DEVNULL
         )
         started = time.monotonic()
         try:

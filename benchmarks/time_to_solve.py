@@ -31,7 +31,7 @@ def run_seed(job: Path, seed: int, run_dir: Path, overrides: list[str], max_seco
     """One run; seconds, verdict, and the memory of all its processes."""
     sets = [word for item in [seed_override(job, seed), *overrides] for word in ("--set", item)]
     bound = ["--run-dir", str(run_dir), "--max-seconds", str(max_seconds)]
-    command = [sys.executable, "-m", "rljob_operator.cli", "run", str(job), *bound, *sets]
+    command = [sys.executable, "-m", "rljob_operator", "run", str(job), *bound, *sets]
     started = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     memory: list[int] = []

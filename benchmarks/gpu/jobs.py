@@ -33,7 +33,7 @@ def run(
     run_dir.parent.mkdir(parents=True, exist_ok=True)
     output = run_dir.parent / f"{run_dir.name}.txt"
     sets = [word for item in overrides for word in ("--set", item)]
-    command = [sys.executable, "-m", "rljob_operator.cli", "run", str(job), "--run-dir", str(run_dir), *sets]
+    command = [sys.executable, "-m", "rljob_operator", "run", str(job), "--run-dir", str(run_dir), *sets]
     command += ["--max-seconds", str(seconds)]
     with output.open("wb") as printed:
         process = subprocess.Popen(command, stdout=printed, stderr=subprocess.STDOUT, env=os.environ.copy())

@@ -46,7 +46,7 @@ class Operator:
         (self._port,) = free_ports(1)
         scope = [f"--namespace={namespaces[0]}"] if len(namespaces) == 1 else []
         command = [
-            sys.executable, "-c", "from rljob_operator.cli import main; main()", "operator", *scope,
+            sys.executable, "-c", "from rljob_operator.__main__ import main; main()", "operator", *scope,
             f"--lease-namespace={namespaces[0]}", f"--image={image}", "--plain-logs", f"--port={self._port}",
             f"--workers={workers}",
         ]  # fmt: skip

@@ -111,16 +111,7 @@ for verb in VERBS:
     plugin.command()(verb)
 
 
-def main() -> None:
-    """Entry point of the `rljob` command."""
-    app()
-
-
 def kubectl_plugin() -> None:
     """Entry point of `kubectl-rljob`, which kubectl starts for `kubectl rljob`."""
     Meaning.cluster = True
     plugin(prog_name="kubectl rljob")
-
-
-if __name__ == "__main__":
-    main()

@@ -18,7 +18,7 @@ class OperatorProgram:
     def __init__(self, kubeconfig: Path, namespace: str, log_file: Path, *options: str) -> None:
         self._log_file, self._process = log_file, None
         self._command = [
-            sys.executable, "-c", "from rljob_operator.cli import main; main()", "operator", f"--namespace={namespace}",
+            sys.executable, "-c", "from rljob_operator.__main__ import main; main()", "operator", f"--namespace={namespace}",
             f"--lease-namespace={namespace}", "--image=rl:1", "--plain-logs", "--port=0",
             f"--kubeconfig={kubeconfig}", *options,
         ]  # fmt: skip

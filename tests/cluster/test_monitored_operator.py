@@ -44,7 +44,7 @@ def port(cluster: ControlPlane, place: str, tmp_path_factory: pytest.TempPathFac
     (port,) = free_ports(1)
     log = tmp_path_factory.mktemp("operator") / "log"
     command = [
-        sys.executable, "-m", "rljob_operator.cli", "operator", f"--namespace={place}", f"--lease-namespace={place}",
+        sys.executable, "-m", "rljob_operator", "operator", f"--namespace={place}", f"--lease-namespace={place}",
         f"--kubeconfig={cluster.kubeconfig}", "--image=rl:1", "--plain-logs", f"--port={port}",
     ]  # fmt: skip
     with log.open("wb") as output:

@@ -44,7 +44,7 @@ class Replica:
 def replica(kubeconfig: Path, namespace: str, log_file: Path) -> Iterator[Replica]:
     (port,) = free_ports(1)
     command = [
-        sys.executable, "-m", "rljob_operator.cli", "operator", f"--namespace={namespace}", f"--lease-namespace={namespace}",
+        sys.executable, "-m", "rljob_operator", "operator", f"--namespace={namespace}", f"--lease-namespace={namespace}",
         f"--kubeconfig={kubeconfig}", "--image=rl:1", "--plain-logs", f"--port={port}",
     ]  # fmt: skip
     with log_file.open("wb") as output:

@@ -55,7 +55,7 @@ class OperatorProcess:
         name = self.namespace.name
         return [
             *(shlex.split(os.environ.get(PREFIX, "")) if prefix is None else prefix),
-            sys.executable, "-c", "from rljob_operator.cli import main; main()", "operator",
+            sys.executable, "-c", "from rljob_operator.__main__ import main; main()", "operator",
             f"--namespace={name}", f"--lease-namespace={name}", f"--image={image or os.environ['RLJOB_E2E_IMAGE']}",
             "--plain-logs", "--port=0", *self._options,
         ]  # fmt: skip

@@ -23,7 +23,7 @@ from tests.support.waiting import eventually
 
 JOB = "steered"
 KEPT = {"storage": {"persistentVolumeClaim": {"claimName": "checkpoints"}}, "intervalSeconds": 3600}
-RLJOB = (sys.executable, "-c", "from rljob_operator.cli import main; main()")
+RLJOB = (sys.executable, "-c", "from rljob_operator.__main__ import main; main()")
 
 
 class Terminal:

@@ -43,9 +43,9 @@ class LocalRun:
         self.run_dir = run_dir
         run_dir.parent.mkdir(parents=True, exist_ok=True)
         self._output = run_dir.parent / f"{run_dir.name}-output{output}.txt"
-        program = ["-m", "rljob_operator.cli"]
+        program = ["-m", "rljob_operator"]
         if prelude:
-            program = ["-c", f"{prelude}\nfrom rljob_operator.cli import main\nmain()"]
+            program = ["-c", f"{prelude}\nfrom rljob_operator.__main__ import main\nmain()"]
         command = [sys.executable, *program, "run", str(job), "--run-dir", str(run_dir), *options]
         with self._output.open("wb") as printed:
             self.process = subprocess.Popen(
@@ -60,7 +60,7 @@ class LocalRun:
     def verb(self, *words: str, seconds: float = 120) -> tuple[int, str]:
         """Run another `rljob` command, as from another terminal; answers its exit code and what it printed."""
         done = subprocess.run(
-            [sys.executable, "-m", "rljob_operator.cli", *words], capture_output=True, text=True, timeout=seconds
+            [sys.executable, "-m", "rljob_operator", *words], capture_output=True, text=True, timeout=seconds
         )
         return done.returncode, done.stdout + done.stderr
 

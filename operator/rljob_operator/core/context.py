@@ -145,6 +145,11 @@ class ReconcileContext:
         """The fewest ready actors with which the job counts as up."""
         return min(self.spec.autoscaling.min_replicas, self.status.autoscaling.desired_replicas)
 
+    def needed_of(self, role: Role) -> int:
+        """The fewest ready members of a role with which the job counts as up."""
+        numbers = {Role.REPLAY: self.shards, Role.LEARNER: 1, Role.INFERENCE: self.inference_servers}
+        return self.needed_actors() if role is Role.ACTOR else numbers.get(role, 0)
+
     def outdated(self) -> bool:
         """Whether members run that started with something else than what the spec says now and only a start can change."""
         known, now = self.memory.started_with, self.desired.read_at_start

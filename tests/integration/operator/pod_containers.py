@@ -25,7 +25,7 @@ from rljob_operator.kube.render.settings import Settings
 
 START_SECONDS = 120.0
 STOP_SECONDS = 60.0
-IMAGE_ENTRY_POINT = ("python", "-m", "rljob_operator.cli")
+IMAGE_ENTRY_POINT = ("python", "-m", "rljob_operator")
 """What the image begins a container with, but for its init."""
 _ADDRESS = re.compile(r"tcp://([^: ]+):(\d+)")
 

@@ -138,7 +138,7 @@ def test_a_replay_that_cannot_be_saved_at_the_end_is_told(local_run: Callable[..
 def test_a_folder_that_can_not_be_written_is_refused_at_once(small_disk: Path) -> None:
     (small_disk / "run").mkdir()
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    command = [sys.executable, "-m", "rljob_operator.cli", "run", str(slow_game.JOB), "--run-dir"]
+    command = [sys.executable, "-m", "rljob_operator", "run", str(slow_game.JOB), "--run-dir"]
     done = subprocess.run(
         [*command, str(small_disk / "run")], capture_output=True, text=True, timeout=100, env=os.environ | IMPORTABLE
     )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from rljob.api.conditions import CATALOGUE, MEANING_WHEN_TRUE, ConditionType, Reason
 from rljob.api.status_model import MAX_MESSAGE
+from rljob.api.timestamps import rfc3339
 from rljob_operator.core.conditions.update import merged, true
+from rljob_operator.core.member import Phase
 
 from tests.support.controller import (
     START,
@@ -67,6 +70,27 @@ def test_a_transition_time_changes_with_the_status_alone() -> None:
     down = controller.status.condition("Ready")
     assert down is not None
     assert (down.status, down.last_transition_time) == ("False", controller.now)
+
+
+def test_what_comes_up_is_named_and_after_a_minute_what_says_why_it_does_not() -> None:
+    coming = members(learner=Phase.STARTING, replay_0=Phase.STARTING)
+    placed = tuple(replace(m, since_seconds=START, placed=True, pod_name=f"pong-{m.name}-x1") for m in coming)
+    controller = Controller(make_job(), members=placed)
+    controller.look(1.0)
+    ready = controller.status.condition("Ready")
+    assert ready is not None
+    assert (ready.reason, ready.message) == ("Starting", "coming up: replay, learner")
+    controller.look(60.0)
+    ready = controller.status.condition("Ready")
+    assert ready is not None
+    assert (
+        f"learner does not come up since {rfc3339(START)}: kubectl describe pod pong-learner-x1 says why"
+        in ready.message
+    )
+    controller.look(1.0, members=members())
+    ready = controller.status.condition("Ready")
+    assert ready is not None
+    assert ready.message == "the learner has made no update yet"
 
 
 def test_messages_are_cut_to_what_a_status_may_hold() -> None:

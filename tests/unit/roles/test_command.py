@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -237,3 +239,13 @@ def test_errors_become_exit_codes(capsys: pytest.CaptureFixture[str], monkeypatc
     with pytest.raises(SystemExit) as left, one_line_errors():
         raise SystemExit(70)
     assert left.value.code == 70
+
+
+def test_a_pod_s_program_imports_no_other_command() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "rljob_operator", "worker", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "rljob worker" in done.stdout
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "rljob.roles.command" in imported
+    assert not [name for name in imported if name.startswith(("rljob_operator.", "torch", "kubernetes"))]

@@ -25,7 +25,7 @@ LINGER_MILLISECONDS: Final = 500
 UNACKNOWLEDGED_MILLISECONDS: Final = 60_000
 """As long as a member may be silent before it is ended. A peer that merely does not read for so long is connected to anew."""
 
-CONNECT_MILLISECONDS: Final = 3_000
+CONNECT_MILLISECONDS: Final = 2_000
 """A handshake of TCP that has got lost once is done by then."""
 
 _MAX_IPC_PATH: Final = 103  # sun_path, less what libzmq needs
@@ -79,7 +79,7 @@ def make_socket(context: Context, kind: int, high_water_mark: int) -> Socket:
     # A connection that never completes its handshake (a port scanner, the wrong keys) is dropped.
     socket.setsockopt(zmq.HANDSHAKE_IVL, 10_000)
     socket.setsockopt(zmq.RECONNECT_IVL, 100)
-    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2_000)
+    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1_000)
     return socket
 
 

@@ -87,8 +87,7 @@ def _ready_while_running(context: ReconcileContext) -> ConditionUpdate:
             restores = context.observed.checkpoint.usable
         reason = Reason.RESTORING if restores else Reason.STARTING
         why = _why_waiting(context) or reason
-        words = some(_waits_for(context)) or ("see condition Accepted" if why is Reason.ACCEPTING else "")
-        return false(type, why, words)
+        return false(type, why, some(_waits_for(context)) or _comes_up(context, why))
     lacking = _lacking(context)
     if not progress.advancing(context) or progress.standstill(context):
         lacking.append("the learner stands still")
@@ -105,6 +104,13 @@ def _why_waiting(context: ReconcileContext) -> Reason | None:
     if reasons.intersection(waiting.REJECTED) or (refusal is not None and refusal.blocking):
         return Reason.ACCEPTING
     return Reason.WAITING_FOR_QUOTA if Reason.QUOTA_EXCEEDED in reasons else None
+
+
+def _comes_up(context: ReconcileContext, why: Reason) -> str:
+    if why is Reason.ACCEPTING:
+        return "see condition Accepted"
+    lacking = [role for role in Role if context.ready(role) < context.needed_of(role)]
+    return f"coming up: {', '.join(lacking)}" if lacking else "the learner has made no update yet"
 
 
 def _waits_for(context: ReconcileContext) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rljob.api.conditions import ConditionType, Reason
+from rljob.api.timestamps import rfc3339
 
 from rljob_operator.core.autoscaling.guards import UNSCHEDULABLE_SECONDS
 from rljob_operator.core.conditions.update import ConditionUpdate, false, true, withdrawn
@@ -42,7 +43,7 @@ def actors(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
         return _role(context, mode, type, Role.ACTOR, needed)
     reason, words = _why(context, kept)
     ready, desired = context.ready(Role.ACTOR), context.status.autoscaling.desired_replicas
-    return false(type, reason, f"{ready} of {desired} ready, {needed} needed; not ready: {_in_words(words)}")
+    return false(type, reason, f"{ready} of {desired} ready, and {needed} would do; not ready: {_in_words(words)}")
 
 
 def stuck_actors(context: ReconcileContext) -> list[Member]:
@@ -68,9 +69,15 @@ def core_on_lost_nodes(context: ReconcileContext) -> list[str]:
 
 
 def core_on_its_way(context: ReconcileContext) -> list[str]:
-    """Of each member that learning needs, and that has a node and does not come up there, a clause that says why."""
-    found = [m for role in CORE for m in context.of(role, Phase.STARTING) if m.placed and m.waiting_message]
-    return [f"{m.name}{because(m)}" for m in found]
+    """Of each member that learning needs, and that has a node and does not come up there, a clause that says why, or who does."""
+    found = [m for role in CORE for m in context.of(role, Phase.STARTING) if m.placed]
+    late = [
+        m for m in found if m.pod_name and context.since(m.since_seconds) >= STUCK_SECONDS and not m.waiting_message
+    ]
+    return [f"{m.name}{because(m)}" for m in found if m.waiting_message] + [
+        f"{m.name} does not come up since {rfc3339(m.since_seconds)}: kubectl describe pod {m.pod_name} says why"
+        for m in late
+    ]
 
 
 def _patience_seconds(context: ReconcileContext, member: Member) -> float:

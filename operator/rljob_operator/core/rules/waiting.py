@@ -51,13 +51,7 @@ def note(context: ReconcileContext) -> ReconcileContext:
 
 def all_placed(context: ReconcileContext) -> bool:
     """Whether replay, learner, inference servers and the smallest number of actors have a place, or had one when they ended."""
-    wanted = {
-        Role.REPLAY: context.shards,
-        Role.LEARNER: 1,
-        Role.INFERENCE: context.inference_servers,
-        Role.ACTOR: context.needed_actors(),
-    }
-    return all(_placed(context, role) >= number for role, number in wanted.items())
+    return all(_placed(context, role) >= context.needed_of(role) for role in Role)
 
 
 def in_words(context: ReconcileContext) -> list[str]:

@@ -134,7 +134,8 @@ def _is_going(pod: Pod, terminated: Mapping[str, Any], ended_for: float) -> bool
     longest = _KILLED_SECONDS if code == 137 else spec.get("terminationGracePeriodSeconds") or 0
     if status.get("phase") in _ENDED or pod["metadata"].get("deletionTimestamp") or ended_for > longest:
         return False
-    told = code in _TOLD_TO_END and terminated.get("reason") != "OOMKilled"
+    # A worker that leaves as it was told to says so with 143: 0 is an end of its own.
+    told = code and code in _TOLD_TO_END and terminated.get("reason") != "OOMKilled"
     return told and any("running" in (each.get("state") or {}) for each in _containers(status))
 
 

@@ -185,7 +185,7 @@ def test_who_told_a_worker_to_end_is_waited_for_while_a_sidecar_still_saves() ->
     assert member(trim(killed), CREATED + 66).phase is Phase.EXITED, "its sidecar would have been killed with it"
     shard["status"] |= {"phase": "Failed", "reason": "Terminated", "initContainerStatuses": [named("redis", ended(0))]}
     assert member(trim(shard), CREATED + 80).disrupted == "Terminated"
-    for by_itself in (ended(1), ended(137, "OOMKilled")):
+    for by_itself in (ended(0), ended(1), ended(137, "OOMKilled")):
         failed = {**shard, "status": {"phase": "Running", **going, "containerStatuses": [by_itself]}}
         assert member(trim(failed), CREATED + 80).failed
 

@@ -55,7 +55,7 @@ def test_what_is_not_about_a_cluster_loads_nothing_of_it(words: list[str], tmp_p
         "import atexit, sys\n"
         "bad = ('kubernetes', 'aiohttp', 'kopf')\n"
         "atexit.register(lambda: print([m for m in bad if m in sys.modules], file=sys.stderr))\n"
-        "from rljob_operator.cli import main; main()"
+        "from rljob_operator.__main__ import main; main()"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=tmp_path, timeout=100
