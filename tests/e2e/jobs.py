@@ -41,7 +41,11 @@ def cartpole(name: str = "cartpole", **spec: Any) -> Object:
 
 def endless(name: str, **spec: Any) -> Object:
     """IMPALA that has no end of its own."""
-    forever = {"evaluator": {"enabled": False}, "successPolicy": {"rawFrames": 1_000_000_000}}
+    forever = {
+        "evaluator": {"enabled": False},
+        "successPolicy": {"rawFrames": 1_000_000_000},
+        "activeDeadlineSeconds": 86_400,  # the preset's is a quarter of an hour
+    }
     return cartpole(name, **{**forever, **spec})
 
 

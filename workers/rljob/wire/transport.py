@@ -25,8 +25,8 @@ LINGER_MILLISECONDS: Final = 500
 UNACKNOWLEDGED_MILLISECONDS: Final = 60_000
 """As long as a member may be silent before it is ended. A peer that merely does not read for so long is connected to anew."""
 
-CONNECT_MILLISECONDS: Final = 2_000
-"""A handshake of TCP that has got lost once is done by then."""
+CONNECT_MILLISECONDS: Final = 1_000
+"""As long as TCP waits until it sends the beginning of a handshake once more; the next attempt sends it as well."""
 
 _MAX_IPC_PATH: Final = 103  # sun_path, less what libzmq needs
 
