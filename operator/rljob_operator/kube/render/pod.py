@@ -21,6 +21,8 @@ from rljob_operator.surroundings import drain_seconds
 
 _SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
+"""Whose log `kubectl logs` shows, and where `kubectl exec` goes, where a pod has sidecars."""
 _KUBELET_SECONDS: Final = 5
 """Between the order to end a pod and the signal in its container, and back."""
 
@@ -39,6 +41,7 @@ def pod(owned: Owned, member: str, suffix: str, revision: str, settings: Setting
         "metadata": {
             **metadata,
             "annotations": {
+                _DEFAULT_CONTAINER: names.WORKER,
                 names.REVISION_ANNOTATION: revision,
                 names.PROTOCOL_ANNOTATION: str(settings.protocol),
                 **_about_eviction(role),
