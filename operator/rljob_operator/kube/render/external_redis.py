@@ -76,7 +76,7 @@ def removal(pod: Mapping[str, Any]) -> dict[str, Any] | None:
     }
     kept = {
         name: spec[name]
-        for name in ("securityContext", "imagePullSecrets", "nodeSelector", "tolerations")
+        for name in ("securityContext", "imagePullSecrets", "nodeSelector", "affinity", "tolerations")
         if name in spec
     }
     return {

@@ -41,12 +41,12 @@ class Mounted:
     @property
     def mount(self) -> dict[str, Any]:
         """The entry of the container."""
-        found: dict[str, Any] = {"name": self.volume["name"], "mountPath": self.path}
-        if self.read_only:
-            found["readOnly"] = True
-        if self.sub_path:
-            found["subPath"] = self.sub_path
-        return found
+        return {
+            "name": self.volume["name"],
+            "mountPath": self.path,
+            **({"readOnly": True} if self.read_only else {}),
+            **({"subPath": self.sub_path} if self.sub_path else {}),
+        }
 
 
 def mounted(job: RLJob, member: str, settings: Settings) -> tuple[Mounted, ...]:
