@@ -8,6 +8,7 @@ import pytest
 from rljob.api.conditions import CATALOGUE, MEANING_WHEN_TRUE, ConditionType, Reason
 from rljob.api.status_model import MAX_MESSAGE
 from rljob_operator.core.conditions.update import merged, true
+from rljob_operator.core.observed import CheckpointFacts, CheckpointState
 
 from tests.support.controller import (
     START,
@@ -18,6 +19,7 @@ from tests.support.controller import (
     members,
     running,
     sample,
+    verified,
 )
 from tests.support.paths import ROOT
 from tests.unit.operator.scenes import (
@@ -67,6 +69,18 @@ def test_a_transition_time_changes_with_the_status_alone() -> None:
     down = controller.status.condition("Ready")
     assert down is not None
     assert (down.status, down.last_transition_time) == ("False", controller.now)
+
+
+def test_a_job_that_can_write_no_checkpoint_does_not_run_well() -> None:
+    controller = running()
+    broken = CheckpointFacts(CheckpointState.STORAGE_ERROR, message="no space left")
+    controller.look(5.0, checkpoint=broken, learner=sample(START + 6, 1001))
+    ready = controller.status.condition("Ready")
+    assert ready is not None
+    assert (ready.status, ready.reason) == ("True", "Degraded")
+    assert ready.message == "no checkpoint could be written (see condition CheckpointValid)"
+    controller.look(5.0, checkpoint=verified(controller.now, 1001), learner=sample(START + 11, 1002))
+    assert controller.status.state == "Running"
 
 
 def test_messages_are_cut_to_what_a_status_may_hold() -> None:
