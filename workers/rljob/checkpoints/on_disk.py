@@ -88,11 +88,10 @@ class Folder:
         except FileExistsError:
             return False
         except PermissionError as error:  # no patience mends it
-            user = os.geteuid()
             raise CheckpointProblem(
-                f"{self.path} can't be written by user {user} of group {os.getegid()} ({error.strerror}), so nothing that is "
-                f"learned would be kept: give the folder to that user (chown -R {user}), or have the learner run as its owner "
-                "(on a cluster runAsUser in the securityContext of learner.podTemplate)"
+                f"{self.path} can't be written by user {os.geteuid()} of group {os.getegid()} ({error.strerror}), so nothing "
+                f"that is learned would be kept: give the folder to that user (chown -R {os.geteuid()}), or have the learner run "
+                "as its owner (on a cluster runAsUser in the securityContext of learner.podTemplate)"
             ) from None
         except OSError as error:
             raise StorageProblem(f"{self.path / name} can't be written: {error.strerror}") from None

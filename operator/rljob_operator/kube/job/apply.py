@@ -76,9 +76,8 @@ class PodWriter:
             await self._each([*drained, *removed], lambda each: leave_removal(self._client, each))
         await self._each(drained, lambda each: self._ask_to_leave(owned, each))
         await self._each([*removed, *former(pods)], lambda each: self._let_go(owned, each))
-        if (
-            decision.status.controller.active_since is None
-        ):  # nothing of the job is to run: such a pod stays for its logs alone
+        # Where nothing of the job is to run, such a pod stays for its logs alone.
+        if decision.status.controller.active_since is None:
             outliving = [each for each in pods if outlives_its_worker(each)]
             await self._each(outliving, lambda each: self._note(each, {"activeDeadlineSeconds": 1}))
         refused = await self._make(stored, owned, decision, by_member)

@@ -61,8 +61,8 @@ def grace_seconds(job: RLJob, role: Role) -> int:
 
 
 def _spec(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:
-    job, role = owned.job, Role.of(member)
-    spec = {
+    job, role, secrets = owned.job, Role.of(member), owned.job.spec.image_pull_secrets
+    return {
         "hostname": member,
         "subdomain": names.service(job.metadata.name),
         "restartPolicy": "Never",
@@ -73,12 +73,9 @@ def _spec(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:
         "securityContext": _security(settings),
         "containers": [worker(owned, member, settings)],
         "volumes": pod_volumes(owned, member, settings),
+        **({"initContainers": [sidecar(job, settings)]} if role is Role.REPLAY and has_own_redis(job) else {}),
+        **({"imagePullSecrets": [{"name": each.name} for each in secrets]} if secrets else {}),
     }
-    if role is Role.REPLAY and has_own_redis(job):
-        spec["initContainers"] = [sidecar(job, settings)]
-    if job.spec.image_pull_secrets:
-        spec["imagePullSecrets"] = [{"name": each.name} for each in job.spec.image_pull_secrets]
-    return spec
 
 
 def _security(settings: Settings) -> dict[str, Any]:
