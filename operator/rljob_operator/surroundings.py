@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from rljob.api import RLJob
@@ -11,6 +12,8 @@ from rljob_operator.core.member import Role
 _DRAIN_SECONDS: Final = {Role.EVALUATOR: 3.0, Role.LEARNER: 30.0, Role.REPLAY: 60.0, Role.INFERENCE: 3.0}
 _TO_A_BUCKET_SECONDS: Final = 60.0
 """A request may take 30 s, and is repeated for 20."""
+_REFERENCE: Final = re.compile(r"\$(\$|\(([^)]*)\))")
+"""``$(NAME)``, or two dollars that stand for one."""
 
 
 def drain_seconds(job: RLJob, role: Role) -> float:
@@ -26,3 +29,16 @@ def variables(role: Role) -> dict[str, str]:
     """Output that appears at once; and an actor computes in one thread, since each core has an actor of its own."""
     threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} if role is Role.ACTOR else {}
     return {"PYTHONUNBUFFERED": "1", **threads}
+
+
+def own_variables(job: RLJob, member: str, here: dict[str, str]) -> dict[str, str]:
+    """Those that the manifest gives the member's role, as a kubelet resolves them: ``$(NAME)`` is the value of one above it, else
+    of one that is there already (``here``), else it stays as it is written, and ``$$`` is a dollar. One whose value a cluster
+    takes from elsewhere (``valueFrom``) is not among them.
+    """
+    role, known = Role.of(member), {**here, "RLJOB_NAME": member}
+    written = (each.model_dump() for each in getattr(job.spec, "actors" if role is Role.ACTOR else str(role)).env or ())
+    own = [(each["name"], str(each.get("value") or "")) for each in written if "valueFrom" not in each]
+    for name, text in own:
+        known[name] = _REFERENCE.sub(lambda found: "$" if found[1] == "$" else known.get(found[2], found[0]), text)
+    return {name: known[name] for name, _ in own}

@@ -50,6 +50,6 @@ def test_the_pod_that_reads_is_let_in_and_gone_afterwards(user: User, tmp_path: 
     user.has("pong", known=ended())
     said = user.types("policy", "pong", "-o", str(tmp_path / "policy"), "--timeout", "1")
     assert said.exit_code == 2, said.output
-    assert "reads claim pong-learner" in said.stderr
+    assert "reads the checkpoints on claim pong-learner" in said.stderr
     assert "did not come up within 1 s" in said.stderr
     assert user.cluster.request("GET", PODS.path(user.namespace))[1]["items"] == []

@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,8 @@ class _Record:
 class RoleProcess:
     """The role ``name`` of the run in ``run_dir``, started by ``launch`` with ``command``.
 
-    Whoever starts it may set another ``command`` before.
+    Whoever starts it may set another ``command`` before, and ``variables`` of its own beside those that every such role has. With
+    some it is a process that loads everything by itself, since libraries read theirs while they are loaded.
 
     Its standard output and error go to ``logs/<name>.log``; it tells where its telemetry is in ``roles/<name>.json`` and how
     it ended in ``roles/<name>.exit.json``. It has a session of its own and no pipe to the controller, so neither Ctrl-C nor
@@ -72,6 +73,7 @@ class RoleProcess:
         self._now = now
         self.role = role
         self.command = list(command)
+        self.variables: Mapping[str, str] = {}
         self._launch = launch
         self._log = run_dir / "logs" / f"{name}.log"
         self._announce = announce_path(run_dir, name)
@@ -93,12 +95,18 @@ class RoleProcess:
             return
         self._announce.unlink(missing_ok=True)
         self._exit.unlink(missing_ok=True)
-        environment = os.environ | variables(self.role) | ({"RLJOB_DEBUG": "1"} if Debug.enabled else {})
+        environment = {
+            **os.environ,
+            **variables(self.role),
+            **({"RLJOB_DEBUG": "1"} if Debug.enabled else {}),
+            **self.variables,
+        }
+        launch = execute if self.variables else self._launch
         offset = 0
         try:
             with self._log.open("ab") as log:
                 offset = log.tell()
-                self._child = self._launch(self.command, environment, log.fileno(), niceness(self.role))
+                self._child = launch(self.command, environment, log.fileno(), niceness(self.role))
         except OSError as error:  # no memory, no more processes, no room for a log: an end like any other, tried again
             words = f"can't be started: {error.strerror}"
             self._record = _Record(

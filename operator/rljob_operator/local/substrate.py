@@ -23,7 +23,7 @@ from rljob_operator.local.probes import Probes, ProbeTarget
 from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.local.starting import StartingTimes
 from rljob_operator.local.token_file import job_token_file, read_token
-from rljob_operator.surroundings import drain_seconds
+from rljob_operator.surroundings import drain_seconds, own_variables
 
 
 class LocalSubstrate:
@@ -96,6 +96,7 @@ class LocalSubstrate:
             if name not in self._processes:
                 self._processes[name] = self._process(name)
             self._processes[name].command = self._command(name)
+            self._processes[name].variables = own_variables(job, name, dict(os.environ))
             if self._processes[name].role is Role.LEARNER and self._processes[name].pid is None:
                 last_words_path(self._run_dir).unlink(missing_ok=True)
             self._processes[name].start()

@@ -137,4 +137,10 @@ def test_the_threads_of_the_learner_are_applied_locally() -> None:
     assert not_applied_locally(load_manifest(file, ["spec.learner.resources.requests={cpu: '2'}"])) == []
     assert not_applied_locally(
         load_manifest(file, ["spec.learner.resources={requests: {cpu: '2', memory: 1Gi}, limits: {cpu: '2'}}"])
-    ) == ["spec.learner.resources.requests.memory", "spec.learner.resources.limits"]
+    ) == ["spec.learner.resources.requests.memory", "spec.learner.resources.limits.cpu"]
+
+
+def test_variables_are_applied_locally_but_for_those_that_a_cluster_takes_from_elsewhere() -> None:
+    env = "[{name: A, value: b}, {name: PASSWORD, valueFrom: {secretKeyRef: {name: a, key: b}}}]"
+    job = load_manifest(EXAMPLES / "cartpole-apex.yaml", [f"spec.actors.env={env}", "spec.learner.env=[{name: A}]"])
+    assert not_applied_locally(job) == ["spec.actors.env[PASSWORD]"]

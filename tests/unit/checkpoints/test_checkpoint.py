@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import signal
 from pathlib import Path
@@ -191,3 +192,26 @@ def test_a_run_goes_on_with_another_optimiser(
     other.update(batches(1)[0], 0)
     assert other.optimizer.state(0).keys() == other.optimizer.state_names
     assert int(other.optimizer.state(0)["step"]) == (4 if before == after else 1)
+
+
+def test_a_folder_of_somebody_else_is_told_before_anything_is_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a claim whose volume takes no fsGroup: a learner would train for days and leave nothing behind."""
+    saver = Saver(tmp_path / "checkpoints", keep=2)
+
+    def refuse(*ignored: object, **options: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    with pytest.raises(CheckpointProblem) as told:
+        saver.claim(0)
+    words = str(told.value)
+    assert words.startswith(f"{tmp_path}/checkpoints can't be written by user {os.geteuid()} of group ")
+    assert f"chown -R {os.geteuid()}" in words
+    assert len(words) <= 512, "a condition has all of it"
+    monkeypatch.undo()
+    saver.claim(0)
+    monkeypatch.setattr(Path, "touch", refuse)
+    assert saver.claim_next() == 2, "what is being learned goes on"
+    assert saver.status["state"] == "Failed"

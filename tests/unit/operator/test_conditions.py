@@ -11,6 +11,7 @@ from rljob.api.status_model import MAX_MESSAGE
 from rljob.api.timestamps import rfc3339
 from rljob_operator.core.conditions.update import merged, true
 from rljob_operator.core.member import Phase
+from rljob_operator.core.observed import CheckpointFacts, CheckpointState
 
 from tests.support.controller import (
     START,
@@ -21,6 +22,7 @@ from tests.support.controller import (
     members,
     running,
     sample,
+    verified,
 )
 from tests.support.paths import ROOT
 from tests.unit.operator.scenes import (
@@ -91,6 +93,18 @@ def test_what_comes_up_is_named_and_after_a_minute_what_says_why_it_does_not() -
     ready = controller.status.condition("Ready")
     assert ready is not None
     assert ready.message == "the learner has made no update yet"
+
+
+def test_a_job_that_can_write_no_checkpoint_does_not_run_well() -> None:
+    controller = running()
+    broken = CheckpointFacts(CheckpointState.STORAGE_ERROR, message="no space left")
+    controller.look(5.0, checkpoint=broken, learner=sample(START + 6, 1001))
+    ready = controller.status.condition("Ready")
+    assert ready is not None
+    assert (ready.status, ready.reason) == ("True", "Degraded")
+    assert ready.message == "no checkpoint could be written (see condition CheckpointValid)"
+    controller.look(5.0, checkpoint=verified(controller.now, 1001), learner=sample(START + 11, 1002))
+    assert controller.status.state == "Running"
 
 
 def test_messages_are_cut_to_what_a_status_may_hold() -> None:

@@ -30,7 +30,6 @@ _CLUSTER_ONLY = (
     "spec.network",
     "spec.monitoring",
 )
-_LEARNER = "spec.learner.resources"
 _QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
@@ -39,22 +38,24 @@ def not_applied_locally(job: RLJob) -> list[str]:
 
     A field set to what one machine does anyway (nothing) is not named.
     """
-    found = [path for path in _CLUSTER_ONLY if _is_set(job, path)]
-    if _LEARNER in found:  # its requests.cpu is the number of threads that torch computes with, here too
-        at, resources = found.index(_LEARNER), job.spec.learner.resources
-        requests = [f"{_LEARNER}.requests.{name}" for name in resources.requests if name != "cpu"]
-        found[at : at + 1] = [*requests, *([f"{_LEARNER}.limits"] if resources.limits else [])]
-    players = {
-        "spec.actors.resources": job.spec.actors.resources,
-        "spec.evaluator.resources": job.spec.evaluator.resources,
-    }
-    for role, resources in players.items():
-        if role in found:  # the cpu of either is how many emulators run at once
-            at, asked = found.index(role), {"requests": resources.requests, "limits": resources.limits}
-            found[at : at + 1] = [f"{role}.{kind}.{name}" for kind in asked for name in asked[kind] if name != "cpu"]
+    found = [part for path in _CLUSTER_ONLY if _is_set(job, path) for part in _parts(job, path)]
     if _QUEUE_LABEL in job.metadata.labels:
         found.insert(0, f"metadata.labels.{_QUEUE_LABEL}")
     return found
+
+
+def _parts(job: RLJob, path: str) -> list[str]:
+    """What of a field that is set is passed over: of a role's variables those whose value a cluster takes from elsewhere, of
+    resources all but the processors that a role goes by here, too."""
+    section, _, field = path.removeprefix("spec.").partition(".")
+    role = getattr(job.spec, section, None)
+    if field == "env" and isinstance(role, RoleSpec):
+        return [f"{path}[{entry.name}]" for entry in role.env or () if "valueFrom" in entry.model_dump()]
+    if field == "resources" and section in ("learner", "actors", "evaluator") and isinstance(role, RoleSpec):
+        asked = {"requests": role.resources.requests, "limits": role.resources.limits}
+        own = {("requests", "cpu")} if section == "learner" else {("requests", "cpu"), ("limits", "cpu")}
+        return [f"{path}.{kind}.{name}" for kind in asked for name in asked[kind] if (kind, name) not in own]
+    return [path]
 
 
 def _is_set(job: RLJob, path: str) -> bool:

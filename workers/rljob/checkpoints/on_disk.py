@@ -87,6 +87,12 @@ class Folder:
             (self.path / name).touch(exist_ok=False)
         except FileExistsError:
             return False
+        except PermissionError as error:  # no patience mends it
+            raise CheckpointProblem(
+                f"{self.path} can't be written by user {os.geteuid()} of group {os.getegid()} ({error.strerror}), so nothing "
+                f"that is learned would be kept: give the folder to that user (chown -R {os.geteuid()}), or have the learner run "
+                "as its owner (on a cluster runAsUser in the securityContext of learner.podTemplate)"
+            ) from None
         except OSError as error:
             raise StorageProblem(f"{self.path / name} can't be written: {error.strerror}") from None
         return True

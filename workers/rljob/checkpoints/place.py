@@ -39,4 +39,4 @@ class Place(Protocol):
         """Remove what interrupted writes left behind."""
 
     def create(self, name: str) -> bool:
-        """Put an empty mark there; False where somebody else has."""
+        """Put an empty mark there; False where somebody else has. Raises CheckpointProblem where this user may write nothing."""

@@ -126,7 +126,7 @@ def latest_valid(directory: Location) -> Checkpoint | None:
 def claim_epoch(directory: Location, above: int = 0) -> int:
     """Take the next epoch for a learner that begins: later than ``above`` and than any that is known there, and nobody else's.
 
-    Raises StorageProblem.
+    Raises StorageProblem, and CheckpointProblem where this user may not write there.
     """
     where = place(directory)
     first = max(above, newest_epoch(where.names())) + 1

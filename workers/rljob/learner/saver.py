@@ -72,7 +72,8 @@ class Saver:
     def claim(self, above: int) -> int:
         """Take an epoch later than ``above`` and than any at the place, and return it.
 
-        A place that takes nothing is reported as a checkpoint that could not be written; the epoch is then only counted.
+        A place that takes nothing now is reported as a checkpoint that could not be written; the epoch is then only counted.
+        Raises CheckpointProblem where this user may not write there.
         """
         try:
             self._epoch = checkpoint.claim_epoch(self._directory, above)
@@ -89,7 +90,7 @@ class Saver:
             if self.heard_epoch <= self._epoch and checkpoint.take_epoch(self._directory, self._epoch + 1):
                 self._epoch += 1
             self._look()
-        except StorageProblem as problem:
+        except (CheckpointProblem, StorageProblem) as problem:
             self._epoch += 1
             self._failed(f"no checkpoint can be written: {problem}")
         return self._epoch

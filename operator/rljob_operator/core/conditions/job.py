@@ -119,6 +119,8 @@ def _waits_for(context: ReconcileContext) -> list[str]:
 
 def _lacking(context: ReconcileContext) -> list[str]:
     found = _waits_for(context) + about_roles.core_on_lost_nodes(context)
+    if context.observed.checkpoint.state is CheckpointState.STORAGE_ERROR:
+        found.append("no checkpoint could be written (see condition CheckpointValid)")
     if context.ready(Role.REPLAY) < context.shards:
         found.append("a replay shard is not ready")
     if context.ready(Role.INFERENCE) < context.inference_servers:

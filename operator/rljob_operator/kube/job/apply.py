@@ -24,7 +24,7 @@ from rljob_operator.kube.apiserver.errors import (
 )
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.apiserver.together import together
-from rljob_operator.kube.job.members import Pod, current, former
+from rljob_operator.kube.job.members import Pod, current, former, outlives_its_worker
 from rljob_operator.kube.job.owned import NameConflict
 from rljob_operator.kube.job.refusals import REFUSED, Problem
 from rljob_operator.kube.job.removed_logs import leave_removal
@@ -76,6 +76,10 @@ class PodWriter:
             await self._each([*drained, *removed], lambda each: leave_removal(self._client, each))
         await self._each(drained, lambda each: self._ask_to_leave(owned, each))
         await self._each([*removed, *former(pods)], lambda each: self._let_go(owned, each))
+        # Where nothing of the job is to run, such a pod stays for its logs alone.
+        if decision.status.controller.active_since is None:
+            outliving = [each for each in pods if outlives_its_worker(each)]
+            await self._each(outliving, lambda each: self._note(each, {"activeDeadlineSeconds": 1}))
         refused = await self._make(stored, owned, decision, by_member)
         if decision.delete_job:
             namespace, name = stored.key
@@ -182,10 +186,10 @@ class PodWriter:
             await self._note(found, annotations={names.ASKED_ANNOTATION: rfc3339(self._now())})
         await self._delete(owned, found)
 
-    async def _note(self, found: Pod, **noted: dict[str, str | None]) -> None:
-        """Change labels or annotations of a pod that is there still."""
+    async def _note(self, found: Pod, spec: Object | None = None, **noted: dict[str, str | None]) -> None:
+        """Change labels or annotations of a pod that is there still, or its ``spec``."""
         about = found["metadata"]
-        change = {"metadata": {"uid": about["uid"], **noted}}
+        change = {"metadata": {"uid": about["uid"], **noted}, **({"spec": spec} if spec else {})}
         with contextlib.suppress(NotFound, Conflict):
             await self._client.patch(PODS, about["namespace"], about["name"], change)
 

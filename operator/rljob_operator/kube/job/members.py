@@ -124,6 +124,13 @@ def _phase(pod: Pod, worker: Mapping[str, Any], now: float) -> tuple[Phase, floa
     return Phase.STARTING, created
 
 
+def outlives_its_worker(pod: Pod) -> bool:
+    """Whether a pod whose worker has ended runs on, for a container beside it that does not end by itself."""
+    status = pod.get("status") or {}
+    ended = _terminated(_container_status(status, names.WORKER))
+    return bool(ended) and status.get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
+
+
 def _is_going(pod: Pod, terminated: Mapping[str, Any], ended_for: float) -> bool:
     """Whether a pod whose worker was told to end is still going, and who told it is yet to be said.
 

@@ -28,6 +28,7 @@ from rljob_operator.kube.render.settings import (
     USER_ID,
     Settings,
     default_image,
+    own_architectures,
 )
 from rljob_operator.kube.render.spot import CLOUDS, SpotMarks
 
@@ -35,6 +36,7 @@ AT_ONCE: Final = ("prometheusNamespaces",)
 """Fields that count at once, also for jobs that run: no pod is made with them. All others a job keeps as it was started with."""
 
 Key = Annotated[str, Text(253, "the key of a label or a taint")]
+Architecture = Annotated[str, Text(63, "an architecture such as amd64")]
 Requests = Annotated[dict[ResourceName, Quantity], Field(max_length=16)]
 
 
@@ -110,6 +112,10 @@ class OperatorConfiguration(APIModel):
     gpu_image: ContainerImage | None = None
     """The same for a role that asks for a device; unless given, ``image`` where that is given, else that of the operator's
     release for a GPU."""
+    architectures: Annotated[list[Architecture], Field(max_length=8)] | None = None
+    """Values of ``kubernetes.io/arch`` of the nodes that these images run on: a pod of a role or job that names no image of its
+    own, nor an architecture in its nodeSelector, goes to such nodes with Linux alone. Unless given, that of the operator's own
+    node; an empty list leaves pods any node."""
     spot: SpotNodes = Field(default_factory=SpotNodes)
     """How spot nodes are marked."""
     gpu_nodes: GPUNodes = Field(default_factory=GPUNodes)
@@ -162,6 +168,7 @@ def settings_of(given: OperatorConfiguration, operator_namespace: str, image: st
     return Settings(
         image=image or given.image or default_image(),
         gpu_image=given.gpu_image or ("" if image or given.image else f"{default_image()}-gpu"),
+        architectures=own_architectures() if given.architectures is None else tuple(given.architectures),
         spot=SpotMarks(taints=pairs(given.spot.taints), labels=pairs(given.spot.labels)),
         gpu_node_labels=tuple(given.gpu_nodes.labels),
         keep_off_gpu_nodes=given.gpu_nodes.keep_off,

@@ -32,9 +32,10 @@ def checkpoint_claim_of(owned: Owned, settings: Settings) -> dict[str, Any]:
 
 
 def _claim(owned: Owned, member: str, size: str, storage_class: str) -> dict[str, Any]:
-    spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
-    if storage_class:
-        spec["storageClassName"] = storage_class
-    metadata = owned.metadata(owned.claim(member))
-    metadata["labels"] = {**metadata["labels"], names.MEMBER_LABEL: member}
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": size}},
+        **({"storageClassName": storage_class} if storage_class else {}),
+    }
+    metadata = owned.metadata(owned.claim(member), {**names.labels(owned.name), names.MEMBER_LABEL: member})
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}

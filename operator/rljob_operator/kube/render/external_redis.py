@@ -8,7 +8,7 @@ from typing import Any, Final
 from rljob.api.replay import ExternalRedis
 
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.metadata import Owned, handed_on
 
 _ADDRESS: Final = "RLJOB_REDIS"
 _KEYS: Final = "RLJOB_REDIS_KEYS"
@@ -60,7 +60,11 @@ def removal(pod: Mapping[str, Any]) -> dict[str, Any] | None:
     if not (value.get(_ADDRESS) and value.get(_KEYS)):
         return None
     shard = names.number(about["labels"][names.MEMBER_LABEL])
-    labels = {"app.kubernetes.io/name": "rljob-log-removal", names.LOG_OF_LABEL: about["labels"][names.JOB_LABEL]}
+    labels = {
+        **handed_on(about["labels"]),
+        "app.kubernetes.io/name": "rljob-log-removal",
+        names.LOG_OF_LABEL: about["labels"][names.JOB_LABEL],
+    }
     container = {
         "name": "removal",
         "image": worker["image"],
@@ -72,7 +76,7 @@ def removal(pod: Mapping[str, Any]) -> dict[str, Any] | None:
     }
     kept = {
         name: spec[name]
-        for name in ("securityContext", "imagePullSecrets", "nodeSelector", "tolerations")
+        for name in ("securityContext", "imagePullSecrets", "nodeSelector", "affinity", "tolerations")
         if name in spec
     }
     return {

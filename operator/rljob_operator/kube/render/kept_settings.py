@@ -31,8 +31,9 @@ def as_text(settings: Settings) -> str:
 
 
 def with_kept(settings: Settings, text: str) -> Settings:
-    """``settings`` with those that ``text`` has. Of one that nobody can read, as an older operator has left it, none."""
-    return replace(settings, **_read(text)) if text else settings
+    """``settings`` with those that ``text`` has. Of one that nobody can read, as an older operator has left it, none. A job that
+    was started by an operator that knew no architectures goes on without."""
+    return replace(settings, **{"architectures": (), **_read(text)}) if text else settings
 
 
 @lru_cache(_REMEMBERED_AT_ONCE)

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from rljob.api import RLJob
 from rljob.api.job import API_VERSION, KIND
 
 from rljob_operator.kube.render import names
+
+_OF_TOOLS: Final = (
+    ".rljob.dev", ".kubernetes.io", ".k8s.io", ".x-k8s.io", ".helm.sh", ".argoproj.io", ".fluxcd.io", ".cattle.io", ".k14s.io",
+    ".configsync.gke.io",
+)  # fmt: skip
+"""Ends of the domains of labels by which controllers, queues and tools of delivery know what is theirs: a part of the job that
+had one would be selected, queued, or removed as one that no manifest has."""
+_PART_OF: Final = "app.kubernetes.io/part-of"
+"""The one of these that nobody goes by."""
+
+
+def handed_on(labels: Mapping[str, str]) -> dict[str, str]:
+    """Of the labels of a job, or of a part of one, those that every part has: what cost reports and policies go by."""
+    return {
+        label: value
+        for label, value in labels.items()
+        if label == _PART_OF or not f".{label.partition('/')[0]}".endswith(_OF_TOOLS)
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +62,8 @@ class Owned:
         return any(owner.get("uid") == self.uid for owner in found["metadata"].get("ownerReferences") or ())
 
     def metadata(self, name: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
-        """Of a child; ``labels`` in the place of those that every child has."""
+        """Of a child; ``labels`` in the place of those that the operator gives every child. Those of the job are beside them:
+        what is there already keeps the ones that it was made or last changed with."""
         owner = {
             "apiVersion": API_VERSION,
             "kind": KIND,
@@ -56,6 +75,6 @@ class Owned:
         return {
             "name": name,
             "namespace": self.job.metadata.namespace,
-            "labels": labels if labels is not None else names.labels(self.name),
+            "labels": {**handed_on(self.job.metadata.labels), **(labels or names.labels(self.name))},
             "ownerReferences": [owner],
         }

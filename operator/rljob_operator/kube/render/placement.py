@@ -18,6 +18,7 @@ from rljob_operator.kube.render.spot import on_spot_nodes
 _GPU_WEIGHT: Final = 60
 """Of the preference to keep off nodes with a GPU, from 1 to 100: above that for spot nodes."""
 _HOST: Final = "kubernetes.io/hostname"
+_ARCHITECTURE: Final = "kubernetes.io/arch"
 _SPREAD: Final = {"Preferred": "ScheduleAnyway", "Required": "DoNotSchedule"}
 
 
@@ -31,7 +32,7 @@ def placed(spec: dict[str, Any], job: RLJob, role: Role, settings: Settings) -> 
         "priorityClassName": given.priority_class_name,
         "runtimeClassName": given.runtime_class_name,
     }
-    found = {**spec, **{name: value for name, value in plain.items() if value}}
+    found = {**spec, **copy.deepcopy({name: value for name, value in plain.items() if value})}
     if given.topology_spread != "None":
         found["topologySpreadConstraints"] = [
             {
@@ -43,10 +44,15 @@ def placed(spec: dict[str, Any], job: RLJob, role: Role, settings: Settings) -> 
         ]
     if role is Role.ACTOR and job.spec.actors.spot:
         found = on_spot_nodes(found, settings.spot)
+    if settings.architectures and not (given.image or job.spec.image or _ARCHITECTURE in (given.node_selector or ())):
+        of_images = {"kubernetes.io/os": ["linux"], _ARCHITECTURE: list(settings.architectures)}
+        _require(found, [{"key": key, "operator": "In", "values": values} for key, values in of_images.items()])
     devices = device(job, role)
     if devices:
         return _on_device_nodes(found, devices)
-    return _off_gpu_nodes(found, settings) if not _asks_for_devices(given.resources) else found
+    if not _asks_for_devices(given.resources):
+        _keep_off_gpu_nodes(found, settings)
+    return found
 
 
 def _asks_for_devices(resources: Resources) -> bool:
@@ -61,23 +67,27 @@ def _on_device_nodes(spec: dict[str, Any], devices: dict[str, str]) -> dict[str,
     return {**spec, "tolerations": [*given, *(each for each in wanted if each not in given)]}
 
 
-def _off_gpu_nodes(spec: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    """With a node affinity, preferred or required, to nodes without any of the labels that GPU nodes have."""
+def _keep_off_gpu_nodes(spec: dict[str, Any], settings: Settings) -> None:
+    """Put in a node affinity, preferred or required, to nodes without any of the labels that GPU nodes have."""
     labels = settings.gpu_node_labels
     sent_there = any(label in (spec.get("nodeSelector") or {}) for label in labels)
     if settings.keep_off_gpu_nodes == "None" or sent_there or not labels:
-        return spec
+        return
     expressions = [{"key": label, "operator": "DoesNotExist"} for label in labels]
-    changed = {**spec, **({"affinity": copy.deepcopy(spec["affinity"])} if spec.get("affinity") else {})}
-    of_nodes = at(at(changed, "affinity", {}), "nodeAffinity", {})
-    if settings.keep_off_gpu_nodes == "Preferred":
+    if settings.keep_off_gpu_nodes == "Required":
+        _require(spec, expressions)
+    else:
+        of_nodes = at(at(spec, "affinity", {}), "nodeAffinity", {})
         preferred = {"weight": _GPU_WEIGHT, "preference": {"matchExpressions": expressions}}
         at(of_nodes, "preferredDuringSchedulingIgnoredDuringExecution", []).append(preferred)
-        return changed
+
+
+def _require(spec: dict[str, Any], expressions: list[dict[str, Any]]) -> None:
+    """Put in a required node affinity, beside what its user requires."""
+    of_nodes = at(at(spec, "affinity", {}), "nodeAffinity", {})
     terms = at(at(of_nodes, "requiredDuringSchedulingIgnoredDuringExecution", {}), "nodeSelectorTerms", [])
     if not terms:
         terms.append({})
     for term in terms:  # any one of them is enough, so each has to say it
         if isinstance(term, dict):
             at(term, "matchExpressions", []).extend(expressions)
-    return changed

@@ -21,6 +21,8 @@ from rljob_operator.surroundings import drain_seconds
 
 _SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
+"""Whose log `kubectl logs` shows, and where `kubectl exec` goes, where a pod has sidecars."""
 _KUBELET_SECONDS: Final = 5
 """Between the order to end a pod and the signal in its container, and back."""
 
@@ -39,6 +41,7 @@ def pod(owned: Owned, member: str, suffix: str, revision: str, settings: Setting
         "metadata": {
             **metadata,
             "annotations": {
+                _DEFAULT_CONTAINER: names.WORKER,
                 names.REVISION_ANNOTATION: revision,
                 names.PROTOCOL_ANNOTATION: str(settings.protocol),
                 **_about_eviction(role),
@@ -58,8 +61,8 @@ def grace_seconds(job: RLJob, role: Role) -> int:
 
 
 def _spec(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:
-    job, role = owned.job, Role.of(member)
-    spec = {
+    job, role, secrets = owned.job, Role.of(member), owned.job.spec.image_pull_secrets
+    return {
         "hostname": member,
         "subdomain": names.service(job.metadata.name),
         "restartPolicy": "Never",
@@ -70,12 +73,9 @@ def _spec(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:
         "securityContext": _security(settings),
         "containers": [worker(owned, member, settings)],
         "volumes": pod_volumes(owned, member, settings),
+        **({"initContainers": [sidecar(job, settings)]} if role is Role.REPLAY and has_own_redis(job) else {}),
+        **({"imagePullSecrets": [{"name": each.name} for each in secrets]} if secrets else {}),
     }
-    if role is Role.REPLAY and has_own_redis(job):
-        spec["initContainers"] = [sidecar(job, settings)]
-    if job.spec.image_pull_secrets:
-        spec["imagePullSecrets"] = [{"name": each.name} for each in job.spec.image_pull_secrets]
-    return spec
 
 
 def _security(settings: Settings) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -48,6 +50,12 @@ def default_image() -> str:
     return f"rljob-worker:{version('rljob')}"
 
 
+def own_architectures() -> tuple[str, ...]:
+    """That of the node that this operator runs on, by its name in Kubernetes; none for one outside of a cluster."""
+    names, own = {"x86_64": "amd64", "aarch64": "arm64"}, platform.machine()
+    return (names.get(own, own),) if "KUBERNETES_SERVICE_HOST" in os.environ else ()
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The operator's choices for the objects that it makes.
@@ -55,6 +63,7 @@ class Settings:
     Attributes:
         image: of every role of a job that names none. For a job that runs already it is the one that the job was started with.
         gpu_image: the same for a role that asks for a device; empty takes ``image``.
+        architectures: those of nodes that these images run on; none says nothing of it.
         spot: the marks of spot nodes.
         gpu_node_labels: any of them tells a node with a GPU.
         keep_off_gpu_nodes: whether pods that ask for no device keep off such nodes. Required leaves them pending where every
@@ -74,6 +83,7 @@ class Settings:
 
     image: str
     gpu_image: str = ""
+    architectures: tuple[str, ...] = ()
     spot: SpotMarks = CLOUDS
     gpu_node_labels: tuple[str, ...] = GPU_NODE_LABELS
     keep_off_gpu_nodes: Literal["Preferred", "Required", "None"] = "Preferred"

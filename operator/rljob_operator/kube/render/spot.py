@@ -50,8 +50,7 @@ def on_spot_nodes(pod: Mapping[str, Any], marks: SpotMarks = CLOUDS) -> dict[str
     """
     changed = copy.deepcopy(dict(pod))
     tolerations = at(changed, "tolerations", [])
-    affinity = at(changed, "affinity", {})
-    of_nodes = at(affinity, "nodeAffinity", {})
+    of_nodes = at(at(changed, "affinity", {}), "nodeAffinity", {})
     preferences = at(of_nodes, "preferredDuringSchedulingIgnoredDuringExecution", [])
     for key, value in marks.taints:
         wanted = {"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"}

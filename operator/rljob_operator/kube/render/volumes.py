@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from posixpath import normpath
 from typing import Any, Final
 
 from rljob.api import RLJob
 from rljob.api.lifecycle import VolumeClaim
+from rljob.api.pods import VolumeMount
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
@@ -23,6 +25,8 @@ _LEAST_SHARED_MIB: Final = 64
 _SHARED_MIB_EACH: Final = 4
 """For the observations of an environment that has a process of its own: a raw Atari frame takes 0.1 MiB, one in HD 3."""
 _SECRET_MODE: Final = 0o440
+_WITH_THE_POD: Final = frozenset({"emptyDir", "ephemeral"})
+"""Sources of volumes that end with their pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +41,25 @@ class Mounted:
     @property
     def mount(self) -> dict[str, Any]:
         """The entry of the container."""
-        found: dict[str, Any] = {"name": self.volume["name"], "mountPath": self.path}
-        if self.read_only:
-            found["readOnly"] = True
-        if self.sub_path:
-            found["subPath"] = self.sub_path
-        return found
+        return {
+            "name": self.volume["name"],
+            "mountPath": self.path,
+            **({"readOnly": True} if self.read_only else {}),
+            **({"subPath": self.sub_path} if self.sub_path else {}),
+        }
 
 
 def mounted(job: RLJob, member: str, settings: Settings) -> tuple[Mounted, ...]:
-    """The operator's own volumes of a member's container."""
+    """The operator's own volumes of a member's container; of those that are room to write in, where its user mounts no other."""
     role, name = Role.of(member), job.metadata.name
     shared = {"medium": "Memory", "sizeLimit": f"{shared_memory_mib(job, role)}Mi"}
-    found = [
+    room = (
         _run_folder(job, role, settings),
         Mounted({"name": "rljob-tmp", "emptyDir": {}}, "/tmp"),
         Mounted({"name": "rljob-shm", "emptyDir": shared}, "/dev/shm"),
+    )
+    found = [
+        *(each for each in room if _users_mount(job, role, each.path) is None),
         Mounted({"name": "rljob-job", "configMap": {"name": names.config_map(name)}}, names.JOB_DIR, read_only=True),
     ]
     if job.spec.network.encryption == "Curve":
@@ -90,24 +97,42 @@ def shared_memory_mib(job: RLJob, role: Role) -> int:
 
 def makes_checkpoint_claim(job: RLJob, settings: Settings) -> bool:
     """Whether the operator makes the volume claim for the job's checkpoints: where the manifest names no place for them."""
-    return job.spec.checkpoint.storage is None and settings.checkpoint_size != ""
+    named = job.spec.checkpoint.storage or _users_mount(job, Role.LEARNER, names.RUN_DIR)
+    return named is None and settings.checkpoint_size != ""
 
 
 def checkpoints_are(job: RLJob, settings: Settings) -> str:
     """Where the job's checkpoints outlive the learner's pod, in words; empty where they end with it."""
-    storage = job.spec.checkpoint.storage
+    storage, own = job.spec.checkpoint.storage, _users_mount(job, Role.LEARNER, names.RUN_DIR)
     if storage is not None and storage.object_store is not None:
         return f"in {storage.object_store.url}"
     claim = checkpoint_claim(job, settings)
-    return f"on claim {claim.claim_name}" if claim is not None else ""
+    if claim is not None:
+        return f"on claim {claim.claim_name}"
+    return f"in volume {own.name}" if own is not None and not _source(job, own).keys() & _WITH_THE_POD else ""
 
 
 def checkpoint_claim(job: RLJob, settings: Settings) -> VolumeClaim | None:
-    """The claim that the job's checkpoints are on, of its user's or made for it; None where they are on none."""
-    storage = job.spec.checkpoint.storage
+    """The claim that the learner's run folder is on, of its user's or made for it; None where it is on none."""
+    storage, own = job.spec.checkpoint.storage, _users_mount(job, Role.LEARNER, names.RUN_DIR)
+    if own is not None:
+        claim, inside = _source(job, own).get("persistentVolumeClaim"), own.model_dump().get("subPath", "")
+        return VolumeClaim.model_construct(claim_name=claim["claimName"], sub_path=inside) if claim else None
     if storage is not None:
         return storage.persistent_volume_claim
     return VolumeClaim(claim_name=names.claim(job.metadata.name, "learner")) if settings.checkpoint_size else None
+
+
+def _users_mount(job: RLJob, role: Role, path: str) -> VolumeMount | None:
+    """What the manifest mounts at ``path`` of the role's container; it wins over what the operator would mount there."""
+    given = section(job, role).volume_mounts or ()
+    return next((each for each in given if normpath(each.mount_path) == path), None)
+
+
+def _source(job: RLJob, mount: VolumeMount) -> dict[str, Any]:
+    """The volume that the learner mounts so, as the manifest has it; empty where it has none of that name."""
+    given = section(job, Role.LEARNER).volumes or ()
+    return next((each.model_dump(by_alias=True) for each in given if each.name == mount.name), {})
 
 
 def _run_folder(job: RLJob, role: Role, settings: Settings) -> Mounted:

@@ -7,6 +7,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
+from posixpath import normpath
 from typing import Any, BinaryIO, Final
 
 from rljob.api.job import API_VERSION, KIND
@@ -18,11 +19,11 @@ from rljob_operator.kube.apiserver.resources import PODS, VOLUME_CLAIMS, Object
 from rljob_operator.kube.job.members import Pod, current, member
 from rljob_operator.kube.job.stored import StoredJob
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.metadata import Owned, handed_on
 from rljob_operator.kube.render.pod import pod
 from rljob_operator.kube.render.rendering import started_with
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.render.volumes import RUN, checkpoint_claim
+from rljob_operator.kube.render.volumes import checkpoint_claim, checkpoints_are
 from rljob_operator.kube.view import pod_logs
 
 SEND: Final = ("python", "-m", "rljob.checkpoints.send", f"{names.RUN_DIR}/checkpoints")
@@ -47,15 +48,16 @@ async def fetch(
     if learner is not None and member(learner, time.time()).phase is Phase.READY:
         await _send(client, learner, out, timeout_seconds)
         return
-    claim = checkpoint_claim(stored.desired.job, settings)
-    if claim is None:
+    claim, where = checkpoint_claim(stored.desired.job, settings), checkpoints_are(stored.desired.job, settings)
+    if not where:
         raise NoPolicy("its checkpoints were in its learner's pod, and what was trained went with it")
     try:
-        await client.get(VOLUME_CLAIMS, namespace, claim.claim_name)
+        if claim is not None:
+            await client.get(VOLUME_CLAIMS, namespace, claim.claim_name)
     except NotFound:
         raise NoPolicy(f"claim {claim.claim_name} does not exist any more, and what was trained went with it") from None
     made = await client.create(PODS, reader(stored.owned(), settings, timeout_seconds))
-    say(f"pod {made['metadata']['name']} reads claim {claim.claim_name}")
+    say(f"pod {made['metadata']['name']} reads the checkpoints {where}")
     try:
         await _runs(client, made, timeout_seconds)
         await _send(client, made, out, timeout_seconds)
@@ -68,7 +70,7 @@ def reader(owned: Owned, settings: Settings, longest_seconds: float) -> Object:
     its job where nobody takes it away."""
     learner: dict[str, Any] = pod(owned, "learner", "policy", "", settings)["spec"]
     (worker,) = [each for each in learner["containers"] if each["name"] == names.WORKER]
-    mount = next(each for each in worker["volumeMounts"] if each["name"] == RUN)
+    mount = next(each for each in worker["volumeMounts"] if normpath(each["mountPath"]) == names.RUN_DIR)
     seconds = int(2 * longest_seconds) + 30
     container = {
         "name": names.WORKER,
@@ -87,7 +89,8 @@ def reader(owned: Owned, settings: Settings, longest_seconds: float) -> Object:
         "metadata": {
             "name": names.pod(owned.name, "policy", secrets.token_hex(3)),
             "namespace": owned.job.metadata.namespace,
-            "labels": {names.JOB_LABEL: owned.name},  # without the operator's: it is none of the job's members
+            # Without the operator's: it is none of the job's members.
+            "labels": {**handed_on(owned.job.metadata.labels), names.JOB_LABEL: owned.name},
             "ownerReferences": [owner],
         },
         "spec": {
@@ -96,7 +99,7 @@ def reader(owned: Owned, settings: Settings, longest_seconds: float) -> Object:
             "activeDeadlineSeconds": seconds,
             "automountServiceAccountToken": False,
             "containers": [container],
-            "volumes": [each for each in learner["volumes"] if each["name"] == RUN],
+            "volumes": [each for each in learner["volumes"] if each["name"] == mount["name"]],
         },
     }
 

@@ -18,6 +18,7 @@ BEFORE: Final[dict[str, Any]] = {
 CHANGES: Final[dict[str, Any]] = {
     "image": "rl:2",
     "gpuImage": "rl-gpu:2",
+    "architectures": ["s390x", "arm64"],
     "spot.taints": [{"key": "spot", "value": "yes"}],
     "spot.labels": [{"key": "cheap", "value": "yes"}],
     "gpuNodes.labels": ["example.com/gpu"],

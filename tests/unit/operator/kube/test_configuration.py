@@ -34,6 +34,7 @@ prometheusNamespaces: {team: watch}
 clusterDomain: cluster.local
 runAsUser: 2000
 checkpointClaim: {size: 10Gi, storageClass: fast}
+architectures: [arm64]
 kueue: {enabled: true}
 requests:
   learner: {cpu: 4, example.com/fast: "1"}
@@ -86,6 +87,7 @@ def test_every_field_counts(tmp_path: Path) -> None:
     assert (found.cluster_domain, found.run_as_user) == ("cluster.local", 2000)
     assert (found.checkpoint_size, found.checkpoint_class) == ("10Gi", "fast")
     assert found.kueue
+    assert found.architectures == ("arm64",)
     assert found.requests[Role.LEARNER] == {
         "cpu": "4",
         "memory": REQUESTS[Role.LEARNER]["memory"],
@@ -155,3 +157,15 @@ def test_any_document_is_taken_or_refused_and_the_chart_refuses_none_that_is_tak
 @pytest.mark.parametrize("path", [RULES_FILE, SCHEMA_FILE, CONFIGURATION_PAGE], ids=str)
 def test_generated_files_are_current(path: Path) -> None:
     assert (ROOT / path).read_text() == generated(ROOT)[path], "run: make generate"
+
+
+@pytest.mark.parametrize(("machine", "name"), [("x86_64", "amd64"), ("aarch64", "arm64"), ("s390x", "s390x")])
+def test_images_run_on_nodes_like_the_operators_own_unless_it_is_told_others(
+    machine: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    assert settings_in(tmp_path, "{}").architectures == (), "a laptop is no node"
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert settings_in(tmp_path, "{}").architectures == (name,)
+    assert settings_in(tmp_path, "architectures: [arm64, amd64]").architectures == ("arm64", "amd64")
+    assert settings_in(tmp_path, "architectures: []").architectures == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 from typing import Any
 
@@ -132,3 +133,11 @@ def test_what_is_remembered_is_small_and_bounded() -> None:
         checked({"spot": {"labels": many, "taints": many}}, "file")
     assert RenderingMemory(settings=as_text(changed(*TOGETHER))).settings
     assert MAX_SETTINGS < 20_000
+
+
+def test_a_job_that_was_started_without_architectures_goes_on_without() -> None:
+    """By an operator that knew none, on a node that this one might not choose: its volumes may be there."""
+    known = {name: value for name, value in json.loads(as_text(STARTED)).items() if name != "architectures"}
+    now = changed("architectures")
+    assert now.architectures
+    assert rendering.settings_for(status(settings=json.dumps(known)), now).architectures == ()

@@ -127,3 +127,46 @@ def test_more_than_one_device_of_another_maker() -> None:
     spec = pod_of(job, "learner")
     assert worker(spec)["resources"]["limits"] == {"example.com/npu": "1"}
     assert spec["spec"]["tolerations"][0]["key"] == "example.com/npu"
+
+
+AMD64 = Settings(image="rl:1", architectures=("amd64",), keep_off_gpu_nodes="None")
+ON_AMD64 = [
+    {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]},
+    {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+]
+
+
+def required(spec: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """Of each term by which nodes are required, its expressions."""
+    of_nodes = spec.get("affinity", {}).get("nodeAffinity", {})
+    terms = of_nodes.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", [])
+    return [term["matchExpressions"] for term in terms]
+
+
+@pytest.mark.parametrize("role", Role)
+def test_the_operators_images_go_to_nodes_that_run_them(role: Role) -> None:
+    assert required(pod_of(owned(*CENTRAL), MEMBERS[role], AMD64)["spec"]) == [ON_AMD64]
+    assert required(pod_of(owned(*CENTRAL), MEMBERS[role])["spec"]) == [], "of which it is not known"
+    section = "actors" if role is Role.ACTOR else str(role)
+    for own in (
+        "spec.image=mine:1",
+        f"spec.{section}.image=mine:1",
+        f"spec.{section}.nodeSelector[kubernetes.io/arch]=arm64",
+    ):
+        assert required(pod_of(owned(*CENTRAL, own), MEMBERS[role], AMD64)["spec"]) == [], own
+
+
+def test_what_a_job_requires_of_nodes_is_required_beside_it() -> None:
+    mine = {"key": "zone", "operator": "In", "values": ["a"]}
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [mine]}, {"matchExpressions": [mine]}]
+            }
+        }
+    }
+    job = with_section(Role.ACTOR, affinity=affinity)
+    for _ in range(2):  # the manifest is not changed by it
+        assert required(pod_of(job, "actor-0", AMD64)["spec"]) == [[mine, *ON_AMD64], [mine, *ON_AMD64]]
+    both = Settings(image="rl:1", architectures=("amd64",), keep_off_gpu_nodes="Required", gpu_node_labels=("gpu",))
+    assert required(pod_of(job, "learner", both)["spec"]) == [[*ON_AMD64, {"key": "gpu", "operator": "DoesNotExist"}]]

@@ -124,6 +124,12 @@ def test_a_pod_has_its_members_name_and_is_counted() -> None:
 
 
 @pytest.mark.parametrize("role", Role)
+def test_kubectl_takes_the_worker_where_there_are_sidecars(role: Role) -> None:
+    annotations = pod_of(owned(*CENTRAL), MEMBERS[role])["metadata"]["annotations"]
+    assert annotations["kubectl.kubernetes.io/default-container"] == names.WORKER
+
+
+@pytest.mark.parametrize("role", Role)
 def test_a_pod_may_do_as_little_as_possible(role: Role) -> None:
     """Pod Security `restricted`, which tests/cluster has a server check, and a root that is read only."""
     spec = pod_of(owned(*CENTRAL), MEMBERS[role])["spec"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -68,6 +69,15 @@ def test_what_is_the_users_is_changed() -> None:
     assert worker(pod)["resources"]["requests"]["cpu"] == "7"
     assert [each["name"] for each in pod["spec"]["containers"]] == ["worker", "beside"]
     assert {"name": "rljob-tmp", "emptyDir": {"sizeLimit": "9Gi"}} in pod["spec"]["volumes"]
+
+
+def test_a_label_of_the_jobs_own_gives_way() -> None:
+    job = with_section(Role.ACTOR, podTemplate={"metadata": {"labels": {"team": "players", "floor": None}}})
+    labelled = job.job.metadata.model_copy(update={"labels": {"team": "rl", "floor": "2"}})
+    labels = pod_of(replace(job, job=job.job.model_copy(update={"metadata": labelled})), "actor-0")["metadata"][
+        "labels"
+    ]
+    assert (labels["team"], labels.get("floor")) == ("players", None)
 
 
 def test_labels_written_again_as_they_are_change_nothing() -> None:

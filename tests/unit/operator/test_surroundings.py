@@ -1,0 +1,70 @@
+"""Variables of a manifest in a run on one machine: as a kubelet would resolve them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rljob.api import load_manifest
+from rljob_operator.core.member import Phase, Role
+from rljob_operator.local.launch import Launched
+from rljob_operator.local.process import RoleProcess
+from rljob_operator.surroundings import own_variables
+
+from tests.support.paths import SUPPORT
+
+HERE = {"HOME": "/home/me", "EMPTY": ""}
+RESOLVED = [
+    ("plain", "plain"),
+    ("", ""),
+    ("$(HOME)/a", "/home/me/a"),
+    ("$(EMPTY)-$(BEFORE)", "-b"),
+    ("$(RLJOB_NAME).log", "actor-3.log"),
+    ("$(AFTER) $(NOBODYS)", "$(AFTER) $(NOBODYS)"),
+    ("$$(HOME)", "$(HOME)"),
+    ("$$$(HOME)", "$/home/me"),
+    ("$$$$", "$$"),
+    ("$HOME ${HOME} $", "$HOME ${HOME} $"),
+    ("$(HOME", "$(HOME"),
+    ("$($(HOME))", "$($(HOME))"),
+    ("$()", "$()"),
+    ("$(A)", "$(A)"),
+]
+"""A value -> what a kubelet makes of it, by the words of the field in core's reference."""
+
+
+@pytest.mark.parametrize(("written", "resolved"), RESOLVED)
+def test_references(written: str, resolved: str) -> None:
+    env = [{"name": "BEFORE", "value": "b"}, {"name": "A", "value": written}, {"name": "AFTER", "value": "c"}]
+    job = load_manifest(SUPPORT / "pong.yaml", [f"spec.actors.env={json.dumps(env)}"])
+    found = own_variables(job, "actor-3", HERE)
+    assert found == {"BEFORE": "b", "A": resolved, "AFTER": "c"}
+    assert own_variables(job, "learner", HERE) == own_variables(job, "replay-0", HERE) == {}
+
+
+def test_what_a_cluster_takes_from_elsewhere_is_what_is_there() -> None:
+    env = [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}, {"name": "A", "value": "$(KEY)"}]
+    job = load_manifest(SUPPORT / "pong.yaml", [f"spec.replay.env={json.dumps(env)}"])
+    assert own_variables(job, "replay-0", {"KEY": "exported"}) == {"A": "exported"}
+    assert own_variables(job, "replay-0", {}) == {"A": "$(KEY)"}
+
+
+def test_a_role_has_them_from_its_beginning(tmp_path: Path) -> None:
+    """Not from a fork of a process that has read its own already; they win over those that every such role has."""
+
+    def fork(*ignored: object) -> Launched:
+        raise AssertionError("a fork server has loaded its libraries")
+
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "roles").mkdir()
+    code = "import os; print(os.environ['OMP_NUM_THREADS'], os.environ['MKL_NUM_THREADS'], os.environ['A'])"
+    process = RoleProcess("actor-0", Role.ACTOR, [sys.executable, "-c", code], tmp_path, launch=fork)
+    process.variables = {"OMP_NUM_THREADS": "4", "A": "b"}
+    process.start()
+    ends = time.monotonic() + 30
+    while process.observe().phase is not Phase.EXITED and time.monotonic() < ends:
+        time.sleep(0.02)
+    assert (tmp_path / "logs" / "actor-0.log").read_text() == "4 1 b\n"
