@@ -158,7 +158,7 @@ def test_actors_that_find_no_place_are_missed() -> None:
     assert controller.reason("ActorsReady") == ("False", "Unschedulable")
     actors = controller.status.condition("ActorsReady")
     assert actors is not None
-    assert actors.message.startswith("1 of 16 ready, 1 needed; not ready: actor-1 (0/3 nodes are available), ")
+    assert actors.message.startswith("1 of 16 ready, and 1 would do; not ready: actor-1 (0/3 nodes are available), ")
 
 
 def test_actors_that_start_for_longer_than_a_whole_job_may_are_missed() -> None:
