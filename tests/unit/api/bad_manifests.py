@@ -156,9 +156,18 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.actors.replicas=0"], "spec.actors.replicas", ["at least 1 without autoscaling"]),
     (["spec.actors.replicas=[1]"], "spec.actors.replicas", ["[1]", "integer"]),
     (["spec.learner.resources.requests.cpu=lots"], "spec.learner.resources.requests.cpu", ["500m"]),
+    (["spec.learner.resources.requests={cpu: -0.5}"], "spec.learner.resources.requests.cpu", ["500m"]),
+    (["spec.learner.resources.requests={cpu: 1e300}"], "spec.learner.resources.requests.cpu", ["500m"]),
+    (["spec.learner.resources.requests={cpu: true}"], "spec.learner.resources.requests.cpu", ["500m"]),
+    (["spec.learner.resources.requests={cpu: false}"], "spec.learner.resources.requests.cpu", ["500m"]),
+    (["spec.learner.resources.requests={cpu: {}}"], "spec.learner.resources.requests.cpu", ["500m"]),
+    (["spec.learner.resources.requests={cpu: {a: 1}}"], "spec.learner.resources.requests.cpu", ["500m"]),
+    (["spec.learner.resources.requests={cpu: []}"], "spec.learner.resources.requests.cpu", ["500m"]),
+    (["spec.learner.resources.requests={cpu: [1]}"], "spec.learner.resources.requests.cpu", ["500m"]),
     (["spec.learner.accelerator.resourceName=a/b/c"], "spec.learner.accelerator.resourceName", ["nvidia.com/gpu"]),
     (["spec.learner.accelerator.count=-1"], "spec.learner.accelerator.count", ["integer from 0"]),
     (["spec.learner.accelerator.count=8"], "spec.learner.accelerator.count", ["0 or 1", "the others of 8", "idle"]),
+    (["spec.learner.resources.limits={nvidia.com/gpu: 2}"], "spec.learner.accelerator.count", ["0 or 1", "idle"]),
     (["spec.learner.accelerator={count: 1, onMissing: Warn}"], "spec.learner.accelerator.onMissing", ["Fail, UseCPU"]),
     (
         ["spec.learner.accelerator.onMissing=Fail"],
@@ -396,6 +405,7 @@ NULLS: list[tuple[Path, str]] = [
     (PRESET, "spec.algorithm={type: null, impala: null}"),
 ]
 
+    (BASE, "spec.learner.resources={requests: {cpu: 0.5}, limits: {cpu: 1.5, memory: 4e9}}"),
 # Good manifests with numbers in the forms that people write. (base, override)
 NUMBERS: list[tuple[Path, str]] = [
     (BASE, f"{APEX}.gamma=1"),
@@ -433,6 +443,19 @@ FOLLOWING: list[tuple[Path, list[str], str, Any]] = [
     (IMPALA, [f"{QUEUE}=", f"{IMPALAS}.batchSize=100"], "algorithm.impala.unrollQueue.capacity", 200),
     (BASE, ["spec.actors={inference: Central, envsPerActor: 65}"], "inference.maxBatchSize", 65),
     (BASE, ["spec.actors.replicas=120"], "autoscaling.maxReplicas", 120),
+    (BASE, ["spec.learner.resources.limits={nvidia.com/gpu: 1}"], "learner.accelerator.count", 1),
+    (
+        BASE,
+        ["spec.inference={resources: {limits: {amd.com/gpu: 1}}, accelerator: {resourceName: amd.com/gpu}}"],
+        "inference.accelerator.count",
+        1,
+    ),
+    (
+        BASE,
+        ["spec.learner={resources: {limits: {nvidia.com/gpu: 1}}, accelerator: {count: 0}}"],
+        "learner.accelerator.count",
+        0,
+    ),
     (IMPALA, [f"{QUEUE}.maxPolicyLagUpdates=100"], "autoscaling.guards.maxPolicyLagUpdates", 80),
     # what of a preset gives way to what is written
     (PRESET, ["spec.evaluator.enabled=false"], "successPolicy.targetReturn", None),

@@ -41,9 +41,10 @@ def not_applied_locally(job: RLJob) -> list[str]:
     """
     found = [path for path in _CLUSTER_ONLY if _is_set(job, path)]
     if _LEARNER in found:  # its requests.cpu is the number of threads that torch computes with, here too
-        at, resources = found.index(_LEARNER), job.spec.learner.resources
-        requests = [f"{_LEARNER}.requests.{name}" for name in resources.requests if name != "cpu"]
-        found[at : at + 1] = [*requests, *([f"{_LEARNER}.limits"] if resources.limits else [])]
+        at, learner = found.index(_LEARNER), job.spec.learner
+        requests = [f"{_LEARNER}.requests.{name}" for name in learner.resources.requests if name != "cpu"]
+        limits = (name for name in learner.resources.limits if name != learner.accelerator.resource_name)
+        found[at : at + 1] = [*requests, *(f"{_LEARNER}.limits.{name}" for name in limits)]
     players = {
         "spec.actors.resources": job.spec.actors.resources,
         "spec.evaluator.resources": job.spec.evaluator.resources,

@@ -17,8 +17,9 @@ class Accelerator(APIModel):
     resource_name: ResourceName = "nvidia.com/gpu"
     """The extended resource to ask for; never guessed from its suffix."""
     count: Annotated[int, Integer(0, 16)] | None = None
-    """How many: 0 computes on the CPU everywhere, 1 asks for one and computes on it. Unset asks a cluster for none, while
-    rljob run uses a CUDA device that is there. More than one is refused, as only one would be used."""
+    """How many: 0 computes on the CPU everywhere, 1 asks for one and computes on it. Unset: what resources.limits has of
+    resourceName; where that is nothing, a cluster is asked for none, while rljob run uses a CUDA device that is there. More than
+    one is refused, as only one would be used."""
     on_missing: Literal["Fail", "UseCPU"] | None = None
     """What a role does that has asked for a device and finds none that works: Fail ends it with exit code 78, which fails the
     job; UseCPU computes on the CPU. Unset: Fail on a cluster, UseCPU with a warning under rljob run."""
