@@ -253,7 +253,7 @@ def _entries() -> tuple[Entry, ...]:
         ),
         t.SCALING_LIMITED: (
             ("True", r.TOO_MANY_REPLICAS, "more are wanted or asked for than `maxReplicas` or the machine allow"),
-            ("True", r.TOO_FEW_REPLICAS, "the law wants fewer than `minReplicas`"),
+            ("True", r.TOO_FEW_REPLICAS, "fewer than `minReplicas` are wanted or asked for"),
             ("True", r.SCALE_UP_LIMIT, "a `scaleUp` policy slows the growth"),
             ("True", r.SCALE_UP_STABILIZED, "the `scaleUp` window holds a growth back"),
             ("True", r.SCALE_DOWN_LIMIT, "a `scaleDown` policy slows the shrinking"),

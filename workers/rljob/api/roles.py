@@ -36,7 +36,8 @@ class ActorsSpec(RoleSpec):
     """The processes that play the environment."""
 
     replicas: Annotated[int, Integer(0, 100_000), ANY_TIME] = 1
-    """How many actors; the initial number where autoscaling is on."""
+    """How many actors. With autoscaling Internal it is the number to begin with, with External the number asked for; either way
+    it counts within minReplicas and maxReplicas, and may be left out."""
     envs_per_actor: Annotated[int, Integer(1, 4096), WHILE_SUSPENDED] = 8
     """Environments that one actor steps together."""
     inference: Annotated[Literal["Local", "Central"], WHILE_SUSPENDED] = "Local"
