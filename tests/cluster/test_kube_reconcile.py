@@ -75,6 +75,29 @@ async def children_of(viewer: Client, namespace: str, name: str) -> list[Object]
     return found
 
 
+def test_a_job_may_be_made_suspended_and_starts_when_it_is_resumed(cluster: ControlPlane, namespace: str) -> None:
+    """As queues and pipelines hand jobs over; its checkpoints are kept where the operator keeps them."""
+
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, written(namespace, "pong", suspend=True, **TWO_ACTORS))
+            run = Run(client, namespace)
+            await run.settle(viewer, "pong")
+            status = await status_of(viewer, namespace, "pong")
+            assert condition(status, "Accepted") == ("True", "Valid")
+            assert condition(status, "Suspended") == ("True", "UserRequested")
+            assert condition(status, "Ready") == ("False", "Suspended")
+            assert await kubelet.pods("pong") == {}
+            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": False}})
+            await bring_up(run, viewer, kubelet, "pong")
+            assert set(await kubelet.pods("pong")) == {"replay-0", "learner", "actor-0", "actor-1"}
+            await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"suspend": True}})
+            await run.turn(viewer, "pong")
+            assert condition(await status_of(viewer, namespace, "pong"), "Ready") == ("False", "Suspending")
+
+    asyncio.run(story())
+
+
 def test_children_are_made_once_and_a_second_turn_writes_nothing(cluster: ControlPlane, namespace: str) -> None:
     async def story() -> None:
         async with at_work(cluster, namespace) as (viewer, client, kubelet):

@@ -177,20 +177,26 @@ def test_scale(cluster: ControlPlane, pong: str) -> None:
     assert scale["status"] == {"replicas": 3, "selector": STATUS["actors"]["selector"]}
 
 
-def test_scaling_obeys_the_rules(cluster: ControlPlane) -> None:
-    """A rule between fields refuses a number of actors that the autoscaler may not choose either."""
-    bounded = document(IMPALA, ["spec.autoscaling={mode: External, minReplicas: 1, maxReplicas: 3}"])
-    assert jobs.create(cluster, bounded, dry_run=False).accepted
-    scaled = cluster.kubectl("scale", "-n", "default", "rlj/pong", "--replicas=4")
+def test_scaling_obeys_the_rules(cluster: ControlPlane, pong: str) -> None:
+    scaled = cluster.kubectl("scale", "-n", "default", f"rlj/{pong}", "--replicas=0")
     assert scaled.returncode == 1
     assert "spec.actors.replicas" in scaled.stderr
-    assert "maxReplicas" in scaled.stderr
+    assert "at least 1 without autoscaling" in scaled.stderr
+
+
+def test_an_autoscaler_is_not_refused_for_bounds_that_the_controller_keeps(cluster: ControlPlane) -> None:
+    """Neither the number that a server fills in nor one that somebody else wrote stands in the way of new bounds."""
+    bounded = document(IMPALA, ["spec.autoscaling={mode: External, minReplicas: 2, maxReplicas: 3}"])
+    assert jobs.create(cluster, bounded, dry_run=False).accepted
+    scaled = cluster.kubectl("scale", "-n", "default", "rlj/pong", "--replicas=4")
+    assert scaled.returncode == 0, scaled.stderr
+    assert jobs.update(cluster, {"spec": {"autoscaling": {"minReplicas": 6, "maxReplicas": 9}}}, "pong").accepted
 
 
 def test_status_is_written_by_its_own_door_only(cluster: ControlPlane, pong: str) -> None:
     ignored = jobs.update(cluster, {"status": STATUS}, pong)
     assert ignored.accepted
-    assert "status" not in ignored.document
+    assert ignored.document["status"] == {"observedGeneration": 0}, "as before the first look"
     written = jobs.update(cluster, {"status": STATUS, "spec": {"suspend": True}}, pong, "/status")
     assert written.accepted, written.message
     assert written.document["status"] == STATUS

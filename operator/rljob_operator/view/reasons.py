@@ -11,8 +11,8 @@ from rljob_operator.view.job_view import LOST, UNATTENDED, JobView
 from rljob_operator.view.words import age
 
 _FINE = {"ScalingLimited": "False", "Suspended": "False", "FailureTarget": "False", "Failed": "False"}
-_AS_WANTED = ("PodsStopped", "Suspended", "SessionEnded", "Finishing", "Complete")
-"""Reasons of conditions that are False because somebody wanted that, or because the job has done its work."""
+_AS_WANTED = ("PodsStopped", "Suspended", "SessionEnded", "Finishing")
+"""Reasons of conditions that are False because somebody wanted that, or because the job is over."""
 
 
 def why(run: JobView) -> list[str]:
@@ -53,8 +53,11 @@ def ending(run: JobView) -> str:
 
 
 def _is_odd(condition: Condition) -> bool:
-    """Whether the condition is worth a reader's thought. Complete never is, and scaling has lines of its own."""
-    if condition.type in ("Complete", "ScalingActive") or condition.status == _FINE.get(condition.type, "True"):
+    """Whether the condition is worth a reader's thought. Complete never is, Failed says what Stalled says, and scaling has lines
+    of its own."""
+    if condition.type in ("Complete", "Stalled", "ScalingActive") or condition.status == _FINE.get(
+        condition.type, "True"
+    ):
         return False
     return condition.status == "True" or condition.reason not in _AS_WANTED
 

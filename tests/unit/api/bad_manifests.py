@@ -156,9 +156,18 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.actors.replicas=0"], "spec.actors.replicas", ["at least 1 without autoscaling"]),
     (["spec.actors.replicas=[1]"], "spec.actors.replicas", ["[1]", "integer"]),
     (["spec.learner.resources.requests.cpu=lots"], "spec.learner.resources.requests.cpu", ["500m"]),
+    (["spec.learner.resources.requests={cpu: -0.5}"], "spec.learner.resources.requests.cpu", ["500m"]),
+    (["spec.learner.resources.requests={cpu: 1e300}"], "spec.learner.resources.requests.cpu", ["500m"]),
+    (["spec.learner.resources.requests={cpu: true}"], "spec.learner.resources.requests.cpu", ["500m"]),
+    (["spec.learner.resources.requests={cpu: false}"], "spec.learner.resources.requests.cpu", ["500m"]),
+    (["spec.learner.resources.requests={cpu: {}}"], "spec.learner.resources.requests.cpu", ["500m"]),
+    (["spec.learner.resources.requests={cpu: {a: 1}}"], "spec.learner.resources.requests.cpu", ["500m"]),
+    (["spec.learner.resources.requests={cpu: []}"], "spec.learner.resources.requests.cpu", ["500m"]),
+    (["spec.learner.resources.requests={cpu: [1]}"], "spec.learner.resources.requests.cpu", ["500m"]),
     (["spec.learner.accelerator.resourceName=a/b/c"], "spec.learner.accelerator.resourceName", ["nvidia.com/gpu"]),
     (["spec.learner.accelerator.count=-1"], "spec.learner.accelerator.count", ["integer from 0"]),
     (["spec.learner.accelerator.count=8"], "spec.learner.accelerator.count", ["0 or 1", "the others of 8", "idle"]),
+    (["spec.learner.resources.limits={nvidia.com/gpu: 2}"], "spec.learner.accelerator.count", ["0 or 1", "idle"]),
     (["spec.learner.accelerator={count: 1, onMissing: Warn}"], "spec.learner.accelerator.onMissing", ["Fail, UseCPU"]),
     (
         ["spec.learner.accelerator.onMissing=Fail"],
@@ -194,11 +203,6 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         "spec.autoscaling.minReplicas",
         ["at most maxReplicas (4)"],
     ),
-    (
-        ["spec.autoscaling={mode: Internal, minReplicas: 2}"],
-        "spec.actors.replicas",
-        ["from autoscaling.minReplicas (2) to autoscaling.maxReplicas (100)"],
-    ),
     (["spec.autoscaling.signal=SamplesPerInsert"], "spec.autoscaling.signal", ["unknown field"]),
     (
         ["spec.autoscaling.mode=Internal", "spec.replay.rateLimiter.samplesPerInsert=0"],
@@ -206,11 +210,6 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         ["External or Disabled", "no number of actors", "samplesPerInsert"],
     ),
     (["spec.autoscaling.trimTimeConstantSeconds=59"], "spec.autoscaling.trimTimeConstantSeconds", ["from 60"]),
-    (
-        ["spec.autoscaling.missingMetrics={action: Fallback, fallback: {replicas: 500}}"],
-        "spec.autoscaling.missingMetrics.fallback.replicas",
-        ["maxReplicas (100)"],
-    ),
     (["spec.autoscaling.rateWindowSeconds=5"], "spec.autoscaling.rateWindowSeconds", ["samplePeriodSeconds (15)"]),
     (
         ["spec.autoscaling.behavior.scaleUp.policies=[{type: Pods, value: 0, periodSeconds: 15}]"],
@@ -406,6 +405,7 @@ NUMBERS: list[tuple[Path, str]] = [
     (BASE, "spec.replay.rateLimiter.errorBuffer=1e4"),
     (BASE, "spec.successPolicy={rawFrames: 2e8, targetReturn: {value: -18}}"),
     (BASE, "spec.learner.resources.requests={cpu: 2, memory: 4Gi}"),
+    (BASE, "spec.learner.resources={requests: {cpu: 0.5}, limits: {cpu: 1.5, memory: 4e9}}"),
     (IMPALA, f"{IMPALAS}.learningRateDecaySteps=5e7"),
     (PRESET, "spec.evaluator.triggerReturn=11.5"),
 ]
@@ -433,6 +433,28 @@ FOLLOWING: list[tuple[Path, list[str], str, Any]] = [
     (IMPALA, [f"{QUEUE}=", f"{IMPALAS}.batchSize=100"], "algorithm.impala.unrollQueue.capacity", 200),
     (BASE, ["spec.actors={inference: Central, envsPerActor: 65}"], "inference.maxBatchSize", 65),
     (BASE, ["spec.actors.replicas=120"], "autoscaling.maxReplicas", 120),
+    (BASE, ["spec.autoscaling={mode: Internal, minReplicas: 150}"], "autoscaling.maxReplicas", 150),
+    (BASE, ["spec.autoscaling={mode: Internal, minReplicas: 4}"], "actors.replicas", 1),
+    (BASE, ["spec.autoscaling={mode: External, maxReplicas: 4}", "spec.actors.replicas=9"], "actors.replicas", 9),
+    (
+        BASE,
+        ["spec.autoscaling={minReplicas: 2, missingMetrics: {action: Fallback}}"],
+        "autoscaling.missingMetrics.fallback.replicas",
+        1,
+    ),
+    (BASE, ["spec.learner.resources.limits={nvidia.com/gpu: 1}"], "learner.accelerator.count", 1),
+    (
+        BASE,
+        ["spec.inference={resources: {limits: {amd.com/gpu: 1}}, accelerator: {resourceName: amd.com/gpu}}"],
+        "inference.accelerator.count",
+        1,
+    ),
+    (
+        BASE,
+        ["spec.learner={resources: {limits: {nvidia.com/gpu: 1}}, accelerator: {count: 0}}"],
+        "learner.accelerator.count",
+        0,
+    ),
     (IMPALA, [f"{QUEUE}.maxPolicyLagUpdates=100"], "autoscaling.guards.maxPolicyLagUpdates", 80),
     # what of a preset gives way to what is written
     (PRESET, ["spec.evaluator.enabled=false"], "successPolicy.targetReturn", None),
@@ -493,26 +515,6 @@ EDGES: list[tuple[Path, list[str], str]] = [
     (BASE, ["spec.monitoring.metricsPort=5550"], "spec.monitoring.metricsPort=5551"),
     (BASE, ["spec.monitoring.metricsPort=5556"], "spec.monitoring.metricsPort=5555"),
     (BASE, [f"{ENVIRONMENT}.maxEpisodeRawFrames=4"], f"{ENVIRONMENT}.maxEpisodeRawFrames=3"),
-    (
-        BASE,
-        ["spec.autoscaling={mode: Internal, minReplicas: 3, maxReplicas: 3}", "spec.actors.replicas=3"],
-        "spec.actors.replicas=4",
-    ),
-    (
-        BASE,
-        ["spec.autoscaling={mode: External, minReplicas: 3, maxReplicas: 5}", "spec.actors.replicas=3"],
-        "spec.actors.replicas=2",
-    ),
-    (
-        BASE,
-        ["spec.autoscaling={maxReplicas: 9, missingMetrics: {action: Fallback, fallback: {replicas: 9}}}"],
-        "spec.autoscaling.missingMetrics.fallback.replicas=10",
-    ),
-    (
-        BASE,
-        ["spec.autoscaling={minReplicas: 2, missingMetrics: {action: Fallback, fallback: {replicas: 2}}}"],
-        "spec.autoscaling.missingMetrics.fallback.replicas=1",
-    ),
     (BASE, ["spec.autoscaling.rateWindowSeconds=15"], "spec.autoscaling.rateWindowSeconds=14"),
     (
         BASE,

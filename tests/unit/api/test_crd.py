@@ -68,6 +68,8 @@ def test_every_definition_is_its_own() -> None:
 
 def test_every_schema_is_structural_described_and_bounded() -> None:
     for path, schema in EVERYWHERE:
+        if re.fullmatch(r"spec\.(.*\.)?resources\.(requests|limits)\[\]", path):
+            continue  # a number, with a fraction or without, or a text: no type says that
         assert not {"$ref", "anyOf", "oneOf", "allOf", "not", "nullable", "title"} & set(schema), path
         assert schema.get("type") in ("object", "array", "string", "integer", "number", "boolean") or schema.get(
             "x-kubernetes-int-or-string"
@@ -96,7 +98,8 @@ def test_every_default_obeys_its_own_schema() -> None:
             value = copy.deepcopy(schema["default"])
             api_server.fill(value, schema)
             assert [error.message for error in validator.iter_errors(value)] == [], path
-    assert not [path for path, schema in schemas(STATUS, "status") if "default" in schema], "a status is not filled in"
+    assert [path for path, schema in schemas(STATUS, "status") if "default" in schema] == ["status"]
+    assert STATUS["default"] == {"observedGeneration": 0}, "nobody has looked at it; nothing else is filled in"
 
 
 def test_lists_with_keys() -> None:
@@ -138,7 +141,7 @@ def test_every_rule_compiles_and_names_a_field_that_exists() -> None:
         assert "$" not in re.sub(r"'[^']*'", "", rule["rule"]), "a name of a parameter was left over"
         if "fieldPath" in rule:
             assert field_at(nodes[path], rule["fieldPath"])
-    assert len(RULES) >= 90
+    assert len(RULES) >= 80
 
 
 def test_rules_about_a_change_stand_where_old_and_new_can_be_matched() -> None:

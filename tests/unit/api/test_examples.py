@@ -136,7 +136,10 @@ def test_the_threads_of_the_learner_are_applied_locally() -> None:
     file = EXAMPLES / "cartpole-apex.yaml"
     assert not_applied_locally(load_manifest(file, ["spec.learner.resources.requests={cpu: '2'}"])) == []
     assert not_applied_locally(
-        load_manifest(file, ["spec.learner.resources={requests: {cpu: '2', memory: 1Gi}, limits: {cpu: '2'}}"])
+        load_manifest(
+            file,
+            ["spec.learner.resources={requests: {cpu: '2', memory: 1Gi}, limits: {cpu: '2', nvidia.com/gpu: 1}}"],
+        )
     ) == ["spec.learner.resources.requests.memory", "spec.learner.resources.limits.cpu"]
 
 

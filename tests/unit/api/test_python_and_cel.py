@@ -300,5 +300,5 @@ def test_nothing_that_a_preset_sets_is_filled_in_by_the_cluster() -> None:
         given = document(file)
         given["spec"] = {"suspend": False, "algorithm": {}, "evaluator": {}, **given["spec"]}
         given["spec"]["actors"] = {"replicas": 1, **given["spec"].get("actors", {})}
-        assert api_server.admitted(document(file)) == given
+        assert api_server.admitted(document(file)) == given | {"status": {"observedGeneration": 0}}
         assert parse_job(api_server.admitted(document(file))).spec == parse_job(document(file)).spec

@@ -46,6 +46,23 @@ def test_none_at_all_means_the_cpu_and_no_device_is_touched(cluster: bool) -> No
         assert choose(accelerator, on_cluster=cluster, why_not=touched).type == "cpu"
 
 
+@pytest.mark.parametrize(
+    ("cluster", "there", "count", "said"),
+    [
+        (True, True, None, "learner.accelerator.count asks for no device: the learner computes on the CPU"),
+        (False, True, 0, "learner.accelerator.count asks for no device: the learner computes on the CPU"),
+        (False, False, None, f"{NOTHING}: the learner computes on the CPU"),
+        (True, True, 1, "the learner computes on a nvidia.com/gpu device"),
+    ],
+)
+def test_the_log_says_on_what_a_learner_computes(
+    cluster: bool, there: bool, count: int | None, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        chosen(cluster=cluster, there=there, count=count)
+    assert [record.message for record in caplog.records] == [said]
+
+
 @pytest.mark.parametrize(("cluster", "on_missing"), [(True, None), (True, "Fail"), (False, "Fail")])
 def test_a_missing_device_ends_the_learner_with_what_to_change(cluster: bool, on_missing: str | None) -> None:
     with pytest.raises(DeviceProblem) as caught:

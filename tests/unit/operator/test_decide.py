@@ -127,7 +127,8 @@ def test_success(sets: tuple[str, ...], figures: dict, reason: str) -> None:
     decision = controller.look(1.0, members=())
     assert decision.finished
     assert controller.reason("Complete") == ("True", reason)
-    assert controller.reason("Ready") == ("False", "Complete")
+    assert controller.reason("Ready") == ("True", "Complete")
+    assert controller.reason("Stalled") == ("", "")
     assert controller.status.completion_time == controller.now
 
 
@@ -199,8 +200,10 @@ def test_failure_target_before_failed() -> None:
     assert controller.reason("Failed") == ("", "")
     assert not controller.status.finished
     controller.look(members=())
-    assert controller.reason("Failed") == ("True", "FailurePolicyRule")
+    assert controller.reason("Failed") == controller.reason("Stalled") == ("True", "FailurePolicyRule")
     assert controller.reason("FailureTarget") == ("True", "FailurePolicyRule")
+    assert controller.last is not None
+    assert not any(note.text.startswith("Stalled") for note in controller.last.notes), "Failed has said it"
 
 
 def test_a_finished_job_is_never_touched_again() -> None:
@@ -219,6 +222,8 @@ def test_a_finished_job_is_never_touched_again() -> None:
         assert decision.start == ()
         assert decision.finished
         assert controller.status == over
+    controller.look(1.0, generation=9)
+    assert controller.status == over.model_copy(update={"observed_generation": 9}), "whoever waits for it need not"
     assert controller.look(members=members()).drain == ("actor-0", "actor-1", "evaluator"), "strays are sent away"
 
 

@@ -189,6 +189,18 @@ def test_max_actors_bounds_a_fixed_number_too() -> None:
 EXTERNAL = "spec.autoscaling={mode: External, minReplicas: 1, maxReplicas: 8}"
 
 
+@pytest.mark.parametrize(("asked", "number"), [(1, 3), (4, 4), (9, 5)])
+@pytest.mark.parametrize("mode", ["Internal", "External"])
+def test_a_number_outside_the_bounds_counts_as_the_nearest_within_them(mode: str, asked: int, number: int) -> None:
+    """As with a HorizontalPodAutoscaler: 1 is what a server fills in where no number is given."""
+    job = make_job(
+        f"spec.autoscaling={{mode: {mode}, minReplicas: 3, maxReplicas: 5}}", f"spec.actors.replicas={asked}"
+    )
+    fleet = Fleet(job)
+    fleet.step()
+    assert fleet.desired == job.spec.requested_actors == number
+
+
 def test_external_shows_what_the_law_recommends_and_does_what_it_is_told() -> None:
     fleet = Fleet(make_job(EXTERNAL))
     fleet.steps(12, HUNGRY)

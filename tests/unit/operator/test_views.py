@@ -122,7 +122,7 @@ STOPPED = [condition(f"{role}Ready", "False", "PodsStopped") for role in ("Repla
 
 def test_nothing_is_odd_about_a_run_that_succeeded() -> None:
     done = condition("Complete", "True", "TargetReturnReached", "mean 18.4 over 100 games")
-    ended = [condition("Ready", "False", "Complete"), condition("Progressing", "False", "Finishing"), done, *STOPPED]
+    ended = [condition("Ready", "True", "Complete"), condition("Progressing", "False", "Finishing"), done, *STOPPED]
     text = "\n".join(why(run(RLJobStatus(conditions=ended))))
     assert "Complete (TargetReturnReached): mean 18.4 over 100 games" in text
     assert "not as in a healthy run" not in text

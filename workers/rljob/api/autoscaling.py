@@ -91,7 +91,7 @@ class Fallback(APIModel):
     after_seconds: Seconds = 600
     """Time without figures."""
     replicas: Replicas = 1
-    """The number of actors then."""
+    """The number of actors then, within minReplicas and maxReplicas."""
     behavior: Literal["Static", "CurrentReplicasIfHigher", "CurrentReplicasIfLower"] = "CurrentReplicasIfHigher"
     """Whether the present number may stay."""
 

@@ -113,7 +113,8 @@ COMPUTED: Mapping[tuple[type[BaseModel], str], Computed] = MappingProxyType(
             "64, or actors.envsPerActor where that is more", lambda spec: max(64, spec.actors.envs_per_actor)
         ),
         (AutoscalingSpec, "max_replicas"): Computed(
-            "100, or actors.replicas where that is more", lambda spec: max(100, spec.actors.replicas)
+            "100, or actors.replicas or minReplicas where that is more",
+            lambda spec: max(100, spec.actors.replicas, spec.autoscaling.min_replicas),
         ),
         (ScalingGuards, "max_policy_lag_updates"): Computed(
             f"{APEX_GUARD_UPDATES} for ApeXDQN; for IMPALA {GUARD_PERCENT} % of unrollQueue.maxPolicyLagUpdates, as older "

@@ -27,6 +27,7 @@ class ConditionType(StrEnum):
     SUSPENDED = "Suspended"
     FAILURE_TARGET = "FailureTarget"
     FAILED = "Failed"
+    STALLED = "Stalled"
     COMPLETE = "Complete"
 
 
@@ -126,7 +127,7 @@ MEANING_WHEN_TRUE: dict[ConditionType, str] = {
     ConditionType.LEARNER_READY: "the learner serves",
     ConditionType.INFERENCE_READY: "every inference server of its own serves; not said of a job without any",
     ConditionType.ACTORS_READY: "at least the smallest number of actors is ready, and nothing keeps one of the others from it",
-    ConditionType.READY: "training is going on; its reason is the job's state in one word",
+    ConditionType.READY: "training is going on, or has come to its end; its reason is the job's state in one word",
     ConditionType.PROGRESSING: "the learner has advanced a moment ago",
     ConditionType.SCALING_ACTIVE: "the number of actors, or with mode External the recommended one, follows fresh figures",
     ConditionType.SCALING_LIMITED: "something keeps the number of actors from the one that is recommended or asked for",
@@ -134,6 +135,7 @@ MEANING_WHEN_TRUE: dict[ConditionType, str] = {
     ConditionType.SUSPENDED: "nothing of the job runs, because its user or its queue wants that",
     ConditionType.FAILURE_TARGET: "the job is going to fail; some of its members are still leaving",
     ConditionType.FAILED: "the job has failed, for good; nothing of it runs",
+    ConditionType.STALLED: "the job has failed; Helm, Flux, kpt and all that read kstatus see it by this word",
     ConditionType.COMPLETE: "the job has succeeded, for good; nothing of it runs",
 }
 
@@ -227,7 +229,7 @@ def _entries() -> tuple[Entry, ...]:
             ("False", r.SUSPENDED, "the job is suspended"),
             ("False", r.SESSION_ENDED, "it was stopped, or the time of `rljob run` is over; resuming goes on"),
             ("False", r.FINISHING, "the end is decided; members are leaving"),
-            ("False", r.COMPLETE, "the job has succeeded"),
+            ("True", r.COMPLETE, "the job has succeeded"),
             ("False", r.FAILED, "the job has failed"),
         ),
         t.PROGRESSING: (
@@ -253,7 +255,7 @@ def _entries() -> tuple[Entry, ...]:
         ),
         t.SCALING_LIMITED: (
             ("True", r.TOO_MANY_REPLICAS, "more are wanted or asked for than `maxReplicas` or the machine allow"),
-            ("True", r.TOO_FEW_REPLICAS, "the law wants fewer than `minReplicas`"),
+            ("True", r.TOO_FEW_REPLICAS, "fewer than `minReplicas` are wanted or asked for"),
             ("True", r.SCALE_UP_LIMIT, "a `scaleUp` policy slows the growth"),
             ("True", r.SCALE_UP_STABILIZED, "the `scaleUp` window holds a growth back"),
             ("True", r.SCALE_DOWN_LIMIT, "a `scaleDown` policy slows the shrinking"),
@@ -290,6 +292,7 @@ def _entries() -> tuple[Entry, ...]:
         ),
         t.FAILURE_TARGET: failures,
         t.FAILED: failures,
+        t.STALLED: failures,
         t.COMPLETE: (
             ("True", r.STEP_BUDGET_REACHED, "`successPolicy.rawFrames` raw frames were played"),
             ("True", r.TARGET_RETURN_REACHED, "`successPolicy.targetReturn` was reached"),

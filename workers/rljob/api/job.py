@@ -115,6 +115,12 @@ class RLJobSpec(APIModel):
             raise ManifestError([Problem("spec.replay", ABSENT, f"required with algorithm {self.algorithm.type}")])
         return self.replay
 
+    @property
+    def requested_actors(self) -> int:
+        """``actors.replicas``, within the bounds of the autoscaler where there is one."""
+        scaling, asked = self.autoscaling, self.actors.replicas
+        return asked if scaling.mode == "Disabled" else max(scaling.min_replicas, min(scaling.max_replicas, asked))
+
 
 class RLJob(APIModel):
     """One training job."""

@@ -46,14 +46,15 @@ def not_applied_locally(job: RLJob) -> list[str]:
 
 def _parts(job: RLJob, path: str) -> list[str]:
     """What of a field that is set is passed over: of a role's variables those whose value a cluster takes from elsewhere, of
-    resources all but the processors that a role goes by here, too."""
+    resources all but the processors, and the learner's device, that a role goes by here, too."""
     section, _, field = path.removeprefix("spec.").partition(".")
     role = getattr(job.spec, section, None)
     if field == "env" and isinstance(role, RoleSpec):
         return [f"{path}[{entry.name}]" for entry in role.env or () if "valueFrom" in entry.model_dump()]
     if field == "resources" and section in ("learner", "actors", "evaluator") and isinstance(role, RoleSpec):
         asked = {"requests": role.resources.requests, "limits": role.resources.limits}
-        own = {("requests", "cpu")} if section == "learner" else {("requests", "cpu"), ("limits", "cpu")}
+        of_limits = job.spec.learner.accelerator.resource_name if section == "learner" else "cpu"
+        own = {("requests", "cpu"), ("limits", of_limits)}
         return [f"{path}.{kind}.{name}" for kind in asked for name in asked[kind] if (kind, name) not in own]
     return [path]
 

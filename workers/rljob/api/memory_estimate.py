@@ -157,7 +157,7 @@ def _of_a_queue(
     queue, length = parameters.unroll_queue, parameters.unroll_length
     frames = length + stack
     unroll = frames * frame_bytes + length * _COLUMN_BYTES
-    travelling = spec.actors.replicas * credits_per_actor(spec.actors.envs_per_actor)
+    travelling = spec.requested_actors * credits_per_actor(spec.actors.envs_per_actor)
     batches, size = parameters.prefetch_batches + 1, parameters.batch_size
     each = f"({frames} frames * {frame_bytes:,} B + {length} steps * {_COLUMN_BYTES} B)"
     waiting = MemoryLine("learner's queue", queue.capacity * unroll, f"{queue.capacity:,} unrolls * {each}")
@@ -179,7 +179,7 @@ def _processes(job: RLJob) -> MemoryLine:
     shards = spec.replay.shards if spec.replay is not None else 0
     counts = {
         "learner": 1,
-        "actor": spec.actors.replicas,
+        "actor": spec.requested_actors,
         "evaluator": int(spec.evaluator.enabled),
         "inference": spec.inference.replicas if spec.actors.inference == "Central" else 0,
         "replay": shards,

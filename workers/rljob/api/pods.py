@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from rljob.api.mutability import WHILE_SUSPENDED
-from rljob.api.types import APIModel, Name, Quantity, Text, quantity
+from rljob.api.types import APIModel, Name, QuantityText, Text, quantity
 
 LabelText = Annotated[str, Text(253, "a label or annotation", shortest=0)]
 ResourceName = Annotated[
@@ -18,6 +18,7 @@ ResourceName = Annotated[
         r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
     ),
 ]
+Amounts = Annotated[dict[ResourceName, Annotated[str, QuantityText(fractions=True)]], Field(max_length=16)]
 Labels = Annotated[dict[LabelText, LabelText], Field(max_length=64)]
 
 
@@ -31,9 +32,9 @@ class SecretRef(APIModel):
 class Resources(APIModel):
     """What a container asks for and may use, as in Kubernetes."""
 
-    requests: dict[ResourceName, Quantity] = Field(default_factory=dict, max_length=16)
+    requests: Amounts = Field(default_factory=dict)
     """What the scheduler reserves."""
-    limits: dict[ResourceName, Quantity] = Field(default_factory=dict, max_length=16)
+    limits: Amounts = Field(default_factory=dict)
     """What the container may not exceed."""
 
     def cores(self) -> int:

@@ -17,8 +17,9 @@ class Accelerator(APIModel):
     resource_name: ResourceName = "nvidia.com/gpu"
     """The extended resource to ask for; never guessed from its suffix."""
     count: Annotated[int, Integer(0, 16)] | None = None
-    """How many: 0 computes on the CPU everywhere, 1 asks for one and computes on it. Unset asks a cluster for none, while
-    rljob run uses a CUDA device that is there. More than one is refused, as only one would be used."""
+    """How many: 0 computes on the CPU everywhere, 1 asks for one and computes on it. Unset: what resources.limits has of
+    resourceName; where that is nothing, a cluster is asked for none, while rljob run uses a CUDA device that is there. More than
+    one is refused, as only one would be used."""
     on_missing: Literal["Fail", "UseCPU"] | None = None
     """What a role does that has asked for a device and finds none that works: Fail ends it with exit code 78, which fails the
     job; UseCPU computes on the CPU. Unset: Fail on a cluster, UseCPU with a warning under rljob run."""
@@ -35,7 +36,8 @@ class ActorsSpec(RoleSpec):
     """The processes that play the environment."""
 
     replicas: Annotated[int, Integer(0, 100_000), ANY_TIME] = 1
-    """How many actors; the initial number where autoscaling is on."""
+    """How many actors. With autoscaling Internal it is the number to begin with, with External the number asked for; either way
+    it counts within minReplicas and maxReplicas, and may be left out."""
     envs_per_actor: Annotated[int, Integer(1, 4096), WHILE_SUSPENDED] = 8
     """Environments that one actor steps together."""
     inference: Annotated[Literal["Local", "Central"], WHILE_SUSPENDED] = "Local"

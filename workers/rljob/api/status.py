@@ -227,7 +227,8 @@ class RLJobStatus(StatusModel):
     """What there is to know about a job."""
 
     observed_generation: Count = 0
-    """The generation of the spec that this status describes."""
+    """The generation of the spec that this status describes; of a job that has ended, the newest that was seen. 0 before the
+    first look."""
     effective_spec: Annotated[dict[str, Any], JSONObject()] = Field(default_factory=dict)
     """The spec in force: that of observedGeneration, with its preset and all defaults filled in."""
     start_time: Timestamp | None = None
@@ -256,7 +257,7 @@ class RLJobStatus(StatusModel):
     """What the queue has admitted."""
     failures: list[Failure] = Field(default_factory=list, max_length=MAX_FAILURES)
     """The last ends that nobody asked for, oldest first."""
-    conditions: list[Condition] = Field(default_factory=list, max_length=16)
+    conditions: list[Condition] = Field(default_factory=list, max_length=24)
     """What holds and why; find them by type."""
     controller: Annotated[ControllerMemory, Opaque()] = Field(default_factory=ControllerMemory)
     """What the controller remembers of the job; for the controller alone."""

@@ -22,6 +22,9 @@ from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core
 MAX_INTEGER = 10**15
 """Upper bound of every count: far beyond any run, and safe in JSON, where integers are exact up to 2^53."""
 
+MAX_PLAIN_QUANTITY = 9_223_372_036_854_775_000
+"""Upper bound of a quantity that is written as a number: a server takes it for a double, and that has to fit into 64 bits."""
+
 DECIMAL_PATTERN = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,2})?$"
 """Numbers written as strings. What they match, Python, CEL and Go read alike; exponents of three digits are not needed."""
 DECIMAL_LENGTH = 32
@@ -215,11 +218,17 @@ def quantity(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class QuantityText:
-    """A Kubernetes quantity, such as ``500m`` or ``4Gi``, kept as the string."""
+    """A Kubernetes quantity, such as ``500m`` or ``4Gi``, kept as the string. ``fractions``: whether one without a unit may be
+    written as a number with a fraction (``cpu: 0.5``), as pods have it; a whole number always may."""
+
+    fractions: bool = False
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Strict string, or a number that becomes one."""
+
         def prepare(value: Any) -> Any:
-            if isinstance(value, int | float) and not isinstance(value, bool):
+            plain = isinstance(value, int | float) and not isinstance(value, bool)
+            if plain and value <= MAX_PLAIN_QUANTITY and (self.fractions or isinstance(_whole(value), int)):
                 value = f"{value}"
             if isinstance(value, str):
                 quantity(value)

@@ -91,9 +91,11 @@ def choose(
     """
     wanted = accelerator.count
     if wanted == 0 or (wanted is None and on_cluster):
+        log.info("%s.accelerator.count asks for no device: the %s computes on the CPU", role, role)
         return torch.device("cpu")
     reason = why_not()
     if not reason:
+        log.info("the %s computes on a %s device", role, accelerator.resource_name)
         return torch.device("cuda")
     if wanted is None:
         log.info("%s: the %s computes on the CPU", reason, role)

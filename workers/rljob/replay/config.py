@@ -111,7 +111,7 @@ def config_of(
         shard=shard,
         exponent=replay.exponent,
         keep_frames=replay.sampling == "Frames",
-        slots=max(1, job.spec.actors.replicas),
+        slots=max(1, job.spec.requested_actors),
         credits=credits_per_actor(job.spec.actors.envs_per_actor),
         greedy_epsilon=algorithm.greedy_epsilon,
         redis=redis,

@@ -241,7 +241,7 @@ def _source(
                 max_lag_updates=queue.max_policy_lag_updates,
                 lag_limit_adapts="max_policy_lag_updates" not in queue.model_fields_set,
                 prefetch=params.prefetch_batches,
-                slots=max(1, spec.actors.replicas),
+                slots=max(1, spec.requested_actors),
                 credits=credits_per_actor(spec.actors.envs_per_actor),
                 epoch=epoch,
                 resumed_from=_counted(found) if found is not None else None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rljob.api.conditions import ConditionType, Reason
 
 from rljob_operator.core.conditions import roles as about_roles
@@ -46,10 +48,12 @@ def admitted(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
 
 
 def ready(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
-    """Training is going on. The reason is the job's state in one word."""
+    """Training is going on, or has come to its end: whoever waits for a job as for a Deployment waits for no more. The reason is
+    the job's state in one word."""
     type, outcome = ConditionType.READY, context.memory.outcome
     if mode is Mode.FINISHED and outcome is not None:
-        return false(type, outcome.state, f"{outcome.reason}: {outcome.message}")
+        status = "True" if outcome.state == "Complete" else "False"
+        return ConditionUpdate(type, status, outcome.state, f"{outcome.reason}: {outcome.message}")
     if mode is Mode.FINISHING and outcome is not None:
         return false(type, Reason.FINISHING, f"{outcome.reason}: {outcome.message}")
     if mode is Mode.SESSION_ENDING:
@@ -273,6 +277,12 @@ def end(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
         return None
     type = ConditionType.COMPLETE if outcome.state == "Complete" else ConditionType.FAILED
     return true(type, outcome.reason, "; ".join(filter(None, (outcome.message, _trained(context)))))
+
+
+def stalled(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
+    """A failure in the word of kstatus, by which Helm, Flux and kpt give up: `Ready` alone would have them wait on."""
+    ended = end(context, mode)
+    return None if ended is None or ended.type is ConditionType.COMPLETE else replace(ended, type=ConditionType.STALLED)
 
 
 def _trained(context: ReconcileContext) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rljob.api.conditions import Reason
+from rljob.api.conditions import ConditionType, Reason
 from rljob.api.status import Condition, Failure, RLJobStatus
 
 from rljob_operator.core.decision import Note
@@ -63,7 +63,10 @@ def between(before: RLJobStatus, after: RLJobStatus) -> tuple[Note, ...]:
         return ()
     found = [_end(failure) for failure in after.failures if failure not in before.failures]
     known = {c.type: c for c in before.conditions}
-    found += [_sentence(c) for c in after.conditions if _differs(known.get(c.type), c)]
+    # Stalled says again what Failed says.
+    found += [
+        _sentence(c) for c in after.conditions if c.type != ConditionType.STALLED and _differs(known.get(c.type), c)
+    ]
     was, now = before.autoscaling.desired_replicas, after.autoscaling.desired_replicas
     if was != now and before.start_time is not None:
         found.append(Note(f"actors {was} -> {now}: {after.autoscaling.last_decision}"))

@@ -34,7 +34,7 @@ class Change:
 
 def wanted_actors(spec: RLJobSpec, status: RLJobStatus) -> int:
     """The actors to have quota for: those that its user or an autoscaler asks for, or what the law would want without a quota."""
-    scaling, asked = spec.autoscaling, spec.actors.replicas
+    scaling, asked = spec.autoscaling, spec.requested_actors
     if scaling.mode != "Internal":
         return asked
     active, found = status.condition(ConditionType.SCALING_ACTIVE), status.autoscaling

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, ValidationError
 from rljob.api.controller_memory import MAX_SETTINGS
 from rljob.api.document import parse_document
-from rljob.api.pods import ContainerImage, Labels, ResourceName
+from rljob.api.pods import Amounts, ContainerImage, Labels
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.structure import structural_problems
 from rljob.api.types import APIModel, Flag, Integer, Quantity, Text
@@ -37,7 +37,6 @@ AT_ONCE: Final = ("prometheusNamespaces",)
 
 Key = Annotated[str, Text(253, "the key of a label or a taint")]
 Architecture = Annotated[str, Text(63, "an architecture such as amd64")]
-Requests = Annotated[dict[ResourceName, Quantity], Field(max_length=16)]
 
 
 class Mark(APIModel):
@@ -90,17 +89,17 @@ class Kueue(APIModel):
 class RoleRequests(APIModel):
     """What containers ask for where the manifest does not say. A resource that is not named keeps what it has built in."""
 
-    replay: Requests = Field(default_factory=lambda: dict(REQUESTS[Role.REPLAY]))
+    replay: Amounts = Field(default_factory=lambda: dict(REQUESTS[Role.REPLAY]))
     """Of a replay shard's service."""
-    learner: Requests = Field(default_factory=lambda: dict(REQUESTS[Role.LEARNER]))
+    learner: Amounts = Field(default_factory=lambda: dict(REQUESTS[Role.LEARNER]))
     """Of the learner."""
-    inference: Requests = Field(default_factory=lambda: dict(REQUESTS[Role.INFERENCE]))
+    inference: Amounts = Field(default_factory=lambda: dict(REQUESTS[Role.INFERENCE]))
     """Of an inference server."""
-    actor: Requests = Field(default_factory=lambda: dict(REQUESTS[Role.ACTOR]))
+    actor: Amounts = Field(default_factory=lambda: dict(REQUESTS[Role.ACTOR]))
     """Of an actor."""
-    evaluator: Requests = Field(default_factory=lambda: dict(REQUESTS[Role.EVALUATOR]))
+    evaluator: Amounts = Field(default_factory=lambda: dict(REQUESTS[Role.EVALUATOR]))
     """Of the evaluator."""
-    redis: Requests = Field(default_factory=lambda: dict(REDIS_REQUESTS))
+    redis: Amounts = Field(default_factory=lambda: dict(REDIS_REQUESTS))
     """Of the Redis server beside a replay shard."""
 
 

@@ -159,6 +159,6 @@ def first_members(job: RLJob) -> Iterable[str]:
     yield from shards(job)
     yield "learner"
     yield from inference_servers(job)
-    yield from (f"actor-{k}" for k in range(job.spec.actors.replicas))
+    yield from (f"actor-{k}" for k in range(job.spec.requested_actors))
     if job.spec.evaluator.enabled:
         yield "evaluator"

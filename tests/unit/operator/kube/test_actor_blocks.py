@@ -74,3 +74,10 @@ def test_the_law_is_followed_as_if_there_were_no_quota(status: RLJobStatus, want
 def test_a_number_from_outside_is_what_it_is() -> None:
     assert wanted_actors(OTHERS, scaled(2)) == 25
     assert wanted_actors(FIXED, scaled(2)) == 40
+
+
+@pytest.mark.parametrize(("asked", "wanted"), [(1, 2), (100, 30)])
+@pytest.mark.parametrize("mode", ["Internal", "External"])
+def test_a_number_outside_the_bounds_asks_for_no_quota_of_its_own(mode: str, asked: int, wanted: int) -> None:
+    bounds = f"spec.autoscaling={{mode: {mode}, minReplicas: 2, maxReplicas: 30}}"
+    assert wanted_actors(make_job(f"spec.actors.replicas={asked}", bounds).spec, RLJobStatus()) == wanted

@@ -24,7 +24,8 @@ NOT_IN_CEL = {
     "(value to valueFrom, say) of a job that runs; a server's CEL compares only those keys of core's types that old and new both "
     "have",
     "keys of resources, labels and annotations": "their patterns are checked by the API server when pods are made; only their "
-    "number and length are bounded here, as CEL cannot bound the cost of a pattern on a key",
+    "number and length are bounded here, as CEL cannot bound the cost of a pattern on a key; of resources only their number, as "
+    "CEL sees no map whose values are a number or a text",
     "a value in force that is written out, or removed again": "the API server compares what is written, so that it takes this "
     "for a change; rljob compares what is in force",
 }

@@ -169,7 +169,11 @@ def _root() -> dict[str, Any]:
             "kind": {"type": "string", "description": f"What it describes: {KIND}."},
             "metadata": {"type": "object"},
             "spec": {"description": flowed(RLJobSpec.__doc__), **schema_of(RLJobSpec, "spec")},
-            "status": {"description": flowed(RLJobStatus.__doc__), **_status()},
+            "status": {
+                "description": flowed(RLJobStatus.__doc__),
+                "default": {"observedGeneration": 0},  # else a job that nobody has looked at yet counts as up
+                **_status(),
+            },
         },
         "x-kubernetes-validations": [
             {

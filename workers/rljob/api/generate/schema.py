@@ -26,6 +26,7 @@ from rljob.api.types import (
     DECIMAL_LENGTH,
     DECIMAL_PATTERN,
     MAX_INTEGER,
+    MAX_PLAIN_QUANTITY,
     QUANTITY_PATTERN,
     DecimalText,
     Integer,
@@ -131,7 +132,7 @@ def _value(annotation: Any, metadata: list[Any], path: str) -> Schema:
         if isinstance(marker, Text):
             return _text(marker)
         if isinstance(marker, QuantityText):
-            return {"x-kubernetes-int-or-string": True, "minimum": 0, "pattern": QUANTITY_PATTERN, "maxLength": 32}
+            return _quantity(marker)
         if isinstance(marker, Real):
             return _number(marker)
         if isinstance(marker, WordOrFactory):
@@ -169,6 +170,23 @@ def _by_type(annotation: Any, metadata: list[Any], path: str) -> Schema:
     raise TypeError(f"no schema for {annotation!r}")
 
 
+def _quantity(marker: QuantityText) -> Schema:
+    """A number or a text. Where the number may have a fraction no type says that, so what is neither is shut out one by one: maps
+    and lists that hold something by the two maxima, all else by ``not``."""
+    if not marker.fractions:
+        return {"x-kubernetes-int-or-string": True, "minimum": 0, "pattern": QUANTITY_PATTERN, "maxLength": 32}
+    return {
+        "x-kubernetes-preserve-unknown-fields": True,
+        "minimum": 0,
+        "maximum": MAX_PLAIN_QUANTITY,
+        "pattern": QUANTITY_PATTERN,
+        "maxLength": 32,
+        "maxProperties": 0,
+        "maxItems": 0,
+        "not": {"enum": [True, False, {}, []]},
+    }
+
+
 def _mapping(arguments: tuple[Any, ...], metadata: list[Any], path: str) -> Schema:
     key, value = arguments
     if value is Any:
@@ -182,6 +200,8 @@ def _mapping(arguments: tuple[Any, ...], metadata: list[Any], path: str) -> Sche
         "additionalProperties": _value(value, [], path),
         "maxProperties": _bound(metadata, "max_length"),
     }
+    if "x-kubernetes-preserve-unknown-fields" in schema["additionalProperties"]:
+        return schema  # CEL sees nothing of a map whose values have no type
     keys = next(item for item in unwrapped(key, [])[1] if isinstance(item, Text))
     least = f"key.size() >= {keys.shortest} && " if keys.shortest else ""
     schema["x-kubernetes-validations"] = [

@@ -25,21 +25,6 @@ def min_below_max(scaling: AutoscalingSpec) -> Outcome:
 @rule(
     RLJobSpec,
     "actors.replicas",
-    cel="self.autoscaling.mode == 'Disabled' || self.autoscaling.minReplicas > self.autoscaling.maxReplicas || "
-    "self.actors.replicas >= self.autoscaling.minReplicas && self.actors.replicas <= self.autoscaling.maxReplicas",
-    message="allowed: from autoscaling.minReplicas to autoscaling.maxReplicas",
-)
-def replicas_within_the_limits(spec: RLJobSpec) -> Outcome:
-    scaling = spec.autoscaling
-    low, high = scaling.min_replicas, scaling.max_replicas
-    if scaling.mode == "Disabled" or low > high or low <= spec.actors.replicas <= high:
-        return None
-    return f"allowed: from autoscaling.minReplicas ({low}) to autoscaling.maxReplicas ({high})"
-
-
-@rule(
-    RLJobSpec,
-    "actors.replicas",
     cel="has(self.autoscaling) && has(self.autoscaling.mode) && self.autoscaling.mode != 'Disabled' || "
     "self.actors.replicas >= 1",
     message="allowed: at least 1 without autoscaling; nobody would play and training never start",
@@ -48,20 +33,6 @@ def somebody_plays(spec: RLJobSpec) -> Outcome:
     if spec.autoscaling.mode != "Disabled" or spec.actors.replicas >= 1:
         return None
     return "allowed: at least 1 without autoscaling; nobody would play and training never start"
-
-
-@rule(
-    AutoscalingSpec,
-    "missingMetrics.fallback.replicas",
-    cel="self.missingMetrics.action != 'Fallback' || self.missingMetrics.fallback.replicas >= self.minReplicas && "
-    "self.missingMetrics.fallback.replicas <= self.maxReplicas",
-    message="allowed: from autoscaling.minReplicas to autoscaling.maxReplicas",
-)
-def fallback_within_the_limits(scaling: AutoscalingSpec) -> Outcome:
-    low, high = scaling.min_replicas, scaling.max_replicas
-    if scaling.missing_metrics.action != "Fallback" or low <= scaling.missing_metrics.fallback.replicas <= high:
-        return None
-    return f"allowed: from autoscaling.minReplicas ({low}) to autoscaling.maxReplicas ({high})"
 
 
 @rule(
