@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from rljob.api import RLJob
 from rljob.api.lifecycle import VolumeClaim
-from rljob.api.pods import VolumeMount
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
@@ -109,30 +108,34 @@ def checkpoints_are(job: RLJob, settings: Settings) -> str:
     claim = checkpoint_claim(job, settings)
     if claim is not None:
         return f"on claim {claim.claim_name}"
-    return f"in volume {own.name}" if own is not None and not _source(job, own).keys() & _WITH_THE_POD else ""
+    return f"in volume {own.get('name')}" if own is not None and not _source(job, own).keys() & _WITH_THE_POD else ""
 
 
 def checkpoint_claim(job: RLJob, settings: Settings) -> VolumeClaim | None:
     """The claim that the learner's run folder is on, of its user's or made for it; None where it is on none."""
     storage, own = job.spec.checkpoint.storage, _users_mount(job, Role.LEARNER, names.RUN_DIR)
     if own is not None:
-        claim, inside = _source(job, own).get("persistentVolumeClaim"), own.model_dump().get("subPath", "")
-        return VolumeClaim.model_construct(claim_name=claim["claimName"], sub_path=inside) if claim else None
+        claim, inside = _source(job, own).get("persistentVolumeClaim") or {}, own.get("subPath", "")
+        return (
+            VolumeClaim.model_construct(claim_name=claim["claimName"], sub_path=inside)
+            if "claimName" in claim
+            else None
+        )
     if storage is not None:
         return storage.persistent_volume_claim
     return VolumeClaim(claim_name=names.claim(job.metadata.name, "learner")) if settings.checkpoint_size else None
 
 
-def _users_mount(job: RLJob, role: Role, path: str) -> VolumeMount | None:
+def _users_mount(job: RLJob, role: Role, path: str) -> dict[str, Any] | None:
     """What the manifest mounts at ``path`` of the role's container; it wins over what the operator would mount there."""
     given = section(job, role).volume_mounts or ()
-    return next((each for each in given if normpath(each.mount_path) == path), None)
+    return next((each.model_dump(by_alias=True) for each in given if normpath(each.mount_path) == path), None)
 
 
-def _source(job: RLJob, mount: VolumeMount) -> dict[str, Any]:
+def _source(job: RLJob, mount: dict[str, Any]) -> dict[str, Any]:
     """The volume that the learner mounts so, as the manifest has it; empty where it has none of that name."""
     given = section(job, Role.LEARNER).volumes or ()
-    return next((each.model_dump(by_alias=True) for each in given if each.name == mount.name), {})
+    return next((each.model_dump(by_alias=True) for each in given if each.name == mount.get("name")), {})
 
 
 def _run_folder(job: RLJob, role: Role, settings: Settings) -> Mounted:

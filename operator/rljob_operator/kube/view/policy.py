@@ -51,11 +51,13 @@ async def fetch(
     claim, where = checkpoint_claim(stored.desired.job, settings), checkpoints_are(stored.desired.job, settings)
     if not where:
         raise NoPolicy("its checkpoints were in its learner's pod, and what was trained went with it")
-    try:
-        if claim is not None:
+    if claim is not None:
+        try:
             await client.get(VOLUME_CLAIMS, namespace, claim.claim_name)
-    except NotFound:
-        raise NoPolicy(f"claim {claim.claim_name} does not exist any more, and what was trained went with it") from None
+        except NotFound:
+            raise NoPolicy(
+                f"claim {claim.claim_name} does not exist any more, and what was trained went with it"
+            ) from None
     made = await client.create(PODS, reader(stored.owned(), settings, timeout_seconds))
     say(f"pod {made['metadata']['name']} reads the checkpoints {where}")
     try:
