@@ -11,7 +11,7 @@ from typing import Any, Final
 from rljob.api.conditions import Reason
 from rljob.api.timestamps import parse_rfc3339
 
-from rljob_operator.core.member import Member, Phase, Role, last_line
+from rljob_operator.core.member import Member, Phase, Role, last_line, number
 from rljob_operator.kube.job.last_words import parsed
 from rljob_operator.kube.render import names
 from rljob_operator.kube.watch.pods import is_gone
@@ -45,7 +45,7 @@ def members(pods: Iterable[Pod], now_seconds: float, were_up: Container[str] = (
     """The members that have a pod, in the order of roles and numbers. ``were_up``: uids of pods that somebody has seen up."""
     found = [member(pod, now_seconds, were_up) for pod in current(pods).values()]
     order = {role: index for index, role in enumerate(Role)}
-    return tuple(sorted(found, key=lambda each: (order[each.role], names.number(each.name))))
+    return tuple(sorted(found, key=lambda each: (order[each.role], number(each.name))))
 
 
 def current(pods: Iterable[Pod]) -> dict[str, Pod]:
