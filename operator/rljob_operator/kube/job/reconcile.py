@@ -254,6 +254,7 @@ class Reconciler:
 
     async def _pods_of(self, stored: StoredJob) -> Sequence[Pod] | None:
         """The job's pods; None while changes of our own have not come back through the watch."""
+        self._pods.check(stored.key[0])
         seen = self._expectations.seen(stored.uid)
         if seen is Seen.WAITING:
             return None

@@ -121,15 +121,16 @@ class Operator:
         self._stopping.set()
 
     async def prepare(self) -> None:
-        """Wait until work could begin: the API server answers, it serves RLJobs, and what is watched may be listed."""
+        """Wait until work could begin: the API server answers, it serves RLJobs, and they and pods may be listed somewhere."""
         while not self._prepared:
-            try:
-                for resource in (RLJOBS, PODS):
-                    for namespace in self._config.namespaces or (None,):
+            for namespace in self._config.namespaces or (None,):
+                try:
+                    for resource in (RLJOBS, PODS):
                         await anext(self._client.pages(resource, namespace, limit=1))
-                self._prepared = True
-            except ApiError as problem:
-                log.warning("not ready, and no candidate for the lease: %s", problem)
+                    self._prepared = True
+                except ApiError as problem:
+                    log.warning("no candidate for the lease: %s", problem)
+            if not self._prepared:
                 await asyncio.sleep(UNPREPARED_SECONDS)
 
     async def lead(self) -> None:
@@ -156,10 +157,8 @@ class Operator:
     async def _start(self, group: asyncio.TaskGroup) -> None:
         await self._pods.wait_synced()
         await self._intake.synced.wait()
-        for pod in (pod for key in self._pods.jobs() for pod in self._pods.of(*key)):
-            owner = owner_of(pod)
-            if owner is not None:
-                self._queue.add((pod["metadata"]["namespace"], owner["name"]))
+        for key in self._pods.jobs():
+            self._queue.add(key)
         log.info("looks after %d jobs with %d pods", len(self._intake), len(self._pods))
         for _ in range(self._config.workers):
             group.create_task(self._work())
@@ -252,3 +251,5 @@ class Operator:
         metrics.leader.set(1 if self.leading else 0)
         metrics.jobs.set(len(self._intake))
         metrics.cached_pods.set(len(self._pods))
+        for each in self._config.namespaces or ("",):
+            metrics.namespace_readable.labels(each).set((each or None) not in self._intake.unread)

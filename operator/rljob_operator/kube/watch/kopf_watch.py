@@ -38,7 +38,9 @@ class KopfWatch:
     def __init__(
         self, access: Access, namespaces: Sequence[str] | None, on_event: Callable[[str | None, Object], None]
     ) -> None:
-        self._access, self._namespaces, self._on_event = access, namespaces, on_event
+        self._access, self._on_event = access, on_event
+        self.namespaces = namespaces
+        """Those that are watched from the next start on. kopf ends where it may not read one of them."""
         self._stop = threading.Event()
         self._end: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self._thread: SupervisedThread | None = None
@@ -95,7 +97,7 @@ class KopfWatch:
             loop.call_soon_threadsafe(self._on_event, event["type"], kept(event["object"]))
 
         self._end = asyncio.get_running_loop(), end
-        scope: dict[str, Any] = {"clusterwide": True} if self._namespaces is None else {"namespaces": self._namespaces}
+        scope: dict[str, Any] = {"clusterwide": True} if self.namespaces is None else {"namespaces": self.namespaces}
         if not self._stop.is_set():
             await kopf.operator(registry=registry, settings=_settings(), standalone=True, stop_flag=end, **scope)
 
