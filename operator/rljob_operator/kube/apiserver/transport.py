@@ -106,7 +106,8 @@ class Transport:
         finally:
             if answer is not None:
                 answer.response.close()
-            self._count(call, code, began)
+            if self._observe is not None:
+                self._observe(call.verb, call.counted_as, code, time.monotonic() - began)
 
     async def execute(
         self, path: str, query: Sequence[tuple[str, str]], take: Callable[[bytes], bool], timeout_seconds: float
@@ -170,10 +171,6 @@ class Transport:
         finally:
             answer.response.release()
         raise error_of(answer.status, _status(content), answer.headers.get("Retry-After"))
-
-    def _count(self, call: Call, code: str, began: float) -> None:
-        if self._observe is not None:
-            self._observe(call.verb, call.counted_as, code, time.monotonic() - began)
 
 
 def _document(content: bytes) -> Object:

@@ -11,7 +11,7 @@ from typing import Final
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import ApiError, Forbidden, NotFound
 from rljob_operator.kube.apiserver.reflector import Reflector
-from rljob_operator.kube.apiserver.resources import Object, Resource
+from rljob_operator.kube.apiserver.resources import Object, Resource, without_managed_fields
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.workload import GROUP
 from rljob_operator.kube.watch.pods import SYNCED_EVERY_SECONDS, JobKey, owner_of
@@ -52,10 +52,9 @@ class WorkloadCache:
 
     def keep(self, document: Object) -> Object:
         """See `reflector.Copy`. The pods in it are as we have made them; their numbers are enough."""
-        about, spec = document["metadata"], document.get("spec") or {}
-        kept = {name: value for name, value in about.items() if name != "managedFields"}
+        spec = document.get("spec") or {}
         sets = [{"name": each["name"], "count": each.get("count", 1)} for each in spec.get("podSets") or ()]
-        return {**document, "metadata": kept, "spec": {**spec, "podSets": sets}}
+        return {**without_managed_fields(document), "spec": {**spec, "podSets": sets}}
 
     def replace(self, namespace: str | None, documents: list[Object]) -> None:
         """See `reflector.Copy`."""
