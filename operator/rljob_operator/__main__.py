@@ -12,9 +12,9 @@ def main() -> None:
 
         roles(sys.argv[2:], prog_name="rljob worker")
     else:
-        from rljob_operator.cli import app
+        from rljob_operator import cli
 
-        app()
+        cli.main()
 
 
 if __name__ == "__main__":

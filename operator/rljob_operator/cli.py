@@ -111,6 +111,11 @@ for verb in VERBS:
     plugin.command()(verb)
 
 
+def main() -> None:
+    """All of the `rljob` command but ``worker``, which does without the rest (`rljob_operator.__main__`)."""
+    app()
+
+
 def kubectl_plugin() -> None:
     """Entry point of `kubectl-rljob`, which kubectl starts for `kubectl rljob`."""
     Meaning.cluster = True

@@ -16,6 +16,8 @@ from rljob_operator.kube.watch.intake import Intake
 
 from tests.cluster.control_plane import CRD_FILE, ControlPlane
 from tests.cluster.kube_client import connected, until
+from tests.cluster.test_ready_operator import grant
+from tests.support.operator_roles import role_objects
 from tests.unit.api.bad_manifests import BASE
 from tests.unit.api.written import document
 
@@ -102,6 +104,37 @@ def test_in_one_namespace_it_needs_no_more_than_to_list_and_watch_jobs_there(
             await until("the job", lambda: enqueued == [f"{namespace}/pong"], 10)
             await client.delete(RLJOBS, namespace, "pong")
             await until("its end", lambda: len(intake) == 0, 10)
+
+    asyncio.run(story())
+
+
+def test_a_namespace_that_may_not_be_read_is_named_and_the_others_go_on(
+    cluster: ControlPlane, namespace: str, other_namespace: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    limited = cluster.kubeconfig_for(tmp_path, {"token": cluster.token(namespace, "operator")})
+    roles = role_objects("operator", namespace, (namespace, other_namespace))
+    grant(cluster, namespace, [each for each in roles if each["metadata"]["namespace"] == namespace])
+    other = [each for each in roles if each["metadata"]["namespace"] == other_namespace]
+    bindings = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{other_namespace}/rolebindings/operator"
+
+    async def story() -> None:
+        async with taking_in(cluster, [other_namespace, namespace], kubeconfig=limited) as (client, intake, enqueued):
+            assert list(intake.unread) == [other_namespace], (
+                "where rights are missing from the beginning it begins all the same"
+            )
+            await client.create(RLJOBS, job(other_namespace, "there"))
+            for number in range(3):
+                await client.create(RLJOBS, job(namespace, f"here-{number}"))
+                await until("a job here", lambda name=f"{namespace}/here-{number}": name in enqueued, 10)  # type: ignore[misc]
+                await asyncio.sleep(2.0)
+            assert caplog.text.count(f"RLJobs in {other_namespace} can't be listed: rljobs.rljob.dev is forbidden") == 1
+            await asyncio.to_thread(grant, cluster, other_namespace, other)
+            await until("the job there", lambda: f"{other_namespace}/there" in enqueued, 20)
+            await asyncio.to_thread(cluster.request, "DELETE", bindings)
+            await until("what is lost", lambda: list(intake.unread) == [other_namespace], 20)
+            assert intake.get(other_namespace, "there"), "whether it is gone is not known"
+            await client.create(RLJOBS, job(namespace, "last"))
+            await until("the last job", lambda: f"{namespace}/last" in enqueued, 10)
 
     asyncio.run(story())
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rljob_operator.kube.process.rbac import role_objects
-
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.reconciling import written
+from tests.support.operator_roles import role_objects
 from tests.support.ports import free_ports
 from tests.support.waiting import eventually
 
@@ -41,11 +41,11 @@ class Replica:
 
 
 @contextmanager
-def replica(kubeconfig: Path, namespace: str, log_file: Path) -> Iterator[Replica]:
+def replica(kubeconfig: Path, namespace: str, log_file: Path, *options: str) -> Iterator[Replica]:
     (port,) = free_ports(1)
     command = [
         sys.executable, "-m", "rljob_operator", "operator", f"--namespace={namespace}", f"--lease-namespace={namespace}",
-        f"--kubeconfig={kubeconfig}", "--image=rl:1", "--plain-logs", f"--port={port}",
+        f"--kubeconfig={kubeconfig}", "--image=rl:1", "--plain-logs", f"--port={port}", *options,
     ]  # fmt: skip
     with log_file.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
@@ -89,3 +89,22 @@ def test_a_standby_is_ready_once_it_could_take_over_and_a_leader_once_it_works(
         new.until_ready(200)
         with cluster.hanging_api_server():
             new.until_ready(503, 20.0)
+
+
+def test_one_namespace_that_may_not_be_read_stops_no_other(
+    cluster: ControlPlane, namespace: str, other_namespace: str, tmp_path: Path
+) -> None:
+    """As where it, or the RoleBinding in it, was deleted."""
+    own = cluster.kubeconfig_for(tmp_path, {"token": cluster.token(namespace, "operator")})
+    grant(cluster, namespace, role_objects("operator", namespace, [namespace]))
+    with replica(own, namespace, tmp_path / "log", f"--namespace={other_namespace}") as it:
+        it.until_ready(200)
+        pong = written(namespace, "pong")
+        assert cluster.request("POST", f"/apis/rljob.dev/v1alpha1/namespaces/{namespace}/rljobs", pong)[0] == 201
+        path = f"/apis/rljob.dev/v1alpha1/namespaces/{namespace}/rljobs/pong"
+        eventually(lambda: cluster.request("GET", path)[1].get("status"), it.log)
+        readable = it.page("/metrics")[1]
+        assert f'rljob_operator_namespace_readable{{namespace="{namespace}"}} 1.0' in readable
+        assert f'rljob_operator_namespace_readable{{namespace="{other_namespace}"}} 0.0' in readable
+        assert f"RLJobs in {other_namespace} can't be listed: rljobs.rljob.dev is forbidden" in it.log()
+        assert (it.page("/healthz")[0], it.page("/readyz")[0]) == (200, 200)

@@ -18,6 +18,7 @@ from rljob_operator.verbs.render import objects
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.jobs import STRICT, Answer
+from tests.support.operator_roles import role_objects
 from tests.unit.api.bad_manifests import PRESET
 from tests.unit.api.written import EXAMPLES
 
@@ -146,7 +147,7 @@ def test_the_namespace_refuses_what_is_not_restricted(cluster: ControlPlane, nam
 
 @pytest.mark.parametrize("watched", [(), ("default",)])
 def test_every_role_is_admitted(cluster: ControlPlane, watched: tuple[str, ...]) -> None:
-    for document in rbac.role_objects("rljob-operator", "default", watched, outside=True):
+    for document in role_objects("rljob-operator", "default", watched, outside=True):
         answer = tried(cluster, document)
         assert answer.accepted, answer.message
 

@@ -19,6 +19,7 @@ from rljob_operator.kube.process import rbac
 from tests.e2e.cluster import LONG_SECONDS, Namespace, made_namespace, pause
 from tests.e2e.jobs import apex, checkpoint_claim, endless
 from tests.e2e.operator_process import PREFIX, OperatorProcess
+from tests.support.operator_roles import role_objects
 from tests.support.waiting import eventually
 
 VARIABLE = "RLJOB_KUBE_AUDIT"
@@ -42,7 +43,7 @@ UNUSED = {
 }
 """What a job's ordinary life may pass without, and what it is for."""
 PROBES = {
-    "list /api/v1/nodes?limit=1": "whether nodes may be read, which an operator of single namespaces may well not"
+    "list /api/v1/nodes?limit=500": "whether nodes may be read, which an operator of single namespaces may well not"
 }
 """What it asks to find out whether it may, and does without where it may not."""
 
@@ -60,7 +61,7 @@ def bare_namespace(kubeconfig: Path) -> Iterator[Namespace]:
     """One with a ServiceAccount that has the operator's rights there and no others."""
     with made_namespace(kubeconfig) as namespace:
         namespace.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}})
-        namespace.apply(*rbac.role_objects(ACCOUNT, namespace.name, [namespace.name]))
+        namespace.apply(*role_objects(ACCOUNT, namespace.name, [namespace.name]))
         yield namespace
 
 

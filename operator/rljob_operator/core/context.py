@@ -15,7 +15,7 @@ from rljob.api.status_model import MAX_MESSAGE
 from rljob.api.timestamps import stamp
 
 from rljob_operator.core.desired import ClockReading, DesiredState, Session
-from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.member import Member, Phase, Role, number
 from rljob_operator.core.observed import Observation
 
 _ROLES, _PHASES = tuple(Role), tuple(Phase)
@@ -127,9 +127,9 @@ class ReconcileContext:
     def is_wanted(self, member: Member) -> bool:
         """Whether the spec has a place for it. Of actors only their number counts, which `rules.actors` knows."""
         if member.role is Role.REPLAY:
-            return _number(member.name) < self.shards
+            return number(member.name) < self.shards
         if member.role is Role.INFERENCE:
-            return _number(member.name) < self.inference_servers
+            return number(member.name) < self.inference_servers
         return self.spec.evaluator.enabled if member.role is Role.EVALUATOR else True
 
     def ready(self, role: Role) -> int:
@@ -171,11 +171,6 @@ class ReconcileContext:
     def remembered(self) -> dict[str, MemberMemory]:
         """What is remembered of members that ended unasked, by name."""
         return {each.name: each for each in self.memory.members}
-
-
-def _number(name: str) -> int:
-    """The number of a member that is one of several: 2 of ``replay-2``."""
-    return int(name.rpartition("-")[2])
 
 
 def mode(context: ReconcileContext) -> Mode:

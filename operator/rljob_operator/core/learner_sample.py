@@ -1,6 +1,6 @@
 """From the learner's `/status` to a `LearnerSample`: every figure is checked, and what is wrong is missing, never zero.
 
-Both substrates use this one function, whatever way the document came.
+Both substrates use these functions, whatever way the document came.
 """
 
 from __future__ import annotations
@@ -22,17 +22,31 @@ class BadSample(ValueError):
     """The document is no learner's status; ``str()`` says why."""
 
 
-def parse_sample(content: bytes | str | Mapping[str, Any], taken_seconds: float) -> LearnerSample:
+def status_document(content: bytes | str) -> dict[str, Any]:
+    """A member's status out of its answer. Raises BadSample where it is no JSON object."""
+    try:
+        document = json.loads(content, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise BadSample("its status is no JSON") from None
+    if not isinstance(document, dict):
+        raise BadSample("its status is no JSON object")
+    return document
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")
+
+
+def parse_sample(document: Mapping[str, Any], taken_seconds: float) -> LearnerSample:
     """Read a status document that was fetched at ``taken_seconds``.
 
     A figure that is absent, not finite or out of its range becomes None and, unless merely absent, is named in ``problems``.
-    Raises BadSample where it is no JSON object or has no believable ``updates``, without which nothing can be judged.
+    Raises BadSample where it has no believable ``updates``, without which nothing can be judged.
     """
-    document = _object(content)
     problems: list[str] = []
     updates = _count(document, "updates", problems)
     if updates is None:
-        raise BadSample(problems[0] if problems else "the learner's status has no updates")
+        raise BadSample(problems[0] if problems else "its status has no updates")
     return LearnerSample(
         taken_seconds=taken_seconds,
         updates=updates,
@@ -55,18 +69,6 @@ def parse_sample(content: bytes | str | Mapping[str, Any], taken_seconds: float)
         problems=tuple(problems),
         document=document,
     )
-
-
-def _object(content: bytes | str | Mapping[str, Any]) -> Mapping[str, Any]:
-    if isinstance(content, Mapping):
-        return content
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        raise BadSample("the learner's status is not JSON") from None
-    if not isinstance(document, dict):
-        raise BadSample("the learner's status is no JSON object")
-    return document
 
 
 def _number(

@@ -23,6 +23,12 @@ class Role(StrEnum):
         return cls(name.partition("-")[0])
 
 
+def number(name: str) -> int:
+    """``actor-7`` -> 7; a member without a number is 0."""
+    digits = name.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else 0
+
+
 class Phase(StrEnum):
     """Where one member (a process, a pod) is in its life."""
 

@@ -18,6 +18,8 @@ from typing import Any
 
 from rljob.threads import SupervisedThread
 
+from rljob_operator.core.learner_sample import BadSample, status_document
+
 _PERIOD_SECONDS = 0.5
 _TIMEOUT_SECONDS = 2.0
 _LARGEST_BYTES = 8 << 20
@@ -122,13 +124,6 @@ def fetch_status(url: str, timeout_seconds: float = _TIMEOUT_SECONDS, name: str 
             raise NoAnswer(f"{name}: it has not answered within {timeout_seconds:g} s") from None
         raise NoAnswer(f"{name}: its status can't be read: {reason}") from None
     try:
-        document = json.loads(body, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        raise NoAnswer(f"{name}: its status is no JSON") from None
-    if not isinstance(document, dict):
-        raise NoAnswer(f"{name}: its status is no JSON object")
-    return document
-
-
-def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is not JSON")
+        return status_document(body)
+    except BadSample as problem:
+        raise NoAnswer(f"{name}: {problem}") from None

@@ -11,7 +11,7 @@ from rljob.api import RLJob
 
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.learner_sample import BadSample, parse_sample
-from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.member import Member, Phase, Role, number
 from rljob_operator.core.observed import LearnerSample, Observation
 from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.local.addresses import Addresses
@@ -76,7 +76,7 @@ class LocalSubstrate:
             try:
                 self._latest = parse_sample(answer.document, answer.taken_seconds)
             except BadSample as problem:
-                missing = str(problem)
+                missing = f"learner: {problem}"
         attempt = self._latest.document.get("checkpoint") if self._latest is not None else None
         return Observation(
             members=self._members(),
@@ -191,7 +191,7 @@ class LocalSubstrate:
         inference = [word for endpoint in meeting.inference for word in ("--inference", endpoint)]
         role = Role.of(name)
         if role is Role.REPLAY:
-            shard = _number(name)
+            shard = number(name)
             return ["--replay-ingest", meeting.replay_ingest[shard], "--replay-sample", meeting.replay_sample[shard]]
         if role is Role.LEARNER:
             data = sample if self._has_replay else ingest
@@ -208,7 +208,7 @@ class LocalSubstrate:
             ]
             return [*data, *weights, *(inference if self._learner_serves else ()), *token, *words]
         if role is Role.INFERENCE:
-            return ["--inference", meeting.inference[_number(name)], *weights]
+            return ["--inference", meeting.inference[number(name)], *weights]
         if role is Role.ACTOR:
             return [*ingest, *weights, *inference]
         return weights
@@ -229,10 +229,5 @@ def _names_on_record(run_dir: Path) -> list[str]:
     known = []
     for name in names:
         with contextlib.suppress(ValueError):
-            known.append((list(Role).index(Role.of(name)), _number(name), name))
+            known.append((list(Role).index(Role.of(name)), number(name), name))
     return [name for _, _, name in sorted(known)]
-
-
-def _number(name: str) -> int:
-    digits = name.rpartition("-")[2]
-    return int(digits) if digits.isdecimal() else 0

@@ -15,6 +15,7 @@ from rljob.api.timestamps import rfc3339
 from rljob.errors import CommandRefused, UsageError
 
 from rljob_operator.core.desired import STOP_ANNOTATION
+from rljob_operator.core.learner_sample import BadSample, status_document
 from rljob_operator.core.member import Role
 from rljob_operator.kube.apiserver.access import NoAccess, load_access
 from rljob_operator.kube.apiserver.client import Client
@@ -22,7 +23,6 @@ from rljob_operator.kube.apiserver.errors import ApiError, NotFound, Unavailable
 from rljob_operator.kube.apiserver.resources import EVENTS, PODS, RLJOBS, Object, Resource
 from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.job.stored import read
-from rljob_operator.kube.polls.learner_poll import status_document
 from rljob_operator.kube.polls.reach import NoAnswer, PodsProxy
 from rljob_operator.kube.render import names
 from rljob_operator.kube.view import job_view, pod_logs, policy
@@ -251,7 +251,7 @@ class ClusterJob:
         answers: dict[str, Mapping[str, Any]] = {}
         problem = ""
         for name, result in zip(pods, results, strict=True):
-            if isinstance(result, NoAnswer):
+            if isinstance(result, NoAnswer | BadSample):
                 problem = problem or f"{name}: {result}; {_FROM_STATUS}"
             elif isinstance(result, BaseException):
                 raise result

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rljob.algorithms import algorithm
 from rljob.algorithms.apex_dqn import ApeXDQN, targets
 from rljob.algorithms.batches import TransitionBatch
-from rljob.algorithms.epsilon_greedy import epsilon_ladder, q_values
+from rljob.algorithms.epsilon_greedy import epsilon_ladder
 from rljob.api import ApeXDQNParameters
 from torch import nn
 
@@ -21,6 +21,12 @@ METHOD = ApeXDQN()
 
 def parameters(**changes: Any) -> ApeXDQNParameters:
     return ApeXDQNParameters.model_validate(changes)
+
+
+@torch.inference_mode()
+def q_values(table: nn.Module, observation: Any) -> torch.Tensor:
+    found: torch.Tensor = table(torch.as_tensor(observation))
+    return found
 
 
 class Table(nn.Module):

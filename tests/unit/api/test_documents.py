@@ -42,7 +42,7 @@ TEXTS: list[tuple[str, bytes, str, str]] = [
     ("infinity", b"a: 1\nb: -.inf\n", "m.yaml:2:4", "allowed: a finite number"),
     ("deep", b"[" * 5000 + b"]" * 5000, "m.yaml", "nested too deeply"),
     ("a control character", b"a: \x07\n", "m.yaml", "not valid YAML"),
-    ("too long", b"#" * (MAX_BYTES + 1), "m.yaml", "allowed: up to 1,048,576"),
+    ("too long", b"#" * (MAX_BYTES + 1), "m.yaml", "allowed: up to 524,288"),
 ]
 
 
@@ -79,6 +79,19 @@ def test_wrong_heads(tmp_path: Path, line: str, path: str, words: str) -> None:
         load_manifest(file)
     assert [problem.path for problem in caught.value.problems] == [path]
     assert words in str(caught.value)
+
+
+def test_a_name_that_a_server_would_make(tmp_path: Path) -> None:
+    file = tmp_path / "m.yaml"
+    file.write_text(GOOD.replace("name: a", "generateName: sweep-, finalizers: [a/b]"))
+    names = {load_manifest(file).metadata.name for _ in range(9)}
+    assert len(names) == 9
+    assert all(name.startswith("sweep-") for name in names)
+    file.write_text(GOOD.replace("name: a", "name: a, generateName: sweep-"))
+    assert load_manifest(file).metadata.name == "a"
+    file.write_text(GOOD.replace("name: a", "generateName: 7"))
+    with pytest.raises(ManifestError, match="a letter first"):
+        load_manifest(file)
 
 
 def test_missing_file_and_folder(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
-from rljob.telemetry.metrics import declared_names
+from rljob.telemetry.catalogue import PROCESS, ROLES
 from rljob_operator.kube.reporting.job_figures import JobFigures
 from rljob_operator.kube.reporting.metrics import OperatorMetrics
 
@@ -42,7 +42,7 @@ def operator_metrics() -> OperatorMetrics:
 
 @pytest.fixture(scope="module")
 def exported() -> set[str]:
-    roles = {name for names in declared_names().values() for name in names}
+    roles = {metric.full_name for metrics in (*ROLES.values(), PROCESS) for metric in metrics}
     return roles | names_of(operator_metrics().registry) | {"up"}
 
 

@@ -259,6 +259,7 @@ REFUSALS = (
     Reason.NAME_CONFLICT,
     Reason.NAMESPACE_TERMINATING,
     Reason.KEYS_LOST,
+    Reason.NOT_MADE,
     Reason.IMAGE_SCHEMA_MISMATCH,
     Reason.RENDERING_UNKNOWN,
 )

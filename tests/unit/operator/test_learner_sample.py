@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob_operator.core.learner_sample import BadSample, parse_sample
+from rljob_operator.core.learner_sample import BadSample, parse_sample, status_document
 
 GOOD: dict[str, Any] = {
     "updates": 10,
@@ -39,7 +39,7 @@ FIGURES = {
 
 
 def test_a_good_document() -> None:
-    sample = parse_sample(json.dumps(GOOD), 5.0)
+    sample = parse_sample(status_document(json.dumps(GOOD)), 5.0)
     assert (sample.taken_seconds, sample.updates, sample.raw_frames_total) == (5.0, 10, 4000)
     assert (sample.wait_fraction, sample.blocked_fraction) == (0.25, 0.5)
     assert (sample.depth_batches, sample.bound_batches) == (3.0, 64.0)
@@ -51,7 +51,7 @@ def test_a_good_document() -> None:
 @pytest.mark.parametrize("document", ["", "not json", "[]", "3", "null", b"\xff\xfe", "{", "[" * 100_000, {}])
 def test_what_is_no_status_at_all(document: Any) -> None:
     with pytest.raises(BadSample):
-        parse_sample(document, 0.0)
+        parse_sample(document if isinstance(document, dict) else status_document(document), 0.0)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -1, "10", True, [], 10**400, 1e300])

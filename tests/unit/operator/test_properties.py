@@ -61,7 +61,7 @@ def test_it_holds_of_two_thousand_actors_too(plan: Plan, looks: int) -> None:
 def test_the_walks_go_everywhere() -> None:
     walks = [walk(plan_of(seed), LOOKS) for seed in range(40)]
     ready = {entry.reason.value for entry in CATALOGUE if entry.type is ConditionType.READY}
-    assert set.union(*(states for _, states in walks)) == ready
+    assert set.union(*(states for _, states in walks)) == ready - {"TurnFailed"}, "which the core never says"
     assert sum(looks for looks, _ in walks) > 3000, "of 4800: few are cut short"
 
 

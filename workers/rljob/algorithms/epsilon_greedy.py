@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rljob.algorithms.base import TransitionAlgorithm
 from rljob.algorithms.decision import Decision, Game, Inference, RandomNumbers
@@ -104,10 +104,3 @@ def epsilon_ladder(index: int, total: int, base: float = 0.4, exponent: float = 
     if not 0 <= index < total:
         raise ValueError(f"environment {index} is not on a ladder of {total}; an index from 0 to {total - 1} is")
     return float(base ** (1.0 + exponent * index / max(1, total - 1)))
-
-
-def q_values(net: nn.Module, observation: Tensor | NDArray[Any]) -> Tensor:
-    """Action values float32 [N, A] without a gradient; ``observation`` uint8|float32 [N, S, *F] is only read."""
-    with torch.inference_mode():
-        values: Tensor = net(torch.as_tensor(observation))
-    return values

@@ -65,6 +65,7 @@ class Reason(StrEnum):
     NAMESPACE_TERMINATING = "NamespaceTerminating"
     NODE_LOST = "NodeLost"
     NON_FINITE_LOSS = "NonFiniteLoss"
+    NOT_MADE = "NotMade"
     NOT_MANAGED = "NotManaged"
     PAUSED = "Paused"
     PODS_PENDING = "PodsPending"
@@ -101,6 +102,7 @@ class Reason(StrEnum):
     TARGET_RETURN_REACHED = "TargetReturnReached"
     TOO_FEW_REPLICAS = "TooFewReplicas"
     TOO_MANY_REPLICAS = "TooManyReplicas"
+    TURN_FAILED = "TurnFailed"
     UNSCHEDULABLE = "Unschedulable"
     USER_REQUESTED = "UserRequested"
     VALID = "Valid"
@@ -183,6 +185,12 @@ def _entries() -> tuple[Entry, ...]:
             ("False", r.POD_SECURITY_FORBIDDEN, "the namespace's pod security level forbids a pod of the job"),
             ("False", r.NAME_CONFLICT, "an object with a name that the job needs belongs to somebody else"),
             ("False", r.NAMESPACE_TERMINATING, "the namespace is being deleted, and nothing can be made in it"),
+            (
+                "False",
+                r.NOT_MADE,
+                "a part of the job can't be made: a webhook can't be called, the API server or the operator has a fault; the "
+                "message says which",
+            ),
             ("False", r.KEYS_LOST, "the Secrets with the job's keys were deleted; the message says what is to be done"),
             (
                 "False",
@@ -229,6 +237,11 @@ def _entries() -> tuple[Entry, ...]:
             ("False", r.SUSPENDED, "the job is suspended"),
             ("False", r.SESSION_ENDED, "it was stopped, or the time of `rljob run` is over; resuming goes on"),
             ("False", r.FINISHING, "the end is decided; members are leaving"),
+            (
+                "False",
+                r.TURN_FAILED,
+                "the operator can't look after the job, as the message says, and tries again, later each time; what runs goes on",
+            ),
             ("True", r.COMPLETE, "the job has succeeded"),
             ("False", r.FAILED, "the job has failed"),
         ),

@@ -20,8 +20,6 @@ actors."""
 MAX_CURVE_POINTS = 24
 MAX_SETTINGS = 16384
 """Characters that may be remembered of an operator's settings; the built-in ones take 1,100."""
-MAX_SHARDS = 256
-"""As many as a job may have (`rljob.api.replay`)."""
 
 
 class PlateauMemory(StatusModel):

@@ -12,8 +12,8 @@ import yaml
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.yaml_dialect import MERGE, NULL, STRING, Reader, scalar
 
-MAX_BYTES = 1 << 20
-"""Largest manifest read; an API server accepts about 1.5 MiB for a whole object."""
+MAX_BYTES = 1 << 19
+"""Largest manifest read. A cluster keeps a job's spec twice, as it was written and as it is in force, in an object of 1.5 MB."""
 _MAX_NODES = 100_000
 _TAB = "found character '\\t' that cannot start any token"
 """How PyYAML's message about a tab ends."""

@@ -13,7 +13,7 @@ from rljob.api.environment import EnvironmentSource
 from rljob.api.inference import InferenceSpec
 from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, PodCleanup, SuccessPolicy
 from rljob.api.mutability import ANY_TIME, WHILE_SUSPENDED, never
-from rljob.api.pods import Labels, SecretRef
+from rljob.api.pods import SecretRef
 from rljob.api.presets import PresetName
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.replay import ReplaySpec
@@ -24,8 +24,11 @@ API_VERSION = "rljob.dev/v1alpha1"
 KIND = "RLJob"
 
 
+_Texts = dict[Annotated[str, Text(1 << 20, "text")], Annotated[str, Text(1 << 20, "text", shortest=0)]]
+
+
 class Metadata(APIModel):
-    """The job's identity."""
+    """The job's identity. How long and how many labels and annotations may be is for the API server to say."""
 
     name: Annotated[
         str,
@@ -38,12 +41,9 @@ class Metadata(APIModel):
     """The job's name; pods, services and the run folder are named after it."""
     namespace: Name = "default"
     """Where it lives on a cluster."""
-    labels: Labels = Field(default_factory=dict)
+    labels: _Texts = Field(default_factory=dict)
     """Labels; kueue.x-k8s.io/queue-name names a queue."""
-    annotations: Annotated[
-        dict[Annotated[str, Text(317, "an annotation's key")], Annotated[str, Text(65_536, "text", shortest=0)]],
-        Field(max_length=64),
-    ] = Field(default_factory=dict)
+    annotations: _Texts = Field(default_factory=dict)
     """Notes; a new text in rljob.dev/checkpoint-requested-at asks for a checkpoint."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,12 +31,13 @@ _SKELETON: dict[str, Any] = {
 }
 
 
-_WRITTEN_BY_SERVERS = frozenset(
+_OF_SERVERS = frozenset(
     (
         "creationTimestamp",
         "deletionGracePeriodSeconds",
         "deletionTimestamp",
         "finalizers",
+        "generateName",
         "generation",
         "managedFields",
         "ownerReferences",
@@ -44,7 +46,7 @@ _WRITTEN_BY_SERVERS = frozenset(
         "uid",
     )
 )
-"""Fields of metadata that a stored object has beside those of a manifest."""
+"""Fields of metadata that are for an API server alone."""
 
 
 STANDARD_INPUT = "-"
@@ -107,11 +109,15 @@ def _traced(problem: Problem, written: Mapping[str, Any]) -> Problem:
 
 
 def _given(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a stored object that its user wrote, without nulls that stand for nothing."""
+    """The part of a stored object that its user wrote, without nulls that stand for nothing. One that asks for a name that begins
+    with ``generateName`` has one, as a server would give it."""
     given = {key: value for key, value in document.items() if key != "status"}
     metadata = given.get("metadata")
     if isinstance(metadata, Mapping):
-        given["metadata"] = {key: value for key, value in metadata.items() if key not in _WRITTEN_BY_SERVERS}
+        kept = {key: value for key, value in metadata.items() if key not in _OF_SERVERS}
+        given["metadata"] = kept
+        if "generateName" in metadata and metadata.get("name") is None:
+            kept["name"] = f"{metadata['generateName']}{secrets.token_hex(3)}"
     return without_nulls(given)
 
 

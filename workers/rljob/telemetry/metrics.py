@@ -151,17 +151,11 @@ def _cumulative(value: Mapping[str, Any]) -> list[tuple[str, float]]:
     return buckets
 
 
-def declared_names() -> dict[str, list[str]]:
-    """Full names of all declared metrics a role, process metrics last."""
-    return {role: [metric.full_name for metric in (*metrics, *PROCESS)] for role, metrics in ROLES.items()}
-
-
 __all__ = [
     "PREFIX",
     "RoleCollector",
     "Snapshot",
     "actor_registry",
-    "declared_names",
     "evaluator_registry",
     "inference_registry",
     "learner_registry",

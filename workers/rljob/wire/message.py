@@ -107,11 +107,6 @@ class RawMessage:
         """Bytes of the buffers as received (compressed)."""
         return sum(map(len, self.buffers))
 
-    @property
-    def raw_nbytes(self) -> int:
-        """Bytes of the columns once decoded."""
-        return sum(stored.raw_bytes for stored in self.header.columns.values())
-
     def parts(self) -> list[Buffer]:
         """The message ready to be sent on, the buffers untouched."""
         return [_pack_header(self.header.kind, self.header.fields, self.header.columns), *self.buffers]

@@ -43,6 +43,7 @@ _TROUBLE: Final = frozenset(
         Reason.NAMESPACE_TERMINATING,
         Reason.NODE_LOST,
         Reason.NON_FINITE_LOSS,
+        Reason.NOT_MADE,
         Reason.POD_SECURITY_FORBIDDEN,
         Reason.POD_TEMPLATE_REJECTED,
         Reason.PROGRESS_DEADLINE_EXCEEDED,

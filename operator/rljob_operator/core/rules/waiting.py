@@ -19,6 +19,7 @@ REJECTED: Final = (
     Reason.NAME_CONFLICT,
     Reason.NAMESPACE_TERMINATING,
     Reason.KEYS_LOST,
+    Reason.NOT_MADE,
 )
 """Refusals for which something has to be changed; `Reason.QUOTA_EXCEEDED` may go away by itself."""
 _NOT_AT_WORK: Final = (Phase.ABSENT, Phase.STARTING, Phase.EXITED)

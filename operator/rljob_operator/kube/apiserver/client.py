@@ -19,7 +19,8 @@ from rljob_operator.kube.apiserver.transport import JSON, Call, CallObserver, Tr
 from rljob_operator.kube.apiserver.watch_lines import WatchEvent, watch_events
 
 FIELD_MANAGER = "rljob-operator"
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 36.0
+"""An API server gives up a write after 34 s at the latest, and names then the webhook that it has waited for, 30 s at most."""
 WATCH_SECONDS = 75.0
 """A server ends a watch after this, and it is gone on with. It sends a bookmark about once a minute, but none where nothing of
 the kind has changed since the watch began: a longer one could not be told from one that is dead."""

@@ -82,6 +82,13 @@ class NotLeader(Exception):
     """This process does not hold the Lease, or can't be sure that it still does: it must change nothing."""
 
 
+def is_refusal(problem: Exception) -> bool:
+    """Whether it is about what was asked for, or a defect: told, and tried again after a pause that grows. Else nobody has
+    answered, another one was faster or has the lead, and whoever asked does so again soon."""
+    answered = not isinstance(problem, ApiError) or problem.code != 0
+    return answered and not isinstance(problem, NotLeader | Conflict | TooManyRequests | Unauthorized)
+
+
 def error_of(code: int, status: Mapping[str, Any], retry_after: str | None) -> ApiError:
     """The error that an answer stands for. ``status`` is its body, a Status object or whatever a proxy has sent instead."""
     reason = str(status.get("reason") or "")

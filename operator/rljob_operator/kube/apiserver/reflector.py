@@ -15,7 +15,7 @@ from contextlib import aclosing
 from typing import Protocol
 
 from rljob_operator.kube.apiserver.client import SILENCE_SECONDS, WATCH_SECONDS, Client
-from rljob_operator.kube.apiserver.errors import ApiError, Gone, Unavailable
+from rljob_operator.kube.apiserver.errors import ApiError, Forbidden, Gone, NotFound, Unavailable
 from rljob_operator.kube.apiserver.resources import Object, Resource
 
 log = logging.getLogger(__name__)
@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 10.0
 """An API server that comes back is found again within this."""
+REFUSED_SECONDS = 60.0
+"""And a right that is given, which some operators never get."""
 SHORT_WATCH_SECONDS = 1.0
 """A watch that ends sooner without a word did not end as it should."""
 
@@ -62,11 +64,13 @@ class Reflector:
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._resource, self._copy = client, resource, copy
-        self._namespace, self._selector = namespace, label_selector
+        self.namespace, self._selector = namespace, label_selector
         self._watch_seconds, self._silence_seconds = watch_seconds, silence_seconds
         self._steady = steady
         self._heard = steady()
         self._failures = 0
+        self.refused: ApiError | None = None
+        """Why the objects may not be read; None where they may, or nobody has answered."""
         self.synced = asyncio.Event()
         """Set once the first list is complete; what came later may still be on its way."""
 
@@ -84,22 +88,25 @@ class Reflector:
                     version = await self._watch(version)
             except ApiError as problem:
                 delay = self._delay_seconds(problem)
-                where = self._namespace or "all namespaces"
+                where = self.namespace or "all namespaces"
                 level = logging.INFO if isinstance(problem, Gone) else logging.WARNING
-                log.log(level, "%s in %s: %s; listed anew in %.1f s", self._resource.plural, where, problem, delay)
+                if str(problem) != str(self.refused):  # while it is refused it is told once
+                    log.log(level, "%s in %s: %s; listed anew in %.1f s", self._resource.plural, where, problem, delay)
+                self.refused = problem if isinstance(problem, Forbidden | NotFound) else None
             await asyncio.sleep(delay)
 
     async def _list(self) -> str:
         found: list[Object] = []
         version = ""
-        pages = self._client.pages(self._resource, self._namespace, label_selector=self._selector)
+        pages = self._client.pages(self._resource, self.namespace, label_selector=self._selector)
         async with aclosing(pages):
             async for page in pages:
                 self._heard = self._steady()
                 found += map(self._copy.keep, page.items)
                 version = page.resource_version
-        self._copy.replace(self._namespace, found)
+        self._copy.replace(self.namespace, found)
         self.synced.set()
+        self.refused = None
         return version
 
     async def _watch(self, version: str) -> str:
@@ -107,7 +114,7 @@ class Reflector:
         began, heard_of = self._steady(), 0
         events = self._client.watch(
             self._resource,
-            self._namespace,
+            self.namespace,
             resource_version=version,
             label_selector=self._selector,
             timeout_seconds=self._watch_seconds * random.uniform(0.8, 1.0),  # not all at the same time
@@ -127,7 +134,13 @@ class Reflector:
         self._failures = 0
         return version
 
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing to wait for: what may be read has been listed."""
+        return self.synced.is_set() or self.refused is not None
+
     def _delay_seconds(self, problem: ApiError) -> float:
-        delay = min(FIRST_DELAY_SECONDS * 2.0 ** min(self._failures, 10), LONGEST_DELAY_SECONDS)
+        longest = REFUSED_SECONDS if isinstance(problem, Forbidden) else LONGEST_DELAY_SECONDS
+        delay = min(FIRST_DELAY_SECONDS * 2.0 ** min(self._failures, 10), longest)
         self._failures += 1
         return float(max(delay * random.uniform(0.8, 1.2), problem.retry_after_seconds or 0.0))

@@ -34,6 +34,12 @@ class Resource:
         return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
+def without_managed_fields(document: Mapping[str, Any]) -> Object:
+    """The object as kubectl shows it."""
+    about = {name: value for name, value in document["metadata"].items() if name != "managedFields"}
+    return {**document, "metadata": about}
+
+
 RLJOBS = Resource("rljob.dev", "v1alpha1", "rljobs", "RLJob")
 PODS = Resource("", "v1", "pods", "Pod")
 SERVICES = Resource("", "v1", "services", "Service")

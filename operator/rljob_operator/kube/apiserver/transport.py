@@ -69,26 +69,8 @@ class Transport:
     async def ask(self, call: Call, timeout_seconds: float | None = None) -> Object:
         """The whole answer, a JSON object. Raises an `ApiError` where there is none."""
         limit = self.timeout_seconds if timeout_seconds is None else timeout_seconds
-        began, code = time.monotonic(), "cancelled"
-        answer: RESTResponse | None = None
-        try:
-            async with asyncio.timeout(limit):
-                answer = await self._send_with_token(call, aiohttp.ClientTimeout(total=limit))
-                code = str(answer.status)
-                return _document(await answer.read())  # type: ignore[no-untyped-call]
-        except TimeoutError as problem:
-            code = "timeout"
-            raise Unavailable(f"the API server has not answered within {limit:g} s") from problem
-        except (aiohttp.ClientError, OSError, ConfigException) as problem:
-            code = "connection"
-            raise Unavailable(f"the API server can't be reached: {_words(problem)}") from problem
-        except ApiError as problem:
-            code = str(problem.code or code)
-            raise
-        finally:
-            if answer is not None:
-                answer.response.release()
-            self._count(call, code, began)
+        async with self._answer(call, aiohttp.ClientTimeout(total=limit), limit) as answer:
+            return _document(await answer.read())  # type: ignore[no-untyped-call]
 
     @asynccontextmanager
     async def stream(self, call: Call, silence_seconds: float | None) -> AsyncIterator[aiohttp.StreamReader]:
@@ -98,26 +80,34 @@ class Transport:
         Raises an `ApiError` where it is refused, and `Unavailable` where it breaks while it is read.
         """
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self.timeout_seconds, sock_read=silence_seconds)
+        async with self._answer(call, limits, self.timeout_seconds) as answer:
+            yield answer.response.content
+
+    @asynccontextmanager
+    async def _answer(self, call: Call, limits: aiohttp.ClientTimeout, seconds: float) -> AsyncIterator[RESTResponse]:
+        """The answer, which begins within ``seconds`` and is read within ``limits``; the call is counted at its end."""
         began, code = time.monotonic(), "cancelled"
         answer: RESTResponse | None = None
         try:
-            async with asyncio.timeout(self.timeout_seconds):
+            async with asyncio.timeout(seconds):
                 answer = await self._send_with_token(call, limits)
             code = str(answer.status)
-            yield answer.response.content
+            yield answer
         except TimeoutError as problem:
             code = "timeout"
-            raise Unavailable(f"{call.verb} {call.counted_as}: nothing was heard for too long") from problem
+            longest = limits.total or limits.sock_read or seconds
+            raise Unavailable(f"the API server has not answered within {longest:g} s") from problem
         except (aiohttp.ClientError, OSError, ConfigException) as problem:
             code = "connection"
-            raise Unavailable(f"{call.verb} {call.counted_as}: it was cut: {_words(problem)}") from problem
+            raise Unavailable(f"the API server can't be reached: {_words(problem)}") from problem
         except ApiError as problem:
             code = str(problem.code or code)
             raise
         finally:
             if answer is not None:
                 answer.response.close()
-            self._count(call, code, began)
+            if self._observe is not None:
+                self._observe(call.verb, call.counted_as, code, time.monotonic() - began)
 
     async def execute(
         self, path: str, query: Sequence[tuple[str, str]], take: Callable[[bytes], bool], timeout_seconds: float
@@ -181,10 +171,6 @@ class Transport:
         finally:
             answer.response.release()
         raise error_of(answer.status, _status(content), answer.headers.get("Retry-After"))
-
-    def _count(self, call: Call, code: str, began: float) -> None:
-        if self._observe is not None:
-            self._observe(call.verb, call.counted_as, code, time.monotonic() - began)
 
 
 def _document(content: bytes) -> Object:

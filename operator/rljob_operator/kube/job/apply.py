@@ -21,12 +21,12 @@ from rljob_operator.kube.apiserver.errors import (
     Conflict,
     NotFound,
     Unavailable,
+    is_refusal,
 )
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.apiserver.together import together
 from rljob_operator.kube.job.members import Pod, current, former, outlives_its_worker
 from rljob_operator.kube.job.owned import NameConflict
-from rljob_operator.kube.job.refusals import REFUSED, Problem
 from rljob_operator.kube.job.removed_logs import leave_removal
 from rljob_operator.kube.job.stored import StoredJob
 from rljob_operator.kube.render import names
@@ -62,7 +62,7 @@ class PodWriter:
         self._client, self._pods, self._expectations, self._settings = client, pods, expectations, settings
         self._placed, self._now = placed, now
 
-    async def carry_out(self, stored: StoredJob, decision: Decision, pods: Sequence[Pod]) -> dict[str, Problem]:
+    async def carry_out(self, stored: StoredJob, decision: Decision, pods: Sequence[Pod]) -> dict[str, Exception]:
         """What the decision says of pods; members that the API server refuses to make, and why. Any other `ApiError` ends it
         after the pods that were asked for with the same breath."""
         owned = replace(stored.owned(), learner_epoch=decision.status.controller.learner_epoch)
@@ -123,11 +123,11 @@ class PodWriter:
 
     async def _make(
         self, stored: StoredJob, owned: Owned, decision: Decision, by_member: Mapping[str, Pod]
-    ) -> dict[str, Problem]:
+    ) -> dict[str, Exception]:
         """Create the pods of those that start. Where one of a role was refused no later one of that role is tried: they are
         alike, and none of five hundred need be asked for to know that a quota is full."""
-        refused: dict[str, Problem] = {}
-        of_role: dict[Role, Problem] = {}
+        refused: dict[str, Exception] = {}
+        of_role: dict[Role, Exception] = {}
 
         async def start(name: str) -> None:
             role = Role.of(name)
@@ -136,10 +136,8 @@ class PodWriter:
                 return
             try:
                 await self._start(stored, owned, name, by_member.get(name), decision.status)
-            except REFUSED as problem:
-                refused[name] = problem
-            except Unavailable as problem:
-                if not problem.code:  # nobody answers, whatever is asked for
+            except Exception as problem:
+                if not is_refusal(problem):
                     raise
                 refused[name] = problem
 

@@ -71,11 +71,20 @@ def with_changes(runs: RLJob, newest: RLJob) -> RLJob:
     return newest.model_copy(update={"spec": spec})
 
 
+def about(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata that the job in force has. All the rest is for the API server alone, and changes nothing."""
+    found = document["metadata"]
+    return {"name": found["name"], "namespace": found["namespace"], "labels": found.get("labels") or {}}
+
+
+def job_with(document: Mapping[str, Any], spec: Mapping[str, Any]) -> RLJob:
+    """The stored job, with this spec. Raises `ManifestError`."""
+    return parse_job({"apiVersion": API_VERSION, "kind": KIND, "metadata": about(document), "spec": dict(spec)})
+
+
 def _parsed(document: Mapping[str, Any], spec: Mapping[str, Any]) -> RLJob | None:
     try:
-        return parse_job(
-            {"apiVersion": API_VERSION, "kind": KIND, "metadata": document["metadata"], "spec": dict(spec)}
-        )
+        return job_with(document, spec)
     except ManifestError:
         return None
 

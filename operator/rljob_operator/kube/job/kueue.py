@@ -19,7 +19,7 @@ from rljob_operator.core.desired import Refusal
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Admission, Observation
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import AlreadyExists, Forbidden, Invalid, NotFound
+from rljob_operator.kube.apiserver.errors import AlreadyExists, ApiError, NotFound, is_refusal
 from rljob_operator.kube.apiserver.resources import Object, Resource
 from rljob_operator.kube.job import workload_state as state
 from rljob_operator.kube.job.actor_blocks import Block, change, wanted_actors
@@ -34,7 +34,7 @@ from rljob_operator.kube.render.workload import queue_of
 from rljob_operator.kube.watch.pods import JobKey
 from rljob_operator.kube.watch.workloads import WorkloadCache
 
-AGAIN_SECONDS: Final = 30.0
+AGAIN_SECONDS: Final = 10.0
 """What Kueue has refused is asked for again after so long."""
 
 
@@ -245,7 +245,9 @@ class JobQueue:
                 return ""
             self._later(stored.key, AGAIN_SECONDS)
             return f"the name of Workload {name} belongs to somebody else: delete it, or give the job another name"
-        except (Invalid, Forbidden) as problem:
+        except ApiError as problem:
+            if not is_refusal(problem):
+                raise
             self._later(stored.key, AGAIN_SECONDS)
             return f"the Workload {name} is refused: {problem}"
         return ""

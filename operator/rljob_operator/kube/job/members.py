@@ -11,7 +11,7 @@ from typing import Any, Final
 from rljob.api.conditions import Reason
 from rljob.api.timestamps import parse_rfc3339
 
-from rljob_operator.core.member import Member, Phase, Role, last_line
+from rljob_operator.core.member import Member, Phase, Role, last_line, number
 from rljob_operator.kube.job.last_words import parsed
 from rljob_operator.kube.render import names
 from rljob_operator.kube.watch.pods import is_gone
@@ -45,7 +45,7 @@ def members(pods: Iterable[Pod], now_seconds: float, were_up: Container[str] = (
     """The members that have a pod, in the order of roles and numbers. ``were_up``: uids of pods that somebody has seen up."""
     found = [member(pod, now_seconds, were_up) for pod in current(pods).values()]
     order = {role: index for index, role in enumerate(Role)}
-    return tuple(sorted(found, key=lambda each: (order[each.role], names.number(each.name))))
+    return tuple(sorted(found, key=lambda each: (order[each.role], number(each.name))))
 
 
 def current(pods: Iterable[Pod]) -> dict[str, Pod]:
@@ -142,7 +142,7 @@ def _is_going(pod: Pod, terminated: Mapping[str, Any], ended_for: float) -> bool
     if status.get("phase") in _ENDED or pod["metadata"].get("deletionTimestamp") or ended_for > longest:
         return False
     # A worker that leaves as it was told to says so with 143: 0 is an end of its own.
-    told = code and code in _TOLD_TO_END and terminated.get("reason") != "OOMKilled"
+    told = code != 0 and code in _TOLD_TO_END and terminated.get("reason") != "OOMKilled"
     return told and any("running" in (each.get("state") or {}) for each in _containers(status))
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
+from rljob.api.conditions import ConditionType, Reason
+
+from rljob_operator.core.conditions.update import false, merged
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.desired import Session
 from rljob_operator.core.member import Member, Phase, Role
@@ -14,7 +18,7 @@ from rljob_operator.core.observed import Observation
 from rljob_operator.core.turn import turn
 from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import ApiError
+from rljob_operator.kube.apiserver.errors import ApiError, is_refusal
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.job import children
 from rljob_operator.kube.job.alike import Alike
@@ -25,10 +29,10 @@ from rljob_operator.kube.job.members import Pod, current, members
 from rljob_operator.kube.job.observe import checkpoint_in_its_pod, newest_checkpoint, recommendation, seen, unseen_end
 from rljob_operator.kube.job.other_protocol import another_protocol
 from rljob_operator.kube.job.policy import renew_policy
-from rljob_operator.kube.job.refusals import REFUSED, Problem
+from rljob_operator.kube.job.refusals import in_words
 from rljob_operator.kube.job.remembered import NEVER, RememberedJob
 from rljob_operator.kube.job.status_writer import StatusWriter
-from rljob_operator.kube.job.stored import ReadBefore, StoredJob, is_ours, read
+from rljob_operator.kube.job.stored import ReadBefore, StoredJob, is_ours, read, status_of
 from rljob_operator.kube.job.volumes_given import settings_of_start
 from rljob_operator.kube.job.waiting_claims import HELD_UP_SECONDS, with_claims
 from rljob_operator.kube.job.write_times import SEEN_SECONDS, WriteTimes
@@ -91,7 +95,7 @@ class Reconciler:
     async def reconcile(self, key: JobKey) -> float | None:
         """Take one turn on the job; in how many seconds to look again, None where only a change matters.
 
-        Raises `ApiError` where the API server keeps it from doing what was decided: try again, later each time.
+        Raises `ApiError` where the API server keeps it from doing what was decided: try again, later each time, and `tell` it.
         """
         document = self._job_of(*key)
         uid = document["metadata"]["uid"] if document is not None else ""
@@ -127,6 +131,22 @@ class Reconciler:
             known.children.forget(uid)
             known.refusals.try_now(self._monotonic())
 
+    async def tell(self, key: JobKey, problem: Exception) -> None:
+        """Say on the job that turns on it fail, and why; the next one that does not takes it back. Raises what `Client.patch`
+        raises; an event says it all the same."""
+        document, known = self._job_of(*key), self._known.get(key)
+        if document is None or known is None:
+            return
+        known.note_version(document["metadata"]["resourceVersion"])
+        words = in_words(problem)
+        self._events.record(
+            reference(RLJOBS, dict(document)), "Warning", Reason.TURN_FAILED, words, action="Reconciling"
+        )
+        before = known.stored or status_of(document)
+        told = false(ConditionType.READY, Reason.TURN_FAILED, words)
+        conditions = merged(before.conditions, [told], int(document["metadata"].get("generation", 1)), self._now())
+        await self._statuses.write(document, known, before.model_copy(update={"conditions": conditions}))
+
     async def _turn(self, key: JobKey, stored: StoredJob, known: RememberedJob, pods: Sequence[Pod]) -> float | None:
         base = await self._settings_of(stored, known, not any(each.alive for each in members(pods, self._now())))
         refusal = unknown_rendering(stored.status, suspend=stored.desired.suspends)
@@ -134,13 +154,10 @@ class Reconciler:
         refusal = refusal or another_protocol(stored, pods, self._settings)
         desired = replace(stored.desired, refusal=refusal, rendering=offered(stored.status, base))
         clock = known.clock.read()
-        observed = await with_claims(
-            self._client,
-            stored.owned(),
-            self._observe(key, stored, known, pods, settings_for(stored.status, base)),
-            settings_for(stored.status, base),
-            self._now(),
-        )
+        used = settings_for(stored.status, base)
+        observed = self._observe(key, stored, known, pods, used)
+        with suppress(ApiError):  # it only adds words
+            observed = await with_claims(self._client, stored.owned(), observed, used, self._now())
         observed = await self._queue.seen(stored, observed, pods, refusal)
         found = turn(desired, stored.status, observed, clock, Session(interrupted=True) if stored.stopped else None)
         decision = found.decision
@@ -170,8 +187,8 @@ class Reconciler:
         held_up = [member.name for member in observed.members if self._lacks_children(member, known)]
         tried = (*decision.start, *held_up)
         unseen = not known.children_seen and any(member.phase is Phase.STARTING for member in observed.members)
-        problems: dict[str, Problem] = {}
-        failure: Problem | None = None
+        problems: dict[str, Exception] = {}
+        failure: Exception | None = None
         try:
             if tried or unseen or (known.children.lost and not idle):
                 await children.ensure(
@@ -181,15 +198,14 @@ class Reconciler:
             elif not (known.children_seen or idle):
                 await renew_policy(self._client, stored.owned(), self._settings)
             known.children_seen = True
-        except REFUSED as problem:
-            problems, failure = dict.fromkeys(tried, problem), None if tried else problem
-        except ApiError as problem:  # whoever is to leave or to be replaced need not wait for this
-            failure, tried = problem, ()
-        start = tuple(name for name in decision.start if name in tried and name not in problems)
-        problems |= await self._writer.carry_out(stored, replace(decision, start=start), pods)
-        known.refusals.note(problems, self._monotonic(), self._now())
+        except Exception as problem:  # noqa: BLE001  whoever is to leave or to be replaced need not wait for this
+            problems = dict.fromkeys(tried, problem)
+            failure = None if tried and is_refusal(problem) else problem
+        start = tuple(name for name in decision.start if name not in problems)
+        refused = await self._writer.carry_out(stored, replace(decision, start=start), pods)
         if failure is not None:
             raise failure
+        known.refusals.note({**problems, **refused}, self._monotonic(), self._now())
         return before != {name: each.words for name, each in known.refusals.of.items()}
 
     def _lacks_children(self, member: Member, known: RememberedJob) -> bool:
@@ -245,6 +261,7 @@ class Reconciler:
 
     async def _pods_of(self, stored: StoredJob) -> Sequence[Pod] | None:
         """The job's pods; None while changes of our own have not come back through the watch."""
+        self._pods.check(stored.key[0])
         seen = self._expectations.seen(stored.uid)
         if seen is Seen.WAITING:
             return None

@@ -6,6 +6,7 @@ be made is made.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -18,20 +19,22 @@ from rljob_operator.kube.apiserver.errors import (
     Forbidden,
     Invalid,
     NamespaceTerminating,
+    NotLeader,
     PodSecurityViolated,
     QuotaExceeded,
+    Unavailable,
 )
 from rljob_operator.kube.job.keys import KeysLost
 from rljob_operator.kube.job.owned import NameConflict
 
+log = logging.getLogger(__name__)
+
 FIRST_PAUSE_SECONDS: Final = 5.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
 """What was refused is tried again after the first pause and then after twice as long each time, since its cause may be outside
-the job; at once where the job changes."""
+the job; at once where the job changes. Where the API server could not find out, as where a webhook that it has to ask can't be
+called, it is tried after the first pause each time."""
 
-Problem = ApiError | NameConflict | KeysLost
-REFUSED: Final = (Forbidden, Invalid, NameConflict, KeysLost)
-"""What no second try in the next second would mend."""
 _REASONS: Final[tuple[tuple[type[Exception], Reason], ...]] = (
     (NameConflict, Reason.NAME_CONFLICT),
     (KeysLost, Reason.KEYS_LOST),
@@ -41,6 +44,18 @@ _REASONS: Final[tuple[tuple[type[Exception], Reason], ...]] = (
     (Forbidden, Reason.POD_TEMPLATE_REJECTED),
     (Invalid, Reason.POD_TEMPLATE_REJECTED),
 )
+
+
+def is_defect(problem: Exception) -> bool:
+    """Whether it is a mistake in the operator itself."""
+    return not isinstance(problem, ApiError | NotLeader | NameConflict | KeysLost)
+
+
+def in_words(problem: Exception) -> str:
+    """What its user is told of a problem."""
+    if not is_defect(problem):
+        return str(problem)
+    return f"the operator has a defect, its log says where: {type(problem).__name__}: {problem}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +94,19 @@ class Refusals:
         """What may have been in the way is not any more."""
         self.of = {name: replace(each, pause_seconds=0.0, again_at=now) for name, each in self.of.items()}
 
-    def note(self, problems: Mapping[str, Problem], now: float, now_seconds: float) -> None:
+    def note(self, problems: Mapping[str, Exception], now: float, now_seconds: float) -> None:
         """What was refused now. What was due and is not among it was made, or nobody wants it any more."""
         before, self.of = self.of, {name: each for name, each in self.of.items() if each.again_at > self.looked_at}
         for name, problem in problems.items():
+            if is_defect(problem):
+                log.error("%s can't be made", name, exc_info=problem)
             known = before.get(name)
             pause = 2 * known.pause_seconds if known is not None else 0.0
-            pause = min(max(pause, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
-            reason = next((reason for kind, reason in _REASONS if isinstance(problem, kind)), None)
+            longest = FIRST_PAUSE_SECONDS if isinstance(problem, Unavailable) else LONGEST_PAUSE_SECONDS
+            pause = min(max(pause, FIRST_PAUSE_SECONDS), longest)
+            reason = next((reason for kind, reason in _REASONS if isinstance(problem, kind)), Reason.NOT_MADE)
             since = known.since_seconds if known is not None else now_seconds
-            words = f"{problem}{_HOW_TO_MEND}" if reason in _OF_TEMPLATES else str(problem)
+            words = f"{in_words(problem)}{_HOW_TO_MEND if reason in _OF_TEMPLATES else ''}"
             self.of[name] = Refused(reason, words, since, pause, now + pause)
 
     def due_in(self, now: float) -> float:

@@ -39,31 +39,32 @@ class StatusWriter:
         if is_stored or (write is not StatusWrite.BEFORE_ACTING and now < known.due):
             known.status = status
             return
-        # Remembered only once it is stored: a turn that started from a status which nobody has would not write it again.
-        await self._write(stored, known, status)
-        known.status, known.due, known.written = status, NEVER, now
+        await self.write(stored.document, known, status)
         self._times.took(self._monotonic() - now)
 
-    async def _write(self, stored: StoredJob, known: RememberedJob, status: RLJobStatus) -> None:
-        """Send what differs: a server does less for that than for the whole status, applied."""
+    async def write(self, document: Mapping[str, Any], known: RememberedJob, status: RLJobStatus) -> None:
+        """Send what differs: a server does less for that than for the whole status, applied. It is remembered only once it is
+        stored: a turn that started from a status which nobody has would not write it again."""
+        now = self._monotonic()
         if known.stored is None:  # the object is as it was read
-            before = status_document(stored.document)
+            before = status_document(document)
             known.of_others = [each for each in before.get("conditions") or () if each.get("type") not in _OURS]
         else:
             before = _with(known.stored, known.of_others)
         change = merge_patch(before, _with(status, known.of_others))
         if change:
-            namespace, name = stored.key
+            about = document["metadata"]
             answer = await self._client.patch(
                 RLJOBS,
-                namespace,
-                name,
+                about["namespace"],
+                about["name"],
                 {"status": change},
                 resource_version=known.resource_version,
                 subresource="status",
             )
             known.resource_version = answer["metadata"]["resourceVersion"]
-        known.stored = status
+        known.stored = known.status = status
+        known.due, known.written = NEVER, now
 
 
 def _with(status: RLJobStatus, of_others: list[Mapping[str, Any]]) -> dict[str, Any]:

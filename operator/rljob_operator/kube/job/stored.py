@@ -8,16 +8,23 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydantic import ValidationError
-from rljob.api import ManifestError, RLJob, parse_job
+from rljob.api import ManifestError, RLJob
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.controller_memory import ControllerMemory
-from rljob.api.job import API_VERSION, KIND
+from rljob.api.document import MAX_BYTES
 from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, STOP_ANNOTATION, DesiredState, Refusal
 from rljob_operator.core.member import Role
 from rljob_operator.kube.job.alike import Alike
-from rljob_operator.kube.job.in_force import started_with, stored_spec, with_additions, with_changes
+from rljob_operator.kube.job.in_force import (
+    about,
+    job_with,
+    started_with,
+    stored_spec,
+    with_additions,
+    with_changes,
+)
 from rljob_operator.kube.job.other_release import in_fields_of_start
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.revision import revision, revision_of_job
@@ -116,14 +123,14 @@ def _in_force(
     memory = status.controller
     runs = memory.started_with if memory.active_since is not None else None
     newest = status.observed_generation, _is_refused(status)
-    spec, about = document.get("spec"), _steady(document)
-    follows_from = spec, about, status.effective_spec, memory.started_with, runs, newest
+    spec, named = document.get("spec"), about(document)
+    follows_from = spec, named, status.effective_spec, memory.started_with, runs, newest
     if before.found is None or before.follows_from != follows_from:
         if not before.written or before.follows_from[0] != spec:
             before.written, before.revisions = revision_of_job(document), {}
         written = _digest(document, memory, before.written)
         # A job that has just started is in force as it was read before it did.
-        known = before.found[0] if before.found is not None and before.follows_from[1] == about else None
+        known = before.found[0] if before.found is not None and before.follows_from[1] == named else None
         running = started_with(document, status, written, known)
         fields = None if running is None else in_fields_of_start(running, running, status.effective_spec)
         job, refusal = _read_in_force(document, status, running, of_this_release=fields is None)
@@ -152,7 +159,7 @@ def _read_in_force(
     if last_good is not None:
         words = f"{words}; the last good spec stays in force"
         return last_good, Refusal(Reason.INVALID_SPEC, words, blocking=False)
-    return _parsed(document, _NOTHING), Refusal(Reason.INVALID_SPEC, words)
+    return job_with(document, _NOTHING), Refusal(Reason.INVALID_SPEC, words)
 
 
 def _digest(document: Mapping[str, Any], memory: ControllerMemory, revision: str) -> str:
@@ -172,21 +179,13 @@ def _is_refused(status: RLJobStatus) -> bool:
 
 
 def _job(document: Mapping[str, Any]) -> tuple[RLJob | None, list[str]]:
+    size = len(json.dumps(document["spec"]))
+    if size > MAX_BYTES:
+        return None, [f"spec: has {size:,} characters; allowed: up to {MAX_BYTES:,}; put long texts into a ConfigMap"]
     try:
-        return parse_job(document), []
+        return job_with(document, document["spec"]), []
     except ManifestError as error:
         return None, [str(problem) for problem in error.problems]
-
-
-def _steady(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The metadata without what changes with every write."""
-    return {
-        name: value for name, value in document["metadata"].items() if name not in ("resourceVersion", "managedFields")
-    }
-
-
-def _parsed(document: Mapping[str, Any], spec: Mapping[str, Any]) -> RLJob:
-    return parse_job({"apiVersion": API_VERSION, "kind": KIND, "metadata": document["metadata"], "spec": dict(spec)})
 
 
 def status_of(document: Mapping[str, Any]) -> RLJobStatus:

@@ -7,14 +7,13 @@ status documents would be most of the operator's memory.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from rljob_operator.core.checkpoint_words import checkpoint_facts
-from rljob_operator.core.learner_sample import BadSample, parse_sample
+from rljob_operator.core.learner_sample import BadSample, parse_sample, status_document
 from rljob_operator.core.observed import CheckpointFacts, LearnerSample
 from rljob_operator.kube.polls.reach import NoAnswer, Reach
 from rljob_operator.kube.polls.rhythm import Rhythm
@@ -139,9 +138,7 @@ class LearnerPoll(Generic[Key]):
                 if self._asked.get(key) is not asked:
                     return  # another learner is asked by now, whose word counts
                 sample = parse_sample(document, began)
-            except BadSample as problem:
-                pause = self._note_silence(key, str(problem), began)
-            except NoAnswer as problem:
+            except (BadSample, NoAnswer) as problem:
                 pause = self._note_silence(key, f"learner: {problem}", began)
             else:
                 self._answers[key] = Answer(replace(sample, document={}), "", None, checkpoint_facts(document))
@@ -169,18 +166,3 @@ class LearnerPoll(Generic[Key]):
         learner = asked.learner
         if await self._reach.send(learner.url, "checkpoint", {"sinceUnix": wanted}, learner.token):
             asked.passed_on = wanted
-
-
-def status_document(body: bytes) -> Mapping[str, Any]:
-    """A learner's status out of an answer. Raises `NoAnswer`."""
-    try:
-        document = json.loads(body, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        raise NoAnswer("its status is no JSON") from None
-    if not isinstance(document, dict):
-        raise NoAnswer("its status is no JSON object")
-    return document
-
-
-def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is not JSON")

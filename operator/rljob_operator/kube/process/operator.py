@@ -14,10 +14,11 @@ from typing import Final
 
 from rljob_operator.kube.apiserver.access import Access
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import ApiError, Conflict, NotLeader, Unavailable
+from rljob_operator.kube.apiserver.errors import ApiError, Conflict, NotLeader, Unavailable, is_refusal
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.job.kueue import JobQueue, NoQueue
 from rljob_operator.kube.job.reconcile import Reconciler
+from rljob_operator.kube.job.refusals import is_defect
 from rljob_operator.kube.polls.learner_poll import LearnerPoll
 from rljob_operator.kube.polls.reach import PodNetwork, PodsProxy, Reach, Way
 from rljob_operator.kube.polls.shard_poll import ShardPoll
@@ -30,7 +31,7 @@ from rljob_operator.kube.watch.expectations import Expectations
 from rljob_operator.kube.watch.intake import Intake
 from rljob_operator.kube.watch.nodes import Nodes
 from rljob_operator.kube.watch.pods import JobKey, Pods, owner_of
-from rljob_operator.kube.watch.queue import QueueClosed, WorkQueue
+from rljob_operator.kube.watch.queue import LONGEST_DELAY_SECONDS, QueueClosed, WorkQueue
 from rljob_operator.kube.watch.workloads import Workloads
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,8 @@ SOON_SECONDS: Final = 0.5
 UNAVAILABLE_SECONDS: Final = 8.0
 """While the API server does not answer, a job is tried later each time, up to this long. So a thousand jobs are no storm, and all
 is right soon after its return."""
+TOLD_FROM_SECONDS: Final = 1.0
+"""A turn that failed is told on its job once the next one is to wait so long, which is from the second failure on."""
 UNPREPARED_SECONDS: Final = 5.0
 BETWEEN_TURNS_SECONDS: Final = 0.1
 """What pods bring within this time after a turn on their job is seen by one turn: 500 actors that start bring 1,500 events."""
@@ -120,15 +123,16 @@ class Operator:
         self._stopping.set()
 
     async def prepare(self) -> None:
-        """Wait until work could begin: the API server answers, it serves RLJobs, and what is watched may be listed."""
+        """Wait until work could begin: the API server answers, it serves RLJobs, and they and pods may be listed somewhere."""
         while not self._prepared:
-            try:
-                for resource in (RLJOBS, PODS):
-                    for namespace in self._config.namespaces or (None,):
+            for namespace in self._config.namespaces or (None,):
+                try:
+                    for resource in (RLJOBS, PODS):
                         await anext(self._client.pages(resource, namespace, limit=1))
-                self._prepared = True
-            except ApiError as problem:
-                log.warning("not ready, and no candidate for the lease: %s", problem)
+                    self._prepared = True
+                except ApiError as problem:
+                    log.warning("no candidate for the lease: %s", problem)
+            if not self._prepared:
                 await asyncio.sleep(UNPREPARED_SECONDS)
 
     async def lead(self) -> None:
@@ -161,10 +165,8 @@ class Operator:
     async def _start(self, group: asyncio.TaskGroup) -> None:
         await self._pods.wait_synced()
         await self._intake.synced.wait()
-        for pod in (pod for key in self._pods.jobs() for pod in self._pods.of(*key)):
-            owner = owner_of(pod)
-            if owner is not None:
-                self._queue.add((pod["metadata"]["namespace"], owner["name"]))
+        for key in self._pods.jobs():
+            self._queue.add(key)
         log.info("looks after %d jobs with %d pods", len(self._intake), len(self._pods))
         for _ in range(self._config.workers):
             group.create_task(self._work())
@@ -180,31 +182,32 @@ class Operator:
                     self._queue.forget(key)
                     if again is not None:
                         self._queue.add_after(key, again)
-                except NotLeader as problem:
-                    result = "again"
-                    log.warning("%s/%s: %s", *key, problem)
-                    self._queue.retry(key)
-                    await asyncio.sleep(SOON_SECONDS)  # the elector, which judges whether it is lost, needs the time
                 except Conflict as problem:
                     result = "again"
                     log.info("%s/%s: %s", *key, problem)
                     self._queue.add_after(key, max(SOON_SECONDS, problem.retry_after_seconds or 0.0))
-                except Unavailable as problem:
-                    result = "again"
-                    delay = self._queue.retry(key, problem.retry_after_seconds or 0.0, UNAVAILABLE_SECONDS)
-                    log.info("%s/%s: %s; again in %.1f s", *key, problem, delay)
-                except ApiError as problem:
-                    result = "refused"
-                    delay = self._queue.retry(key, problem.retry_after_seconds or 0.0)
-                    log.warning("%s/%s: %s; again in %.1f s", *key, problem, delay)
-                except Exception:  # a defect in one job's turn is that job's alone
-                    result = "error"
-                    delay = self._queue.retry(key)
-                    log.exception("%s/%s: a turn failed; again in %.1f s", *key, delay)
+                except Exception as problem:  # noqa: BLE001  a defect in one job's turn is that job's alone
+                    result = await self._failed(key, problem)
                 finally:
                     self._queue.done(key)
                     self._note_turn(key)
                     self._metrics.reconciled(result, time.monotonic() - began)
+
+    async def _failed(self, key: JobKey, problem: Exception) -> str:
+        """Have the job looked at again, later each time, and say on it what keeps it from that; which kind of failure it was."""
+        result = "error" if is_defect(problem) else "refused"
+        longest, defect = LONGEST_DELAY_SECONDS, problem if is_defect(problem) else None
+        if isinstance(problem, NotLeader | Unavailable):
+            result, longest = "again", UNAVAILABLE_SECONDS
+        delay = self._queue.retry(key, getattr(problem, "retry_after_seconds", None) or 0.0, longest)
+        level = logging.WARNING if is_refusal(problem) else logging.INFO
+        log.log(level, "%s/%s: %s; again in %.1f s", *key, problem, delay, exc_info=defect)
+        if isinstance(problem, NotLeader):
+            await asyncio.sleep(SOON_SECONDS)  # the elector, which judges whether it is lost, needs the time
+        elif is_refusal(problem) and delay >= TOLD_FROM_SECONDS:
+            with suppress(ApiError, NotLeader):
+                await self._reconciler.tell(key, problem)
+        return result
 
     def _note_turn(self, key: JobKey) -> None:
         if self._intake.get(*key) is None:
@@ -260,3 +263,5 @@ class Operator:
         metrics.leader.set(1 if self.leading else 0)
         metrics.jobs.set(len(self._intake))
         metrics.cached_pods.set(len(self._pods))
+        for each in self._config.namespaces or ("",):
+            metrics.namespace_readable.labels(each).set((each or None) not in self._intake.unread)

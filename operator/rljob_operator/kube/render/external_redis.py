@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from rljob.api.replay import ExternalRedis
 
+from rljob_operator.core.member import number
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned, handed_on
 
@@ -59,7 +60,7 @@ def removal(pod: Mapping[str, Any]) -> dict[str, Any] | None:
     value = {each["name"]: each.get("value", "") for each in variables}
     if not (value.get(_ADDRESS) and value.get(_KEYS)):
         return None
-    shard = names.number(about["labels"][names.MEMBER_LABEL])
+    shard = number(about["labels"][names.MEMBER_LABEL])
     labels = {
         **handed_on(about["labels"]),
         "app.kubernetes.io/name": "rljob-log-removal",

@@ -131,12 +131,6 @@ def claim(job: str, member: str) -> str:
     return f"{job}-{member}"
 
 
-def number(member: str) -> int:
-    """``actor-7`` -> 7; a member without a number is 0."""
-    digits = member.rpartition("-")[2]
-    return int(digits) if digits.isdecimal() else 0
-
-
 def host(job: RLJob, member: str, cluster_domain: str = "") -> str:
     """The name of whichever pod is ``member`` now. Without a domain the resolver of the pod completes it."""
     name = f"{member}.{service(job.metadata.name)}.{job.metadata.namespace}.svc"

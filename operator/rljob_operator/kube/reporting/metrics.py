@@ -54,6 +54,12 @@ class OperatorMetrics:
         self.queue_age_seconds = self._gauge("queue_age_seconds", "How long the next job has waited for a worker.")
         self.leader = self._gauge("leader", "1 where this process leads, else 0.")
         self.jobs = self._gauge("jobs", "RLJobs that are known.")
+        self.namespace_readable = Gauge(
+            f"{PREFIX}_namespace_readable",
+            "0 where RLJobs of a watched namespace may not be read, as after it or a RoleBinding in it was deleted, else 1.",
+            ["namespace"],
+            registry=self.registry,
+        )
         self.cached_pods = self._gauge("cached_pods", "Pods of jobs that are known.")
         self.watch_age_seconds = self._gauge(
             "watch_age_seconds", "Since the API server was last heard by a watch or a list."

@@ -8,6 +8,7 @@ from typing import Any, Final
 from rljob.api.status import RLJobStatus
 from rljob.api.timestamps import parse_rfc3339
 
+from rljob_operator.kube.apiserver.resources import without_managed_fields
 from rljob_operator.kube.job.members import Pod, current
 from rljob_operator.kube.job.stored import is_ours, status_of
 from rljob_operator.kube.render import names
@@ -99,12 +100,6 @@ def metrics_port(pod: Pod) -> int | None:
             if container.get("name") == names.WORKER and port.get("name") == names.METRICS:
                 return int(port["containerPort"])
     return None
-
-
-def without_managed_fields(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The object as kubectl shows it."""
-    about = {name: value for name, value in document["metadata"].items() if name != "managedFields"}
-    return {**document, "metadata": about}
 
 
 def _changed(about: Mapping[str, Any]) -> float:

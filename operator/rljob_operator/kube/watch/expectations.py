@@ -78,11 +78,9 @@ class Expectations:
 
     def seen(self, job_uid: str) -> Seen:
         """How the cache stands to what was asked for this job."""
-        asked = self._jobs.get(job_uid)
-        if asked is None:
+        if job_uid not in self._jobs:
             return Seen.ALL
-        oldest = min([*asked.created.values(), *asked.deleted.values()])
-        return Seen.LAPSED if self._now() - oldest >= self._lapse_seconds else Seen.WAITING
+        return Seen.WAITING if self.lapses_in_seconds(job_uid) > 0.0 else Seen.LAPSED
 
     def lapses_in_seconds(self, job_uid: str) -> float:
         """When to look again at a job that waits, should no event come before; 0 where it need not wait."""

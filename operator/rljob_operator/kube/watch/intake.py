@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from rljob_operator.kube.apiserver.access import Access
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import ApiError
+from rljob_operator.kube.apiserver.errors import ApiError, Forbidden, NotFound
 from rljob_operator.kube.apiserver.resources import RLJOBS, Object
 from rljob_operator.kube.watch.kopf_watch import KopfWatch
 from rljob_operator.kube.watch.pods import JobKey
@@ -32,10 +32,14 @@ class Intake:
     def __init__(
         self, access: Access, client: Client, namespaces: Sequence[str] | None, enqueue: Callable[[str, str], None]
     ) -> None:
-        self._client, self._namespaces, self._enqueue = client, namespaces, enqueue
+        self._client, self._enqueue = client, enqueue
+        self._scopes: Sequence[str | None] = [None] if namespaces is None else namespaces
         self._watch = KopfWatch(access, namespaces, self.change)
         self._jobs: Jobs = {}
         self._behind: set[tuple[str, str]] = set()
+        self.unread: dict[str | None, str] = {}
+        """Namespaces whose jobs may not be read, as where one or a RoleBinding in it was deleted, and why; the others go on. What
+        is known of their jobs stays."""
         self.synced = asyncio.Event()
         """Set once all jobs are known that a list has shown."""
 
@@ -71,16 +75,25 @@ class Intake:
             await self._watch.stop()
 
     async def _list(self) -> tuple[Jobs, Jobs] | None:
-        """What is known, and then what the API server says there is; None where it can't be asked."""
-        known, found = dict(self._jobs), {}
-        try:
-            for namespace in [None] if self._namespaces is None else self._namespaces:
+        """What is known, and then what the API server says there is, in all namespaces that may be read; None where it can't be
+        asked, or of none."""
+        known, found, unread = dict(self._jobs), dict[JobKey, Object](), dict[str | None, str]()
+        for namespace in self._scopes:
+            try:
                 for job in (await self._client.list(RLJOBS, namespace, metadata_only=True)).items:
                     found[job["metadata"]["namespace"], job["metadata"]["name"]] = job
-        except ApiError as problem:
-            log.warning("RLJobs can't be listed: %s", problem)
-            return None
-        return known, found
+            except ApiError as problem:
+                unread[namespace] = str(problem)
+                if self.unread.get(namespace) != str(problem):
+                    log.warning("RLJobs in %s can't be listed: %s", namespace or "all namespaces", problem)
+                if not isinstance(problem, Forbidden | NotFound):
+                    return None
+        before, self.unread = self.unread, unread
+        readable = [each for each in self._scopes if each not in unread]
+        if readable and unread.keys() != before.keys() and readable != [None]:
+            self._watch.namespaces = [each for each in readable if each is not None]
+            self._watch.start_anew()
+        return ({key: job for key, job in known.items() if key[0] not in unread}, found) if readable else None
 
     def compare(self, known: Jobs, found: Jobs) -> None:
         """Forget what was known before a list and is not in it; start kopf anew where it is twice behind by the same change."""

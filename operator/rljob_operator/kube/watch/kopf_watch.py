@@ -17,7 +17,7 @@ import kopf
 from rljob.threads import SupervisedThread
 
 from rljob_operator.kube.apiserver.access import Access
-from rljob_operator.kube.apiserver.resources import RLJOBS, Object
+from rljob_operator.kube.apiserver.resources import RLJOBS, Object, without_managed_fields
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,9 @@ class KopfWatch:
     def __init__(
         self, access: Access, namespaces: Sequence[str] | None, on_event: Callable[[str | None, Object], None]
     ) -> None:
-        self._access, self._namespaces, self._on_event = access, namespaces, on_event
+        self._access, self._on_event = access, on_event
+        self.namespaces = namespaces
+        """Those that are watched from the next start on. kopf ends where it may not read one of them."""
         self._stop = threading.Event()
         self._end: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self._thread: SupervisedThread | None = None
@@ -95,7 +97,7 @@ class KopfWatch:
             loop.call_soon_threadsafe(self._on_event, event["type"], kept(event["object"]))
 
         self._end = asyncio.get_running_loop(), end
-        scope: dict[str, Any] = {"clusterwide": True} if self._namespaces is None else {"namespaces": self._namespaces}
+        scope: dict[str, Any] = {"clusterwide": True} if self.namespaces is None else {"namespaces": self.namespaces}
         if not self._stop.is_set():
             await kopf.operator(registry=registry, settings=_settings(), standalone=True, stop_flag=end, **scope)
 
@@ -103,8 +105,7 @@ class KopfWatch:
 def kept(job: Object) -> Object:
     """A job without its managed fields and with its status as the text of its JSON: it is read once, and would take 35 KB
     of memory as mappings, a third of all that is kept of a job."""
-    about = {name: value for name, value in job["metadata"].items() if name != "managedFields"}
-    return {**job, "metadata": about, **({"status": json.dumps(job["status"])} if "status" in job else {})}
+    return without_managed_fields(job) | ({"status": json.dumps(job["status"])} if "status" in job else {})
 
 
 class _NothingCompared(kopf.DiffBaseStorage):

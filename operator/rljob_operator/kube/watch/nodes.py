@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import ApiError, Forbidden
 from rljob_operator.kube.apiserver.reflector import Reflector
 from rljob_operator.kube.apiserver.resources import NODES, Object
-
-log = logging.getLogger(__name__)
-
-ASK_AGAIN_SECONDS: Final = 10.0
 
 
 class NodeCache:
@@ -63,22 +56,8 @@ class Nodes(NodeCache):
         self._client = client
 
     async def run(self) -> None:
-        """Never ends by itself, but where nodes may not be read: then every node counts as fine."""
-        if await self._may_read():
-            await Reflector(self._client, NODES, self).run()
-
-    async def _may_read(self) -> bool:
-        while True:
-            try:
-                await anext(self._client.pages(NODES, None, limit=1))
-            except Forbidden:
-                log.warning("nodes may not be read: lost nodes are not named")
-                return False
-            except ApiError as problem:
-                log.info("nodes: %s", problem)
-                await asyncio.sleep(ASK_AGAIN_SECONDS)
-            else:
-                return True
+        """Never ends by itself. While nodes may not be read every node counts as fine."""
+        await Reflector(self._client, NODES, self).run()
 
 
 def _is_lost(document: Mapping[str, Any]) -> bool:

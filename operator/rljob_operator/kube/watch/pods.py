@@ -24,6 +24,8 @@ from rljob_operator.kube.watch.trim import same_but_for_the_version, trim
 JobKey = tuple[str, str]
 """(namespace, name) of an RLJob."""
 
+SYNCED_EVERY_SECONDS = 0.1
+
 OnEvent = Callable[[JobKey, str, Object], None]
 """Told of every change: the job that the pod belongs to, ADDED, MODIFIED or DELETED, and the pod as it is now, or was at last."""
 
@@ -75,9 +77,12 @@ class PodCache:
         """One pod."""
         return self._pods.get((namespace, name))
 
-    def jobs(self) -> Iterable[tuple[str, str]]:
-        """(namespace, uid) of every job that has pods."""
-        return tuple(self._jobs)
+    def check(self, namespace: str) -> None:
+        """Raises why the pods of a namespace may not be read, where they may not."""
+
+    def jobs(self) -> Iterable[JobKey]:
+        """Of every job that has pods."""
+        return tuple(self._uids)
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -177,20 +182,28 @@ class Pods(PodCache):
             for reflector in self._reflectors:
                 group.create_task(reflector.run())
 
+    def check(self, namespace: str) -> None:
+        """See `PodCache.check`."""
+        for reflector in self._reflectors:
+            if reflector.refused is not None and reflector.namespace in (None, namespace):
+                raise reflector.refused
+
     @property
     def synced(self) -> bool:
-        """Whether every namespace has been listed once."""
-        return all(reflector.synced.is_set() for reflector in self._reflectors)
+        """Whether every namespace that may be read has been listed once."""
+        return all(reflector.done for reflector in self._reflectors)
 
     async def wait_synced(self) -> None:
-        """Return when every namespace has been listed once."""
-        for reflector in self._reflectors:
-            await reflector.synced.wait()
+        """Return when every namespace that may be read has been listed once."""
+        while not self.synced:
+            await asyncio.sleep(SYNCED_EVERY_SECONDS)
 
     @property
     def age_seconds(self) -> float:
-        """Since the API server was last heard of the namespace that it is longest of."""
-        return max(reflector.age_seconds for reflector in self._reflectors)
+        """Since the API server was last heard of the namespace that it is longest of. Those that may not be read do not count,
+        unless that is all of them."""
+        ages = [reflector.age_seconds for reflector in self._reflectors if reflector.refused is None]
+        return max(ages or [reflector.age_seconds for reflector in self._reflectors])
 
 
 def _remains(pod: Object) -> Object:

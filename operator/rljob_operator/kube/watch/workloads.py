@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Final
 
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import ApiError, Forbidden, NotFound
 from rljob_operator.kube.apiserver.reflector import Reflector
-from rljob_operator.kube.apiserver.resources import Object, Resource
+from rljob_operator.kube.apiserver.resources import Object, Resource, without_managed_fields
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.workload import GROUP
-from rljob_operator.kube.watch.pods import JobKey, owner_of
+from rljob_operator.kube.watch.pods import SYNCED_EVERY_SECONDS, JobKey, owner_of
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +52,9 @@ class WorkloadCache:
 
     def keep(self, document: Object) -> Object:
         """See `reflector.Copy`. The pods in it are as we have made them; their numbers are enough."""
-        about, spec = document["metadata"], document.get("spec") or {}
-        kept = {name: value for name, value in about.items() if name != "managedFields"}
+        spec = document.get("spec") or {}
         sets = [{"name": each["name"], "count": each.get("count", 1)} for each in spec.get("podSets") or ()]
-        return {**document, "metadata": kept, "spec": {**spec, "podSets": sets}}
+        return {**without_managed_fields(document), "spec": {**spec, "podSets": sets}}
 
     def replace(self, namespace: str | None, documents: list[Object]) -> None:
         """See `reflector.Copy`."""
@@ -108,29 +108,28 @@ class Workloads(WorkloadCache):
             ]
             for reflector in reflectors:
                 group.create_task(reflector.run())
-            for reflector in reflectors:
-                await reflector.synced.wait()
+            while not all(reflector.done for reflector in reflectors):
+                await asyncio.sleep(SYNCED_EVERY_SECONDS)
             self.why = ""
             self._listed()
 
     async def _served(self) -> Resource:
         """The newest version of Workloads that this cluster has."""
-        said = ""
         while True:
-            try:
-                for version in VERSIONS:
-                    resource = Resource(GROUP, version, "workloads", "Workload")
-                    try:
-                        await anext(self._client.pages(resource, self._scopes[0], limit=1))
-                    except NotFound:
-                        continue
+            why = _NO_KUEUE
+            for version, scope in product(VERSIONS, self._scopes):
+                resource = Resource(GROUP, version, "workloads", "Workload")
+                try:
+                    await anext(self._client.pages(resource, scope, limit=1))
+                except NotFound:
+                    continue
+                except Forbidden as problem:
+                    why = f"kueue.enabled is set, and this operator lacks rights for it (docs/kueue.md): {problem}"
+                except ApiError as problem:
+                    why = f"Kueue's Workloads are not known yet: {problem}"
+                else:
                     return resource
-                self.why = _NO_KUEUE
-            except Forbidden as problem:
-                self.why = f"kueue.enabled is set, and this operator lacks rights for it (docs/kueue.md): {problem}"
-            except ApiError as problem:
-                self.why = f"Kueue's Workloads are not known yet: {problem}"
-            if self.why != said:
-                log.error("%s; jobs that name a queue wait", self.why)
-                said = self.why
+            if why != self.why:
+                log.error("%s; jobs that name a queue wait", why)
+            self.why = why
             await asyncio.sleep(ASK_AGAIN_SECONDS)

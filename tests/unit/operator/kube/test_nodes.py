@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from rljob_operator.core.member import Member, Phase, Role
-from rljob_operator.kube.apiserver.errors import Forbidden, Unavailable
 from rljob_operator.kube.apiserver.resources import NODES
 from rljob_operator.kube.job.observe import seen
 from rljob_operator.kube.polls.shard_poll import Silence
-from rljob_operator.kube.watch.nodes import NodeCache, Nodes
+from rljob_operator.kube.watch.nodes import NodeCache
 
 
 def node(name: str = "cpu-1", ready: str = "True", **spec: Any) -> dict[str, Any]:
@@ -57,25 +54,6 @@ def test_what_a_list_no_longer_has_and_what_is_deleted_is_forgotten() -> None:
 
 def test_nodes_have_no_namespace() -> None:
     assert NODES.path(None) == "/api/v1/nodes"
-
-
-class Refusing:
-    """A client that may not read nodes, after it could not be reached."""
-
-    def __init__(self) -> None:
-        self.answers: list[Exception] = [Unavailable("away"), Forbidden("no")]
-
-    async def pages(self, *_: Any, **__: Any) -> AsyncIterator[None]:
-        raise self.answers.pop(0)
-        yield
-
-
-def test_an_operator_that_may_not_read_nodes_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rljob_operator.kube.watch.nodes.ASK_AGAIN_SECONDS", 0.0)
-    client = Refusing()
-    nodes = Nodes(client, lambda name: None)  # type: ignore[arg-type]
-    asyncio.run(asyncio.wait_for(nodes.run(), 5.0))
-    assert (client.answers, nodes.lost("cpu-1")) == ([], False)
 
 
 def test_a_member_is_seen_with_its_node_and_its_silence() -> None:

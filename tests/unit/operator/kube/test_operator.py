@@ -9,7 +9,7 @@ import pytest
 from kubernetes.aio.client.configuration import Configuration
 from rljob_operator.kube.apiserver.access import Access
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import ApiError, Conflict, Unavailable
+from rljob_operator.kube.apiserver.errors import ApiError, Conflict, Forbidden, TooManyRequests, Unavailable
 from rljob_operator.kube.process.operator import SOON_SECONDS, UNAVAILABLE_SECONDS, Operator, OperatorConfig
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.reporting.metrics import OperatorMetrics
@@ -21,9 +21,14 @@ KEY = ("team", "job")
 class Failing:
     """Takes turns that end with ``problem``, at each of the times that the queue gives them."""
 
-    def __init__(self, problem: ApiError, queue: WorkQueue[Any], clock: list[float], turns: int) -> None:
+    def __init__(self, problem: Exception, queue: WorkQueue[Any], clock: list[float], turns: int) -> None:
         self._problem, self._queue, self._clock, self._left = problem, queue, clock, turns
         self.times: list[float] = []
+        self.told: list[float] = []
+
+    async def tell(self, key: tuple[str, str], problem: Exception) -> None:
+        assert problem is self._problem
+        self.told.append(self._clock[0])
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
         self.times.append(self._clock[0])
@@ -33,10 +38,15 @@ class Failing:
         raise self._problem
 
 
-def delays(problem: ApiError, turns: int) -> list[float]:
+def delays(problem: Exception, turns: int) -> list[float]:
     """Seconds between the looks at a job each of whose turns ends with ``problem``."""
+    return failing(problem, turns)[0]
 
-    async def story() -> list[float]:
+
+def failing(problem: Exception, turns: int) -> tuple[list[float], list[float]]:
+    """The same, and when the problem was told on the job."""
+
+    async def story() -> tuple[list[float], list[float]]:
         access = Access(Configuration(host="http://127.0.0.1:1"), "team", None, None)
         client = Client(access)
         operator = Operator(OperatorConfig(Settings(image="rl:1")), access, OperatorMetrics(), client)
@@ -53,7 +63,7 @@ def delays(problem: ApiError, turns: int) -> list[float]:
                 clock[0] = min(queue._later.values())
                 queue._due()
         await client.close()
-        return [after - before for before, after in zip(failing.times, failing.times[1:], strict=False)]
+        return [after - before for before, after in zip(failing.times, failing.times[1:], strict=False)], failing.told
 
     return asyncio.run(asyncio.wait_for(story(), 30.0))
 
@@ -73,3 +83,18 @@ def test_a_change_by_somebody_else_is_looked_at_soon(turns: int) -> None:
 
 def test_the_server_says_how_long_to_wait() -> None:
     assert delays(Unavailable("busy", retry_after_seconds=20.0), 3) == [20.0, 20.0]
+
+
+@pytest.mark.parametrize(
+    "problem", [Forbidden("no", code=403), Unavailable("webhook", code=500), ValueError("a defect")]
+)
+def test_what_is_refused_is_told_on_the_job_from_the_second_time_on(problem: Exception) -> None:
+    waited, told = failing(problem, 4)
+    assert (waited[:2], told) == ([0.5, 1.0], [0.5, 1.5, 3.5])
+
+
+@pytest.mark.parametrize(
+    "problem", [Unavailable("away"), Conflict("changed", code=409), TooManyRequests("busy", code=429)]
+)
+def test_what_says_nothing_of_the_job_is_not_told_on_it(problem: Exception) -> None:
+    assert failing(problem, 4)[1] == []

@@ -136,7 +136,7 @@ def test_a_pod_is_found_by_its_job_and_its_events_name_the_job() -> None:
     assert len(cache.of("team", "uid-of-other")) == 1
     assert cache.of("another", UID) == []
     assert len(cache) == 3
-    assert set(cache.jobs()) == {("team", UID), ("team", "uid-of-other")}
+    assert set(cache.jobs()) == {KEY, ("team", "other")}
     for pod in [*cache.of("team", UID), *cache.of("team", "uid-of-other")]:
         cache.settle(pod)
         cache.change("DELETED", pod)

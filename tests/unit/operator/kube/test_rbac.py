@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from rljob_operator.kube.process import rbac
 
+from tests.support.operator_roles import role_objects
+
 MADE = {"pods", "secrets", "configmaps", "services", "serviceaccounts", "persistentvolumeclaims", "networkpolicies"}
 
 
@@ -29,7 +31,7 @@ def test_what_is_made_may_be_made_and_strangers_secrets_are_not_listed() -> None
 
 @pytest.mark.parametrize("watched", [(), ("team-a",), ("team-a", "team-b")])
 def test_scopes(watched: tuple[str, ...]) -> None:
-    found = rbac.role_objects("rljob-operator", "rljob-system", watched)
+    found = role_objects("rljob-operator", "rljob-system", watched)
     places = {
         (each["kind"], each["metadata"].get("namespace")) for each in found if not each["kind"].endswith("Binding")
     }
@@ -45,7 +47,7 @@ def test_scopes(watched: tuple[str, ...]) -> None:
 
 def test_nodes_are_read_only_where_all_namespaces_are_looked_after() -> None:
     def reads_nodes(*watched: str) -> bool:
-        roles = rbac.role_objects("a", "b", watched)
+        roles = role_objects("a", "b", watched)
         return any("nodes" in rule["resources"] for each in roles for rule in each.get("rules", ()))
 
     assert (reads_nodes(), reads_nodes("team-a")) == (True, False)
@@ -53,7 +55,7 @@ def test_nodes_are_read_only_where_all_namespaces_are_looked_after() -> None:
 
 def test_pods_are_reached_through_the_server_only_from_outside() -> None:
     def proxied(outside: bool) -> bool:
-        roles = rbac.role_objects("a", "b", outside=outside)
+        roles = role_objects("a", "b", outside=outside)
         return any("pods/proxy" in rule["resources"] for each in roles for rule in each.get("rules", ()))
 
     assert (proxied(True), proxied(False)) == (True, False)

@@ -52,7 +52,7 @@ def test_the_poll_goes_through_the_api_server_and_carries_the_token_past_it() ->
         (refuses(403, "Forbidden", "user guest cannot get pods/proxy"), "the right to get pods/proxy in namespace team"),
         (refuses(503, "ServiceUnavailable", "dial tcp: no route to host"), "through the API server: dial tcp: no route"),
         (refuses(404, "NotFound", "pods not found"), "pods not found"),
-        (never(), "nothing was heard for too long"),
+        (never(), "has not answered within"),
         (says(200, {"text": "x" * 2000}), "more than 1,000 bytes"),
     ],
 )  # fmt: skip

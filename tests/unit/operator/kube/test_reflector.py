@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from rljob_operator.kube.apiserver import reflector
 from rljob_operator.kube.apiserver.client import SILENCE_SECONDS, TIMEOUT_SECONDS, WATCH_SECONDS
+from rljob_operator.kube.apiserver.errors import Forbidden
 from rljob_operator.kube.watch.pods import Pods
 
 from tests.unit.operator.kube.fake_api_server import Answer, FakeApiServer, listed, never, refuses, served, streams
@@ -69,6 +70,37 @@ def followed(
 
 def asked_times(count: int) -> Callable[[FakeApiServer, Pods], bool]:
     return lambda server, pods: len(server.asked) >= count
+
+
+FORBIDDEN = refuses(403, "Forbidden", "pods is forbidden")
+
+
+def test_what_may_not_be_read_keeps_nothing_waiting_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    _, asked, pods = followed(FORBIDDEN, until=asked_times(3))
+    assert pods.synced
+    assert asked == ["list"] * 3
+    with pytest.raises(Forbidden, match="pods is forbidden"):
+        pods.check("team")
+    assert caplog.text.count("pods is forbidden") == 1
+    _, _, pods = followed(FORBIDDEN, listed("5"), streams(hang=True), until=asked_times(3))
+    pods.check("team")
+
+
+def test_a_namespace_that_may_not_be_read_is_no_silence() -> None:
+    async def story() -> None:
+        async with served(listed("5"), timeout_seconds=0.5) as (_, client):
+            pods, seconds = Pods(client, ("gone", "team"), lambda *_: None, steady=lambda: clock[0]), 200.0
+            clock[0] = seconds
+            pods._reflectors[1]._heard = seconds - 10.0
+            assert pods.age_seconds == seconds
+            pods._reflectors[0].refused = Forbidden("no")
+            assert pods.age_seconds == 10.0
+            pods.check("team")
+            pods._reflectors[1].refused = Forbidden("no")
+            assert pods.age_seconds == seconds, "whoever may read nothing is of no use"
+
+    clock = [0.0]
+    asyncio.run(story())
 
 
 def test_a_watch_that_ends_is_gone_on_with_where_it_ended() -> None:

@@ -11,7 +11,7 @@ from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.kube.apiserver.errors import Forbidden, Invalid, QuotaExceeded, Unavailable
 from rljob_operator.kube.job.keys import KeysLost
 from rljob_operator.kube.job.owned import NameConflict
-from rljob_operator.kube.job.refusals import Problem, Refusals
+from rljob_operator.kube.job.refusals import FIRST_PAUSE_SECONDS, Refusals
 
 
 def is_held(refusals: Refusals, generation: int, now: float) -> bool:
@@ -36,6 +36,15 @@ def test_the_pause_grows_and_ends_at_once_where_the_job_changes() -> None:
     assert (refusals.of, refusals.due_in(136.0)) == ({}, float("inf")), "it was made, or nobody wants it any more"
 
 
+def test_what_nobody_could_find_out_is_tried_every_few_seconds() -> None:
+    refusals, now = Refusals(generation=1), 0.0
+    for _ in range(4):
+        refusals.note({"learner": Unavailable("failed calling webhook", code=500)}, now, now)
+        assert refusals.due_in(now) == FIRST_PAUSE_SECONDS
+        now += FIRST_PAUSE_SECONDS
+        refusals.told([], 1, now)
+
+
 def test_a_member_that_cannot_be_made_stands_among_those_that_are_there() -> None:
     refusals, ended = Refusals(generation=1), Member("actor-2", Role.ACTOR, Phase.EXITED)
     refusals.note({"actor-1": QuotaExceeded("full"), "actor-2": QuotaExceeded("full")}, 0.0, 7.0)
@@ -51,14 +60,15 @@ def test_a_member_that_cannot_be_made_stands_among_those_that_are_there() -> Non
         (KeysLost("gone"), Reason.KEYS_LOST),
         (Forbidden("no"), Reason.POD_TEMPLATE_REJECTED),
         (Invalid("no"), Reason.POD_TEMPLATE_REJECTED),
-        (Unavailable("failed calling webhook", code=500), None),
+        (Unavailable("failed calling webhook", code=500), Reason.NOT_MADE),
+        (ZeroDivisionError("by zero"), Reason.NOT_MADE),
     ],
 )
-def test_the_words_are_those_of_the_api_server(problem: Problem, reason: Reason | None) -> None:
+def test_the_words_are_those_of_the_api_server(problem: Exception, reason: Reason) -> None:
     refusals = Refusals()
     refusals.note({"learner": problem}, 0.0, 0.0)
     (seen,) = refusals.told([], 0, 0.0)
     assert seen.waiting is reason
-    assert seen.waiting_message.startswith(str(problem))
+    assert str(problem) in seen.waiting_message
     hint = "; to change a role, set suspend: true with it, and resume"
     assert seen.waiting_message.endswith(hint) == (reason is Reason.POD_TEMPLATE_REJECTED)

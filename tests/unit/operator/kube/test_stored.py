@@ -114,3 +114,27 @@ def test_a_status_may_be_kept_as_text() -> None:
     assert "managedFields" not in found["metadata"]
     assert read(found).status == read(document).status == RLJobStatus(active_seconds=7)
     assert "status" not in kept(stored())
+
+
+def test_whatever_metadata_a_server_accepts_is_its_business() -> None:
+    many = {f"key-{number}": "" for number in range(99)}
+    accepted = {"generateName": "po", "annotations": {**many, "long": "x" * 200_000}, "labels": many, "anything": [1]}
+    found = read(stored(metadata=accepted))
+    assert found.desired.refusal is None
+    assert found.desired.job.metadata.labels == many
+    refusal = read(stored(metadata=accepted, actors={"replicas": "many"})).desired.refusal
+    assert refusal is not None
+    assert refusal.message == "spec.actors.replicas: got 'many'; allowed: an integer from 0 to 100,000"
+    before = ReadBefore()
+    job = read(stored(), before=before).desired.job
+    assert read(stored(metadata={"annotations": accepted["annotations"]}), before=before).desired.job is job
+
+
+def test_a_spec_that_grew_too_large_leaves_the_one_in_force() -> None:
+    env = [{"name": "TEXT", "value": "x" * 600_000}]
+    found = read(stored({"effectiveSpec": in_force()}, actors={"env": env}))
+    refusal = found.desired.refusal
+    assert refusal is not None
+    assert not refusal.blocking
+    assert "characters; allowed: up to 524,288; put long texts into a ConfigMap" in refusal.message
+    assert found.desired.job.spec.actors.env is None
