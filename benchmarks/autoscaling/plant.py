@@ -141,7 +141,6 @@ def simulate(scenario: Scenario, law: Law, seed: int) -> Trace:
             unschedulable_seconds=0.0,
             learner_started_seconds=START,
             requested_replicas=scenario.initial_actors,
-            initial_replicas=scenario.initial_actors,
         )
         most = _at(scenario.max_replicas, second)
         desired = law(View(second, START + second + offset, sample, supply, len(ready_at), int(most)))

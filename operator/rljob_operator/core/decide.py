@@ -188,9 +188,10 @@ def _after_the_end(context: ReconcileContext) -> Decision:
     """A job that is Complete or Failed: its status never changes again, save that a later generation was seen, for whoever waits
     for that; nothing starts, and what is left goes in its time."""
     left = lifecycle.ttl_seconds_left(context)
-    seen = context.with_status(observed_generation=context.desired.generation)
     return Decision(
-        status=_as_before_if_equal(context.status, seen.status),
+        status=_as_before_if_equal(
+            context.status, context.with_status(observed_generation=context.desired.generation).status
+        ),
         drain=lifecycle.to_drain(context, Mode.FINISHED),
         remove=lifecycle.to_remove(context, Mode.FINISHED),
         delete_job=left == 0.0,

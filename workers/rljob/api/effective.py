@@ -15,14 +15,10 @@ from pydantic import BaseModel
 from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.computed import COMPUTED
 from rljob.api.impala import ImpalaParameters
-from rljob.api.inference import InferenceSpec
 from rljob.api.job import RLJob, RLJobSpec
 from rljob.api.replay import ReplaySpec
-from rljob.api.roles import LearnerSpec
-from rljob.api.types import quantity
 
 M = TypeVar("M", bound=BaseModel)
-R = TypeVar("R", LearnerSpec, InferenceSpec)
 
 
 def effective(job: RLJob, written: Mapping[str, Any]) -> RLJob:
@@ -42,17 +38,16 @@ def _with_sections(spec: RLJobSpec) -> RLJobSpec:
     if algorithm.type == "ApeXDQN" and algorithm.apex_dqn is None:
         algorithm = algorithm.model_copy(update={"apex_dqn": ApeXDQNParameters()})
     replay = ReplaySpec() if algorithm.type == "ApeXDQN" and spec.replay is None else spec.replay
-    devices = {"learner": _with_device(spec.learner), "inference": _with_device(spec.inference)}
-    return spec.model_copy(update={"algorithm": algorithm, "replay": replay, **devices})
-
-
-def _with_device(role: R) -> R:
-    """The role with the number of devices that its limits name, as those of any pod may, where ``accelerator`` gives none."""
-    named = role.resources.limits.get(role.accelerator.resource_name)
-    if named is None or role.accelerator.count is not None:
-        return role
-    accelerator = role.accelerator.model_copy(update={"count": round(quantity(named))})
-    return role.model_copy(update={"accelerator": accelerator})
+    of_learner = {"accelerator": spec.learner.accelerator.as_limited(spec.learner.resources)}
+    of_inference = {"accelerator": spec.inference.accelerator.as_limited(spec.inference.resources)}
+    return spec.model_copy(
+        update={
+            "algorithm": algorithm,
+            "replay": replay,
+            "learner": spec.learner.model_copy(update=of_learner),
+            "inference": spec.inference.model_copy(update=of_inference),
+        }
+    )
 
 
 def _filled(node: M, model: type[BaseModel], name: str, value: Callable[[], Any]) -> M:

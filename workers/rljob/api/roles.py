@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rljob.api.mutability import ANY_TIME, WHILE_SUSPENDED
-from rljob.api.pods import ResourceName, RoleSpec
-from rljob.api.types import APIModel, Flag, Integer, Real, Seconds
+from rljob.api.pods import ResourceName, Resources, RoleSpec
+from rljob.api.types import APIModel, Flag, Integer, Real, Seconds, quantity
 
 
 class Accelerator(APIModel):
@@ -23,6 +23,13 @@ class Accelerator(APIModel):
     on_missing: Literal["Fail", "UseCPU"] | None = None
     """What a role does that has asked for a device and finds none that works: Fail ends it with exit code 78, which fails the
     job; UseCPU computes on the CPU. Unset: Fail on a cluster, UseCPU with a warning under rljob run."""
+
+    def as_limited(self, resources: Resources) -> Accelerator:
+        """With the number of devices that a role's limits name, as those of any pod may, where ``count`` is not given."""
+        named = resources.limits.get(self.resource_name)
+        if named is None or self.count is not None:
+            return self
+        return self.model_copy(update={"count": round(quantity(named))})
 
 
 class LearnerSpec(RoleSpec):

@@ -90,14 +90,12 @@ def choose(
     Raises DeviceProblem where one was asked for, there is none that works, and that is not to be passed over.
     """
     wanted = accelerator.count
-    if wanted == 0 or (wanted is None and on_cluster):
-        log.info("%s.accelerator.count asks for no device: the %s computes on the CPU", role, role)
-        return torch.device("cpu")
-    reason = why_not()
+    asks_for_none = wanted == 0 or (wanted is None and on_cluster)
+    reason = f"{role}.accelerator.count asks for no device" if asks_for_none else why_not()
     if not reason:
         log.info("the %s computes on a %s device", role, accelerator.resource_name)
         return torch.device("cuda")
-    if wanted is None:
+    if not wanted:
         log.info("%s: the %s computes on the CPU", reason, role)
         return torch.device("cpu")
     where = "no such device works in this pod: " if on_cluster else ""

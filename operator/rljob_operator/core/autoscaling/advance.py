@@ -161,7 +161,7 @@ def _with_requested_replicas(
         limited = bounded(spec, Limited(requested_replicas))
         return replace(memory, desired=limited.number, limited_by=limited.by)
     if desired is None:
-        desired = supply.initial_replicas
+        desired = requested_replicas
     elif requested_before is not None and requested_replicas != requested_before:
         # give it one stabilization window; older recommendations knew nothing of it
         memory = replace(

@@ -45,8 +45,7 @@ class Supply:
         ready: actors that play. pending: actors on their way (created, not yet ready). draining: actors asked to end.
         unschedulable_seconds: for how long actors have been waiting for a place or for quota; 0 if none is.
         learner_started_seconds: when the present learner process started (Unix time); None while there is none.
-        requested_replicas: ``spec.actors.replicas`` now.
-        initial_replicas: where to begin when nothing is remembered: ``spec.actors.replicas``, or what already runs.
+        requested_replicas: ``spec.actors.replicas`` now; where to begin when nothing is remembered.
     """
 
     ready: int
@@ -55,7 +54,6 @@ class Supply:
     unschedulable_seconds: float
     learner_started_seconds: float | None
     requested_replicas: int
-    initial_replicas: int
 
 
 class LimitedBy(StrEnum):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rljob.api.conditions import ConditionType, Reason
 
 from rljob_operator.core.conditions import roles as about_roles
@@ -52,8 +50,9 @@ def ready(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     the job's state in one word."""
     type, outcome = ConditionType.READY, context.memory.outcome
     if mode is Mode.FINISHED and outcome is not None:
-        status = "True" if outcome.state == "Complete" else "False"
-        return ConditionUpdate(type, status, outcome.state, f"{outcome.reason}: {outcome.message}")
+        return ConditionUpdate(
+            type, str(outcome.state == "Complete"), outcome.state, f"{outcome.reason}: {outcome.message}"
+        )
     if mode is Mode.FINISHING and outcome is not None:
         return false(type, Reason.FINISHING, f"{outcome.reason}: {outcome.message}")
     if mode is Mode.SESSION_ENDING:
@@ -281,8 +280,8 @@ def end(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
 
 def stalled(context: ReconcileContext, mode: Mode) -> ConditionUpdate | None:
     """A failure in the word of kstatus, by which Helm, Flux and kpt give up: `Ready` alone would have them wait on."""
-    ended = end(context, mode)
-    return None if ended is None or ended.type is ConditionType.COMPLETE else replace(ended, type=ConditionType.STALLED)
+    failed = failure_target(context, mode) if mode is Mode.FINISHED else None
+    return None if failed is None else true(ConditionType.STALLED, failed.reason, failed.message)
 
 
 def _trained(context: ReconcileContext) -> str:

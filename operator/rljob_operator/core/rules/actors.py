@@ -184,7 +184,6 @@ def _supply(context: ReconcileContext, memory: AutoscalingMemory) -> Supply:
         unschedulable_seconds=max(stuck, default=0.0),
         learner_started_seconds=started,
         requested_replicas=context.spec.actors.replicas,
-        initial_replicas=context.spec.actors.replicas,
     )
 
 

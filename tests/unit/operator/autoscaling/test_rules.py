@@ -36,7 +36,7 @@ def figures(now: float, actors: int, capacity: float = 40.0, rate: float = 1.0) 
 
 def supply(actors: int, requested: int = 4, **other: float) -> Supply:
     fields = {"pending": 0, "draining": 0, "unschedulable_seconds": 0.0, "learner_started_seconds": T0, **other}
-    return Supply(ready=actors, requested_replicas=requested, initial_replicas=requested, **fields)  # type: ignore[arg-type]
+    return Supply(ready=actors, requested_replicas=requested, **fields)  # type: ignore[arg-type]
 
 
 class Job:

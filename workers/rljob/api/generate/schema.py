@@ -40,6 +40,18 @@ from rljob.api.types import (
 )
 
 Schema = dict[str, Any]
+_AMOUNT: Schema = {
+    "x-kubernetes-preserve-unknown-fields": True,
+    "minimum": 0,
+    "maximum": MAX_PLAIN_QUANTITY,
+    "pattern": QUANTITY_PATTERN,
+    "maxLength": 32,
+    "maxProperties": 0,
+    "maxItems": 0,
+    "not": {"enum": [True, False, {}, []]},
+}
+"""A quantity that may be a number with a fraction. No type says so, and what is neither number nor text is shut out one by one:
+maps and lists that hold something by the two maxima, all else by ``not``."""
 
 
 def schema_of(model: type[BaseModel], path: str = "status") -> Schema:
@@ -132,7 +144,8 @@ def _value(annotation: Any, metadata: list[Any], path: str) -> Schema:
         if isinstance(marker, Text):
             return _text(marker)
         if isinstance(marker, QuantityText):
-            return _quantity(marker)
+            whole = {"x-kubernetes-int-or-string": True, "minimum": 0, "pattern": QUANTITY_PATTERN, "maxLength": 32}
+            return copy.deepcopy(_AMOUNT) if marker.fractions else whole
         if isinstance(marker, Real):
             return _number(marker)
         if isinstance(marker, WordOrFactory):
@@ -170,23 +183,6 @@ def _by_type(annotation: Any, metadata: list[Any], path: str) -> Schema:
     raise TypeError(f"no schema for {annotation!r}")
 
 
-def _quantity(marker: QuantityText) -> Schema:
-    """A number or a text. Where the number may have a fraction no type says that, so what is neither is shut out one by one: maps
-    and lists that hold something by the two maxima, all else by ``not``."""
-    if not marker.fractions:
-        return {"x-kubernetes-int-or-string": True, "minimum": 0, "pattern": QUANTITY_PATTERN, "maxLength": 32}
-    return {
-        "x-kubernetes-preserve-unknown-fields": True,
-        "minimum": 0,
-        "maximum": MAX_PLAIN_QUANTITY,
-        "pattern": QUANTITY_PATTERN,
-        "maxLength": 32,
-        "maxProperties": 0,
-        "maxItems": 0,
-        "not": {"enum": [True, False, {}, []]},
-    }
-
-
 def _mapping(arguments: tuple[Any, ...], metadata: list[Any], path: str) -> Schema:
     key, value = arguments
     if value is Any:
@@ -200,16 +196,15 @@ def _mapping(arguments: tuple[Any, ...], metadata: list[Any], path: str) -> Sche
         "additionalProperties": _value(value, [], path),
         "maxProperties": _bound(metadata, "max_length"),
     }
-    if "x-kubernetes-preserve-unknown-fields" in schema["additionalProperties"]:
-        return schema  # CEL sees nothing of a map whose values have no type
     keys = next(item for item in unwrapped(key, [])[1] if isinstance(item, Text))
     least = f"key.size() >= {keys.shortest} && " if keys.shortest else ""
-    schema["x-kubernetes-validations"] = [
-        {
-            "rule": f"self.all(key, {least}key.size() <= {keys.longest})",
-            "message": f"keys: {keys.allowed}",
-        }
-    ]
+    if "x-kubernetes-preserve-unknown-fields" not in schema["additionalProperties"]:  # else CEL sees nothing of the map
+        schema["x-kubernetes-validations"] = [
+            {
+                "rule": f"self.all(key, {least}key.size() <= {keys.longest})",
+                "message": f"keys: {keys.allowed}",
+            }
+        ]
     return schema
 
 
