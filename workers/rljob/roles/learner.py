@@ -65,10 +65,9 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
     """Train until ``stop`` is set, then write a final checkpoint and return.
 
     Raises SystemExit(70) where the job says that a loss that is not finite fails it, SystemExit(75) once a learner of a later
-    epoch has begun, CheckpointProblem when told to resume from a checkpoint that cannot be used or where it may
-    write none, StorageProblem where the place
-    of the checkpoints cannot be asked, DeviceProblem where the device that the job asks for is missing or too small,
-    DeviceMemoryProblem where its memory runs out later, ValueError for a job that cannot work.
+    epoch has begun, CheckpointProblem when told to resume from a checkpoint that cannot be used or where it may write none,
+    StorageProblem where the place of the checkpoints cannot be asked, DeviceProblem where the device that the job asks for is
+    missing or too small, DeviceMemoryProblem where its memory runs out later, ValueError for a job that cannot work.
     """
     spec = options.job.spec
     device = choose(spec.learner.accelerator, on_cluster=options.on_cluster)
