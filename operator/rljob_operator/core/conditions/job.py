@@ -110,6 +110,7 @@ def _why_waiting(context: ReconcileContext) -> Reason | None:
 
 
 def _comes_up(context: ReconcileContext, why: Reason) -> str:
+    """What is still to come of a job in which nothing waits for a place."""
     if why is Reason.ACCEPTING:
         return "see condition Accepted"
     lacking = [role for role in Role if context.ready(role) < context.needed_of(role)]
