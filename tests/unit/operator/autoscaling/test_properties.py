@@ -42,7 +42,7 @@ def test_invariants(low: int, high: int, mode: str, pause: str, steps: list) -> 
             sample = ScalingSample(
                 now - old, wait, blocked, consumed, produced, depth, 64.0, 1.0, learner_advancing=advancing
             )
-        supply = Supply(ready, pending, 0, 0.0, T0, wish, wish)
+        supply = Supply(ready, pending, 0, 0.0, T0, wish)
         answer = advance(spec, memory, sample, supply, now)
         assert low <= answer.desired <= high
         assert answer == advance(spec, memory, sample, supply, now)
@@ -64,7 +64,7 @@ def test_a_matched_fleet_survives_any_clock(jumps: list[float]) -> None:
         for _ in range(120):
             now += 1
             sample = ScalingSample(now, 0.0, 0.0, 40.0, 40.0, 32.0, 64.0, 1.0)
-            answer = advance(spec, memory, sample, Supply(40, 0, 0, 0.0, T0, 40, 40), now)
+            answer = advance(spec, memory, sample, Supply(40, 0, 0, 0.0, T0, 40), now)
             memory = answer.memory
             assert answer.desired == 40
         assert answer.memory.active == "ValidMetricFound"

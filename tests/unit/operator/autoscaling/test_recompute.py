@@ -98,7 +98,7 @@ def walk(seed: int, mode: str) -> tuple[int, set[str]]:
         if chance.random() < 0.02:
             wish = chance.randint(0, 80)
         seen = sample if chance.random() < 0.7 else None
-        answer = advance(spec, memory, seen, Supply(actors, 0, 0, stuck, T0, wish, wish), now)
+        answer = advance(spec, memory, seen, Supply(actors, 0, 0, stuck, T0, wish), now)
         calculation = told(answer.calculation)
         if calculation is not None:
             numbers = json.loads(ScalingCalculation.model_dump_json(calculation, by_alias=True, exclude_none=True))
