@@ -73,7 +73,7 @@ SWITCHES: list[tuple[str, bool, set[str]]] = [
     ("serviceAccount.create", True, {f"ServiceAccount/{NAME}"}),
     ("podDisruptionBudget.enabled", True, {f"PodDisruptionBudget/{NAME}"}),
     ("networkPolicy.enabled", False, {f"NetworkPolicy/{NAME}"}),
-    ("priorityClass.create", False, {f"PriorityClass/{NAME}"}),
+    ("priorityClass.create", True, {f"PriorityClass/{NAME}"}),
     ("rbac.create", True, {
         "Role/rljob-operator-leader", "RoleBinding/rljob-operator-leader", "ClusterRole/rljob-operator",
         "ClusterRoleBinding/rljob-operator", *(f"ClusterRole/rljobs-{role}" for role in ("view", "edit", "admin")),
@@ -146,9 +146,11 @@ def test_a_priority_of_the_operators_own(chart: Chart) -> None:
     def of_pods(**values: Any) -> Any:
         return at(only(chart.render(values), "Deployment"), f"{POD}.priorityClassName")
 
-    assert of_pods() is None
-    assert of_pods(priorityClass={"create": True}) == NAME
-    named = {"create": True, "name": "operators", "value": 12345678}
+    assert of_pods() == NAME
+    assert of_pods(priorityClass={"create": False}) is None
+    assert of_pods(watchNamespaces=["team-a"]) is None, "that is made without rights in the cluster"
+    assert not [each for each in chart.render({"watchNamespaces": ["team-a"]}) if each["kind"] == "PriorityClass"]
+    named = {"name": "operators", "value": 12345678}
     assert of_pods(priorityClass=named) == "operators"
     assert of_pods(priorityClass=named, priorityClassName="high") == "high", "one that is there wins"
     made = only(chart.render({"priorityClass": named}), "PriorityClass")
@@ -169,12 +171,54 @@ def test_rights_to_ask_kueue_only_where_it_is_asked(
     assert granted(config={"kueue": {"enabled": True}}) == [*without, *rbac.rules(*queue)]
 
 
+def test_users_of_single_namespaces_have_roles_there(chart: Chart) -> None:
+    robot = {"kind": "ServiceAccount", "name": "robot", "namespace": "team-a"}
+    watched = {"watchNamespaces": ["team-a", "team-b"]}
+
+    def of_users(**rbac: Any) -> set[tuple[str, str, str]]:
+        made = [
+            each for each in chart.render({**watched, "rbac": rbac}) if each["metadata"]["name"].startswith("rljobs-")
+        ]
+        return {(each["kind"], each["metadata"]["namespace"], each["metadata"]["name"]) for each in made}
+
+    roles = {("Role", where, f"rljobs-{role}") for where in watched["watchNamespaces"] for role in ("view", "edit")}
+    assert of_users() == roles
+    assert not of_users(aggregate=False)
+    assert of_users(editors=[robot]) - roles == {
+        ("RoleBinding", where, "rljobs-edit") for where in watched["watchNamespaces"]
+    }
+    assert of_users(viewers=[robot]) - roles == {
+        ("RoleBinding", where, "rljobs-view") for where in watched["watchNamespaces"]
+    }
+    bound = chart.render({**watched, "rbac": {"editors": [robot]}})
+    binding = next(
+        each for each in bound if each["kind"] == "RoleBinding" and each["metadata"]["name"] == "rljobs-edit"
+    )
+    assert (binding["subjects"], binding["roleRef"]["kind"]) == ([robot], "Role")
+    (edit,) = [
+        r
+        for r in bound
+        if (r["kind"], r["metadata"]["name"], r["metadata"].get("namespace")) == ("Role", "rljobs-edit", "team-b")
+    ]
+    assert {"create", "delete", "get"} <= set(edit["rules"][0]["verbs"])
+
+
+def test_an_operator_of_single_namespaces_may_be_let_read_nodes(chart: Chart) -> None:
+    watched = {"watchNamespaces": ["team-a"]}
+    assert not [each for each in chart.render(watched) if each["kind"].startswith("ClusterRole")]
+    objects = chart.render({**watched, "rbac": {"clusterReads": True}})
+    assert only(objects, "ClusterRole", "rljob-operator-reads-for-team-a")["rules"] == rbac.rules("Cluster")
+    assert only(objects, "ClusterRoleBinding")["subjects"][0]["kind"] == "ServiceAccount"
+    with_kueue = chart.render({**watched, "rbac": {"clusterReads": True}, "config": {"kueue": {"enabled": True}}})
+    assert only(with_kueue, "ClusterRole")["rules"] == rbac.rules("Cluster", "QueueCluster")
+
+
 def test_every_value_has_its_test() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     tried = (
         {case[0] for case in [*OPTIONS, *SWITCHES]}
         | {f"networkPolicy.{case[0]}" for case in NETWORK}
-        | {"priorityClass.name", "priorityClass.value"}
+        | {"priorityClass.name", "priorityClass.value", "rbac.viewers", "rbac.editors", "rbac.clusterReads"}
     )
     assert set(leaves(values)) == tried | WITHOUT_OBJECTS
 
@@ -201,9 +245,13 @@ def test_a_changed_configuration_is_a_new_pod(chart: Chart, default: list[Object
 
 def test_watched_namespaces_need_no_right_on_the_cluster(chart: Chart) -> None:
     found = chart.render({"watchNamespaces": ["team-a", "team-b"], "crds": {"enabled": False}})
-    assert not {each["kind"] for each in found} & {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
+    without = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "PriorityClass"}
+    assert not {each["kind"] for each in found} & without
     roles = {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in found if each["kind"] == "Role"}
-    assert roles == {("team-a", "rljob-operator"), ("team-b", "rljob-operator"), (NAMESPACE, "rljob-operator-leader")}
+    theirs = {
+        (team, name) for team in ("team-a", "team-b") for name in ("rljob-operator", "rljobs-view", "rljobs-edit")
+    }
+    assert roles == {*theirs, (NAMESPACE, "rljob-operator-leader")}
 
 
 def test_every_object_is_labelled_and_in_its_place(chart: Chart) -> None:
@@ -212,7 +260,7 @@ def test_every_object_is_labelled_and_in_its_place(chart: Chart) -> None:
         about = each["metadata"]
         assert about["labels"]["app.kubernetes.io/instance"] == RELEASE
         assert about["labels"]["team"] == "rl"
-        whole = each["kind"].startswith("Cluster") or each["kind"] == "CustomResourceDefinition"
+        whole = each["kind"].startswith("Cluster") or each["kind"] in ("CustomResourceDefinition", "PriorityClass")
         assert about.get("namespace") == (None if whole else NAMESPACE), each
 
 

@@ -40,6 +40,7 @@ def _version() -> str:
 
 WORKLOADS = Resource(GROUP, _version(), "workloads", "Workload")
 FLAVORS = Resource(GROUP, WORKLOADS.version, "resourceflavors", "ResourceFlavor")
+PRIORITIES = Resource(GROUP, WORKLOADS.version, "workloadpriorityclasses", "WorkloadPriorityClass")
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TEXT, NUMBER, FLAG = {"type": "string"}, {"type": "integer", "minimum": 0}, {"type": "boolean"}
 TEXTS = {"type": "object", "additionalProperties": TEXT}
@@ -77,6 +78,7 @@ WORKLOAD = {
         spec=_object(
             "podSets", queueName=TEXT, active={**FLAG, "default": True},
             podSets=_list(POD_SET, "name", minItems=1, maxItems=8),
+            priority={"type": "integer"}, priorityClassRef=_object("group kind name", group=TEXT, kind=TEXT, name=TEXT),
         ),
         status=_object(
             conditions=_list(CONDITION, "type", maxItems=16), admissionChecks=_list(CHECK, "name"),
@@ -94,6 +96,7 @@ WORKLOAD = {
          "message": "as many assignments as podSets"},
     ],
 }  # fmt: skip
+PRIORITY = _object("value", value={"type": "integer"})
 FLAVOR = _object(spec=_object(nodeLabels=TEXTS, tolerations=_list(ANYTHING)))
 
 
@@ -117,6 +120,7 @@ def _definition(kind: str, plural: str, schema: Object, scope: str) -> Object:
 DEFINITIONS = (
     _definition("Workload", "workloads", WORKLOAD, "Namespaced"),
     _definition("ResourceFlavor", "resourceflavors", FLAVOR, "Cluster"),
+    _definition("WorkloadPriorityClass", "workloadpriorityclasses", PRIORITY, "Cluster"),
 )
 
 
@@ -130,7 +134,7 @@ def install(cluster: ControlPlane) -> None:
     served = f"/apis/{WORKLOADS.group}/{WORKLOADS.version}"
     cluster.wait_until(
         "serving Workloads",
-        lambda: all(cluster.request("GET", f"{served}/{r.plural}")[0] == 200 for r in (WORKLOADS, FLAVORS)),
+        lambda: all(cluster.request("GET", f"{served}/{r.plural}")[0] == 200 for r in (WORKLOADS, FLAVORS, PRIORITIES)),
     )
 
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.resources import RLJOBS, Object
+from rljob_operator.kube.apiserver.resources import PRIORITY_CLASSES, RLJOBS, Object, Resource
 from rljob_operator.kube.process import rbac
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.render.workload import QUEUE_LABEL, WORKLOAD_ANNOTATION
+from rljob_operator.kube.render.workload import PRIORITY_LABEL, QUEUE_LABEL, WORKLOAD_ANNOTATION
 from rljob_operator.kube.watch.workloads import Workloads
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import connected
-from tests.cluster.kueue import FLAVORS, WORKLOADS, Kueue, QueuedRun
+from tests.cluster.kueue import FLAVORS, PRIORITIES, WORKLOADS, Kueue, QueuedRun
 from tests.cluster.operator_program import operator_program
 from tests.cluster.reconciling import Kubelet, Run, bring_up, written
 from tests.cluster.test_kube_reconcile import Clock, at_work, condition, status_of
@@ -129,7 +129,7 @@ def test_it_waits_for_its_core_and_then_for_blocks_of_actors(with_kueue: Control
             await queue.admit("pong", "a")
             await bring_up(run, viewer, kubelet, "pong")
             asked = await queue.asked_for()
-            assert asked == {"pong": CORE, "pong-actors-0": {"actor": 16}, "pong-actors-1": {"actor": 3}}
+            assert asked == {"pong": CORE, "pong.actors-0": {"actor": 16}, "pong.actors-1": {"actor": 3}}
             assert sorted(await kubelet.pods("pong")) == ["actor-0", "learner", "replay-0"], "no more has quota"
             status = await status_of(viewer, namespace, "pong")
             assert status["admission"] == {"workload": "pong", "actorBlocks": 0, "pendingBlocks": 2}
@@ -139,15 +139,15 @@ def test_it_waits_for_its_core_and_then_for_blocks_of_actors(with_kueue: Control
 
             check = {"name": "provision", "state": "Ready", "message": "",
                      "podSetUpdates": [{"name": "actor", "annotations": {"consume": "it"}}]}  # fmt: skip
-            await queue.admit("pong-actors-0", "b", [check])
+            await queue.admit("pong.actors-0", "b", [check])
             await bring_up(run, viewer, kubelet, "pong")
-            assert await workloads_of_actors(kubelet) == {"pong": 1, "pong-actors-0": 16}
+            assert await workloads_of_actors(kubelet) == {"pong": 1, "pong.actors-0": 16}
             spec = await spec_of(kubelet, "actor-5")
             assert spec["nodeSelector"] == {"pool": "b"}
             assert {**TOLERATION, "value": "b"} in spec["tolerations"]
             (pod,) = (await kubelet.pods("pong"))["actor-5"]
             assert pod["metadata"]["annotations"]["consume"] == "it"
-            await queue.admit("pong-actors-1")
+            await queue.admit("pong.actors-1")
             await bring_up(run, viewer, kubelet, "pong")
             status = await status_of(viewer, namespace, "pong")
             assert (status["actors"]["ready"], status["admission"]["actorBlocks"]) == (20, 2)
@@ -170,13 +170,13 @@ def test_fewer_actors_give_a_block_back_when_they_are_gone(with_kueue: ControlPl
             await admit_all(run, viewer, kubelet, queue)
             await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"actors": {"replicas": 17}}})
             await run.settle(viewer, "pong")
-            assert "pong-actors-1" in await queue.asked_for(), "its actors are on their way out"
+            assert "pong.actors-1" in await queue.asked_for(), "its actors are on their way out"
             await kubelet.finish_deleted("pong")
             await run.settle(viewer, "pong")
-            assert sorted(await queue.asked_for()) == ["pong", "pong-actors-0"]
+            assert sorted(await queue.asked_for()) == ["pong", "pong.actors-0"]
             await viewer.patch(RLJOBS, namespace, "pong", {"spec": {"actors": {"replicas": 18}}})
             await run.settle(viewer, "pong")
-            assert (await queue.asked_for())["pong-actors-1"] == {"actor": 1}
+            assert (await queue.asked_for())["pong.actors-1"] == {"actor": 1}
 
     asyncio.run(story())
 
@@ -187,13 +187,13 @@ def test_a_block_that_is_evicted_takes_its_own_actors_away(with_kueue: ControlPl
             await viewer.create(RLJOBS, queued(namespace, **TWENTY))
             run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
             await admit_all(run, viewer, kubelet, queue)
-            await queue.evict("pong-actors-0")
+            await queue.evict("pong.actors-0")
             await run.settle(viewer, "pong")
-            assert await queue.says("pong-actors-0", "QuotaReserved") == ("True", "Admitted"), "16 pods still use it"
+            assert await queue.says("pong.actors-0", "QuotaReserved") == ("True", "Admitted"), "16 pods still use it"
             await kubelet.finish_deleted("pong")
             await run.settle(viewer, "pong")
-            assert await queue.says("pong-actors-0", "QuotaReserved") == ("False", "Pending")
-            assert await workloads_of_actors(kubelet) == {"pong": 1, "pong-actors-1": 3}
+            assert await queue.says("pong.actors-0", "QuotaReserved") == ("False", "Pending")
+            assert await workloads_of_actors(kubelet) == {"pong": 1, "pong.actors-1": 3}
             assert condition(await status_of(viewer, namespace, "pong"), "Admitted") == ("True", "QuotaReserved")
 
     asyncio.run(story())
@@ -209,15 +209,15 @@ def test_a_block_is_up_once_one_of_its_actors_is(with_kueue: ControlPlane, names
             await run.settle(viewer, "pong")
             await queue.admit("pong")
             await bring_up(run, viewer, kubelet, "pong")
-            for block in ("pong-actors-0", "pong-actors-1"):
+            for block in ("pong.actors-0", "pong.actors-1"):
                 await queue.admit(block)
             await run.settle(viewer, "pong")
             assert len(await workloads_of_actors(kubelet)) == 3
-            assert await queue.says("pong-actors-0", "PodsReady") == ("", "")
+            assert await queue.says("pong.actors-0", "PodsReady") == ("", "")
             await kubelet.start("pong", "actor-1")
             await run.settle(viewer, "pong")
-            assert await queue.says("pong-actors-0", "PodsReady") == ("True", "Started")
-            assert await queue.says("pong-actors-1", "PodsReady") == ("", "")
+            assert await queue.says("pong.actors-0", "PodsReady") == ("True", "Started")
+            assert await queue.says("pong.actors-1", "PodsReady") == ("", "")
 
     asyncio.run(story())
 
@@ -335,6 +335,52 @@ def test_one_that_waits_asks_anew_for_what_is_wanted_now(with_kueue: ControlPlan
             await run.settle(viewer, "pong")
             assert not await queue.asked_for()
             assert await kubelet.pods("pong"), "it queues no more"
+
+    asyncio.run(story())
+
+
+def make_priority(cluster: ControlPlane, resource: Resource, name: str, value: int) -> None:
+    document = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, "value": value}
+    code, answer = cluster.request("POST", resource.path(None), document)
+    assert code == 201, answer
+
+
+def test_its_priority_is_that_of_its_label_else_of_its_pods(with_kueue: ControlPlane, namespace: str) -> None:
+    """Kueue gives a Workload that somebody else has made the priority 0 unless it is told another one."""
+    make_priority(with_kueue, PRIORITIES, f"{namespace}-urgent", 1000)
+    make_priority(with_kueue, PRIORITY_CLASSES, f"{namespace}-high", 70)
+
+    async def story() -> None:
+        async with at_work(with_kueue, namespace) as (viewer, client, _):
+            await viewer.create(RLJOBS, queued(namespace, learner={"priorityClassName": f"{namespace}-high"}))
+            run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
+            await run.settle(viewer, "pong")
+            assert (await queue.get("pong"))["spec"]["priority"] == 70
+            labels = {PRIORITY_LABEL: f"{namespace}-urgent"}
+            await viewer.patch(RLJOBS, namespace, "pong", {"metadata": {"labels": labels}})
+            await run.settle(viewer, "pong")
+            found = (await queue.get("pong"))["spec"]
+            assert found["priority"] == 1000
+            assert found["priorityClassRef"]["kind"] == "WorkloadPriorityClass"
+            await viewer.patch(RLJOBS, namespace, "pong", {"metadata": {"labels": {PRIORITY_LABEL: "no-such"}}})
+            await run.settle(viewer, "pong")
+            assert (await queue.get("pong"))["spec"]["priority"] == 0
+            said = message(await status_of(viewer, namespace, "pong"), "Admitted")
+            assert "its priority is 0: WorkloadPriorityClass no-such is missing" in said
+
+    asyncio.run(story())
+
+
+def test_a_job_with_the_name_of_anothers_block_queues_beside_it(with_kueue: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(with_kueue, namespace) as (viewer, client, _):
+            run, queue = QueuedRun(client, namespace, SETTINGS), Kueue(viewer, namespace)
+            for name in ("pong-actors-0", "pong"):
+                await viewer.create(RLJOBS, queued(namespace, name, **TWENTY))
+                await run.settle(viewer, name)
+            await queue.admit("pong")
+            await run.settle(viewer, "pong")
+            assert sorted(await queue.asked_for()) == ["pong", "pong-actors-0", "pong.actors-0", "pong.actors-1"]
 
     asyncio.run(story())
 

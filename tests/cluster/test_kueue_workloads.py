@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rljob.api import parse_job, read_manifest
 from rljob.api.presets import PRESETS
+from rljob_operator.core.member import Role
 from rljob_operator.kube.render import workload
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.settings import Settings
@@ -32,8 +33,20 @@ def asked_for(name: str) -> list[dict[str, Any]]:
     """The Workload of its core, and one of a block of actors."""
     written = JOBS[name]
     owned = Owned(parse_job({**written, "metadata": {**written["metadata"], "namespace": "default"}}), "uid")
-    settings = (SETTINGS, WORKLOADS.api_version)
-    return [workload.core(owned, "team", *settings), workload.block(owned, 0, 16, "team", *settings)]
+    sets = {
+        "pong": workload.core(owned, SETTINGS),
+        "pong.actors-0": [workload.pod_set(owned, Role.ACTOR, 16, SETTINGS)],
+    }
+    named = {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "high"}
+    rest = {
+        "queueName": "team",
+        "priority": 7,
+        **({} if WORKLOADS.version == "v1beta1" else {"priorityClassRef": named}),
+    }
+    return [
+        workload.workload(owned, each, {"podSets": found, **rest}, "", WORKLOADS.api_version)
+        for each, found in sets.items()
+    ]
 
 
 @pytest.mark.parametrize("name", JOBS)

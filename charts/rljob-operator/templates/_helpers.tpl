@@ -43,8 +43,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 {{- end -}}
 
+{{/* Name of the PriorityClass that the release makes; empty where it makes none. */}}
 {{- define "rljob-operator.priorityClass" -}}
+{{- if and .Values.priorityClass.create (not .Values.priorityClassName) (not .Values.watchNamespaces) -}}
 {{- default (include "rljob-operator.fullname" .) .Values.priorityClass.name -}}
+{{- end -}}
 {{- end -}}
 
 {{/* The operator's image; a digest wins over a tag. */}}

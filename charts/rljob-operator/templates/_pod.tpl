@@ -16,7 +16,7 @@ automountServiceAccountToken: true
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with default (ternary (include "rljob-operator.priorityClass" .) "" .Values.priorityClass.create) .Values.priorityClassName }}
+{{- with default (include "rljob-operator.priorityClass" .) .Values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
 {{- with .Values.podSecurityContext }}

@@ -26,3 +26,44 @@ metadata:
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: {{ .kind }}, name: {{ .name }}}
 subjects: {{- list .account | toYaml | nindent 0 }}
 {{- end -}}
+
+{{/*
+A role on jobs, and on their status, which only the operator writes. Takes root, role (view, edit or admin), verbs, and for a Role
+namespace and subjects.
+*/}}
+{{- define "rljob-operator.roleOfUsers" }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ if .namespace }}Role{{ else }}ClusterRole{{ end }}
+metadata:
+  name: rljobs-{{ .role }}
+  {{- with .namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels:
+    {{- include "rljob-operator.labels" .root | nindent 4 }}
+    {{- if not .namespace }}
+    rbac.authorization.k8s.io/aggregate-to-{{ .role }}: "true"
+    {{- end }}
+rules:
+- apiGroups: [rljob.dev]
+  resources: [rljobs]
+  verbs: {{ toJson .verbs }}
+- apiGroups: [rljob.dev]
+  resources: [rljobs/status]
+  verbs: [get]
+- apiGroups: [rljob.dev]
+  resources: [rljobs/scale]
+  verbs: {{ ternary (list "get") (list "get" "update" "patch") (eq .role "view") | toJson }}
+{{- with .subjects }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: rljobs-{{ $.role }}
+  namespace: {{ $.namespace }}
+  labels: {{- include "rljob-operator.labels" $.root | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: rljobs-{{ $.role }}}
+subjects: {{- toYaml . | nindent 0 }}
+{{- end }}
+{{- end -}}

@@ -161,6 +161,43 @@
 - apiGroups: ["kueue.x-k8s.io"]
   resources: ["resourceflavors"]
   verbs: ["get"]
+# before which others a job comes in its queue
+- apiGroups: ["kueue.x-k8s.io"]
+  resources: ["workloadpriorityclasses"]
+  verbs: ["get"]
+# the same, where its pods have one
+- apiGroups: ["scheduling.k8s.io"]
+  resources: ["priorityclasses"]
+  verbs: ["get"]
+{{- end }}
+{{- end -}}
+
+{{- define "rljob-operator.rulesOfCluster" -}}
+# which nodes are lost
+- apiGroups: [""]
+  resources: ["nodes"]
+  verbs: ["get", "list", "watch"]
+# why a claim gets no volume
+- apiGroups: ["storage.k8s.io"]
+  resources: ["storageclasses"]
+  verbs: ["get"]
+# which node a volume can't leave, for the message alone
+- apiGroups: [""]
+  resources: ["persistentvolumes"]
+  verbs: ["get"]
+{{- if (.Values.config.kueue).enabled }}
+# to which nodes a queue sends pods
+- apiGroups: ["kueue.x-k8s.io"]
+  resources: ["resourceflavors"]
+  verbs: ["get"]
+# before which others a job comes in its queue
+- apiGroups: ["kueue.x-k8s.io"]
+  resources: ["workloadpriorityclasses"]
+  verbs: ["get"]
+# the same, where its pods have one
+- apiGroups: ["scheduling.k8s.io"]
+  resources: ["priorityclasses"]
+  verbs: ["get"]
 {{- end }}
 {{- end -}}
 

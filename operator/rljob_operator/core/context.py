@@ -143,7 +143,12 @@ class ReconcileContext:
 
     def needed_actors(self) -> int:
         """The fewest ready actors with which the job counts as up."""
-        return min(self.spec.autoscaling.min_replicas, self.status.autoscaling.desired_replicas)
+        return min(self.spec.autoscaling.min_replicas, self.allowed_actors())
+
+    def allowed_actors(self) -> int:
+        """The wanted number of actors, or as many of them as the queue has admitted."""
+        desired, admission = self.status.autoscaling.desired_replicas, self.observed.admission
+        return desired if admission is None or admission.max_actors is None else min(desired, admission.max_actors)
 
     def needed_of(self, role: Role) -> int:
         """The fewest ready members of a role with which the job counts as up."""

@@ -69,6 +69,7 @@ SUSPENDING_RULES: tuple[Rule, ...] = (
     progress.advance,
     checkpoints.newest,
     checkpoints.request,
+    actors.asked_for,
     suspension.advance,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -101,11 +102,13 @@ class Member:
         return self.phase is Phase.EXITED and not self.asked
 
 
+_ERROR = re.compile(r"([A-Za-z_]\w*\.)*[A-Z]\w*(Error|Exception|Exit|Interrupt)\b(: |$)")
 _ALIVE = frozenset({Phase.STARTING, Phase.READY, Phase.DRAINING})
 
 
 def last_line(log: str) -> str:
-    """The line at the end of a log that says why its program ended: rljob's own last word, after which other threads may have
-    written, else whatever comes last."""
+    """The line at the end of a log that says why its program ended: rljob's own last word or that of a traceback, after which
+    other threads may have written, else whatever comes last."""
     lines = ["", *map(str.strip, log.strip().splitlines())]
-    return next((line for line in reversed(lines) if line.startswith("rljob: ")), lines[-1])
+    told = [line for line in lines if line.startswith("rljob: ")] or [line for line in lines if _ERROR.match(line)]
+    return (told or lines)[-1]

@@ -14,16 +14,16 @@ and a test on a real API server compares the table with what the audit log says 
 less.
 
 An operator of all namespaces has the rows of its jobs' namespaces in a ClusterRole; one of single namespaces has a Role in each
-and no ClusterRole, and does without the rows of the cluster.
+and no ClusterRole. It does without the rows of the cluster, unless the chart's value `rbac.clusterReads` grants them.
 """
 
 _HEADINGS: Final[dict[Where, str]] = {
     "Jobs": "In the namespaces of jobs",
     "Operator": "In its own namespace",
-    "Cluster": "In the cluster, with all namespaces only",
+    "Cluster": "In the cluster, with all namespaces or `rbac.clusterReads` only",
     "Outside": "In the namespaces of jobs, with `--reach pods-proxy` only",
     "Queue": "In the namespaces of jobs, with `kueue.enabled` only",
-    "QueueCluster": "In the cluster, with `kueue.enabled` and all namespaces only",
+    "QueueCluster": "In the cluster, with `kueue.enabled` as well",
 }
 
 

@@ -11,6 +11,7 @@ HEAD = "{{/* Made from operator/rljob_operator/kube/process/rbac.py by `make gen
 BLOCKS: dict[str, tuple[Where, ...]] = {
     "rljob-operator.rulesOfJobs": ("Jobs", "Queue"),
     "rljob-operator.rulesOfAllJobs": ("Jobs", "Cluster", "Queue", "QueueCluster"),
+    "rljob-operator.rulesOfCluster": ("Cluster", "QueueCluster"),
     "rljob-operator.rulesOfOperator": ("Operator",),
 }
 """Names of the templates; what stands for `Outside` is granted to nobody who runs in a pod."""

@@ -75,21 +75,26 @@ def _number_of_actors(job: RLJob, seen: ReconcileContext, decision: Decision, no
     scaling = job.spec.autoscaling
     if decision.status.controller.outcome is not None or after == before:
         return
-    quota = seen.observed.admission.max_actors if seen.observed.admission is not None else None
-    hard = [cap for cap in (seen.observed.max_actors, quota) if cap is not None]
-    assert after.desired_replicas <= min([*hard, 10**9]), "nobody's number exceeds a quota"
+    hard = [] if seen.observed.max_actors is None else [seen.observed.max_actors]
+    assert after.desired_replicas <= min([*hard, 10**9]), "nobody's number exceeds the machine's"
     if scaling.mode == "Disabled":
         assert after.desired_replicas == min([*hard, job.spec.actors.replicas])
         return
     least = min([scaling.min_replicas, *hard])
     cores = [] if seen.observed.cores is None else [max(least, seen.observed.cores)]
-    most = min([scaling.max_replicas, *hard, *cores])
+    quota = _quota(seen) if scaling.mode == "Internal" else []
+    most = max(least, min([scaling.max_replicas, *hard, *cores, *quota]))
     assert least <= after.desired_replicas <= most
     if scaling.mode == "Internal" and before.memory.get("requested") == job.spec.actors.replicas:
         age = None if seen.observed.learner is None else now - seen.observed.learner.taken_seconds
         fresh = age is not None and -1 <= age <= scaling.missing_metrics.stale_after_seconds
         held = max(least, min(before.desired_replicas, most))
         assert fresh or after.desired_replicas == held, "no decision from a stale sample"
+
+
+def _quota(seen: ReconcileContext) -> list[int]:
+    admission = seen.observed.admission
+    return [] if admission is None or admission.max_actors is None else [admission.max_actors]
 
 
 def _starts(job: RLJob, seen: ReconcileContext, decision: Decision) -> None:
@@ -100,7 +105,8 @@ def _starts(job: RLJob, seen: ReconcileContext, decision: Decision) -> None:
     running = running_actors(seen)
     if started or any(Role.of(n) is Role.ACTOR for n in decision.drain):
         stay = [m for m in running if m.name not in decision.drain]
-        assert len(stay) + len(started) <= after.desired_replicas, "who is asked to leave has no place any more"
+        allowed = min([after.desired_replicas, *_quota(seen)])
+        assert len(stay) + len(started) <= allowed, "who is asked to leave has no place any more"
     if started:
         starting = sum(m.phase is Phase.STARTING for m in running)
         assert starting + len(started) <= job.spec.actors.startup_wave

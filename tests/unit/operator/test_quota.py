@@ -20,7 +20,7 @@ def test_not_even_min_replicas_exceeds_a_quota(mode: str) -> None:
     decision = controller.look()
     assert [name for name in decision.start if name.startswith("actor")] == ["actor-0", "actor-1"]
     assert controller.reason("ScalingLimited") == ("True", "QuotaLimited")
-    assert controller.status.autoscaling.desired_replicas == 2
+    assert controller.status.autoscaling.desired_replicas == 4, "what was asked for is shown"
     controller.look(1.0, members=members(2))
     assert controller.status.controller.started is not None, "the job is up with what it may have"
     controller.look(1.0, admission=Admission(True, Reason.QUOTA_RESERVED, max_actors=None))
@@ -32,6 +32,7 @@ def test_a_fixed_number_is_bounded_by_the_quota_too() -> None:
     decision = controller.look()
     assert [name for name in decision.start if name.startswith("actor")] == ["actor-1"]
     assert controller.reason("ScalingLimited") == ("True", "QuotaLimited")
+    assert controller.status.autoscaling.desired_replicas == 120, "what was asked for is shown"
     said = controller.status.autoscaling.last_decision
     assert said == "autoscaling.mode is Disabled: 2 actors of 120 asked for, the queue admits no more"
     controller.look(1.0, max_actors=1)
@@ -102,3 +103,11 @@ def test_an_evaluator_that_does_not_come_up_is_told() -> None:
     assert ready is not None
     assert (ready.status, ready.reason) == ("True", "Degraded")
     assert "the evaluator is not ready (no such image)" in ready.message
+
+
+@pytest.mark.parametrize("mode", ["Disabled", "Internal", "External"])
+def test_a_job_that_waits_in_its_queue_shows_what_was_asked_for(mode: str) -> None:
+    waits = Admission(False, Reason.WAITING_FOR_QUOTA, "insufficient quota")
+    controller = Controller(make_job(FOUR, f"spec.autoscaling.mode={mode}"), members=(), admission=waits)
+    assert controller.look().start == ()
+    assert controller.status.autoscaling.desired_replicas == 4

@@ -90,12 +90,16 @@ def _role(context: ReconcileContext, mode: Mode, type: ConditionType, role: Role
         return false(type, Reason.PODS_STOPPED, "nothing of it runs")
     lost = [m for m in context.of(role, Phase.READY) if m.node_lost and context.is_wanted(m)]
     if ready - len(lost) >= needed:
-        return true(type, Reason.PODS_READY, f"{needed} needed")
+        return true(type, Reason.PODS_READY, f"{ready} of {max(needed, _total(context, role))} ready")
     without = set(places.without_place(context)) if role is Role.ACTOR else set()
     down = context.of(role, Phase.ABSENT, Phase.STARTING, Phase.DRAINING, Phase.EXITED)
     reason, culprits = _why(context, lost + [m for m in down if m.name not in without and context.is_wanted(m)])
     words = _in_words(culprits)
     return false(type, reason, f"{needed} needed; not ready: {words}" if words else f"{needed} needed, not all started")
+
+
+def _total(context: ReconcileContext, role: Role) -> int:
+    return context.status.autoscaling.desired_replicas if role is Role.ACTOR else context.needed_of(role)
 
 
 def _in_words(members: list[Member]) -> str:

@@ -28,14 +28,26 @@ def wanted(context: ReconcileContext) -> ReconcileContext:
     if context.spec.autoscaling.mode != "Disabled":
         return _by_law(context)
     asked = context.spec.actors.replicas
-    number = min([asked, *_hard_caps(context)])
-    limited = LimitedBy.NOTHING if number == asked else LimitedBy.MAX_REPLICAS
-    return _write(context, number, asked, limited, _fixed(context, number), None, {})
+    limited = LimitedBy.NOTHING if min([asked, *_here(context), *_quota(context)]) == asked else LimitedBy.MAX_REPLICAS
+    return _write(context, min([asked, *_here(context)]), asked, limited, _fixed(context), None, {})
 
 
-def _fixed(context: ReconcileContext, number: int) -> str:
+def asked_for(context: ReconcileContext) -> ReconcileContext:
+    """Show of a job that is suspended, or waits in its queue, the number of actors that it will begin with."""
+    mode, number = context.spec.autoscaling.mode, min([context.spec.requested_actors, *_here(context)])
+    if mode == "Internal" and context.status.autoscaling.desired_replicas:
+        return context
+    if mode != "Disabled":
+        bounds = _limits(context)
+        number = max(bounds.min_replicas, min(bounds.max_replicas, number))
+    autoscaling = context.status.autoscaling.model_copy(update={"desired_replicas": number})
+    return context.with_status(autoscaling=autoscaling)
+
+
+def _fixed(context: ReconcileContext) -> str:
     """What became of a number that its user fixed. It was asked for, so it runs, however many cores there are."""
     asked, cores = context.spec.actors.replicas, context.observed.cores
+    number = min([asked, *_here(context), *_quota(context)])
     updates = f"autoscaling.mode is Disabled: {number} actors"
     if number < asked:
         who = "the queue admits no more" if limited_by_quota(context) else "no more are allowed here"
@@ -59,8 +71,9 @@ def _by_law(context: ReconcileContext) -> ReconcileContext:
     whole = answer.desired if answer.recommended is None else min(round(answer.recommended), 10**9)
     calculation = told(answer.calculation) if answer.is_new else status.calculation
     limited = answer.limited_by
-    if answer.desired < context.spec.autoscaling.min_replicas:  # whatever the law aims for, there is no room for it
-        limited, whole = LimitedBy.MAX_REPLICAS, max(whole, context.spec.autoscaling.min_replicas)
+    least = max(answer.desired, context.spec.autoscaling.min_replicas)
+    if min([answer.desired, *_quota(context)]) < least:  # whatever the law aims for, there is no room for it
+        limited, whole = LimitedBy.MAX_REPLICAS, max(whole, least)
     return _write(context, answer.desired, whole, limited, answer.last_decision, calculation, answer.memory.to_dict())
 
 
@@ -89,11 +102,13 @@ def remembered(status: AutoscalingStatus) -> AutoscalingMemory:
 def _limits(context: ReconcileContext) -> AutoscalingSpec:
     """The spec with its bounds lowered to what the place and the queue allow.
 
-    There may be more actors than cores for the sake of minReplicas; beyond a quota they would only wait.
+    There may be more actors than cores for the sake of minReplicas. What a queue admits bounds the number that the law finds, and
+    how many run of what a user or another autoscaler asks for (`context.allowed_actors`).
     """
     spec = context.spec.autoscaling
-    least = min([spec.min_replicas, *_hard_caps(context)])
-    most = max(least, min([spec.max_replicas, *_hard_caps(context), *_cores(context)]))
+    least = min([spec.min_replicas, *_here(context)])
+    quota = _quota(context) if spec.mode == "Internal" else []
+    most = max(least, min([spec.max_replicas, *_here(context), *quota, *_cores(context)]))
     if (least, most) == (spec.min_replicas, spec.max_replicas):
         return spec
     return spec.model_copy(update={"min_replicas": least, "max_replicas": most})
@@ -106,28 +121,28 @@ def _aims(spec: AutoscalingSpec, context: ReconcileContext) -> AutoscalingSpec:
     return spec.model_copy(update={"target": ScalingTarget(queue_utilization_percent=CREDIT_PERCENT)})
 
 
-def _hard_caps(context: ReconcileContext) -> list[int]:
-    """What no number of actors may exceed, whoever asks for it: the bound of `rljob run --max-actors`, and the quota."""
-    return [cap for cap in (context.observed.max_actors, _quota(context)) if cap is not None]
+def _here(context: ReconcileContext) -> list[int]:
+    """The bound of `rljob run --max-actors`, where there is one."""
+    return [] if context.observed.max_actors is None else [context.observed.max_actors]
 
 
 def _cores(context: ReconcileContext) -> list[int]:
     return [] if context.observed.cores is None else [context.observed.cores]
 
 
-def _quota(context: ReconcileContext) -> int | None:
-    return None if context.observed.admission is None else context.observed.admission.max_actors
+def _quota(context: ReconcileContext) -> list[int]:
+    """The actors that the job's queue admits, where it has one that says so."""
+    admission = context.observed.admission
+    return [] if admission is None or admission.max_actors is None else [admission.max_actors]
 
 
 def limited_by_quota(context: ReconcileContext) -> bool:
     """Whether the queue, before anything else, is what keeps the number down."""
-    quota, here = _quota(context), context.observed.max_actors
-    if quota is None:
-        return False
+    quota, here = _quota(context), _here(context)
     if context.spec.autoscaling.mode == "Disabled":
-        return here is None or quota <= here
-    others = [*([] if here is None else [here + 1]), *(cores + 1 for cores in _cores(context))]
-    return quota < min([context.spec.autoscaling.max_replicas, *others])
+        return bool(quota) and quota[0] <= min([*here, quota[0]])
+    others = [cap + 1 for cap in (*here, *_cores(context))]
+    return bool(quota) and quota[0] < min([context.spec.autoscaling.max_replicas, *others])
 
 
 def law_sample(context: ReconcileContext) -> ScalingSample | None:

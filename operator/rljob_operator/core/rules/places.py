@@ -13,11 +13,11 @@ from rljob_operator.core.rules import failures
 
 
 def number(context: ReconcileContext) -> int:
-    """Places that there are: the wanted number without those that an eviction leaves empty."""
+    """Places that there are: the wanted number, as far as the queue goes, without those that an eviction leaves empty."""
     empty = {each.name for each in context.memory.members if each.abandoned}
     if empty:
         empty.difference_update(m.name for m in _running(context))
-    return context.status.autoscaling.desired_replicas - len(empty)
+    return context.allowed_actors() - len(empty)
 
 
 def vacancies(context: ReconcileContext) -> tuple[list[str], list[str]]:

@@ -24,8 +24,10 @@ from rljob_operator.kube.apiserver.resources import Object, Resource
 from rljob_operator.kube.job import workload_state as state
 from rljob_operator.kube.job.actor_blocks import Block, change, wanted_actors
 from rljob_operator.kube.job.admission import ignored, in_queue, unknown, waiting
+from rljob_operator.kube.job.cluster_objects import ClusterObjects
 from rljob_operator.kube.job.members import Pod
-from rljob_operator.kube.job.queue_places import Flavors, QueuePlaces, users
+from rljob_operator.kube.job.queue_places import QueuePlaces, places, users
+from rljob_operator.kube.job.queue_priority import priority_of
 from rljob_operator.kube.job.stored import StoredJob
 from rljob_operator.kube.render import workload
 from rljob_operator.kube.render.rendering import settings_for
@@ -75,7 +77,7 @@ class JobQueue:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._client, self._workloads, self._settings, self._later = client, workloads, settings, later
-        self._now, self._flavors = now, Flavors(client)
+        self._now, self._objects = now, ClusterObjects(client)
         self._places: dict[str, QueuePlaces] = {}  # by the job's uid
 
     async def seen(
@@ -124,9 +126,18 @@ class JobQueue:
 
     async def _ask(self, stored: StoredJob, queue: str) -> str:
         """Make the Workload of the job's core; what there is to say of that."""
-        settings = settings_for(stored.status, self._settings)
-        document = workload.core(stored.owned(), queue, settings, self._resource.api_version)
-        return await self._create(stored, document) or "asked for"
+        return await self._create(stored, await self._core(stored, queue)) or "asked for"
+
+    async def _core(self, stored: StoredJob, queue: str) -> Object:
+        """The Workload of the job's core, as it should be asked for now. Raises `PodProblem`."""
+        sets = workload.core(stored.owned(), settings_for(stored.status, self._settings))
+        return await self._workload(stored, workload.core_name(stored.key[1]), queue, sets)
+
+    async def _workload(self, stored: StoredJob, name: str, queue: str, sets: list[dict[str, Any]]) -> Object:
+        labels = stored.document["metadata"].get("labels") or {}
+        priority = await priority_of(labels, sets, self._resource, self._objects)
+        spec = {"queueName": queue, "podSets": sets, **priority.fields}
+        return workload.workload(stored.owned(), name, spec, priority.problem, self._resource.api_version)
 
     async def _not_admitted(
         self, stored: StoredJob, mine: Mapping[str, Object], core: Object, queue: str, *, idle: bool, refused: bool
@@ -142,8 +153,7 @@ class JobQueue:
 
     async def _ask_anew_if_changed(self, stored: StoredJob, core: Object, queue: str) -> None:
         """One that waits asks for what the job wants now, in the queue that it names now."""
-        settings = settings_for(stored.status, self._settings)
-        wanted = workload.core(stored.owned(), queue, settings, self._resource.api_version)
+        wanted = await self._core(stored, queue)
         mark = workload.ASKED_FOR_ANNOTATION
         if (core["metadata"].get("annotations") or {}).get(mark) != wanted["metadata"]["annotations"][mark]:
             await self._delete(core)  # the watch tells when it is gone, and then the next one is made
@@ -159,7 +169,11 @@ class JobQueue:
     ) -> Admission:
         owned, spec = stored.owned(), stored.desired.job.spec
         first = state.count(core, Role.ACTOR)
-        blocks = {number: each for each in mine.values() if (number := _number(owned.name, each)) is not None}
+        blocks = {
+            number: each
+            for each in mine.values()
+            if (number := workload.block_number(owned.name, each["metadata"]["name"])) is not None
+        }
         alive = sum(member.alive for member in members if member.role is Role.ACTOR)
         known = [
             Block(number, state.count(each, Role.ACTOR), state.is_admitted(each), state.holds(each, "QuotaReserved"))
@@ -172,14 +186,15 @@ class JobQueue:
                 await self._give_back(blocks[block.number])
         todo = change(spec, first, known, wanted_actors(spec, stored.status), alive)
         await self._delete(*(blocks[number] for number in todo.give_back))
-        said = ""
+        said = state.problem(core)
         for number, actors in todo.ask_for:
             settings = settings_for(stored.status, self._settings)
-            document = workload.block(owned, number, actors, queue, settings, self._resource.api_version)
-            said = said or await self._create(stored, document)
+            sets = [workload.pod_set(owned, Role.ACTOR, actors, settings)]
+            document = await self._workload(stored, workload.block_name(owned.name, number), queue, sets)
+            said = await self._create(stored, document) or said
         kept = [each for each in known if each.number not in todo.give_back]
         running = [core, *(blocks[each.number] for each in sorted(kept, key=lambda b: b.number) if each.admitted)]
-        self._places[stored.uid] = await self._flavors.places(self._resource, running, pods)
+        self._places[stored.uid] = await places(self._objects, self._resource, running, pods)
         await self._tell_ready(stored, running, members, pods)
         return Admission(
             True,
@@ -275,9 +290,3 @@ class JobQueue:
     def _resource(self) -> Resource:
         assert self._workloads.resource is not None, "known once Workloads have been listed"
         return self._workloads.resource
-
-
-def _number(job: str, found: Object) -> int | None:
-    """Of a block of actors; None for any other Workload."""
-    number = found["metadata"]["name"].removeprefix(workload.block_name(job, 0)[:-1])
-    return int(number) if number.isdecimal() else None

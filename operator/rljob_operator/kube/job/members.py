@@ -95,7 +95,7 @@ def member(pod: Pod, now_seconds: float, were_up: Container[str] = ()) -> Member
         "leaving_node": phase in (Phase.STARTING, Phase.READY) and bool(_disruption(status)),
     }
     if phase is Phase.STARTING:
-        known["waiting"], known["waiting_message"] = _waiting(status)
+        known["waiting"], known["waiting_message"] = _waiting(pod.get("spec") or {}, status)
     if phase is Phase.EXITED:
         known |= _end(pod, worker)
     return Member(name, Role.of(name), phase, since, **known)
@@ -171,10 +171,12 @@ def _was_up(pod: Pod, worker: Mapping[str, Any], were_up: Container[str]) -> flo
     return began if was_ready or pod["metadata"]["uid"] in were_up else None
 
 
-def _waiting(status: Mapping[str, Any]) -> tuple[Reason | None, str]:
+def _waiting(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[Reason | None, str]:
     """Why a pod does not come up, as far as one can be told."""
+    if gates := ", ".join(str(each.get("name")) for each in spec.get("schedulingGates") or ()):
+        return Reason.UNSCHEDULABLE, f"no node is looked for until its scheduling gates are removed: {gates}"
     scheduled = _condition(status, "PodScheduled")
-    if scheduled.get("status") == "False" and scheduled.get("reason") in ("Unschedulable", "SchedulingGated"):
+    if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
         return Reason.UNSCHEDULABLE, str(scheduled.get("message") or scheduled["reason"])
     for container in _containers(status):
         waiting = (container.get("state") or {}).get("waiting") or {}

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from rljob_operator.core.member import Role
-from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import Forbidden, NotFound
 from rljob_operator.kube.apiserver.resources import Object, Resource
 from rljob_operator.kube.job import workload_state as state
+from rljob_operator.kube.job.cluster_objects import ClusterObjects
 from rljob_operator.kube.job.members import Pod, current, member_of
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.workload import WORKLOAD_ANNOTATION, core_name
-
-FLAVORS_SECONDS: Final = 300.0
-"""ResourceFlavors are not watched; what they say is believed for so long."""
 
 
 @dataclass(slots=True)
@@ -50,38 +45,25 @@ class QueuePlaces:
         return pod
 
 
-class Flavors:
-    """What ResourceFlavors say of their nodes."""
+async def places(
+    objects: ClusterObjects, workloads: Resource, running: Sequence[Object], pods: Sequence[Pod]
+) -> QueuePlaces:
+    """Of a job whose admitted Workloads are ``running``, the core first."""
+    flavors = replace(workloads, plural="resourceflavors", kind="ResourceFlavor")
+    used, found = Counter(users(pods).values()), QueuePlaces()
+    for each in running:
+        name = each["metadata"]["name"]
+        found.room[name] = state.count(each, Role.ACTOR) - used[name]
+        for pod_set in (str(role) for role in Role):
+            given = [await objects.get(flavors, flavor) for flavor in state.flavors(each, pod_set)]
+            of_flavors = [_of_nodes(flavor) for flavor in given if flavor is not None]
+            found.changes[name, pod_set] = [*of_flavors, *state.updates(each, pod_set)]
+    return found
 
-    def __init__(self, client: Client, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._client, self._monotonic = client, monotonic
-        self._known: dict[str, tuple[float, Mapping[str, Any]]] = {}
 
-    async def places(self, workloads: Resource, running: Sequence[Object], pods: Sequence[Pod]) -> QueuePlaces:
-        """Of a job whose admitted Workloads are ``running``, the core first."""
-        used = Counter(users(pods).values())
-        found = QueuePlaces()
-        for each in running:
-            name = each["metadata"]["name"]
-            found.room[name] = state.count(each, Role.ACTOR) - used[name]
-            for pod_set in (str(role) for role in Role):
-                of_flavors = [await self._read(workloads, flavor) for flavor in state.flavors(each, pod_set)]
-                found.changes[name, pod_set] = [*of_flavors, *state.updates(each, pod_set)]
-        return found
-
-    async def _read(self, workloads: Resource, name: str) -> Mapping[str, Any]:
-        """Nothing where it can't be read: an operator of single namespaces may not."""
-        known = self._known.get(name)
-        if known is not None and self._monotonic() - known[0] < FLAVORS_SECONDS:
-            return known[1]
-        resource = replace(workloads, plural="resourceflavors", kind="ResourceFlavor")
-        try:
-            spec = (await self._client.get(resource, None, name)).get("spec") or {}
-        except (NotFound, Forbidden):
-            spec = {}
-        found = {"nodeSelector": spec.get("nodeLabels") or {}, "tolerations": spec.get("tolerations") or []}
-        self._known[name] = self._monotonic(), found
-        return found
+def _of_nodes(flavor: Mapping[str, Any]) -> Mapping[str, Any]:
+    spec = flavor.get("spec") or {}
+    return {"nodeSelector": spec.get("nodeLabels") or {}, "tolerations": spec.get("tolerations") or []}
 
 
 def users(pods: Sequence[Pod]) -> dict[str, str]:

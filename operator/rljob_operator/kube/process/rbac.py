@@ -7,8 +7,9 @@ from typing import Any, Final, Literal
 
 Where = Literal["Jobs", "Operator", "Outside", "Cluster", "Queue", "QueueCluster"]
 """Jobs: in every namespace that the operator looks after. Operator: in its own. Outside: as Jobs, and only where it asks
-members through the API server (`rljob operator --reach pods-proxy`). Cluster: what has no namespace; granted only to one that
-looks after all of them. Queue and QueueCluster: as Jobs and Cluster, and only where ``kueue.enabled`` is set."""
+members through the API server (`rljob operator --reach pods-proxy`). Cluster: what has no namespace; granted to one that looks
+after all of them, and to others where ``rbac.clusterReads`` is set. Queue and QueueCluster: as Jobs and Cluster, and only where
+``kueue.enabled`` is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ TABLE: Final[tuple[Grant, ...]] = (
     Grant(_KUEUE, ("workloads",), ("get", "list", "watch", "create", "delete"), "to ask Kueue for quota", "Queue"),
     Grant(_KUEUE, ("workloads/status",), ("patch",), "to give quota back", "Queue"),
     Grant(_KUEUE, ("resourceflavors",), ("get",), "to which nodes a queue sends pods", "QueueCluster"),
+    Grant(_KUEUE, ("workloadpriorityclasses",), ("get",), "before which others a job comes in its queue", "QueueCluster"),
+    Grant("scheduling.k8s.io", ("priorityclasses",), ("get",), "the same, where its pods have one", "QueueCluster"),
 )  # fmt: skip
 
 

@@ -21,8 +21,12 @@ from rljob_operator.kube.render.settings import Settings
 GROUP: Final = "kueue.x-k8s.io"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 """On an RLJob: the LocalQueue of its namespace that it queues in."""
+PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
+"""On an RLJob: the WorkloadPriorityClass that says before which others it comes there."""
 ASKED_FOR_ANNOTATION: Final = "rljob.dev/asked-for"
 """On a Workload: a digest of what it asks for, since an API server adds to what it is given."""
+PROBLEM_ANNOTATION: Final = "rljob.dev/problem"
+"""On a Workload: what of it is not as the job asked for."""
 WORKLOAD_ANNOTATION: Final = "rljob.dev/workload"
 """On an actor's pod: the Workload whose quota it uses."""
 
@@ -44,8 +48,14 @@ def core_name(job: str) -> str:
 
 
 def block_name(job: str, number: int) -> str:
-    """The Workload of a block of actors."""
-    return f"{job}-actors-{number}"
+    """The Workload of a block of actors. A job's name has no dot, so that no other job's core is called so."""
+    return f"{job}.actors-{number}"
+
+
+def block_number(job: str, name: str) -> int | None:
+    """Of a block of actors; None for any other Workload of the job. Those of earlier releases have a dash for the dot."""
+    number = name.removeprefix(job)[1:].removeprefix("actors-")
+    return int(number) if number.isdecimal() else None
 
 
 def first_actors(owned: Owned) -> int:
@@ -54,20 +64,13 @@ def first_actors(owned: Owned) -> int:
     return min(scaling.min_replicas, fixed) if scaling.mode == "Disabled" else scaling.min_replicas
 
 
-def core(owned: Owned, queue: str, settings: Settings, api_version: str) -> dict[str, Any]:
-    """The Workload of the job's core. Raises `PodProblem`."""
+def core(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
+    """The sets of pods of the job's core. Raises `PodProblem`."""
     counts: dict[Role, int] = {}
     for member in names.first_members(owned.job):
         counts[Role.of(member)] = counts.get(Role.of(member), 0) + 1
     counts[Role.ACTOR] = first_actors(owned)
-    sets = [pod_set(owned, role, count, settings) for role, count in counts.items() if count]
-    return _workload(owned, core_name(owned.name), queue, sets, api_version)
-
-
-def block(owned: Owned, number: int, actors: int, queue: str, settings: Settings, api_version: str) -> dict[str, Any]:
-    """The Workload of one more block of actors. Raises `PodProblem`."""
-    sets = [pod_set(owned, Role.ACTOR, actors, settings)]
-    return _workload(owned, block_name(owned.name, number), queue, sets, api_version)
+    return [pod_set(owned, role, count, settings) for role, count in counts.items() if count]
 
 
 def pod_set(owned: Owned, role: Role, count: int, settings: Settings) -> dict[str, Any]:
@@ -81,8 +84,9 @@ def pod_set(owned: Owned, role: Role, count: int, settings: Settings) -> dict[st
     return {"name": str(role), "count": count, "template": {"spec": found}}
 
 
-def _workload(owned: Owned, name: str, queue: str, sets: list[dict[str, Any]], api_version: str) -> dict[str, Any]:
-    spec = {"queueName": queue, "podSets": sets}
+def workload(owned: Owned, name: str, spec: dict[str, Any], problem: str, api_version: str) -> dict[str, Any]:
+    """The Workload that asks for ``spec``. ``problem``: what of that is not as the job wants it."""
     digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
-    metadata = {**owned.metadata(name), "annotations": {ASKED_FOR_ANNOTATION: digest}}
+    annotations = {ASKED_FOR_ANNOTATION: digest, **({PROBLEM_ANNOTATION: problem} if problem else {})}
+    metadata = {**owned.metadata(name), "annotations": annotations}
     return {"apiVersion": api_version, "kind": "Workload", "metadata": metadata, "spec": spec}

@@ -50,7 +50,9 @@ def trim(pod: Mapping[str, Any]) -> Object:
     for name in ("containerStatuses", "initContainerStatuses"):
         _put(state, name, [_container(each) for each in status.get(name) or ()])
     trimmed: Object = {"metadata": metadata}
-    _put(trimmed, "spec", _some(spec, _SPEC))
+    kept = _some(spec, _SPEC)
+    _put(kept, "schedulingGates", [_some(gate, ("name",)) for gate in spec.get("schedulingGates") or ()])
+    _put(trimmed, "spec", kept)
     _put(trimmed, "status", state)
     return trimmed
 

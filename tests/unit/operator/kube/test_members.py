@@ -65,11 +65,35 @@ def test_the_end_of_a_log_says_why_a_worker_ended(last: str) -> None:
     assert seen.last_words == last.splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (
+            "Traceback (most recent call last):\nValueError: no such game\n20:03:12 INFO a player ends",
+            "ValueError: no such game",
+        ),
+        (
+            "gymnasium.error.NameNotFound: x\nale.errors.RomError: no ROM\nINFO bye\nINFO bye",
+            "ale.errors.RomError: no ROM",
+        ),
+        ("INFO 3 errors so far\nINFO bye", "INFO bye"),
+    ],
+)
+def test_the_line_that_names_the_error_wins_over_what_other_threads_write_after_it(log: str, said: str) -> None:
+    seen = member(trim(pod(phase="Failed", containerStatuses=[ended(1, message=log)])), CREATED + 81)
+    assert seen.last_words == said
+
+
 def test_a_node_is_lost_only_when_the_grace_period_is_long_over() -> None:
     going = pod(deleted=(50, 30), phase="Running", containerStatuses=[running()])
     assert member(going, CREATED + 80 + NODE_LOST_SECONDS - 1).phase is Phase.DRAINING
     lost = member(going, CREATED + 80 + NODE_LOST_SECONDS + 1)
     assert (lost.phase, lost.disrupted, lost.exit_code) == (Phase.EXITED, "NodeLost", None)
+
+
+def gated(*gates: str) -> dict[str, Any]:
+    found = pod(node="", conditions=[condition("PodScheduled", "False", reason="SchedulingGated")])
+    return {**found, "spec": {**found["spec"], "schedulingGates": [{"name": each} for each in gates]}}
 
 
 @pytest.mark.parametrize(
@@ -84,8 +108,8 @@ def test_a_node_is_lost_only_when_the_grace_period_is_long_over() -> None:
          "CrashLoopBackOff: container redis ended with exit code 1: no such directory"),
         (pod(containerStatuses=[waiting("CreateContainerConfigError", "no secret")]), None,
          "CreateContainerConfigError: no secret"),
-        (pod(node="", conditions=[condition("PodScheduled", "False", reason="SchedulingGated")]), Reason.UNSCHEDULABLE,
-         "SchedulingGated"),
+        (gated("example.com/checked", "example.com/paid"), Reason.UNSCHEDULABLE,
+         "no node is looked for until its scheduling gates are removed: example.com/checked, example.com/paid"),
     ],
 )  # fmt: skip
 def test_why_a_member_does_not_come_up(found: dict[str, Any], reason: Reason | None, message: str) -> None:
