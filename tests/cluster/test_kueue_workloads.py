@@ -44,7 +44,7 @@ def asked_for(name: str) -> list[dict[str, Any]]:
         **({} if WORKLOADS.version == "v1beta1" else {"priorityClassRef": named}),
     }
     return [
-        workload.workload(owned, each, {"podSets": found, **rest}, "", WORKLOADS.api_version)
+        workload.workload(owned, each, {"podSets": found, **rest}, WORKLOADS.api_version)
         for each, found in sets.items()
     ]
 

@@ -27,7 +27,7 @@ from rljob_operator.kube.job.admission import ignored, in_queue, unknown, waitin
 from rljob_operator.kube.job.cluster_objects import ClusterObjects
 from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.job.queue_places import QueuePlaces, places, users
-from rljob_operator.kube.job.queue_priority import priority_of
+from rljob_operator.kube.job.queue_priority import PriorityUnknown, priority_of
 from rljob_operator.kube.job.stored import StoredJob
 from rljob_operator.kube.render import workload
 from rljob_operator.kube.render.rendering import settings_for
@@ -126,18 +126,17 @@ class JobQueue:
 
     async def _ask(self, stored: StoredJob, queue: str) -> str:
         """Make the Workload of the job's core; what there is to say of that."""
-        return await self._create(stored, await self._core(stored, queue)) or "asked for"
+        return await self._create(stored, workload.core_name(stored.key[1]), queue, self._core(stored)) or "asked for"
 
-    async def _core(self, stored: StoredJob, queue: str) -> Object:
-        """The Workload of the job's core, as it should be asked for now. Raises `PodProblem`."""
-        sets = workload.core(stored.owned(), settings_for(stored.status, self._settings))
-        return await self._workload(stored, workload.core_name(stored.key[1]), queue, sets)
+    def _core(self, stored: StoredJob) -> list[dict[str, Any]]:
+        """The sets of pods of the job's core as they would be now. Raises `PodProblem`."""
+        return workload.core(stored.owned(), settings_for(stored.status, self._settings))
 
-    async def _workload(self, stored: StoredJob, name: str, queue: str, sets: list[dict[str, Any]]) -> Object:
+    async def _spec(self, stored: StoredJob, queue: str, sets: list[dict[str, Any]]) -> dict[str, Any]:
+        """What a Workload asks for. Raises `PriorityUnknown`."""
         labels = stored.document["metadata"].get("labels") or {}
         priority = await priority_of(labels, sets, self._resource, self._objects)
-        spec = {"queueName": queue, "podSets": sets, **priority.fields}
-        return workload.workload(stored.owned(), name, spec, priority.problem, self._resource.api_version)
+        return {"queueName": queue, "podSets": sets, **priority}
 
     async def _not_admitted(
         self, stored: StoredJob, mine: Mapping[str, Object], core: Object, queue: str, *, idle: bool, refused: bool
@@ -153,9 +152,11 @@ class JobQueue:
 
     async def _ask_anew_if_changed(self, stored: StoredJob, core: Object, queue: str) -> None:
         """One that waits asks for what the job wants now, in the queue that it names now."""
-        wanted = await self._core(stored, queue)
-        mark = workload.ASKED_FOR_ANNOTATION
-        if (core["metadata"].get("annotations") or {}).get(mark) != wanted["metadata"]["annotations"][mark]:
+        try:
+            wanted = workload.digest(await self._spec(stored, queue, self._core(stored)))
+        except PriorityUnknown:
+            wanted = ""
+        if (core["metadata"].get("annotations") or {}).get(workload.ASKED_FOR_ANNOTATION) != wanted:
             await self._delete(core)  # the watch tells when it is gone, and then the next one is made
 
     async def _admitted(
@@ -186,12 +187,11 @@ class JobQueue:
                 await self._give_back(blocks[block.number])
         todo = change(spec, first, known, wanted_actors(spec, stored.status), alive)
         await self._delete(*(blocks[number] for number in todo.give_back))
-        said = state.problem(core)
+        said = ""
         for number, actors in todo.ask_for:
             settings = settings_for(stored.status, self._settings)
             sets = [workload.pod_set(owned, Role.ACTOR, actors, settings)]
-            document = await self._workload(stored, workload.block_name(owned.name, number), queue, sets)
-            said = await self._create(stored, document) or said
+            said = said or await self._create(stored, workload.block_name(owned.name, number), queue, sets)
         kept = [each for each in known if each.number not in todo.give_back]
         running = [core, *(blocks[each.number] for each in sorted(kept, key=lambda b: b.number) if each.admitted)]
         self._places[stored.uid] = await places(self._objects, self._resource, running, pods)
@@ -246,11 +246,16 @@ class JobQueue:
             return None
         return waiting(queue, "asked for again when the job is resumed")
 
-    async def _create(self, stored: StoredJob, document: Object) -> str:
+    async def _create(self, stored: StoredJob, name: str, queue: str, sets: list[dict[str, Any]]) -> str:
         """Make a Workload; empty, or why it can't be made."""
-        name = document["metadata"]["name"]
         try:
-            await self._client.create(self._resource, document)
+            spec = await self._spec(stored, queue, sets)
+            await self._client.create(
+                self._resource, workload.workload(stored.owned(), name, spec, self._resource.api_version)
+            )
+        except PriorityUnknown as problem:
+            self._later(stored.key, AGAIN_SECONDS)
+            return str(problem)
         except AlreadyExists:
             try:
                 found = await self._client.get(self._resource, stored.key[0], name)

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from rljob.api.timestamps import rfc3339
 
-from rljob_operator.kube.render.workload import PROBLEM_ANNOTATION
-
 Workload = Mapping[str, Any]
 Conditions = list[dict[str, Any]]
 
@@ -37,13 +35,7 @@ def words(workload: Workload) -> str:
         if each.get("state") != "Ready"
     ]
     told = [str(_condition(workload, type).get("message") or "") for type in ("Evicted", "QuotaReserved")]
-    found = dict.fromkeys(each for each in (*told, *checks, problem(workload)) if each)
-    return "; ".join(found) or "Kueue has not said anything yet"
-
-
-def problem(workload: Workload) -> str:
-    """What of it is not as its job asked for; empty where all is."""
-    return str((workload["metadata"].get("annotations") or {}).get(PROBLEM_ANNOTATION, ""))
+    return "; ".join(dict.fromkeys(each for each in (*told, *checks) if each)) or "Kueue has not said anything yet"
 
 
 def count(workload: Workload, pod_set: str) -> int:

@@ -25,8 +25,6 @@ PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
 """On an RLJob: the WorkloadPriorityClass that says before which others it comes there."""
 ASKED_FOR_ANNOTATION: Final = "rljob.dev/asked-for"
 """On a Workload: a digest of what it asks for, since an API server adds to what it is given."""
-PROBLEM_ANNOTATION: Final = "rljob.dev/problem"
-"""On a Workload: what of it is not as the job asked for."""
 WORKLOAD_ANNOTATION: Final = "rljob.dev/workload"
 """On an actor's pod: the Workload whose quota it uses."""
 
@@ -84,9 +82,12 @@ def pod_set(owned: Owned, role: Role, count: int, settings: Settings) -> dict[st
     return {"name": str(role), "count": count, "template": {"spec": found}}
 
 
-def workload(owned: Owned, name: str, spec: dict[str, Any], problem: str, api_version: str) -> dict[str, Any]:
-    """The Workload that asks for ``spec``. ``problem``: what of that is not as the job wants it."""
-    digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
-    annotations = {ASKED_FOR_ANNOTATION: digest, **({PROBLEM_ANNOTATION: problem} if problem else {})}
-    metadata = {**owned.metadata(name), "annotations": annotations}
+def digest(spec: Mapping[str, Any]) -> str:
+    """What `ASKED_FOR_ANNOTATION` says of a Workload that asks for ``spec``."""
+    return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def workload(owned: Owned, name: str, spec: dict[str, Any], api_version: str) -> dict[str, Any]:
+    """The Workload that asks for ``spec``."""
+    metadata = {**owned.metadata(name), "annotations": {ASKED_FOR_ANNOTATION: digest(spec)}}
     return {"apiVersion": api_version, "kind": "Workload", "metadata": metadata, "spec": spec}
