@@ -147,8 +147,12 @@ class ReconcileContext:
 
     def allowed_actors(self) -> int:
         """The wanted number of actors, or as many of them as the queue has admitted."""
-        desired, admission = self.status.autoscaling.desired_replicas, self.observed.admission
-        return desired if admission is None or admission.max_actors is None else min(desired, admission.max_actors)
+        return min([self.status.autoscaling.desired_replicas, *self.quota()])
+
+    def quota(self) -> list[int]:
+        """The actors that the job's queue has admitted, where it has one that says so."""
+        admission = self.observed.admission
+        return [] if admission is None or admission.max_actors is None else [admission.max_actors]
 
     def needed_of(self, role: Role) -> int:
         """The fewest ready members of a role with which the job counts as up."""

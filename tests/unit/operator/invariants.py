@@ -82,7 +82,7 @@ def _number_of_actors(job: RLJob, seen: ReconcileContext, decision: Decision, no
         return
     least = min([scaling.min_replicas, *hard])
     cores = [] if seen.observed.cores is None else [max(least, seen.observed.cores)]
-    quota = _quota(seen) if scaling.mode == "Internal" else []
+    quota = seen.quota() if scaling.mode == "Internal" else []
     most = max(least, min([scaling.max_replicas, *hard, *cores, *quota]))
     assert least <= after.desired_replicas <= most
     if scaling.mode == "Internal" and before.memory.get("requested") == job.spec.actors.replicas:
@@ -90,11 +90,6 @@ def _number_of_actors(job: RLJob, seen: ReconcileContext, decision: Decision, no
         fresh = age is not None and -1 <= age <= scaling.missing_metrics.stale_after_seconds
         held = max(least, min(before.desired_replicas, most))
         assert fresh or after.desired_replicas == held, "no decision from a stale sample"
-
-
-def _quota(seen: ReconcileContext) -> list[int]:
-    admission = seen.observed.admission
-    return [] if admission is None or admission.max_actors is None else [admission.max_actors]
 
 
 def _starts(job: RLJob, seen: ReconcileContext, decision: Decision) -> None:
@@ -105,7 +100,7 @@ def _starts(job: RLJob, seen: ReconcileContext, decision: Decision) -> None:
     running = running_actors(seen)
     if started or any(Role.of(n) is Role.ACTOR for n in decision.drain):
         stay = [m for m in running if m.name not in decision.drain]
-        allowed = min([after.desired_replicas, *_quota(seen)])
+        allowed = min([after.desired_replicas, *seen.quota()])
         assert len(stay) + len(started) <= allowed, "who is asked to leave has no place any more"
     if started:
         starting = sum(m.phase is Phase.STARTING for m in running)

@@ -28,7 +28,7 @@ def wanted(context: ReconcileContext) -> ReconcileContext:
     if context.spec.autoscaling.mode != "Disabled":
         return _by_law(context)
     asked = context.spec.actors.replicas
-    limited = LimitedBy.NOTHING if min([asked, *_here(context), *_quota(context)]) == asked else LimitedBy.MAX_REPLICAS
+    limited = LimitedBy.NOTHING if min([asked, *_here(context), *context.quota()]) == asked else LimitedBy.MAX_REPLICAS
     return _write(context, min([asked, *_here(context)]), asked, limited, _fixed(context), None, {})
 
 
@@ -47,7 +47,7 @@ def asked_for(context: ReconcileContext) -> ReconcileContext:
 def _fixed(context: ReconcileContext) -> str:
     """What became of a number that its user fixed. It was asked for, so it runs, however many cores there are."""
     asked, cores = context.spec.actors.replicas, context.observed.cores
-    number = min([asked, *_here(context), *_quota(context)])
+    number = min([asked, *_here(context), *context.quota()])
     updates = f"autoscaling.mode is Disabled: {number} actors"
     if number < asked:
         who = "the queue admits no more" if limited_by_quota(context) else "no more are allowed here"
@@ -72,7 +72,7 @@ def _by_law(context: ReconcileContext) -> ReconcileContext:
     calculation = told(answer.calculation) if answer.is_new else status.calculation
     limited = answer.limited_by
     least = max(answer.desired, context.spec.autoscaling.min_replicas)
-    if min([answer.desired, *_quota(context)]) < least:  # whatever the law aims for, there is no room for it
+    if min([answer.desired, *context.quota()]) < least:  # whatever the law aims for, there is no room for it
         limited, whole = LimitedBy.MAX_REPLICAS, max(whole, least)
     return _write(context, answer.desired, whole, limited, answer.last_decision, calculation, answer.memory.to_dict())
 
@@ -107,7 +107,7 @@ def _limits(context: ReconcileContext) -> AutoscalingSpec:
     """
     spec = context.spec.autoscaling
     least = min([spec.min_replicas, *_here(context)])
-    quota = _quota(context) if spec.mode == "Internal" else []
+    quota = context.quota() if spec.mode == "Internal" else []
     most = max(least, min([spec.max_replicas, *_here(context), *quota, *_cores(context)]))
     if (least, most) == (spec.min_replicas, spec.max_replicas):
         return spec
@@ -130,15 +130,9 @@ def _cores(context: ReconcileContext) -> list[int]:
     return [] if context.observed.cores is None else [context.observed.cores]
 
 
-def _quota(context: ReconcileContext) -> list[int]:
-    """The actors that the job's queue admits, where it has one that says so."""
-    admission = context.observed.admission
-    return [] if admission is None or admission.max_actors is None else [admission.max_actors]
-
-
 def limited_by_quota(context: ReconcileContext) -> bool:
     """Whether the queue, before anything else, is what keeps the number down."""
-    quota, here = _quota(context), _here(context)
+    quota, here = context.quota(), _here(context)
     if context.spec.autoscaling.mode == "Disabled":
         return bool(quota) and quota[0] <= min([*here, quota[0]])
     others = [cap + 1 for cap in (*here, *_cores(context))]
