@@ -48,12 +48,16 @@ def learner(**fields: Any) -> Object:
 
 
 QUOTA = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "1"}}}
+RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 FAILING = {
     "name": "bucket",
     "image": os.environ.get("RLJOB_E2E_IMAGE", ""),
     "command": ["sh", "-c", "echo bucket not found; exit 3"],
+    "terminationMessagePolicy": "FallbackToLogsOnError",
+    "securityContext": RESTRICTED,
 }
 SECRET = [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "no-such-secret", "key": "token"}}}]
+LARGE = {"id": "CartPole-v1", "kwargs": {"a": "x" * 700_000}}
 BEHIND_A_GATE = {"spec": {"schedulingGates": [{"name": "example.com/paid"}]}}
 
 
@@ -105,7 +109,7 @@ EVENTS = [
         "claim that is missing", "no-such-claim",
         endless("claim", checkpoint={"storage": {"persistentVolumeClaim": {"claimName": "no-such-claim"}}}),
     ),
-    Event("spec too large", "KiB|too large", endless("large", environment={"id": "CartPole-v1", "kwargs": {"a": "x" * 700_000}})),
+    Event("spec too large", "InvalidSpec|too large", endless("large", environment=LARGE)),
     Event("webhook away, a new job", "away.example.com", endless("hook"), hook_comes, hook_goes),
     Event("webhook away, a job that runs", "away.example.com", None, actor_goes_behind_the_hook, hook_goes),
 ]  # fmt: skip

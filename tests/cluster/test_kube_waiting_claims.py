@@ -208,9 +208,9 @@ def test_a_pod_that_waits_for_the_volume_of_its_last_node_says_how_long_that_may
             bound = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "32Gi"}}
             await viewer.patch(VOLUME_CLAIMS, namespace, "pong-replay-0", {"status": bound}, subresource="status")
 
-            async def said(pod_age: float, claim_older_by: float) -> str:
+            async def said(pod_age: float, claim_older_by: float, words: str = "") -> str:
                 made = time.time() + claim_older_by
-                shard = Member("replay-0", Role.REPLAY, Phase.STARTING, made, node_name="cpu-1")
+                shard = Member("replay-0", Role.REPLAY, Phase.STARTING, made, node_name="cpu-1", waiting_message=words)
                 settings = Settings(image="rl:1")
                 seen = await with_claims(
                     client, stored.owned(), Observation(members=(shard,)), settings, made + pod_age
@@ -221,5 +221,7 @@ def test_a_pod_that_waits_for_the_volume_of_its_last_node_says_how_long_that_may
             assert "after about 6 minutes" in await said(40.0, 3600.0)
             assert await said(40.0, 0.0) == "", "its claim is as young as the pod: nothing was attached before"
             assert await said(5.0, 3600.0) == "", "a pod takes its time anyway"
+            missing = 'CreateContainerConfigError: secret "token" not found'
+            assert await said(40.0, 3600.0, missing) == missing, "its kubelet knows better"
 
     asyncio.run(story())

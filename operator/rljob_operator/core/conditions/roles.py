@@ -86,8 +86,9 @@ def _patience_seconds(context: ReconcileContext, member: Member) -> float:
 
 def _role(context: ReconcileContext, mode: Mode, type: ConditionType, role: Role, needed: int) -> ConditionUpdate:
     ready = context.ready(role)
-    if mode not in (Mode.RUNNING, Mode.ACCEPTING) and not context.alive(role):
-        return false(type, Reason.PODS_STOPPED, "nothing of it runs")
+    if mode is not Mode.RUNNING and not context.alive(role):
+        reason = Reason.PODS_PENDING if mode is Mode.ACCEPTING else Reason.PODS_STOPPED
+        return false(type, reason, "nothing of it runs")
     lost = [m for m in context.of(role, Phase.READY) if m.node_lost and context.is_wanted(m)]
     if ready - len(lost) >= needed:
         return true(type, Reason.PODS_READY, f"{ready} of {max(needed, _total(context, role))} ready")
@@ -110,7 +111,7 @@ def because(member: Member) -> str:
     """Why it is not ready, in brackets; empty where there are no words for it."""
     if member.node_lost:
         return f" (nothing is heard of {member.node_name})"
-    said = member.waiting_message or (words(member) if member.disrupted else "")
+    said = member.waiting_message or (words(member) if member.disrupted or member.failed else "")
     return f" ({said})" if said else ""
 
 

@@ -54,7 +54,7 @@ def _waits(member: Member) -> bool:
 
 
 def _is_held_up(member: Member, now_seconds: float) -> bool:
-    placed = member.phase is Phase.STARTING and bool(member.node_name) and member.waiting is None
+    placed = member.phase is Phase.STARTING and bool(member.node_name) and not member.waiting_message
     return member.role in _HOLDERS and placed and now_seconds - member.since_seconds >= HELD_UP_SECONDS
 
 

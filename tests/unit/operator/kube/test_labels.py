@@ -10,7 +10,7 @@ from rljob_operator.kube.render import names
 from rljob_operator.kube.render.children import children
 from rljob_operator.kube.render.external_redis import removal
 from rljob_operator.kube.render.metadata import Owned
-from rljob_operator.kube.render.workload import core
+from rljob_operator.kube.render.workload import core, workload
 from rljob_operator.kube.view.policy import reader
 
 from .rendered import CENTRAL, MEMBERS, SECRETS, SETTINGS, owned, pod_of
@@ -51,7 +51,7 @@ def parts(job: Owned) -> list[dict[str, Any]]:
         *children(job, SECRETS, SETTINGS),
         _master(job, "keys", "token"),
         *(pod_of(job, member) for member in MEMBERS.values()),
-        core(job, "q", SETTINGS, "kueue.x-k8s.io/v1beta2"),
+        workload(job, "pong", {"podSets": core(job, SETTINGS)}, "kueue.x-k8s.io/v1beta2"),
     ]
 
 
