@@ -32,7 +32,8 @@ _KILLED_WITHOUT_A_WORD = "ended without a word, as by kill -9 or for lack of mem
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """All that has to be remembered about one life of a role's process. Times are Unix seconds; ``log_offset`` is where the
+    """All that has to be remembered about one life of a role's process. Times are Unix seconds, but for ``kill_at``, which is of
+    the machine's steady clock: it begins anew with each boot, after which there is no such process. ``log_offset`` is where the
     log of this life begins."""
 
     phase: Phase = Phase.ABSENT
@@ -121,23 +122,12 @@ class RoleProcess:
         self._record = _Record(Phase.STARTING, now, now, pid=pid, start_ticks=ticks, log_offset=offset)
         self._note()
 
-    def clock_jumped(self, seconds: float) -> None:
-        """The wall clock has jumped by ``seconds``: nothing of what is counted from now on may notice."""
-        record = self._record
-        if record.phase is not Phase.ABSENT:
-            self._note(
-                since=record.since + seconds,
-                ready=None if record.ready is None else record.ready + seconds,
-                kill_at=None if record.kill_at is None else record.kill_at + seconds,
-            )
-
     def drain(self, grace_seconds: float) -> None:
         """Ask the process to leave; it is killed when it is still there after ``grace_seconds``."""
         if self._identity is None or self._record.phase is Phase.DRAINING:
             return
         self._identity.send(signal.SIGTERM)
-        now = self._now()
-        self._note(phase=Phase.DRAINING, since=now, asked=True, kill_at=now + grace_seconds)
+        self._note(phase=Phase.DRAINING, since=self._now(), asked=True, kill_at=time.monotonic() + grace_seconds)
 
     def end_hung(self) -> None:
         """End a process that does not answer; even one that is stopped ends so. It is an end that nobody asked for."""
@@ -193,12 +183,13 @@ class RoleProcess:
         self._record = _Record()
 
     def _look(self, identity: ProcessIdentity) -> None:
-        record, now = self._record, self._now()
+        record = self._record
         if not identity.alive:
             self._ended(self._code())
-        elif record.kill_at is not None and now >= record.kill_at:
+        elif record.kill_at is not None and time.monotonic() >= record.kill_at:
             identity.send(signal.SIGKILL)
         elif record.phase is Phase.STARTING and self._announced().get("pid") == identity.pid:
+            now = self._now()
             self._note(phase=Phase.READY, since=now, ready=now)
 
     def _code(self) -> int | None:

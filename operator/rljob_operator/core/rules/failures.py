@@ -157,14 +157,10 @@ def restart_due(context: ReconcileContext, member: Member | None, remembered: Me
     """
     if remembered is None:
         return 0.0
-    if member is not None and member.phase is not Phase.ABSENT:
-        if remembered.incarnation != life(member):
-            return 0.0
-        ended = min(member.since_seconds, remembered.time)  # after the clock was set back, only ours is of the new time
-    else:
-        ended = remembered.time
+    if member is not None and member.phase is not Phase.ABSENT and remembered.incarnation != life(member):
+        return 0.0
     delay = RESTART_DELAY_SECONDS[min(remembered.vain_starts, len(RESTART_DELAY_SECONDS) - 1)]
-    return delay - context.since(ended)
+    return delay - abs(context.now - remembered.time)  # no wait of an hour where the clock was set back by one
 
 
 def life(member: Member) -> str:

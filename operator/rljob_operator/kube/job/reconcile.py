@@ -16,7 +16,6 @@ from rljob_operator.core.desired import Session
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.turn import turn
-from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import ApiError, is_refusal
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
@@ -111,8 +110,7 @@ class Reconciler:
                 self._pods.settle(pod)
             return None
         if known is None:
-            clock = WallClock(self._now, self._monotonic)
-            known = self._known[key] = RememberedJob(uid, clock, read=ReadBefore(alike=self._alike))
+            known = self._known[key] = RememberedJob(uid, read=ReadBefore(alike=self._alike))
         known.note_version(document["metadata"]["resourceVersion"])
         stored = read(document, known.status, known.read)
         pods = await self._pods_of(stored)
@@ -153,13 +151,13 @@ class Reconciler:
         refusal = refusal or stored.desired.refusal
         refusal = refusal or another_protocol(stored, pods, self._settings)
         desired = replace(stored.desired, refusal=refusal, rendering=offered(stored.status, base))
-        clock = known.clock.read()
         used = settings_for(stored.status, base)
         observed = self._observe(key, stored, known, pods, used)
         with suppress(ApiError):  # it only adds words
             observed = await with_claims(self._client, stored.owned(), observed, used, self._now())
         observed = await self._queue.seen(stored, observed, pods, refusal)
-        found = turn(desired, stored.status, observed, clock, Session(interrupted=True) if stored.stopped else None)
+        session = Session(interrupted=True) if stored.stopped else None
+        found = turn(desired, stored.status, observed, self._now(), session)
         decision = found.decision
         await self._statuses.store(stored, known, decision.status, found.write)
         self._recommended(*key, recommendation(decision.status))
