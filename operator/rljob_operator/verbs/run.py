@@ -128,7 +128,7 @@ def _control(
     interrupt.install()
     started = time.monotonic()
     notices = _Notices(job, stored, console)
-    view = LiveView(job, console) if console.is_terminal else LineView(job, console)
+    view = LiveView(job, console) if console.is_terminal else LineView(console)
     over = False
     try:
         if not substrate.adopted and not interrupt.requested:
