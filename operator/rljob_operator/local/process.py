@@ -32,13 +32,14 @@ _KILLED_WITHOUT_A_WORD = "ended without a word, as by kill -9 or for lack of mem
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """All that has to be remembered about one life of a role's process. Times are Unix seconds, but for ``kill_at``, which is of
-    the machine's steady clock: it begins anew with each boot, after which there is no such process. ``log_offset`` is where the
-    log of this life begins."""
+    """All that has to be remembered about one life of a role's process. Times are Unix seconds, but for ``began``, when it
+    was started, and ``kill_at``: those are of the machine's steady clock, which stands still while the machine sleeps, and begins
+    anew with each boot, after which there is no such process. ``log_offset`` is where the log of this life begins."""
 
     phase: Phase = Phase.ABSENT
     since: float = 0.0
     started: float = 0.0
+    began: float = 0.0
     ready: float | None = None
     kill_at: float | None = None
     pid: int = 0
@@ -119,7 +120,9 @@ class RoleProcess:
         pid = self._child.pid
         self._identity = ProcessIdentity.of(pid) or ProcessIdentity(pid, 0)
         now, ticks = self._now(), self._identity.start_ticks
-        self._record = _Record(Phase.STARTING, now, now, pid=pid, start_ticks=ticks, log_offset=offset)
+        self._record = _Record(
+            Phase.STARTING, now, now, time.monotonic(), pid=pid, start_ticks=ticks, log_offset=offset
+        )
         self._note()
 
     def drain(self, grace_seconds: float) -> None:
@@ -141,6 +144,7 @@ class RoleProcess:
         if self._identity is not None:
             self._look(self._identity)
         seen = self._record
+        starting = seen.phase is Phase.STARTING
         return Member(
             name=self.name,
             role=self.role,
@@ -151,6 +155,8 @@ class RoleProcess:
             exit_code=seen.exit_code,
             asked=seen.asked,
             last_words=seen.last_words,
+            silent_seconds=time.monotonic() - seen.began if starting else 0.0,
+            silent_because="is still starting" if starting else "",
             hung=seen.hung,
             pod_name=self.name,
         )
@@ -194,7 +200,7 @@ class RoleProcess:
 
     def _code(self) -> int | None:
         """How the process ended: what its parent was told, or what it wrote down itself, or unknown."""
-        if self._child is not None and (told := self._child.exit_code()) is not None:
+        if self._child is not None and (told := self._child.wait()) is not None:
             return told
         written = read_json(self._exit)
         code = written.get("exit_code")
@@ -224,7 +230,8 @@ class RoleProcess:
         self._identity = found
         if found != recorded:
             now = self._now()
-            self._record = _Record(Phase.STARTING, now, now, pid=found.pid, start_ticks=found.start_ticks)
+            began, ticks = time.monotonic(), found.start_ticks
+            self._record = _Record(Phase.STARTING, now, now, began, pid=found.pid, start_ticks=ticks)
             self._note()
 
     def _announced(self) -> dict[str, Any]:

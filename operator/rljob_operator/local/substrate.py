@@ -21,7 +21,6 @@ from rljob_operator.local.launch import PROGRAM, Launcher
 from rljob_operator.local.learner_status_client import Answer, LearnerStatusClient
 from rljob_operator.local.probes import Probes, ProbeTarget
 from rljob_operator.local.process import RoleProcess, announce_path
-from rljob_operator.local.starting import StartingTimes
 from rljob_operator.local.token_file import job_token_file, read_token
 from rljob_operator.surroundings import drain_seconds, own_variables
 
@@ -62,7 +61,6 @@ class LocalSubstrate:
         self.adopted = tuple(name for name, process in self._processes.items() if process.pid is not None)
         self._learner_status = LearnerStatusClient(self._learner_url, now=clock, token=read_token(self._token_file))
         self._probes = Probes()
-        self._starting = StartingTimes()
 
     def observe(self, job: RLJob) -> Observation:
         """Every member as it is now, the learner's newest figures, and the newest checkpoint."""
@@ -130,7 +128,7 @@ class LocalSubstrate:
         self._addresses = Addresses.of(self._run_dir, shards, max(1, spec.inference.replicas) if central else 0)
 
     def _members(self) -> tuple[Member, ...]:
-        """Every process as it is, of those that serve whether they answer, and of those that start for how long they do."""
+        """Every process as it is, and of those that serve whether they answer."""
         found, targets = [], {}
         for process in self._processes.values():
             member = process.observe()
@@ -141,13 +139,7 @@ class LocalSubstrate:
                     member = replace(member, silent_seconds=silence.seconds, silent_because=silence.because)
             found.append(member)
         self._probes.watch(targets)
-        starting = self._starting.look({one.name: one.incarnation for one in found if one.phase is Phase.STARTING})
-        return tuple(
-            replace(one, silent_seconds=starting[one.name], silent_because="is still starting")
-            if one.name in starting
-            else one
-            for one in found
-        )
+        return tuple(found)
 
     def _learner_url(self) -> str | None:
         learner = self._processes.get("learner")
