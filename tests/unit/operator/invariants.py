@@ -7,6 +7,7 @@ from rljob.api.controller_memory import MAX_REMEMBERED_MEMBERS
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.rules.failures import restart_due
 
 from tests.unit.operator.world import WORKED_SECONDS, World
 
@@ -124,7 +125,8 @@ def _books(world: World, seen: ReconcileContext, decision: Decision) -> None:
         away = {each.name for each in memory if each.abandoned}
         dismissed = {each.name for each in memory if each.dismissed}
         names = {m.name for m in seen.observed.members if m.phase is not Phase.DRAINING and not m.asked}
-        names |= {each.name for each in memory if each.quick_ends} - {m.name for m in seen.observed.members}
+        waiting = {each.name for each in memory if each.quick_ends and restart_due(seen, None, each) > 0}
+        names |= waiting - {m.name for m in seen.observed.members}
         actors = [name for name in names - away - dismissed if Role.of(name) is Role.ACTOR]
         places = decision.status.autoscaling.desired_replicas
         ends = sorted(world.quick_ends[name] for name in actors)[:places]

@@ -157,10 +157,13 @@ def restart_due(context: ReconcileContext, member: Member | None, remembered: Me
     """
     if remembered is None:
         return 0.0
-    if member is not None and member.phase is not Phase.ABSENT and remembered.incarnation != life(member):
-        return 0.0
+    ended = remembered.time
+    if member is not None and member.phase is not Phase.ABSENT:
+        if remembered.incarnation != life(member):
+            return 0.0
+        ended = min(ended, member.since_seconds)
     delay = RESTART_DELAY_SECONDS[min(remembered.vain_starts, len(RESTART_DELAY_SECONDS) - 1)]
-    return delay - abs(context.now - remembered.time)  # no wait of an hour where the clock was set back by one
+    return delay - abs(context.now - ended)  # no wait of an hour where the clock was set back by one
 
 
 def life(member: Member) -> str:
