@@ -15,7 +15,7 @@ from dataclasses import replace
 from rljob.api import RLJob, load_manifest
 from rljob.api.status import RLJobStatus
 from rljob_operator.core.decide import decide
-from rljob_operator.core.desired import ClockReading, DesiredState
+from rljob_operator.core.desired import DesiredState
 from rljob_operator.core.learner_sample import parse_sample
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState, LearnerSample, Observation
@@ -85,7 +85,7 @@ def _hour(job: RLJob, actors: int, looks: int, chance: random.Random) -> list[fl
             checkpoint=CheckpointFacts(CheckpointState.VERIFIED, 10 * k, now, "file:///run/step", "sha256:00"),
         )
         began = time.thread_time()
-        decision = decide(DesiredState(job), status, seen, ClockReading(now))
+        decision = decide(DesiredState(job), status, seen, now)
         seconds.append(time.thread_time() - began)
         status = decision.status
         for name in decision.start:

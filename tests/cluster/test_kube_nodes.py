@@ -7,7 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
-from rljob_operator.kube.watch.nodes import Nodes
+from rljob_operator.kube.apiserver.reflector import Reflector
+from rljob_operator.kube.apiserver.resources import NODES
+from rljob_operator.kube.watch.nodes import NodeCache
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import connected, until
@@ -38,8 +40,8 @@ def test_a_lost_node_is_seen_with_the_operators_own_rights(
     async def story() -> None:
         told: list[str] = []
         async with connected(cluster, logged_in(cluster, namespace, tmp_path)) as client:
-            nodes = Nodes(client, told.append)
-            running = asyncio.create_task(nodes.run())
+            nodes = NodeCache(told.append)
+            running = asyncio.create_task(Reflector(client, NODES, nodes).run())
             try:
                 await asyncio.to_thread(kubectl, "create", "-f", "-", stdin=json.dumps(node))
                 patch = ("patch", "node", NODE, "--subresource=status", "--type=merge", "-p", json.dumps(LOST))
@@ -67,7 +69,7 @@ def test_an_operator_of_one_namespace_does_without_nodes_and_says_so_once(
     async def story() -> None:
         async with connected(cluster, logged_in(cluster, namespace, tmp_path, (namespace,))) as client:
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(Nodes(client, lambda name: None).run(), 5.0)
+                await asyncio.wait_for(Reflector(client, NODES, NodeCache(lambda name: None)).run(), 5.0)
 
     asyncio.run(story())
     assert caplog.text.count("nodes in all namespaces: nodes is forbidden") == 1

@@ -15,7 +15,6 @@ from typing import Any
 from rljob.api.conditions import Reason
 from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.decision import Decision
-from rljob_operator.core.desired import ClockReading
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Evaluation, LearnerSample, Observation
 from rljob_operator.core.turn import StatusWrite, turn
@@ -121,7 +120,7 @@ class Operator:
             ends_silent_members=False,
             selector="actors",
         )
-        found = turn(desired, status, observed, ClockReading(NOW))
+        found = turn(desired, status, observed, NOW)
         decision = found.decision
         before = {each.name: each.incarnation for each in status.controller.members}
         after = {each.name: each.incarnation for each in decision.status.controller.members}

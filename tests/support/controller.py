@@ -12,7 +12,7 @@ from rljob.api.status import RLJobStatus
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.decide import decide
 from rljob_operator.core.decision import Decision
-from rljob_operator.core.desired import ClockReading, DesiredState
+from rljob_operator.core.desired import DesiredState
 from rljob_operator.core.learner_sample import parse_sample
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState, LearnerSample, Observation
@@ -77,15 +77,15 @@ _OF_THE_STORED_OBJECT = ("generation", "checkpoint_requested_at", "refusal", "wr
 
 
 def look_at(job: RLJob, status: RLJobStatus, now: float, **world: Any) -> ReconcileContext:
-    """A look at a job; ``world`` is what is stored beside its spec, the session, a jump of the clock, and what is observed."""
+    """A look at a job; ``world`` is what is stored beside its spec, the session, and what is observed."""
     stored = {name: world.pop(name) for name in _OF_THE_STORED_OBJECT if name in world}
-    clock, session = ClockReading(now, world.pop("jump_seconds", 0.0)), world.pop("session", None)
-    return ReconcileContext.at(DesiredState(job, **stored), status, Observation(**world), clock, session)
+    session = world.pop("session", None)
+    return ReconcileContext.at(DesiredState(job, **stored), status, Observation(**world), now, session)
 
 
 def decided(look: ReconcileContext) -> Decision:
     """The decision on what was looked at."""
-    return decide(look.desired, look.status, look.observed, look.clock, look.session)
+    return decide(look.desired, look.status, look.observed, look.now, look.session)
 
 
 class Controller:

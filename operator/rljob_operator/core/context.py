@@ -14,7 +14,7 @@ from rljob.api.status import RLJobStatus
 from rljob.api.status_model import MAX_MESSAGE
 from rljob.api.timestamps import stamp
 
-from rljob_operator.core.desired import ClockReading, DesiredState, Session
+from rljob_operator.core.desired import DesiredState, Session
 from rljob_operator.core.member import Member, Phase, Role, number
 from rljob_operator.core.observed import Observation
 
@@ -45,7 +45,6 @@ class ReconcileContext:
 
     desired: DesiredState
     observed: Observation
-    clock: ClockReading
     session: Session | None
     status: RLJobStatus
     groups: Mapping[Role, Mapping[Phase, list[Member]]]
@@ -58,7 +57,7 @@ class ReconcileContext:
         desired: DesiredState,
         status: RLJobStatus,
         observed: Observation,
-        clock: ClockReading,
+        now_seconds: float,
         session: Session | None = None,
     ) -> ReconcileContext:
         """The look before any rule."""
@@ -71,7 +70,7 @@ class ReconcileContext:
                 role, phase = member.role, member.phase
                 group = groups[role][phase]
             group.append(member)
-        return cls(desired, observed, clock, session, status, groups, stamp(clock.now_seconds))
+        return cls(desired, observed, session, status, groups, stamp(now_seconds))
 
     @property
     def spec(self) -> RLJobSpec:

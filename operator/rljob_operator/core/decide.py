@@ -17,7 +17,7 @@ from rljob_operator.core.conditions import roles as about_roles
 from rljob_operator.core.conditions.update import ConditionUpdate, merged
 from rljob_operator.core.context import Mode, ReconcileContext, mode, session_end
 from rljob_operator.core.decision import Decision, End, Outcome
-from rljob_operator.core.desired import ClockReading, DesiredState, Session
+from rljob_operator.core.desired import DesiredState, Session
 from rljob_operator.core.member import Role
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.rules import (
@@ -38,7 +38,6 @@ from rljob_operator.core.rules import (
     timers,
     waiting,
 )
-from rljob_operator.core.rules import clock_jumps as clock_jumps
 from rljob_operator.core.rules import start_and_drain as lifecycle
 
 Rule = Callable[[ReconcileContext], ReconcileContext]
@@ -46,7 +45,7 @@ EndingRule = Callable[[ReconcileContext], OutcomeMemory | None]
 ConditionRule = Callable[[ReconcileContext, Mode], ConditionUpdate | None]
 
 RUNNING_RULES: tuple[Rule, ...] = (
-    clock_jumps.gap,
+    active_time.gap,
     suspension.note_start,
     rendering.fix,
     active_time.start,
@@ -112,7 +111,7 @@ def decide(
     desired: DesiredState,
     status: RLJobStatus,
     observed: Observation,
-    clock: ClockReading,
+    now_seconds: float,
     session: Session | None = None,
 ) -> Decision:
     """What should happen next for a job. The same arguments always give the same decision.
@@ -121,14 +120,14 @@ def decide(
         desired: the stored object.
         status: what the controller wrote last; `RLJobStatus()` for a new job.
         observed: what its substrate finds now.
-        clock: the time.
+        now_seconds: Unix seconds.
         session: of a controller that ends with its terminal; None on a cluster.
     """
-    context = ReconcileContext.at(desired, status, observed, clock, session)
+    context = ReconcileContext.at(desired, status, observed, now_seconds, session)
     now = mode(context)
     if now is Mode.FINISHED:
         return _after_the_end(context)
-    context = _apply_rules(clock_jumps.clock_jump(context), now)
+    context = _apply_rules(context, now)
     if now is Mode.RUNNING:
         outcome = next((found for rule in ENDING_RULES if (found := rule(context)) is not None), None)
         if outcome is not None:

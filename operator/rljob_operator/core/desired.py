@@ -1,4 +1,4 @@
-"""What is wanted of a job, and when it is asked: all that `decide` is given beside the job's status and what is observed."""
+"""What is wanted of a job: all that `decide` is given beside the job's status, what is observed and the time."""
 
 from __future__ import annotations
 
@@ -64,20 +64,6 @@ class DesiredState:
         """Digest of what roles read when they start. Where it is of what the user wrote, another release's presets and defaults
         do not change it."""
         return self.written or read_at_start(self.job.spec)
-
-
-@dataclass(frozen=True, slots=True)
-class ClockReading:
-    """The time of a turn.
-
-    Attributes:
-        now_seconds: Unix seconds.
-        jump_seconds: how far the wall clock jumped since this controller's last turn, beyond the time that passed; below 0 it
-            was set back.
-    """
-
-    now_seconds: float
-    jump_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

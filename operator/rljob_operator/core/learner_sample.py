@@ -40,60 +40,47 @@ def _refuse(word: str) -> Any:
 def parse_sample(document: Mapping[str, Any], taken_seconds: float) -> LearnerSample:
     """Read a status document that was fetched at ``taken_seconds``.
 
-    A figure that is absent, not finite or out of its range becomes None and, unless merely absent, is named in ``problems``.
-    Raises BadSample where it has no believable ``updates``, without which nothing can be judged.
+    A figure that is absent, not finite or out of its range becomes None. Raises BadSample where it has no believable
+    ``updates``, without which nothing can be judged.
     """
-    problems: list[str] = []
-    updates = _count(document, "updates", problems)
+    updates = _count(document, "updates")
     if updates is None:
-        raise BadSample(problems[0] if problems else "its status has no updates")
+        raise BadSample("its status has no count of updates")
     return LearnerSample(
         taken_seconds=taken_seconds,
         updates=updates,
-        raw_frames_total=_count(document, "raw_frames_total", problems),
-        mean_return=_number(document, "mean_return", problems, low=-_LARGEST),
-        evaluations=_evaluations(document.get("evaluations"), problems),
-        wait_fraction=_number(document, "learner_wait_fraction", problems, high=1.0),
-        blocked_fraction=_number(document, "actors_blocked_fraction", problems, high=1.0),
-        consumption_per_second=_number(document, "consumption_per_second", problems),
-        production_per_second=_number(document, "production_per_second", problems),
-        depth_batches=_number(document, "queue_depth_batches", problems),
-        bound_batches=_number(document, "queue_bound_batches", problems),
-        batch_size=_count(document, "batch_size", problems),
-        policy_lag_updates_p95=_number(document, "policy_lag_updates_p95", problems),
-        lag_limit_updates=_number(document, "lag_limit_updates", problems),
-        standstill=_text(document, "standstill", problems),
-        given_up=_text(document, "given_up", problems),
-        epoch=_count(document, "epoch", problems) or 0,
+        raw_frames_total=_count(document, "raw_frames_total"),
+        mean_return=_number(document, "mean_return", low=-_LARGEST),
+        evaluations=_evaluations(document.get("evaluations")),
+        wait_fraction=_number(document, "learner_wait_fraction", high=1.0),
+        blocked_fraction=_number(document, "actors_blocked_fraction", high=1.0),
+        consumption_per_second=_number(document, "consumption_per_second"),
+        production_per_second=_number(document, "production_per_second"),
+        depth_batches=_number(document, "queue_depth_batches"),
+        bound_batches=_number(document, "queue_bound_batches"),
+        batch_size=_count(document, "batch_size"),
+        policy_lag_updates_p95=_number(document, "policy_lag_updates_p95"),
+        lag_limit_updates=_number(document, "lag_limit_updates"),
+        standstill=_text(document, "standstill"),
+        given_up=_text(document, "given_up"),
+        epoch=_count(document, "epoch") or 0,
         lags=_lags(document.get("actors")),
-        problems=tuple(problems),
         document=document,
     )
 
 
-def _number(
-    document: Mapping[str, Any], name: str, problems: list[str], *, low: float = 0.0, high: float = _LARGEST
-) -> float | None:
+def _number(document: Mapping[str, Any], name: str, *, low: float = 0.0, high: float = _LARGEST) -> float | None:
+    number = _finite(document.get(name))
+    return None if number is None or not low <= number <= high else number
+
+
+def _text(document: Mapping[str, Any], name: str) -> str:
     value = document.get(name)
-    if value is None:
-        return None
-    number = _finite(value)
-    if number is None or not low <= number <= high:
-        problems.append(f"{name} is {_short(value)}; allowed: a number from {low:g} to {high:g}")
-        return None
-    return number
+    return value[:_LONGEST_TEXT] if isinstance(value, str) else ""
 
 
-def _text(document: Mapping[str, Any], name: str, problems: list[str]) -> str:
-    value = document.get(name)
-    if value is None or isinstance(value, str):
-        return (value or "")[:_LONGEST_TEXT]
-    problems.append(f"{name} is {_short(value)}; allowed: text")
-    return ""
-
-
-def _count(document: Mapping[str, Any], name: str, problems: list[str]) -> int | None:
-    number = _number(document, name, problems)
+def _count(document: Mapping[str, Any], name: str) -> int | None:
+    number = _number(document, name)
     return None if number is None else int(number)
 
 
@@ -108,16 +95,12 @@ def _finite(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _evaluations(found: Any, problems: list[str]) -> tuple[Evaluation, ...]:
-    if not isinstance(found, list):
-        if found is not None:
-            problems.append(f"evaluations is {_short(found)}; allowed: a list")
-        return ()
+def _evaluations(found: Any) -> tuple[Evaluation, ...]:
+    """Those that have a mean."""
     verdicts = []
-    for each in found:
+    for each in found if isinstance(found, list) else ():
         mean = _finite(each.get("mean")) if isinstance(each, dict) else None
         if mean is None:
-            problems.append(f"evaluations holds {_short(each)}; allowed: an object with a finite mean")
             continue
         error, episodes, version = (_finite(each.get(name)) for name in ("standard_error", "episodes", "version"))
         finished, seed = bool(each.get("finished", True)), _finite(each.get("seed"))
@@ -145,8 +128,3 @@ def _lags(found: Any) -> dict[str, float]:
     }
     newest = max(versions.values(), default=0.0)
     return {name: newest - version for name, version in versions.items()}
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."

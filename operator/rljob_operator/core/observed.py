@@ -47,7 +47,6 @@ class LearnerSample:
         given_up: that it gives up many of them, in its words; empty where it does not.
         epoch: the learner's; 0 where it does not say.
         lags: policy lag by actor's name, in published versions, of the actors that the learner knows.
-        problems: figures that were refused, a sentence each.
         document: the document as it came, for views; nothing is decided from it.
     """
 
@@ -69,7 +68,6 @@ class LearnerSample:
     given_up: str = ""
     epoch: int = 0
     lags: Mapping[str, float] = field(default_factory=dict)
-    problems: tuple[str, ...] = ()
     document: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 

@@ -14,7 +14,7 @@ from rljob.api.status import AutoscalingStatus, ProgressStatus, RLJobStatus
 
 from rljob_operator.core.decide import decide
 from rljob_operator.core.decision import Decision
-from rljob_operator.core.desired import ClockReading, DesiredState, Session
+from rljob_operator.core.desired import DesiredState, Session
 from rljob_operator.core.member import Phase
 from rljob_operator.core.observed import Observation
 
@@ -60,11 +60,11 @@ def turn(
     desired: DesiredState,
     status: RLJobStatus,
     observed: Observation,
-    clock: ClockReading,
+    now_seconds: float,
     session: Session | None = None,
 ) -> Turn:
     """Decide, and say when the status must be stored. The arguments are those of `decide`."""
-    decision = decide(desired, status, observed, clock, session)
+    decision = decide(desired, status, observed, now_seconds, session)
     return Turn(desired, observed, session, decision, _write(status, observed, decision))
 
 

@@ -26,23 +26,14 @@ class Launched(Protocol):
 
     @property
     def pid(self) -> int:
-        """Its process id, which no other process gets before `exit_code` was asked (or its parent has died)."""
+        """Its process id, which no other process gets before `wait` was asked (or its parent has died)."""
 
-    def exit_code(self) -> int | None:
+    def wait(self) -> int | None:
         """How it ended, -n for signal n; None where its parent can't tell any more. Waits for its end."""
 
 
 Launch = Callable[[Sequence[str], Mapping[str, str], int, int], Launched]
 """Starts (command, environment, file descriptor of its log, niceness), in a session of its own. Raises OSError."""
-
-
-class _Executed:
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        self.pid = process.pid
-
-    def exit_code(self) -> int | None:
-        return self._process.wait()
 
 
 def execute(command: Sequence[str], environment: Mapping[str, str], log: int, niceness: int) -> Launched:
@@ -51,7 +42,7 @@ def execute(command: Sequence[str], environment: Mapping[str, str], log: int, ni
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
     )
     set_niceness(process.pid, niceness)
-    return _Executed(process)
+    return process
 
 
 class _Forked:
@@ -59,7 +50,7 @@ class _Forked:
         self._server = server
         self.pid = pid
 
-    def exit_code(self) -> int | None:
+    def wait(self) -> int | None:
         return self._server.exit_code(self.pid)
 
 
@@ -85,11 +76,6 @@ class ForkServer:
             )
         self._socket = mine
         self._ready = False
-
-    @property
-    def pid(self) -> int:
-        """Process id of the server."""
-        return self._process.pid
 
     def await_ready(self, seconds: float) -> bool:
         """Wait until it has loaded everything. Raises ServerGone where it has ended."""
@@ -155,11 +141,6 @@ class Launcher:
 
     def __init__(self) -> None:
         self._server: ForkServer | None = None
-
-    @property
-    def server_pid(self) -> int | None:
-        """Process id of the fork server, or None before there is one."""
-        return self._server.pid if self._server is not None else None
 
     def prepare(self) -> None:
         """Have a server load what roles need, to be ready when the first is started."""

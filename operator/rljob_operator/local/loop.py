@@ -10,7 +10,6 @@ from rljob.api.status import RLJobStatus
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.desired import Session
 from rljob_operator.core.turn import StatusWrite, Turn, turn
-from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.local.interrupt import Interrupt
 from rljob_operator.local.stored_run import StoredRun
 from rljob_operator.local.substrate import LocalSubstrate
@@ -24,21 +23,21 @@ def run_job(
     status: RLJobStatus,
     *,
     interrupt: Interrupt,
-    clock: WallClock,
     max_seconds: float | None = None,
     report: Callable[[Turn], None],
+    clock: Callable[[], float] = time.time,
 ) -> Decision:
     """Run the stored job on ``substrate`` until it is over and nothing of it runs any more; answers the last decision.
 
     ``status`` is what the controller before wrote, or a new one. A bound in ``max_seconds`` counts time in which the machine is
-    awake, whatever becomes of the time of day.
+    awake, whatever becomes of the time of day, which ``clock`` tells in Unix seconds.
     """
     started = time.monotonic()
     while True:
         desired = stored.desired()
         session = Session(time.monotonic() - started, max_seconds, interrupt.requested)
         observed = substrate.observe(desired.job)
-        now = turn(desired, status, observed, clock.read(), session)
+        now = turn(desired, status, observed, clock(), session)
         decision = now.decision
         # What is about to be done goes to the disk first: a start replaces the very evidence of the end that was counted.
         at_once = now.write in (StatusWrite.BEFORE_ACTING, StatusWrite.SOON)

@@ -32,12 +32,14 @@ _KILLED_WITHOUT_A_WORD = "ended without a word, as by kill -9 or for lack of mem
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """All that has to be remembered about one life of a role's process. Times are Unix seconds; ``log_offset`` is where the
-    log of this life begins."""
+    """All that has to be remembered about one life of a role's process. Times are Unix seconds, but for ``began``, when it
+    was started, and ``kill_at``: those are of the machine's steady clock, which stands still while the machine sleeps, and begins
+    anew with each boot, after which there is no such process. ``log_offset`` is where the log of this life begins."""
 
     phase: Phase = Phase.ABSENT
     since: float = 0.0
     started: float = 0.0
+    began: float = 0.0
     ready: float | None = None
     kill_at: float | None = None
     pid: int = 0
@@ -118,26 +120,17 @@ class RoleProcess:
         pid = self._child.pid
         self._identity = ProcessIdentity.of(pid) or ProcessIdentity(pid, 0)
         now, ticks = self._now(), self._identity.start_ticks
-        self._record = _Record(Phase.STARTING, now, now, pid=pid, start_ticks=ticks, log_offset=offset)
+        self._record = _Record(
+            Phase.STARTING, now, now, time.monotonic(), pid=pid, start_ticks=ticks, log_offset=offset
+        )
         self._note()
-
-    def clock_jumped(self, seconds: float) -> None:
-        """The wall clock has jumped by ``seconds``: nothing of what is counted from now on may notice."""
-        record = self._record
-        if record.phase is not Phase.ABSENT:
-            self._note(
-                since=record.since + seconds,
-                ready=None if record.ready is None else record.ready + seconds,
-                kill_at=None if record.kill_at is None else record.kill_at + seconds,
-            )
 
     def drain(self, grace_seconds: float) -> None:
         """Ask the process to leave; it is killed when it is still there after ``grace_seconds``."""
         if self._identity is None or self._record.phase is Phase.DRAINING:
             return
         self._identity.send(signal.SIGTERM)
-        now = self._now()
-        self._note(phase=Phase.DRAINING, since=now, asked=True, kill_at=now + grace_seconds)
+        self._note(phase=Phase.DRAINING, since=self._now(), asked=True, kill_at=time.monotonic() + grace_seconds)
 
     def end_hung(self) -> None:
         """End a process that does not answer; even one that is stopped ends so. It is an end that nobody asked for."""
@@ -151,6 +144,7 @@ class RoleProcess:
         if self._identity is not None:
             self._look(self._identity)
         seen = self._record
+        starting = seen.phase is Phase.STARTING
         return Member(
             name=self.name,
             role=self.role,
@@ -161,6 +155,8 @@ class RoleProcess:
             exit_code=seen.exit_code,
             asked=seen.asked,
             last_words=seen.last_words,
+            silent_seconds=time.monotonic() - seen.began if starting else 0.0,
+            silent_because="is still starting" if starting else "",
             hung=seen.hung,
             pod_name=self.name,
         )
@@ -193,17 +189,18 @@ class RoleProcess:
         self._record = _Record()
 
     def _look(self, identity: ProcessIdentity) -> None:
-        record, now = self._record, self._now()
+        record = self._record
         if not identity.alive:
             self._ended(self._code())
-        elif record.kill_at is not None and now >= record.kill_at:
+        elif record.kill_at is not None and time.monotonic() >= record.kill_at:
             identity.send(signal.SIGKILL)
         elif record.phase is Phase.STARTING and self._announced().get("pid") == identity.pid:
+            now = self._now()
             self._note(phase=Phase.READY, since=now, ready=now)
 
     def _code(self) -> int | None:
         """How the process ended: what its parent was told, or what it wrote down itself, or unknown."""
-        if self._child is not None and (told := self._child.exit_code()) is not None:
+        if self._child is not None and (told := self._child.wait()) is not None:
             return told
         written = read_json(self._exit)
         code = written.get("exit_code")
@@ -233,7 +230,8 @@ class RoleProcess:
         self._identity = found
         if found != recorded:
             now = self._now()
-            self._record = _Record(Phase.STARTING, now, now, pid=found.pid, start_ticks=found.start_ticks)
+            began, ticks = time.monotonic(), found.start_ticks
+            self._record = _Record(Phase.STARTING, now, now, began, pid=found.pid, start_ticks=ticks)
             self._note()
 
     def _announced(self) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,15 +15,12 @@ from rljob_operator.core.decision import Decision
 from rljob_operator.core.learner_sample import BadSample, parse_sample
 from rljob_operator.core.member import Member, Phase, Role, number
 from rljob_operator.core.observed import LearnerSample, Observation
-from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.local.addresses import Addresses
 from rljob_operator.local.checkpoints import checkpoints, last_words_path
-from rljob_operator.local.clock_file import record_offset
 from rljob_operator.local.launch import PROGRAM, Launcher
 from rljob_operator.local.learner_status_client import Answer, LearnerStatusClient
 from rljob_operator.local.probes import Probes, ProbeTarget
 from rljob_operator.local.process import RoleProcess, announce_path
-from rljob_operator.local.starting import StartingTimes
 from rljob_operator.local.token_file import job_token_file, read_token
 from rljob_operator.surroundings import drain_seconds, own_variables
 
@@ -31,7 +30,7 @@ class LocalSubstrate:
 
     ``manifest`` is the file that roles are started from. ``max_actors`` bounds the actors beside the job's own limit; without
     it ``cores`` bounds scaled ones.
-    ``launcher`` is its own from here on; ``clock`` is for this substrate alone.
+    ``launcher`` is its own from here on; ``clock`` answers Unix seconds.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class LocalSubstrate:
         max_actors: int | None,
         cores: int,
         launcher: Launcher,
-        clock: WallClock,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._run_dir = run_dir
         self._launcher = launcher
@@ -60,15 +59,11 @@ class LocalSubstrate:
             self._processes[name] = self._process(name)
             self._processes[name].adopt()
         self.adopted = tuple(name for name, process in self._processes.items() if process.pid is not None)
-        self._learner_status = LearnerStatusClient(self._learner_url, now=clock.now, token=read_token(self._token_file))
+        self._learner_status = LearnerStatusClient(self._learner_url, now=clock, token=read_token(self._token_file))
         self._probes = Probes()
-        self._starting = StartingTimes()
-        self._notice_leap()
-        record_offset(run_dir, clock.offset_seconds)
 
     def observe(self, job: RLJob) -> Observation:
         """Every member as it is now, the learner's newest figures, and the newest checkpoint."""
-        self._notice_leap()
         answer = self._learner_status.answer
         missing = answer.problem
         if answer.document is not None and answer is not self._answer:
@@ -133,7 +128,7 @@ class LocalSubstrate:
         self._addresses = Addresses.of(self._run_dir, shards, max(1, spec.inference.replicas) if central else 0)
 
     def _members(self) -> tuple[Member, ...]:
-        """Every process as it is, of those that serve whether they answer, and of those that start for how long they do."""
+        """Every process as it is, and of those that serve whether they answer."""
         found, targets = [], {}
         for process in self._processes.values():
             member = process.observe()
@@ -144,31 +139,14 @@ class LocalSubstrate:
                     member = replace(member, silent_seconds=silence.seconds, silent_because=silence.because)
             found.append(member)
         self._probes.watch(targets)
-        starting = self._starting.look({one.name: one.incarnation for one in found if one.phase is Phase.STARTING})
-        return tuple(
-            replace(one, silent_seconds=starting[one.name], silent_because="is still starting")
-            if one.name in starting
-            else one
-            for one in found
-        )
-
-    def _notice_leap(self) -> None:
-        """Move what was noted by a wall clock that jumped since to where the clock now would have put it."""
-        jump = self._clock.read().jump_seconds
-        if not jump:
-            return
-        for process in self._processes.values():
-            process.clock_jumped(jump)
-        if self._latest is not None:
-            self._latest = replace(self._latest, taken_seconds=self._latest.taken_seconds + jump)
-        record_offset(self._run_dir, self._clock.offset_seconds)
+        return tuple(found)
 
     def _learner_url(self) -> str | None:
         learner = self._processes.get("learner")
         return learner.metrics_url() if learner is not None else None
 
     def _process(self, name: str) -> RoleProcess:
-        launch, now = self._launcher.launch, self._clock.now
+        launch, now = self._launcher.launch, self._clock
         return RoleProcess(name, Role.of(name), self._command(name), self._run_dir, launch, now)
 
     def _command(self, name: str) -> list[str]:

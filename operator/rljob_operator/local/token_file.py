@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 from pathlib import Path
@@ -14,18 +13,12 @@ def job_token_file(run_dir: Path) -> Path | None:
     Without a token the learner takes requests on loopback only.
     """
     path = run_dir.resolve() / "roles" / "request-token"
-    if read_token(path):
-        return path
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.unlink(missing_ok=True)
-        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_urlsafe(32) + "\n")
-        partial.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        return None
+    if not read_token(path):
+        try:
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                file.write(secrets.token_urlsafe(32) + "\n")
+        except OSError:
+            return None
     return path
 
 

@@ -19,9 +19,7 @@ from rljob_operator.core.decision import Decision, End
 from rljob_operator.core.member import Role
 from rljob_operator.core.rules.actors import oversubscribed
 from rljob_operator.core.turn import Turn
-from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.local import preflight, run_folder
-from rljob_operator.local.clock_file import recorded_offset
 from rljob_operator.local.interrupt import Interrupt
 from rljob_operator.local.launch import Launcher
 from rljob_operator.local.lock import ControllerLock
@@ -121,11 +119,8 @@ def _control(
     console: Console,
 ) -> int:
     job = stored.desired().job
-    before = recorded_offset(run_dir) if stored.status.start_time is not None else None
     asked, cores = job.spec.actors.replicas, machine_cores()
-    substrate = LocalSubstrate(
-        run_dir, stored.spec.effective_path, job, max_actors, cores, launcher, WallClock(offset_seconds=before)
-    )
+    substrate = LocalSubstrate(run_dir, stored.spec.effective_path, job, max_actors, cores, launcher)
     if job.spec.autoscaling.mode == "Disabled" and max_actors is None and asked > cores and not interrupt.requested:
         _say(console, f"{asked} actors as asked for, {oversubscribed(asked, cores)}; --max-actors bounds them")
     if substrate.adopted:
@@ -133,7 +128,7 @@ def _control(
     interrupt.install()
     started = time.monotonic()
     notices = _Notices(job, stored, console)
-    view = LiveView(job, console) if console.is_terminal else LineView(job, console)
+    view = LiveView(job, console) if console.is_terminal else LineView(console)
     over = False
     try:
         if not substrate.adopted and not interrupt.requested:
@@ -150,7 +145,6 @@ def _control(
                 substrate,
                 stored.status,
                 interrupt=interrupt,
-                clock=WallClock(offset_seconds=before),
                 max_seconds=max_seconds,
                 report=shown,
             )

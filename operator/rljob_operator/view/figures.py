@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from rljob.api import RLJob
-from rljob.telemetry.progress import Point, Progress, Target, progress
 
 from rljob_operator.core.member import Phase, Role
 from rljob_operator.core.turn import Turn
@@ -19,39 +18,15 @@ _TOLD: dict[str, tuple[str, ...]] = {
 }
 """Conditions that are worth a warning when they are False, and for which reasons; none named means any."""
 
-HISTORY_SECONDS = 5.0
-"""One moment in so many seconds is kept for the ETA."""
 
-
-class ProgressTracker:
-    """Follows a job towards its stop rule."""
-
-    def __init__(self, job: RLJob) -> None:
-        policy = job.spec.success_policy
-        wanted = policy.target_return
-        self._target = Target(
-            raw_frames=policy.raw_frames,
-            mean_return=float(wanted.value) if wanted is not None else None,
-            window_evaluations=wanted.window_evaluations if wanted is not None else 1,
-        )
-        self._history: list[Point] = []
-        words = []
-        if wanted is not None:
-            words.append(f"mean return {float(wanted.value):g} over {job.spec.evaluator.episodes} games")
-        if policy.raw_frames is not None:
-            words.append(f"{policy.raw_frames:,} raw frames")
-        self.rule = " or ".join(words) or "no stop rule"
-
-    def at(self, turn: Turn) -> Progress:
-        """Progress and ETA as of this turn; turns come in order of time."""
-        status = _status(turn)
-        if status and (
-            not self._history or turn.elapsed_seconds - self._history[-1].elapsed_seconds >= HISTORY_SECONDS
-        ):
-            frames, mean = int(status.get("raw_frames_total") or 0), status.get("mean_return")
-            self._history.append(Point(turn.elapsed_seconds, frames, mean))
-        means = [float(e["mean"]) for e in status.get("evaluations") or [] if e.get("finished", True)]
-        return progress(self._target, self._history, means)
+def stop_rule(job: RLJob) -> str:
+    """What ends the job, in words."""
+    policy, words = job.spec.success_policy, []
+    if policy.target_return is not None:
+        words.append(f"mean return {float(policy.target_return.value):g} over {job.spec.evaluator.episodes} games")
+    if policy.raw_frames is not None:
+        words.append(f"{policy.raw_frames:,} raw frames")
+    return " or ".join(words) or "no stop rule"
 
 
 def figures(turn: Turn) -> dict[str, str]:
@@ -74,12 +49,13 @@ def figures(turn: Turn) -> dict[str, str]:
     }
 
 
-def way_covered(done: Progress) -> str:
+def way_covered(turn: Turn) -> str:
     """Percent, and the time to go where it can be known; empty where neither is."""
+    done = turn.decision.status.progress
     if done.percent is None:
         return ""
-    to_go = "" if done.eta_seconds is None else f" eta {duration(done.eta_seconds)}"
-    return f"{done.percent:.0f} %{to_go}"
+    to_go = "" if done.estimated_seconds_remaining is None else f" eta {duration(done.estimated_seconds_remaining)}"
+    return f"{done.percent} %{to_go}"
 
 
 def states_line(turn: Turn) -> str:

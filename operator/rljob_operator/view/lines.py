@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rljob.api import RLJob
 
 from rljob_operator.core.turn import Turn
-from rljob_operator.view.figures import ProgressTracker, figures, states_line, warnings, way_covered
+from rljob_operator.view.figures import figures, states_line, warnings, way_covered
 from rljob_operator.view.words import duration
 
 INTERVAL_SECONDS = 5.0
@@ -15,8 +14,7 @@ INTERVAL_SECONDS = 5.0
 class LineView:
     """Prints a line of figures every ``INTERVAL_SECONDS`` and one for each change of state or new warning."""
 
-    def __init__(self, job: RLJob, console: Console) -> None:
-        self._progress = ProgressTracker(job)
+    def __init__(self, console: Console) -> None:
         self._console = console
         self._next = 0.0
         self._shown = 0.0
@@ -46,7 +44,7 @@ class LineView:
             self._shown = sample.taken_seconds
             self._next = turn.elapsed_seconds + INTERVAL_SECONDS
             words = [
-                way_covered(self._progress.at(turn)),
+                way_covered(turn),
                 *(f"{label} {value}" for label, value in figures(turn).items()),
             ]
             self._print(turn, "  ".join(word for word in words if word))

@@ -13,7 +13,7 @@ from rljob.api import RLJob
 from rljob_operator.core.member import Phase
 from rljob_operator.core.turn import Turn
 from rljob_operator.view.actors import blocked_fraction, by_name
-from rljob_operator.view.figures import ProgressTracker, figures, warnings, way_covered
+from rljob_operator.view.figures import figures, stop_rule, warnings, way_covered
 from rljob_operator.view.words import duration, number, percent
 
 _COLOURS = {
@@ -30,7 +30,7 @@ class LiveView:
 
     def __init__(self, job: RLJob, console: Console) -> None:
         self._name = job.metadata.name
-        self._tracker = ProgressTracker(job)
+        self._rule = stop_rule(job)
         self._live = Live(console=console, refresh_per_second=4, transient=False)
 
     def __enter__(self) -> LiveView:
@@ -55,12 +55,11 @@ class LiveView:
         return Panel(Group(*parts), title=title, title_align="left", border_style="cyan")
 
     def _progress(self, turn: Turn) -> RenderableType:
-        done = self._tracker.at(turn)
         row = Table.grid(padding=(0, 1))
         row.add_row(
-            Text(self._tracker.rule, style="bold"),
-            ProgressBar(total=100, completed=done.percent or 0.0, width=30),
-            Text(way_covered(done)),
+            Text(self._rule, style="bold"),
+            ProgressBar(total=100, completed=turn.decision.status.progress.percent or 0, width=30),
+            Text(way_covered(turn)),
         )
         return row
 

@@ -23,7 +23,7 @@ def why(run: JobView) -> list[str]:
         lines += ["", ending(run)]
     else:
         lines += _scaling(run)
-    odd = [condition for condition in run.status.conditions if _is_odd(condition)]
+    odd = [condition for condition in run.status.conditions if is_odd(condition)]
     if odd:
         lines += ["", "Conditions that are not as in a healthy run:"]
         for condition in odd:
@@ -52,7 +52,7 @@ def ending(run: JobView) -> str:
     return run.state
 
 
-def _is_odd(condition: Condition) -> bool:
+def is_odd(condition: Condition) -> bool:
     """Whether the condition is worth a reader's thought. Complete never is, Failed says what Stalled says, and scaling has lines
     of its own."""
     if condition.type in ("Complete", "Stalled", "ScalingActive") or condition.status == _FINE.get(

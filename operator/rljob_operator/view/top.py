@@ -16,13 +16,11 @@ from rljob_operator.view.actors import blocked_fraction, by_name, stage_seconds
 from rljob_operator.view.columns import lag
 from rljob_operator.view.figures import evaluation, gpu
 from rljob_operator.view.job_view import JobView
+from rljob_operator.view.reasons import is_odd
 from rljob_operator.view.words import age, duration, milliseconds, number, percent
 
 _UNWELL = "bold red"
 _SHOWN_CONDITIONS = ("Accepted", "Progressing", "ScalingLimited", "CheckpointValid", "FailureTarget", "Failed")
-_AS_WANTED = ("Suspended", "SessionEnded", "Finishing")
-"""Reasons of Progressing that somebody asked for, or that the title tells."""
-_WELL = {"ScalingLimited": "False", "FailureTarget": "False", "Failed": "False"}
 
 
 def screen(run: JobView, before: JobView | None = None) -> RenderableType:
@@ -45,12 +43,8 @@ def unwell(run: JobView) -> list[str]:
     found = []
     if not run.attended and run.running:
         found.append(f"no controller; {len(run.running)} processes run on: rljob stop or run --resume {run.place}")
-    for type in _SHOWN_CONDITIONS:
-        condition = run.status.condition(type)
-        if condition is None or condition.reason in _AS_WANTED:
-            continue
-        if condition.status != _WELL.get(type, "True"):
-            found.append(f"{type} {condition.status}, {condition.reason}: {condition.message}".rstrip(": "))
+    odd = (each for each in run.status.conditions if each.type in _SHOWN_CONDITIONS and is_odd(each))
+    found += [f"{each.type} {each.status}, {each.reason}: {each.message}".rstrip(": ") for each in odd]
     if run.problem:
         found.append(run.problem)
     return found

@@ -44,6 +44,12 @@ def start(launcher: Launcher, tmp_path: Path) -> Iterator[Callable[..., Launched
         identity.send(signal.SIGKILL)
 
 
+def server_pid(launcher: Launcher) -> int:
+    """Process id of the fork server."""
+    assert launcher._server is not None
+    return launcher._server._process.pid
+
+
 def evaluator(folder: Path) -> list[str]:
     """The words of a role that is soon ready and then waits for weights which never come."""
     nobody = f"ipc://{folder}/nobody"
@@ -55,12 +61,12 @@ def test_it_is_forked_from_one_thread_and_ends_as_it_ends(
     launcher: Launcher, start: Callable[..., Launched], tmp_path: Path
 ) -> None:
     launched = start("--help")
-    assert psutil.Process(launched.pid).ppid() == launcher.server_pid
-    assert launched.exit_code() == 0
+    assert psutil.Process(launched.pid).ppid() == server_pid(launcher)
+    assert launched.wait() == 0
     assert "Run one role of a job" in (tmp_path / "log").read_text()
-    assert psutil.Process(launcher.server_pid).num_threads() == 1
+    assert psutil.Process(server_pid(launcher)).num_threads() == 1
     for words in (["no-such-role"], ["actor"]):
-        assert start(*words).exit_code() == 78, "as the same command line on its own"
+        assert start(*words).wait() == 78, "as the same command line on its own"
 
 
 def test_it_has_a_session_an_environment_and_a_name_of_its_own(
@@ -78,7 +84,7 @@ def test_it_has_a_session_an_environment_and_a_name_of_its_own(
     assert {file.path for file in process.open_files()} >= {str(tmp_path / "log")}
     assert find_by_output(tmp_path / "log") == ProcessIdentity.of(launched.pid)
     process.terminate()
-    assert launched.exit_code() == 143, "SIGTERM drains it"
+    assert launched.wait() == 143, "SIGTERM drains it"
     assert "SIGTERM: draining" in (tmp_path / "log").read_text()
     assert find_by_output(tmp_path / "log") is None
 
@@ -88,21 +94,20 @@ def test_a_killed_server_takes_no_role_with_it_and_the_next_role_starts_without_
 ) -> None:
     launched = start(*evaluator(tmp_path))
     eventually((tmp_path / "announced.json").exists, (tmp_path / "log").read_text())
-    killed = launcher.server_pid
-    assert killed is not None
+    killed = server_pid(launcher)
     os.kill(killed, signal.SIGKILL)
     eventually(lambda: ProcessIdentity.of(killed) is None, "the server is gone")
     other = start("--help")
     assert psutil.Process(other.pid).ppid() == os.getpid(), "executed"
-    assert other.exit_code() == 0
+    assert other.wait() == 0
     running = ProcessIdentity.of(launched.pid)
     assert running is not None
     os.kill(launched.pid, signal.SIGTERM)
     eventually(lambda: not running.alive, "it drains as before")
-    assert launched.exit_code() is None, "its parent is gone, so nobody was told"
+    assert launched.wait() is None, "its parent is gone, so nobody was told"
     third = start("--help")
-    assert launcher.server_pid != killed
-    assert psutil.Process(third.pid).ppid() == launcher.server_pid
+    assert server_pid(launcher) != killed
+    assert psutil.Process(third.pid).ppid() == server_pid(launcher)
 
 
 def test_the_server_ends_with_its_controller_and_its_forks_do_not(tmp_path: Path) -> None:
@@ -112,7 +117,7 @@ from rljob_operator.local.launch import PROGRAM, Launcher
 launcher = Launcher()
 with open({str(tmp_path / "log")!r}, "ab") as log:
     role = launcher.launch([*PROGRAM, *{evaluator(tmp_path)!r}], os.environ, log.fileno(), 0)
-print(launcher.server_pid, role.pid, flush=True)
+print(launcher._server._process.pid, role.pid, flush=True)
 time.sleep(60)
 """
     controller = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)

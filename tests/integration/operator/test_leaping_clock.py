@@ -13,7 +13,6 @@ from rljob.api.timestamps import rfc3339
 from rljob_operator.core.decision import End
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION
 from rljob_operator.core.turn import Turn
-from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.local.interrupt import Interrupt
 from rljob_operator.local.job_view import running_members
 from rljob_operator.local.launch import Launcher
@@ -77,9 +76,9 @@ def test_a_run_goes_through_leaps_of_the_clock(tmp_path: Path) -> None:
             else:
                 ahead += act
 
-    substrate = LocalSubstrate(tmp_path, store.effective_path, stored.desired().job, 1, 2, Launcher(), WallClock(wall))
+    substrate = LocalSubstrate(tmp_path, store.effective_path, stored.desired().job, 1, 2, Launcher(), wall)
     try:
-        decision = run_job(stored, substrate, stored.status, interrupt=interrupt, clock=WallClock(wall), report=report)
+        decision = run_job(stored, substrate, stored.status, interrupt=interrupt, report=report, clock=wall)
     finally:
         substrate.close(kill=True)
     assert steps == []

@@ -48,7 +48,7 @@ def test_a_role_that_gives_way_leaves_a_core_to_one_that_does_not(tmp_path: Path
     finally:
         for role in roles:
             os.kill(role.pid, 9)
-            role.exit_code()
+            role.wait()
     assert second < 0.25 * first, f"{second:.2f} s of the core against {first:.2f}"
 
 
@@ -67,4 +67,4 @@ def test_its_session_has_the_same_niceness(tmp_path: Path) -> None:
         assert os.getpriority(os.PRIO_PROCESS, role.pid) == 11
     finally:
         os.kill(role.pid, 9)
-        role.exit_code()
+        role.wait()

@@ -71,6 +71,24 @@ def test_it_is_ready_once_it_has_announced_itself(start: Callable[[str], RolePro
     assert process.pid == pid, "starting twice changes nothing"
 
 
+def test_how_long_it_has_been_starting_is_told_until_it_announces_itself(tmp_path: Path) -> None:
+    command(tmp_path, "")
+    wait = f"import pathlib, sys, time\nwhile not pathlib.Path({str(tmp_path / 'go')!r}).exists(): time.sleep(0.01)\n"
+    words = [sys.executable, "-c", f"{wait}{READY}time.sleep(60)", str(announce_path(tmp_path, "actor-0"))]
+    process = RoleProcess("actor-0", Role.ACTOR, words, tmp_path)
+    process.start()
+    try:
+        assert process.observe().silent_seconds < 5.0
+        time.sleep(0.2)
+        member = process.observe()
+        assert (member.phase, member.silent_because) == (Phase.STARTING, "is still starting")
+        assert member.silent_seconds >= 0.2
+        (tmp_path / "go").touch()
+        assert reaches(process, Phase.READY).silent_seconds == 0.0
+    finally:
+        process.kill()
+
+
 def test_an_unasked_end_is_counted_with_its_last_words(start: Callable[[str], RoleProcess]) -> None:
     process = start("print('first'); sys.exit('no ROM named Pnog')")
     member = reaches(process, Phase.EXITED)

@@ -31,7 +31,7 @@ class Fault(StrEnum):
     FATAL = "exit codes that end the job or that a rule names"
     SLOPPY = "the substrate forgets some of what was decided"
     SILENCE = "the learner tells nonsense or nothing, or goes back"
-    CLOCK = "the clock is set, jumps or jumps"
+    CLOCK = "the clock is set, or the machine sleeps"
     SUSPEND = "a user suspends and resumes"
     EDIT = "a user edits numbers, servers and rules"
     QUOTA = "a queue gives and takes quota"

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from rljob_operator.core.member import Member, Phase
 from rljob_operator.core.rules import hangs
-from rljob_operator.local.starting import StartingTimes
 
 from tests.support.controller import START, exited, make_job, members, running
 
@@ -60,18 +59,6 @@ def test_a_member_that_never_announces_itself_is_named_then_replaced_after_a_lon
     message, replaced = look(hangs.START_NAMED_SECONDS)
     assert (f"{name} is still starting" in message, replaced) == (True, ())
     assert look(hangs.START_REPLACED_SECONDS)[1] == (name,)
-
-
-def test_time_in_which_nobody_looked_is_no_sign_of_a_hang() -> None:
-    clock = [100.0]
-    times = StartingTimes(lambda: clock[0])
-    assert times.look({"actor-0": "a"}) == {"actor-0": 0.0}
-    clock[0] += 2.0
-    assert times.look({"actor-0": "a", "actor-1": "b"}) == {"actor-0": 2.0, "actor-1": 0.0}
-    clock[0] += 5000.0  # the machine slept, or the controller was stopped
-    assert times.look({"actor-0": "a"})["actor-0"] < 10.0
-    assert times.look({"actor-0": "next"}) == {"actor-0": 0.0}, "the next life begins with nothing against it"
-    assert times.look({}) == {}
 
 
 @pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.EXITED])

@@ -45,7 +45,6 @@ def test_a_good_document() -> None:
     assert (sample.depth_batches, sample.bound_batches) == (3.0, 64.0)
     assert sample.evaluations[0].mean == 1.5
     assert sample.lags == {"actor-0": 2.0, "actor-1": 0.0}
-    assert sample.problems == ()
 
 
 @pytest.mark.parametrize("document", ["", "not json", "[]", "3", "null", b"\xff\xfe", "{", "[" * 100_000, {}])
@@ -56,17 +55,15 @@ def test_what_is_no_status_at_all(document: Any) -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -1, "10", True, [], 10**400, 1e300])
 def test_without_believable_updates_there_is_no_sample(bad: Any) -> None:
-    with pytest.raises(BadSample, match="updates is "):
+    with pytest.raises(BadSample, match="updates"):
         parse_sample(GOOD | {"updates": bad}, 0.0)
 
 
 @pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize("bad", [math.nan, -math.inf, "0.5", False, {}, 10**400, 1e300, -1e300])
-def test_a_bad_figure_is_missing_and_named_and_the_others_stay(name: str, bad: Any) -> None:
+def test_a_bad_figure_is_missing_and_the_others_stay(name: str, bad: Any) -> None:
     sample = parse_sample(GOOD | {name: bad}, 0.0)
     assert getattr(sample, FIGURES[name]) is None
-    assert len(sample.problems) == 1
-    assert name in sample.problems[0]
     for other, attribute in FIGURES.items():
         assert other == name or getattr(sample, attribute) is not None
 
@@ -75,16 +72,15 @@ def test_fractions_are_fractions() -> None:
     assert parse_sample(GOOD | {"learner_wait_fraction": 1.01}, 0.0).wait_fraction is None
 
 
-def test_an_absent_figure_is_missing_without_complaint() -> None:
+def test_an_absent_figure_is_missing() -> None:
     sample = parse_sample({"updates": 1, "queue_depth_batches": None}, 0.0)
-    assert (sample.depth_batches, sample.raw_frames_total, sample.problems) == (None, None, ())
+    assert (sample.depth_batches, sample.raw_frames_total) == (None, None)
 
 
 def test_bad_evaluations_are_left_out() -> None:
     evaluations = [{"mean": math.nan}, 7, {"mean": "high"}, {"mean": 2}, {"mean": 3, "finished": False}]
     sample = parse_sample(GOOD | {"evaluations": evaluations}, 0.0)
     assert [(e.mean, e.finished) for e in sample.evaluations] == [(2.0, True), (3.0, False)]
-    assert len(sample.problems) == 3
     assert parse_sample(GOOD | {"evaluations": "none"}, 0.0).evaluations == ()
 
 

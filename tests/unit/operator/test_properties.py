@@ -15,7 +15,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rljob.api.conditions import CATALOGUE, ConditionType
-from rljob_operator.core.desired import ClockReading
 
 from tests.support.controller import decided
 from tests.unit.operator.invariants import check
@@ -76,7 +75,7 @@ def test_deciding_twice_on_the_same_world_decides_nothing_new(plan: Plan, looks:
     for _ in range(looks):
         world.turn()
         seen, first = world.look()
-        again = replace(seen, status=first.status, clock=ClockReading(world.now))
+        again = replace(seen, status=first.status)
         second = decided(again)
         assert second.status.restarts == first.status.restarts, "each end is counted once"
         assert second.status.failures == first.status.failures

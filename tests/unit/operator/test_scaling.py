@@ -10,7 +10,7 @@ import pytest
 from rljob.api import load_manifest
 from rljob.api.status import RLJobStatus
 from rljob_operator.core.context import ReconcileContext
-from rljob_operator.core.desired import ClockReading, DesiredState
+from rljob_operator.core.desired import DesiredState
 from rljob_operator.core.member import Phase
 from rljob_operator.core.observed import LearnerSample, Observation
 from rljob_operator.core.rules import actors
@@ -73,7 +73,7 @@ def test_the_laws_figures_are_per_inserted_transition() -> None:
         DesiredState(make_job(INTERNAL)),
         RLJobStatus(),
         Observation(members(), sample(START, 1000, **HUNGRY)),
-        ClockReading(START),
+        START,
     )
     figures = actors.law_sample(look)
     assert figures is not None
@@ -82,8 +82,7 @@ def test_the_laws_figures_are_per_inserted_transition() -> None:
     for name in HUNGRY:
         told = sample(START, 1000, **(HUNGRY | {name: None}))
         assert (
-            actors.law_sample(ReconcileContext.at(look.desired, RLJobStatus(), Observation((), told), look.clock))
-            is None
+            actors.law_sample(ReconcileContext.at(look.desired, RLJobStatus(), Observation((), told), look.now)) is None
         )
 
 

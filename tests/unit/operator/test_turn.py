@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from rljob.api.status import RLJobStatus
-from rljob_operator.core.desired import ClockReading, DesiredState, Session
+from rljob_operator.core.desired import DesiredState, Session
 from rljob_operator.core.member import Phase
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.turn import StatusWrite, Turn, turn
@@ -32,7 +32,7 @@ def turn_of(controller: Controller, seconds: float, session: Session | None = No
         DesiredState(controller.job),
         controller.status,
         Observation(**controller.world),
-        ClockReading(controller.now),
+        controller.now,
         session,
     )
     controller.status = done.decision.status
@@ -40,7 +40,7 @@ def turn_of(controller: Controller, seconds: float, session: Session | None = No
 
 
 def test_a_start_is_written_before_it_is_made() -> None:
-    first = turn(DesiredState(make_job()), RLJobStatus(), Observation(), ClockReading(START))
+    first = turn(DesiredState(make_job()), RLJobStatus(), Observation(), START)
     assert first.decision.start
     assert first.write is StatusWrite.BEFORE_ACTING
 

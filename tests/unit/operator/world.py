@@ -81,7 +81,6 @@ class World:
 
     def turn(self) -> None:
         """Some time passes, and something happens."""
-        self.observed["jump_seconds"] = 0.0
         if self.healthy:
             self.now += 5.0
         else:
@@ -130,15 +129,9 @@ class World:
 
     def _time_passes(self) -> None:
         self.now += self.chance.choice((0.0, 0.5, 1.0, 5.0, 5.0, 30.0))
-        if self._does(Fault.CLOCK, 0.005):
-            self._clock_is_set(self.chance.choice((-3600.0, 400.0)))
-        if self._does(Fault.CLOCK, 0.01):
-            self.observed["jump_seconds"] = jump = self.chance.choice((-3600.0, 30_000.0))
-            self._clock_is_set(jump)
-
-    def _clock_is_set(self, seconds: float) -> None:
-        self.now += seconds
-        self.starts.clear()  # they can't be compared with what comes
+        if self._does(Fault.CLOCK, 0.015):
+            self.now += self.chance.choice((-3600.0, 400.0, 30_000.0))
+            self.starts.clear()  # they can't be compared with what comes
 
     def _user(self) -> None:
         if self._often(0.03):

@@ -140,8 +140,8 @@ class ControllerMemory(StatusModel):
     started: Timestamp | None = None
     """When the roles last were all ready after a start."""
     watched_since: Timestamp | None = None
-    """Since when the job has been watched without a gap and without a jump of the clock; unset where there was none. What is
-    waited for is waited for from here at the earliest."""
+    """Since when the job has been watched without a gap; unset where there was none. What is waited for is waited for from here
+    at the earliest."""
     advance: AdvanceMemory | None = None
     """The learner's advance."""
     members: list[MemberMemory] = Field(default_factory=list, max_length=MAX_REMEMBERED_MEMBERS)

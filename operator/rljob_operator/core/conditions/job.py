@@ -182,13 +182,8 @@ def scaling_active(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     if active == Reason.VALID_METRIC_FOUND:
         return true(type, active)
     if active == Reason.STALE_METRICS:
-        message = _why_missing(context) or message
+        message = context.observed.missing or message
     return false(type, active, message)
-
-
-def _why_missing(context: ReconcileContext) -> str:
-    sample = context.observed.learner
-    return context.observed.missing or ("; ".join(sample.problems[:2]) if sample is not None else "")
 
 
 def scaling_limited(context: ReconcileContext, mode: Mode) -> ConditionUpdate:

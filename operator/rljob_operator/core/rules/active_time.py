@@ -1,4 +1,4 @@
-"""The job's clocks: when it started, how long it was active, and since when its roles come up."""
+"""The job's clocks: when it started, how long it was active, since when its roles come up, and since when it is watched."""
 
 from __future__ import annotations
 
@@ -8,6 +8,24 @@ from rljob.api.timestamps import stamp
 from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.member import Role
 from rljob_operator.core.rules import progress
+
+LONGEST_GAP_SECONDS = 120.0
+"""A job that runs is looked at every half minute, and what was seen is written every minute and a half at the latest; after a
+longer time nobody has watched it."""
+
+
+def gap(context: ReconcileContext) -> ReconcileContext:
+    """Begin the windows of a running job anew where nobody has looked for long, since nobody saw whether it happened.
+
+    The controller was away, or the clock was set on, or the machine slept. On one machine that time was not active.
+    """
+    written, since = context.status.progress.last_update_time, context.memory.active_since
+    if since is None or written is None or context.now - written <= LONGEST_GAP_SECONDS:
+        return context
+    context = context.with_memory(watched_since=context.now)
+    if context.session is None:
+        return context  # its pods ran, and cost, meanwhile
+    return context.with_memory(active_since=stamp(since + context.now - written))
 
 
 def start(context: ReconcileContext) -> ReconcileContext:

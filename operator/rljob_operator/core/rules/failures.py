@@ -157,14 +157,13 @@ def restart_due(context: ReconcileContext, member: Member | None, remembered: Me
     """
     if remembered is None:
         return 0.0
+    ended = remembered.time
     if member is not None and member.phase is not Phase.ABSENT:
         if remembered.incarnation != life(member):
             return 0.0
-        ended = min(member.since_seconds, remembered.time)  # after the clock was set back, only ours is of the new time
-    else:
-        ended = remembered.time
+        ended = min(ended, member.since_seconds)
     delay = RESTART_DELAY_SECONDS[min(remembered.vain_starts, len(RESTART_DELAY_SECONDS) - 1)]
-    return delay - context.since(ended)
+    return delay - abs(context.now - ended)  # no wait of an hour where the clock was set back by one
 
 
 def life(member: Member) -> str:

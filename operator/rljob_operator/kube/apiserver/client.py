@@ -72,12 +72,9 @@ class Client:
         """Give up all connections; watches under way end with `Unavailable`."""
         await self._transport.close()
 
-    async def get(
-        self, resource: Resource, namespace: str | None, name: str, *, timeout_seconds: float | None = None
-    ) -> Object:
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
         """One object as it is now."""
-        call = Call("get", "GET", resource.path(namespace, name), resource.plural, {})
-        return await self._ask(call, timeout_seconds)
+        return await self._ask(Call("get", "GET", resource.path(namespace, name), resource.plural, {}))
 
     async def pages(
         self,
@@ -157,30 +154,23 @@ class Client:
         resource: Resource,
         namespace: str,
         name: str,
-        change: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        change: Mapping[str, Any],
         *,
         resource_version: str | None = None,
         subresource: str | None = None,
         timeout_seconds: float | None = None,
     ) -> Object:
-        """Change parts of an object: a mapping is a JSON merge patch, a sequence of operations a JSON patch.
+        """Change parts of an object, by a JSON merge patch.
 
         With ``resource_version`` it is changed only as it was read. Raises `Conflict` where it has changed since.
         """
-        body: Any
-        if isinstance(change, Mapping):
-            content_type = "application/merge-patch+json"
-            body = dict(change)
-            if resource_version is not None:
-                body["metadata"] = {**body.get("metadata", {}), "resourceVersion": resource_version}
-        else:
-            content_type = "application/json-patch+json"
-            body = list(change)
-            if resource_version is not None:  # `replace`, not `test`: a stale version is then a 409 and no 422
-                body.append({"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version})
+        body = dict(change)
+        if resource_version is not None:
+            body["metadata"] = {**body.get("metadata", {}), "resourceVersion": resource_version}
         path = resource.path(namespace, name, subresource)
         query = {"fieldManager": self._field_manager}
-        call = Call("patch", "PATCH", path, _counted_as(resource, subresource), query, body, content_type)
+        counted_as = f"{resource.plural}/{subresource}" if subresource else resource.plural
+        call = Call("patch", "PATCH", path, counted_as, query, body, "application/merge-patch+json")
         return await self._ask(call, timeout_seconds)
 
     async def delete(
@@ -192,7 +182,6 @@ class Client:
         uid: str | None = None,
         grace_seconds: int | None = None,
         propagation: str | None = None,
-        timeout_seconds: float | None = None,
     ) -> None:
         """Ask for the object's end; it goes when its finalizers and its grace period let it.
 
@@ -206,8 +195,7 @@ class Client:
             options["gracePeriodSeconds"] = grace_seconds
         if propagation is not None:
             options["propagationPolicy"] = propagation
-        call = Call("delete", "DELETE", resource.path(namespace, name), resource.plural, {}, options)
-        await self._ask(call, timeout_seconds)
+        await self._ask(Call("delete", "DELETE", resource.path(namespace, name), resource.plural, {}, options))
 
     async def watch(
         self,
@@ -317,10 +305,6 @@ class Client:
             if self._guard is not None and call.method != "GET":
                 self._guard()
             return await self._transport.ask(call, timeout_seconds)
-
-
-def _counted_as(resource: Resource, subresource: str | None) -> str:
-    return f"{resource.plural}/{subresource}" if subresource else resource.plural
 
 
 def _about_uid(problem: Invalid) -> bool:

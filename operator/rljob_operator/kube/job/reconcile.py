@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,7 +15,6 @@ from rljob_operator.core.desired import Session
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.turn import turn
-from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import ApiError, is_refusal
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
@@ -34,7 +32,7 @@ from rljob_operator.kube.job.remembered import NEVER, RememberedJob
 from rljob_operator.kube.job.status_writer import StatusWriter
 from rljob_operator.kube.job.stored import ReadBefore, StoredJob, is_ours, read, status_of
 from rljob_operator.kube.job.volumes_given import settings_of_start
-from rljob_operator.kube.job.waiting_claims import HELD_UP_SECONDS, with_claims
+from rljob_operator.kube.job.waiting_claims import is_held_up, with_claims
 from rljob_operator.kube.job.write_times import SEEN_SECONDS, WriteTimes
 from rljob_operator.kube.polls.learner_poll import Answer, Learner, LearnerPoll
 from rljob_operator.kube.polls.reach import has_address
@@ -47,8 +45,6 @@ from rljob_operator.kube.reporting.events import EventRecorder, reference
 from rljob_operator.kube.watch.expectations import Expectations, Seen
 from rljob_operator.kube.watch.nodes import NodeCache
 from rljob_operator.kube.watch.pods import JobKey, PodCache, is_gone, owner_of
-
-log = logging.getLogger(__name__)
 
 
 class Reconciler:
@@ -104,21 +100,18 @@ class Reconciler:
             self._forget(key, known)
             known = None
         former = [pod for pod in self._pods.of_key(key) if (owner_of(pod) or {}).get("uid") != uid]
-        await self._writer.free(former)
         await self._writer.remove_logs(former)
         if document is None or not is_ours(document):
             for pod in self._pods.of_key(key):
                 self._pods.settle(pod)
             return None
         if known is None:
-            clock = WallClock(self._now, self._monotonic)
-            known = self._known[key] = RememberedJob(uid, clock, read=ReadBefore(alike=self._alike))
+            known = self._known[key] = RememberedJob(uid, read=ReadBefore(alike=self._alike))
         known.note_version(document["metadata"]["resourceVersion"])
         stored = read(document, known.status, known.read)
         pods = await self._pods_of(stored)
         if pods is None:
             return self._expectations.lapses_in_seconds(uid)
-        await self._writer.free(pods)
         if stored.leaving:
             await self._leave(key, stored, pods)
             return None
@@ -153,13 +146,13 @@ class Reconciler:
         refusal = refusal or stored.desired.refusal
         refusal = refusal or another_protocol(stored, pods, self._settings)
         desired = replace(stored.desired, refusal=refusal, rendering=offered(stored.status, base))
-        clock = known.clock.read()
         used = settings_for(stored.status, base)
         observed = self._observe(key, stored, known, pods, used)
         with suppress(ApiError):  # it only adds words
             observed = await with_claims(self._client, stored.owned(), observed, used, self._now())
         observed = await self._queue.seen(stored, observed, pods, refusal)
-        found = turn(desired, stored.status, observed, clock, Session(interrupted=True) if stored.stopped else None)
+        session = Session(interrupted=True) if stored.stopped else None
+        found = turn(desired, stored.status, observed, self._now(), session)
         decision = found.decision
         await self._statuses.store(stored, known, decision.status, found.write)
         self._recommended(*key, recommendation(decision.status))
@@ -212,9 +205,7 @@ class Reconciler:
         """Whether a pod does not come up for want of a child or, as far as one can tell, of a Secret that was deleted."""
         if member.phase is not Phase.STARTING or member.held:
             return False
-        held_up = member.node_name and member.waiting is None
-        late = bool(held_up) and self._now() - member.since_seconds >= HELD_UP_SECONDS
-        return late or member.name in known.refusals.of
+        return is_held_up(member, self._now()) or member.name in known.refusals.of
 
     async def _settings_of(self, stored: StoredJob, known: RememberedJob, idle: bool) -> Settings:
         """The operator's settings; of a job that is to start with what its cluster has volumes for, once for each start."""

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from rljob.api.status import RLJobStatus
 
-from rljob_operator.core.wall_clock import WallClock
 from rljob_operator.kube.job import children
 from rljob_operator.kube.job.refusals import Refusals
 from rljob_operator.kube.job.stored import ReadBefore
@@ -35,7 +34,6 @@ class RememberedJob:
     """
 
     uid: str
-    clock: WallClock
     status: RLJobStatus | None = None
     stored: RLJobStatus | None = None
     of_others: list[Mapping[str, Any]] = field(default_factory=list)

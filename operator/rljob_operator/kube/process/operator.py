@@ -15,7 +15,8 @@ from typing import Final
 from rljob_operator.kube.apiserver.access import Access
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import ApiError, Conflict, NotLeader, Unavailable, is_refusal
-from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
+from rljob_operator.kube.apiserver.reflector import Reflector
+from rljob_operator.kube.apiserver.resources import NODES, PODS, RLJOBS, Object
 from rljob_operator.kube.job.kueue import JobQueue, NoQueue
 from rljob_operator.kube.job.reconcile import Reconciler
 from rljob_operator.kube.job.refusals import is_defect
@@ -29,7 +30,7 @@ from rljob_operator.kube.reporting.metrics import OperatorMetrics
 from rljob_operator.kube.watch.child_watch import ChildWatch
 from rljob_operator.kube.watch.expectations import Expectations
 from rljob_operator.kube.watch.intake import Intake
-from rljob_operator.kube.watch.nodes import Nodes
+from rljob_operator.kube.watch.nodes import NodeCache
 from rljob_operator.kube.watch.pods import JobKey, Pods, owner_of
 from rljob_operator.kube.watch.queue import LONGEST_DELAY_SECONDS, QueueClosed, WorkQueue
 from rljob_operator.kube.watch.workloads import Workloads
@@ -93,7 +94,7 @@ class Operator:
 
         self._poll: LearnerPoll[JobKey] = LearnerPoll(self._queue.add, reach())
         self._shards: ShardPoll[JobKey] = ShardPoll(self._queue.add, reach())
-        self._nodes = Nodes(client, self._node_changed)
+        self._nodes = NodeCache(self._node_changed)
         self._children = ChildWatch(client, namespaces, self._child_gone)
         self._workloads = (
             Workloads(client, namespaces, self._queue.add, self._look_at_all) if config.settings.kueue else None
@@ -144,7 +145,7 @@ class Operator:
                     self._pods.run(),
                     self._intake.run(),
                     self._events.run(),
-                    self._nodes.run(),
+                    Reflector(self._client, NODES, self._nodes).run(),
                     self._children.run(),
                 ]
                 if self._workloads is not None:

@@ -99,16 +99,7 @@ class EventRecorder:
         self._more = asyncio.Event()
         self._counted = counted
 
-    def record(
-        self,
-        regarding: Object,
-        kind: str,
-        reason: str,
-        note: str,
-        *,
-        action: str,
-        related: Object | None = None,
-    ) -> None:
+    def record(self, regarding: Object, kind: str, reason: str, note: str, *, action: str) -> None:
         """Say something about an object; never waits and never raises.
 
         Args:
@@ -117,10 +108,9 @@ class EventRecorder:
             reason: why, as one word for programs.
             note: the same for people.
             action: what was done or tried, as one word.
-            related: the `reference` to another object that it concerns.
         """
         try:
-            self._record(regarding, kind, reason, note, action, related)
+            self._record(regarding, kind, reason, note, action)
         except Exception:  # whoever has something to say has better things to do than to fail at it
             self._counted("dropped")
             log.exception("an event could not be recorded")
@@ -163,14 +153,8 @@ class EventRecorder:
             if now - allowance.at > BURST * REFILL_SECONDS:
                 del self._allowances[uid]
 
-    def __len__(self) -> int:
-        """How many different things are remembered."""
-        return len(self._series)
-
-    def _record(
-        self, regarding: Object, kind: str, reason: str, note: str, action: str, related: Object | None
-    ) -> None:
-        key = (regarding["uid"], kind, reason, action, note, (related or {}).get("uid", ""))
+    def _record(self, regarding: Object, kind: str, reason: str, note: str, action: str) -> None:
+        key = (regarding["uid"], kind, reason, action, note)
         now, stamp = self._now(), _stamp()
         known = self._series.get(key)
         if known is not None and now - known.last_said <= SERIES_ENDS_SECONDS:
@@ -202,8 +186,6 @@ class EventRecorder:
             "note": _bounded(note),
             "type": kind,
         }
-        if related is not None:
-            document["related"] = related
         series = _Series(document, now, stamp, waiting=False)
         self._series[key] = series
         self._enqueue(key, series)

@@ -90,10 +90,6 @@ class Expectations:
         oldest = min([*asked.created.values(), *asked.deleted.values()])
         return max(0.0, oldest + self._lapse_seconds - self._now())
 
-    def __len__(self) -> int:
-        """How many jobs wait for something."""
-        return len(self._jobs)
-
     def _take_back(self, job_uid: str, name: str | None, uid: str | None) -> None:
         asked = self._jobs.get(job_uid)
         if asked is None:

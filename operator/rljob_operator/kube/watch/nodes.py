@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.reflector import Reflector
-from rljob_operator.kube.apiserver.resources import NODES, Object
+from rljob_operator.kube.apiserver.resources import Object
 
 
 class NodeCache:
-    """The nodes that are lost: their kubelets have not been heard of for the cluster's grace period.
+    """The nodes that are lost: their kubelets have not been heard of for the cluster's grace period. An operator of single
+    namespaces may not be allowed to read nodes; then every node counts as fine.
 
     ``on_change`` is told the name of each that is lost or found.
     """
@@ -46,18 +45,6 @@ class NodeCache:
             return
         (self._lost.add if lost else self._lost.remove)(name)
         self._on_change(name)
-
-
-class Nodes(NodeCache):
-    """The cache, and what keeps it in step where nodes may be read. An operator of single namespaces may not be allowed to."""
-
-    def __init__(self, client: Client, on_change: Callable[[str], None]) -> None:
-        super().__init__(on_change)
-        self._client = client
-
-    async def run(self) -> None:
-        """Never ends by itself. While nodes may not be read every node counts as fine."""
-        await Reflector(self._client, NODES, self).run()
 
 
 def _is_lost(document: Mapping[str, Any]) -> bool:

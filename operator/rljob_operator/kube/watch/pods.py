@@ -73,10 +73,6 @@ class PodCache:
         """The pods of all jobs on one node; it looks at each pod there is."""
         return [pod for pod in self._pods.values() if (pod.get("spec") or {}).get("nodeName") == name]
 
-    def get(self, namespace: str, name: str) -> Object | None:
-        """One pod."""
-        return self._pods.get((namespace, name))
-
     def check(self, namespace: str) -> None:
         """Raises why the pods of a namespace may not be read, where they may not."""
 

@@ -13,7 +13,6 @@ from rljob.api.conditions import Reason
 from rljob.api.controller_memory import ControllerMemory
 from rljob.api.status import RLJobStatus
 from rljob_operator.core.context import ReconcileContext
-from rljob_operator.core.desired import ClockReading
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.rules import facts
 from rljob_operator.kube.job.stored import StoredJob, read
@@ -72,7 +71,7 @@ def read_by_roles(found: StoredJob) -> Spec:
 
 
 def stored_after_a_look(found: StoredJob) -> RLJobStatus:
-    context = ReconcileContext.at(found.desired, found.status, Observation(), ClockReading(2.0))
+    context = ReconcileContext.at(found.desired, found.status, Observation(), 2.0)
     return facts.spec(context, found.desired.generation).status
 
 
