@@ -14,6 +14,16 @@ APEX = "spec.algorithm.apeXDQN"
 IMPALAS = "spec.algorithm.impala"
 QUEUE = f"{IMPALAS}.unrollQueue"
 ENVIRONMENT = "spec.environment"
+BREAKOUT = [f"{ENVIRONMENT}.id=ALE/Breakout-v5"]
+OF_NO_ENVIRONMENT = {
+    "environment.actions": [],
+    "environment.frameSize": 84,
+    "environment.centreInput": False,
+    "algorithm.impala.network": "Auto",
+    "evaluator.triggerReturn": None,
+    "successPolicy.targetReturn": None,
+}
+"""What is in force of a preset's fields that are about its environment, where another one is written."""
 NOTHING_TO_START_FROM = a_job_or_a_preset.message
 
 # (overrides that break it, path of the problem, words that its text must contain)
@@ -364,6 +374,17 @@ BROKEN_PRESET: list[tuple[list[str], str, list[str]]] = [
         "spec.successPolicy.targetReturn.value",
         ["required", "Mean return"],
     ),
+    # another environment than the preset's: its target and its deadline are not for that
+    (
+        [f"{ENVIRONMENT}.id=ALE/Breakout-v5"],
+        "spec.successPolicy",
+        ["required: targetReturn", "PongVTrace", "ALE/Pong-v5"],
+    ),
+    (
+        [f"{ENVIRONMENT}.id=ALE/Breakout-v5", "spec.successPolicy.targetReturn.windowEvaluations=2"],
+        "spec.successPolicy.targetReturn.value",
+        ["required", "Mean return"],
+    ),
     # what stands against a value of the preset
     ([f"{QUEUE}.maxPolicyLagUpdates=151"], f"{QUEUE}.maxPolicyLagUpdates", ["at least 152"]),
     ([f"{ENVIRONMENT}.fullActionSpace=true"], f"{ENVIRONMENT}.actions", ["not both"]),
@@ -459,6 +480,15 @@ FOLLOWING: list[tuple[Path, list[str], str, Any]] = [
     # what of a preset gives way to what is written
     (PRESET, ["spec.evaluator.enabled=false"], "successPolicy.targetReturn", None),
     (PRESET, ["spec.actors.inference=Central"], "algorithm.impala.weightsRefreshSteps", 1),
+    # what of it is about its environment, beside another one, beside its own, and where it was published for many
+    *(
+        (PRESET, [*BREAKOUT, "spec.activeDeadlineSeconds=60"], field, value)
+        for field, value in OF_NO_ENVIRONMENT.items()
+    ),
+    (PRESET, [*BREAKOUT, "spec.successPolicy.rawFrames=9"], "activeDeadlineSeconds", None),
+    (PRESET, [*BREAKOUT, "spec.earlyStopping.plateau={}"], "algorithm.impala.learningRate", 0.001),
+    (PRESET, [f"{ENVIRONMENT}.id=ale_py:ALE/Pong-v5"], "environment.actions", [0, 2, 3]),
+    (PRESET, ["spec.preset=ImpalaAtari", *BREAKOUT], "environment.lifeLoss", "EndsEpisode"),
 ]
 
 # Good manifests at the very edge of a rule; one step further is refused. (base, overrides, override that goes too far)

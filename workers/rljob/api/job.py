@@ -64,7 +64,7 @@ class RLJobSpec(APIModel):
     """Secrets for the image's registry."""
     preset: Annotated[PresetName | None, never("the job was started from it; write what differs beside it")] = None
     """A whole job to start from: algorithm, environment, replay, evaluator and success. What is written beside it wins, field by
-    field; ``rljob presets`` lists them."""
+    field. Beside another environment.id, what it says of its own environment does not count. ``rljob presets`` lists them."""
     algorithm: AlgorithmSpec
     """What learns, with which hyper-parameters; a preset says it, too."""
     environment: Annotated[EnvironmentSource, never("what was learned and stored belongs to the environment")]

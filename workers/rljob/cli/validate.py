@@ -9,6 +9,7 @@ import typer
 
 from rljob.api import ManifestError, RLJob, dump_manifest, parse_job, read_manifest, with_files_beside
 from rljob.api.exit_codes import EXIT_INVALID
+from rljob.api.presets.merging import left_out
 from rljob.cli.own_parts import with_own_parts_checked
 from rljob.loading import PluginProblem, forget_files, short
 
@@ -63,6 +64,8 @@ def validate(
             valid.append(job)
             if not effective:
                 typer.echo(f"{file}: ok, {short(job.spec.algorithm.name)} on {short(job.spec.environment.id)}{note}")
+            if said := left_out(job.spec):
+                typer.echo(f"  {said}", err=effective)
     if effective:
         typer.echo("---\n".join(dump_manifest(job) for job in valid), nl=False)
     if len(valid) < len(files):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rljob.api.document import plain_copy
+from rljob.api.job import RLJobSpec
 from rljob.api.presets import PRESETS
+from rljob.api.presets.preset import OF_ITS_ENVIRONMENT
+from rljob.api.presets.values import leaves
+from rljob.api.yaml_dialect import in_one_line
 
 
 def with_preset(document: dict[str, Any]) -> dict[str, Any]:
@@ -16,16 +20,38 @@ def with_preset(document: dict[str, Any]) -> dict[str, Any]:
     document that has not been checked yet: what has another shape than expected is left for the check.
     """
     preset = preset_of(document)
-    if preset is None:
-        return document
-    spec = document["spec"]
-    return {**document, "spec": _laid_over(spec, _that_fits(preset, spec))}
+    return document if preset is None else {**document, "spec": _laid_over(document["spec"], preset)}
 
 
 def preset_of(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The spec of the preset that ``document`` names; None where it names none that is known."""
+    """What counts beside ``document`` of the preset that it names; None where it names none that is known.
+
+    What makes no sense beside the manifest does not: nobody could leave out of a manifest what is not in it."""
     name = value_at(document, "spec.preset")
-    return PRESETS[name].spec if isinstance(name, str) and name in PRESETS else None
+    if not isinstance(name, str) or name not in PRESETS:
+        return None
+    spec = PRESETS[name].spec
+    for path in _gives_way(document["spec"], name):
+        spec = _without(spec, path.split("."))
+    return spec
+
+
+def left_out(spec: RLJobSpec) -> str:
+    """What the job in force does not have of its preset because it is about another environment, as a sentence; empty where that
+    is nothing."""
+    preset = None if spec.preset is None else PRESETS[spec.preset]
+    if preset is None or preset.is_whole_for(spec.environment.id):
+        return ""
+    in_force = spec.model_dump(by_alias=True)
+    listed = ", ".join(
+        f"{path} {in_one_line(value)}"
+        for path, value in leaves(preset.spec)
+        if path.startswith(OF_ITS_ENVIRONMENT) and path != "environment.id" and value_at(in_force, path) != value
+    )
+    return (
+        f"preset {preset.name} is of {preset.environment_id}, and for {spec.environment.id} this of it does not count: {listed}; "
+        "write what holds there, too"
+    )
 
 
 def value_at(document: Any, path: str) -> Any:
@@ -44,14 +70,13 @@ def _laid_over(given: Any, base: Any) -> Any:
     }
 
 
-def _that_fits(preset: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The preset without what makes no sense beside the manifest: nobody could leave out of a manifest what is not in it."""
-    for (section, field, value), paths in _GIVES_WAY.items():
-        written = given.get(section)
-        if isinstance(written, Mapping) and written.get(field) == value:
-            for path in paths:
-                preset = _without(preset, path)
-    return preset
+def _gives_way(given: Mapping[str, Any], preset: str) -> Iterator[str]:
+    """Where a preset says what does not count beside the spec ``given``."""
+    for (field, value), paths in _GIVES_WAY.items():
+        if value_at(given, field) == value:
+            yield from paths
+    if not PRESETS[preset].is_whole_for(value_at(given, "environment.id")):
+        yield from OF_ITS_ENVIRONMENT
 
 
 def _without(node: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
@@ -63,10 +88,10 @@ def _without(node: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
     return {key: value for key, value in node.items() if key != head}
 
 
-_GIVES_WAY: Mapping[tuple[str, str, Any], Sequence[Sequence[str]]] = {
+_GIVES_WAY: Mapping[tuple[str, Any], Sequence[str]] = {
     # Only an evaluator could see either.
-    ("evaluator", "enabled", False): (("evaluator", "triggerReturn"), ("successPolicy", "targetReturn")),
+    ("evaluator.enabled", False): ("evaluator.triggerReturn", "successPolicy.targetReturn"),
     # An inference server answers every step with its newest weights.
-    ("actors", "inference", "Central"): (("algorithm", "impala", "weightsRefreshSteps"),),
+    ("actors.inference", "Central"): ("algorithm.impala.weightsRefreshSteps",),
 }
-"""(section, field, value) in a manifest -> what of any preset then does not count."""
+"""(field, value) in a manifest -> what of any preset then does not count."""

@@ -39,14 +39,15 @@ def is_set(path: str) -> bool:
 def _by_path() -> Mapping[str, Mapping[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for name, preset in PRESETS.items():
-        for path, value in _leaves(preset.spec, "spec"):
-            found.setdefault(path, {})[name] = value
+        for path, value in leaves(preset.spec):
+            found.setdefault(f"spec.{path}", {})[name] = value
     return found
 
 
-def _leaves(node: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
-    for key, value in node.items():
+def leaves(section: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every value in a section, with its path there. Lists are values."""
+    for key, value in section.items():
         if isinstance(value, Mapping):
-            yield from _leaves(value, f"{path}.{key}")
+            yield from ((f"{key}.{path}", below) for path, below in leaves(value))
         else:
-            yield f"{path}.{key}", value
+            yield key, value
