@@ -45,6 +45,24 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     ([f"{APEX}={{gama: }}"], f"{APEX}.gama", ["got null", "unknown field", "'gamma'"]),
     # which algorithm, and which preset
     (["spec.queue.capacity=64"], "spec.queue", ["unknown field"]),
+    (
+        ["spec.algorithm.type=PPO"],
+        "spec.algorithm.type",
+        ["IMPALA", "algorithm: {type: IMPALA, impala: {loss: ClippedSurrogate}}"],
+    ),
+    (
+        ["spec.algorithm=DQN"],
+        "spec.algorithm",
+        ["mapping of fields", "what others call DQN is algorithm: {type: ApeXDQN} here"],
+    ),
+    # a value in the place of its section: what to write
+    (["spec.environment=CartPole-v1"], "spec.environment", ["mapping of fields, such as {id: CartPole-v1}"]),
+    (["spec.algorithm=IMPALA"], "spec.algorithm", ["mapping of fields, such as {type: IMPALA}"]),
+    (["spec.actors=4"], "spec.actors", ["mapping of fields, such as {replicas: 4}"]),
+    (["spec.evaluator=false"], "spec.evaluator", ["mapping of fields, such as {enabled: false}"]),
+    (["spec.autoscaling=Internal"], "spec.autoscaling", ["mapping of fields, such as {mode: Internal}"]),
+    (["spec.imagePullSecrets=[registry]"], "spec.imagePullSecrets[0]", ["mapping of fields, such as {name: registry}"]),
+    (["spec.successPolicy=18"], "spec.successPolicy", ["got 18; allowed: a mapping of fields"]),
     (["spec.algorithm.type=ApexDQN"], "spec.algorithm.type", ["'ApexDQN'", "ApeXDQN, IMPALA, Custom"]),
     (["spec.algorithm.name=ApeXDQN"], "spec.algorithm.name", ["unknown field"]),
     (["spec.algorithm.type="], "spec", [NOTHING_TO_START_FROM]),
@@ -190,7 +208,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     ([f"spec.actors.tolerations=[{', '.join(['{}'] * 33)}]"], "spec.actors.tolerations", ["at most 32", "33"]),
     (["spec.learner.affinity=[]"], "spec.learner.affinity", ["mapping of fields"]),
     (["spec.learner.nodeSelector={zone: 1}"], "spec.learner.nodeSelector.zone", ["a label or annotation"]),
-    (["spec.replay.env=[{value: b}]"], "spec.replay.env[0].name", ["required", "Its name"]),
+    (["spec.replay.env=[{value: b}]"], "spec.replay.env[0].name", ["required", "The name of the variable"]),
     (["spec.replay.env=[{name: A}, {name: A}]"], "spec.replay.env[1].name", ["'A'", "each name once"]),
     (["spec.inference.volumes=[{name: Data}]"], "spec.inference.volumes[0].name", ["'Data'", "DNS label"]),
     (["spec.evaluator.volumeMounts=[{name: a}]"], "spec.evaluator.volumeMounts[0].mountPath", ["required"]),
@@ -277,7 +295,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         ["each name once"],
     ),
     # overrides themselves
-    (["actors.replicas=3"], "--set", ["spec.path=value"]),
+    (["actors.replicas"], "--set", ["path=value", "actors.replicas=2 or spec.actors.replicas=2"]),
     (["spec.actors.replicas=[1"], "--set", ["not valid YAML"]),
     (["spec.failurePolicy.rules[7].action=Ignore"], "--set", ["an index below 1", "bad-config"]),
     (["spec.environment.id.x=1"], "--set", ["field of an object"]),

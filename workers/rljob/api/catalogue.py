@@ -89,6 +89,19 @@ def explained(path: str) -> Explanation:
     )
 
 
+def wherever(path: str) -> list[Explanation]:
+    """Explain the field at ``path``; where there is none, the fields whose paths end so, as `algorithm.impala.learningRate` does
+    with ``learningRate``, unless they are many. Raises UnknownField."""
+    try:
+        return [explained(path)]
+    except UnknownField:
+        ending = f".{folded(_INDEX.sub('', path.strip()))}"
+        found = [each for each in all_paths() if folded(_INDEX.sub("", each)).endswith(ending)]
+        if not 0 < len(found) <= _MOST_SUGGESTIONS:
+            raise
+        return [explained(each) for each in found]
+
+
 def explained_own(model: type[BaseModel], name: str, path: str) -> Explanation:
     """Explain a parameter of what a user has written, whose parameters are a ``model``; all of them where ``path`` is empty.
     ``name`` is what it is called. Raises UnknownField."""
@@ -164,14 +177,13 @@ def _unknown(shown: str, owner: TypedPlace, step: str) -> str:
 
 
 def _meant(shown: str, known: Sequence[str], step: str) -> list[str]:
-    """The fields that ``step`` may stand for below ``shown``, which has those of ``known``: first the surest kind of match."""
+    """The fields that ``step`` may stand for below ``shown``, which has those of ``known``: first the surest kind of match, of
+    those whose names end so the shortest name."""
     last = {path: path.rpartition(".")[2] for path in all_paths()}
-    if same := [path for path, name in last.items() if folded(name) == folded(step)]:
-        return same
     if (here := nearest(step, known, _VERY_LIKE)) is not None:
         return [f"{shown}.{here}"]
     if longer := [path for path, name in last.items() if folded(name).endswith(folded(step))]:
-        return longer
+        return sorted(longer, key=lambda path: len(last[path]))
     if (elsewhere := nearest(step, last.values(), _VERY_LIKE)) is not None:
         return [path for path, name in last.items() if name == elsewhere]
     here = nearest(step, known)

@@ -48,7 +48,7 @@ class Metadata(APIModel):
 
 
 class RLJobSpec(APIModel):
-    """What is wanted."""
+    """What a user wants of a job; nothing but its name and this has to be written."""
 
     suspend: Annotated[Flag, ANY_TIME] = False
     """True: save a checkpoint, then remove all pods."""
@@ -82,7 +82,7 @@ class RLJobSpec(APIModel):
     evaluator: EvaluatorSpec = Field(default_factory=EvaluatorSpec)
     """The process that judges."""
     checkpoint: CheckpointSpec = Field(default_factory=CheckpointSpec)
-    """What is saved."""
+    """What is saved, how often, and where."""
     success_policy: SuccessPolicy = Field(default_factory=SuccessPolicy)
     """When the job is complete."""
     early_stopping: EarlyStopping = Field(default_factory=EarlyStopping)
@@ -90,7 +90,7 @@ class RLJobSpec(APIModel):
     backoff_limit: Annotated[int, Integer(0, 10_000), ANY_TIME] = 4
     """Failures of learner, replay and inference servers together before the job fails; actors do not count."""
     failure_policy: Annotated[FailurePolicy, ANY_TIME] = Field(default_factory=FailurePolicy)
-    """How failures count."""
+    """How failures of members count, and what they lead to."""
     active_deadline_seconds: Annotated[Seconds | None, ANY_TIME] = None
     """Longest the job may run, suspension not counted."""
     startup_deadline_seconds: Annotated[Seconds, ANY_TIME] = 1800
@@ -128,8 +128,8 @@ class RLJob(APIModel):
     api_version: Literal["rljob.dev/v1alpha1"]
     """The API this document is written for."""
     kind: Literal["RLJob"]
-    """What it describes."""
+    """What the document describes: one training job."""
     metadata: Metadata
     """Its name, and what else tells it apart."""
     spec: RLJobSpec
-    """What is wanted."""
+    """What is wanted of the job."""

@@ -43,7 +43,7 @@ def validate(
 
         rljob validate manifests/examples/pong-vtrace.yaml
 
-        rljob validate my.yaml --set spec.actors.replicas=4 --set spec.algorithm.impala.batchSize=16
+        rljob validate my.yaml --set actors.replicas=4 --set suspend=true
 
         rljob validate my.yaml --effective > effective.yaml
     """
