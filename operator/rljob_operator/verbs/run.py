@@ -66,10 +66,9 @@ def start(
             SpecStore(run_dir).create(written)
             ignored = not_applied_locally(job)
             _say(console, f"run folder: {run_dir}")
-            if ignored:
-                _say(console, f"not applied on one machine: {', '.join(ignored)}")
-            if said := left_out(job.spec):
-                _say(console, said)
+            passed_over = f"not applied on one machine: {', '.join(ignored)}" if ignored else ""
+            for note in filter(None, (passed_over, left_out(job.spec))):
+                _say(console, note)
             return _control(run_dir, StoredRun(run_dir), Interrupt(), max_seconds, max_actors, launcher, console)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rljob.api.document import plain_copy
@@ -30,8 +30,11 @@ def preset_of(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     name = value_at(document, "spec.preset")
     if not isinstance(name, str) or name not in PRESETS:
         return None
-    spec = PRESETS[name].spec
-    for path in _gives_way(document["spec"], name):
+    preset, given = PRESETS[name], document["spec"]
+    gone = [path for (field, value), paths in _GIVES_WAY.items() if value_at(given, field) == value for path in paths]
+    gone += () if preset.is_whole_for(value_at(given, "environment.id")) else OF_ITS_ENVIRONMENT
+    spec = preset.spec
+    for path in gone:
         spec = _without(spec, path.split("."))
     return spec
 
@@ -68,15 +71,6 @@ def _laid_over(given: Any, base: Any) -> Any:
         **{key: plain_copy(item) for key, item in base.items() if key not in given},
         **{key: _laid_over(item, base.get(key)) for key, item in given.items()},
     }
-
-
-def _gives_way(given: Mapping[str, Any], preset: str) -> Iterator[str]:
-    """Where a preset says what does not count beside the spec ``given``."""
-    for (field, value), paths in _GIVES_WAY.items():
-        if value_at(given, field) == value:
-            yield from paths
-    if not PRESETS[preset].is_whole_for(value_at(given, "environment.id")):
-        yield from OF_ITS_ENVIRONMENT
 
 
 def _without(node: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:

@@ -14,12 +14,12 @@ _NO_TARGET = (
 )
 _NO_PLATEAU = "allowed: only with evaluator.enabled: true; without evaluations there is no evalReturn"
 _NO_TRIGGER = "allowed: only with evaluator.enabled: true; nobody would be triggered"
-_ITS_END = ", ".join(
-    f"'{name}': '{f':{of.environment_id}' if of.of_one_environment else ''}'" for name, of in PRESETS.items()
-)
 _WHOLE = (
-    "!has(self.preset) || !has(self.environment) || !has(self.environment.id) || "
-    f"(':' + self.environment.id).endsWith({{{_ITS_END}}}[self.preset])"
+    "!has(self.preset) || !has(self.environment) || !has(self.environment.id) || (':' + self.environment.id).endsWith({"
+    + ", ".join(
+        f"'{name}': '{f':{of.environment_id}' if of.of_one_environment else ''}'" for name, of in PRESETS.items()
+    )
+    + "}[self.preset])"
 )
 """CEL: whether all that the preset says counts (`Preset.is_whole_for`)."""
 _NO_END = "required: targetReturn or rawFrames, or else earlyStopping.plateau or activeDeadlineSeconds; {} of {}"
