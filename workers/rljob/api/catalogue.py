@@ -12,7 +12,7 @@ from pydantic_core import PydanticUndefined
 
 from rljob.api.computed import COMPUTED
 from rljob.api.fields import default_of, first_sentence, paragraphs
-from rljob.api.job import RLJob, RLJobSpec
+from rljob.api.job import Metadata, RLJob, RLJobSpec
 from rljob.api.mutability import Mutability, When, places
 from rljob.api.paths import TypedPlace, places_below
 from rljob.api.pods import CoreEntry
@@ -158,7 +158,7 @@ def _of_kubernetes(shown: str, place: TypedPlace, step: str) -> str:
     """Where the fields of one of Kubernetes' own types are described; empty where the place is of no such type."""
     owner, link = place.entry, _LINK.search((place.field.description or "") if place.field is not None else "")
     own_name = owner.model is not None and nearest(step, owner.field_names) is not None
-    if link is None or own_name or not (owner.model is None or issubclass(owner.model, CoreEntry)):
+    if link is None or own_name or not (owner.model is None or issubclass(owner.model, CoreEntry | Metadata)):
         return ""
     return f"{shown} has Kubernetes' own form; what may stand below it is described in {link[0]}"
 

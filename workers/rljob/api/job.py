@@ -130,6 +130,7 @@ class RLJob(APIModel):
     kind: Literal["RLJob"]
     """What the document describes: one training job."""
     metadata: Metadata
-    """Its name, and what else tells it apart."""
+    """Its name, and what else tells it apart. generateName and what else an API server knows or adds here is accepted, too:
+    https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/"""
     spec: RLJobSpec
     """What is wanted of the job."""
