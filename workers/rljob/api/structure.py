@@ -42,13 +42,18 @@ _CALLED_HERE = {
 }
 """The place of an algorithm, and its name elsewhere -> what to write."""
 _LONGEST_EXAMPLE = 60
-_ALLOWED = {
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "string_unicode": "text that is valid Unicode",
-    "list_type": "a list, such as [a, b]",
+_WORDS = {
+    ALLOWED: "{allowed}",
+    "value_error": "{error}",  # in the words of whoever wrote the check
+    "assertion_error": "{error}",
+    "bool_type": "allowed: true or false",
+    "bool_parsing": "allowed: true or false",
+    "string_unicode": "allowed: text that is valid Unicode",
+    "list_type": "allowed: a list, such as [a, b]",
+    "too_long": "allowed: at most {max_length} entries, here {actual_length}",
+    "too_short": "allowed: at least {min_length} entry",
 }
-"""What is allowed, by pydantic's kind of error."""
+"""What to say by pydantic's kind of error, with what that says of the value."""
 
 
 def structural_problems(error: ValidationError, model: type[BaseModel] = RLJob) -> tuple[list[Problem], list[Location]]:
@@ -67,12 +72,8 @@ def structural_problems(error: ValidationError, model: type[BaseModel] = RLJob) 
                 problems.append(Problem("spec", ABSENT, a_job_or_a_preset.message))
                 said = True
             continue
-        path = path_of(location)
-        kind, context = item["type"], item.get("ctx", {})
-        value: Any = item["input"]
-        if kind == ALLOWED:
-            message = str(context["allowed"])
-        elif kind == "missing":
+        kind, context, value = item["type"], item.get("ctx", {}), item["input"]
+        if kind == "missing":
             value, message = ABSENT, f"required: {_purpose(model, location)}"
         elif kind == "extra_forbidden":
             place = typed_place(model, location[:-1])
@@ -83,17 +84,11 @@ def structural_problems(error: ValidationError, model: type[BaseModel] = RLJob) 
             message = f"allowed: {', '.join(expected)}" + (f"; did you mean {near!r}?" if near else "")
         elif kind in ("model_type", "dict_type", "model_attributes_type"):
             message = f"allowed: a mapping of fields{_such_as(typed_place(model, location), value)}"
-        elif kind in ("value_error", "assertion_error"):  # in the words of whoever wrote the check
-            message = str(context["error"])
-        elif kind == "too_long":
-            message = f"allowed: at most {context['max_length']} entries, here {context['actual_length'] or 'more'}"
-        elif kind == "too_short":
-            message = f"allowed: at least {context['min_length']} entry"
         else:
-            message = f"allowed: {_ALLOWED.get(kind, 'something else (' + item['msg'] + ')')}"
-        problems.append(
-            Problem(path, value, message + _CALLED_HERE.get((location, value if isinstance(value, str) else ""), ""))
-        )
+            known = {name: "more" if given is None else given for name, given in context.items()}
+            message = _WORDS.get(kind, "allowed: something else ({msg})").format(msg=item["msg"], **known)
+        hint = _CALLED_HERE.get((location, value if isinstance(value, str) else ""), "")
+        problems.append(Problem(path_of(location), value, message + hint))
     return problems, places
 
 
