@@ -403,6 +403,16 @@ BROKEN_PRESET: list[tuple[list[str], str, list[str]]] = [
         "spec.successPolicy.targetReturn.value",
         ["required", "Mean return"],
     ),
+    # what may not be taken away from it, and what is missing then
+    (["spec.presetWithout=[environment.id]"], "spec.presetWithout[0]", ["'environment.id'", "what a preset says"]),
+    (["spec.presetWithout=[evaluator.trigger]"], "spec.presetWithout[0]", ["'evaluator.trigger'"]),
+    (["spec.presetWithout=evaluator"], "spec.presetWithout", ["a list"]),
+    (["spec.presetWithout=[evaluator, evaluator]"], "spec.presetWithout", ["once"]),
+    (
+        ["spec.presetWithout=[successPolicy]", "spec.successPolicy.targetReturn.windowEvaluations=2"],
+        "spec.successPolicy.targetReturn.value",
+        ["required", "Mean return"],
+    ),
     # what stands against a value of the preset
     ([f"{QUEUE}.maxPolicyLagUpdates=151"], f"{QUEUE}.maxPolicyLagUpdates", ["at least 152"]),
     ([f"{ENVIRONMENT}.fullActionSpace=true"], f"{ENVIRONMENT}.actions", ["not both"]),
@@ -498,6 +508,14 @@ FOLLOWING: list[tuple[Path, list[str], str, Any]] = [
     # what of a preset gives way to what is written
     (PRESET, ["spec.evaluator.enabled=false"], "successPolicy.targetReturn", None),
     (PRESET, ["spec.actors.inference=Central"], "algorithm.impala.weightsRefreshSteps", 1),
+    # what is taken away from it by name: a value, a section
+    (PRESET, ["spec.presetWithout=[successPolicy.targetReturn]"], "successPolicy.targetReturn", None),
+    (PRESET, ["spec.presetWithout=[successPolicy.targetReturn]"], "activeDeadlineSeconds", 3600),
+    (PRESET, ["spec.presetWithout=[evaluator, environment.actions]"], "evaluator.triggerReturn", None),
+    (PRESET, ["spec.presetWithout=[algorithm.impala, environment.actions]"], "environment.actions", []),
+    (PRESET, ["spec.presetWithout=[algorithm.impala]"], "algorithm.impala.learningRate", 0.0006),
+    (PRESET, ["spec.presetWithout=[evaluator]", "spec.evaluator.triggerReturn=3"], "evaluator.triggerReturn", 3),
+    (PRESET, ["spec.presetWithout=[replay]"], "environment.frameSize", 42),
     # what of it is about its environment, beside another one, beside its own, and where it was published for many
     *(
         (PRESET, [*BREAKOUT, "spec.activeDeadlineSeconds=60"], field, value)

@@ -79,3 +79,21 @@ def test_what_of_a_preset_is_about_another_environment_is_named(file: Path) -> N
     effective = invoke(file, *ends, "--effective")
     assert effective.stderr.strip() == said.strip()
     assert parse_document(effective.stdout.encode(), "stdout")["spec"]["environment"]["actions"] == []
+
+
+def test_a_null_in_the_place_of_what_a_preset_says_is_named(file: Path) -> None:
+    """An API server prunes it, and so it means nothing here either."""
+    file.write_text(
+        PRESET_ONLY.replace("PongVTrace", "PongVTrace, successPolicy: {targetReturn: {value: null}}, image: null")
+    )
+    _, said = invoke(file).stdout.splitlines()
+    path = "successPolicy.targetReturn.value"
+    assert said == f"  spec.{path}: null takes nothing away; presetWithout: [{path}] does"
+    taken = invoke(
+        file, "--set", "presetWithout=[successPolicy.targetReturn.value]", "--set", "successPolicy=", "--effective"
+    )
+    assert (taken.exit_code, taken.stderr) == (0, "")
+    assert (
+        "successPolicy" not in parse_document(taken.stdout.encode(), "stdout")["spec"]
+        or "targetReturn:" not in taken.stdout
+    )

@@ -15,6 +15,7 @@ from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, Po
 from rljob.api.mutability import ANY_TIME, WHILE_SUSPENDED, never
 from rljob.api.pods import SecretRef
 from rljob.api.presets import PresetName
+from rljob.api.presets.values import REMOVABLE
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.replay import ReplaySpec
 from rljob.api.roles import ActorsSpec, EvaluatorSpec, LearnerSpec
@@ -47,6 +48,9 @@ class Metadata(APIModel):
     """Notes; a new text in rljob.dev/checkpoint-requested-at asks for a checkpoint."""
 
 
+_REMOVABLE = f"^({'|'.join(path.replace('.', '[.]') for path in REMOVABLE)})$"
+
+
 class RLJobSpec(APIModel):
     """What a user wants of a job; nothing but its name and this has to be written."""
 
@@ -65,6 +69,12 @@ class RLJobSpec(APIModel):
     preset: Annotated[PresetName | None, never("the job was started from it; write what differs beside it")] = None
     """A whole job to start from: algorithm, environment, replay, evaluator and success. What is written beside it wins, field by
     field. Beside another environment.id, what it says of its own environment does not count. ``rljob presets`` lists them."""
+    preset_without: Annotated[
+        list[Annotated[str, Text(253, "what a preset says, such as successPolicy.targetReturn", _REMOVABLE)]],
+        never("the job was started from the preset without it"),
+    ] = Field(default_factory=list, max_length=64)
+    """What the preset says and shall not count, by its place below spec, such as successPolicy.targetReturn. A null at that place
+    takes nothing away."""
     algorithm: AlgorithmSpec
     """What learns, with which hyper-parameters; a preset says it, too."""
     environment: Annotated[EnvironmentSource, never("what was learned and stored belongs to the environment")]

@@ -63,6 +63,11 @@ def read_manifest(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     where it can't be read.
 
     Nothing is added: a job that names a preset and no more stays as short as it is."""
+    return _given(read_document(path, overrides))
+
+
+def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """The same with all that stands there: nulls, and what a server has added."""
     try:
         text = sys.stdin.buffer.read() if str(path) == STANDARD_INPUT else Path(path).read_bytes()
     except OSError as error:
@@ -70,7 +75,7 @@ def read_manifest(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         raise ManifestError(
             [Problem(str(path), ABSENT, f"cannot be read: {reason}; give the path of a manifest")]
         ) from None
-    return _given(apply_overrides(parse_document(text, str(path)), overrides))
+    return apply_overrides(parse_document(text, str(path)), overrides)
 
 
 def parse_job(document: Mapping[str, Any]) -> RLJob:

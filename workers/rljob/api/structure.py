@@ -3,6 +3,7 @@ allowed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -30,7 +31,7 @@ _OF_A_PRESET: frozenset[Location] = frozenset(
 not asked for it."""
 
 
-_CALLED_HERE = {
+_CALLED_HERE: Mapping[tuple[Location, str], str] = {
     (place, name): f"; what others call {name} is algorithm: {written} here"
     for place in (("spec", "algorithm"), ("spec", "algorithm", "type"))
     for name, written in {

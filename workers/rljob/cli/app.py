@@ -67,7 +67,7 @@ def common(
 
 
 def register(
-    to: typer.Typer, panel: str, cls: type[TyperCommand] = TyperCommand, **commands: Callable[..., None]
+    to: typer.Typer, panel: str, cls: type[TyperCommand] = TyperCommand, /, **commands: Callable[..., None]
 ) -> None:
     """Add commands to a panel of the help. It shows their docstrings: each paragraph as one line, which a terminal of any width
     wraps, and examples line by line."""

@@ -132,8 +132,8 @@ those with a fraction are strings. `rljob validate FILE` checks a file without a
 prints it with everything filled in, and `rljob explain algorithm.impala.learningRate` says of one field what stands here.
 """
 _PRESETS_INTRODUCTION = """\
-`spec.preset` names one: a whole job, of which everything may be written otherwise beside it, field by field. None sets
-`actors.replicas`, which is 1 unless written.
+`spec.preset` names one: a whole job, of which everything may be written otherwise beside it, field by field, or taken away with
+`spec.presetWithout`. None sets `actors.replicas`, which is 1 unless written.
 
 Beside another `environment.id` than its own, what a preset says of its environment does not count: {}.
 `rljob validate`, `rljob run` and the message of `Accepted` name the values. The job then needs an end of its own. `ApeXAtari` and

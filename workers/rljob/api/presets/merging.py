@@ -9,7 +9,7 @@ from rljob.api.document import plain_copy
 from rljob.api.job import RLJobSpec
 from rljob.api.presets import PRESETS
 from rljob.api.presets.preset import OF_ITS_ENVIRONMENT
-from rljob.api.presets.values import leaves
+from rljob.api.presets.values import REMOVABLE, leaves
 from rljob.api.yaml_dialect import in_one_line
 
 
@@ -33,7 +33,8 @@ def preset_of(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     preset, given = PRESETS[name], document["spec"]
     gone = [path for (field, value), paths in _GIVES_WAY.items() if value_at(given, field) == value for path in paths]
     gone += () if preset.is_whole_for(value_at(given, "environment.id")) else OF_ITS_ENVIRONMENT
-    spec = preset.spec
+    without, spec = value_at(given, "presetWithout"), preset.spec
+    gone += [path for path in without if path in REMOVABLE] if isinstance(without, list) else ()
     for path in gone:
         spec = _without(spec, path.split("."))
     return spec
@@ -75,11 +76,10 @@ def _laid_over(given: Any, base: Any) -> Any:
 
 def _without(node: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
     head, *rest = path
-    if head not in node:
+    if not isinstance(node, Mapping) or head not in node:
         return node
-    if rest:
-        return {**node, head: _without(node[head], rest)}
-    return {key: value for key, value in node.items() if key != head}
+    below = _without(node[head], rest) if rest else {}
+    return {key: below if key == head else value for key, value in node.items() if key != head or below != {}}
 
 
 _GIVES_WAY: Mapping[tuple[str, Any], Sequence[str]] = {

@@ -51,3 +51,14 @@ def leaves(section: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{key}.{path}", below) for path, below in leaves(value))
         else:
             yield key, value
+
+
+REMOVABLE = tuple(
+    dict.fromkeys(
+        place
+        for steps in (path.split(".")[1:] for path in paths())
+        for depth in range(1, len(steps) + 1)
+        if (place := ".".join(steps[:depth])) not in ("algorithm", "algorithm.type", "environment", "environment.id")
+    )
+)
+"""Every place below ``spec`` that a preset sets, and every section with some, without what each job must have."""

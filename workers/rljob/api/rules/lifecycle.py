@@ -44,7 +44,8 @@ def target_that_is_seen(spec: RLJobSpec) -> Outcome:
     "successPolicy.targetReturn.value",
     reason="FieldValueRequired",
     cel="!has(self.successPolicy) || !has(self.successPolicy.targetReturn) || has(self.successPolicy.targetReturn.value) || "
-    f"has(self.preset) && self.preset in {list(values_at('spec.successPolicy.targetReturn.value'))} && ({_WHOLE})",
+    f"has(self.preset) && self.preset in {list(values_at('spec.successPolicy.targetReturn.value'))} && ({_WHOLE}) && "
+    "!(has(self.presetWithout) && self.presetWithout.exists(path, 'successPolicy.targetReturn.value'.startsWith(path)))",
     message="required: the mean return to reach",
 )
 def a_target_has_a_value(spec: RLJobSpec) -> Outcome:
