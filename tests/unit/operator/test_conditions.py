@@ -160,3 +160,13 @@ def test_what_of_a_preset_does_not_count_is_said_where_the_job_is_accepted() -> 
             "preset PongVTrace is of ALE/Pong-v5, and for ALE/Breakout-v5 this of it does not"
         )
         assert "environment.actions [0, 2, 3]" in accepted.message
+
+
+def test_a_preset_of_another_release_is_no_trouble() -> None:
+    job = job_of({"preset": "PongVTrace"})
+    of_another = job.model_copy(update={"spec": job.spec.model_copy(update={"preset": "OfALaterRelease"})})
+    controller = Controller(of_another)
+    controller.look(1.0, members=())
+    accepted = controller.status.condition(ConditionType.ACCEPTED)
+    assert accepted is not None
+    assert (accepted.status, accepted.message) == ("True", "")

@@ -43,7 +43,7 @@ def preset_of(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def left_out(spec: RLJobSpec) -> str:
     """What the job in force does not have of its preset because it is about another environment, as a sentence; empty where that
     is nothing."""
-    preset = None if spec.preset is None else PRESETS[spec.preset]
+    preset = PRESETS.get(spec.preset or "")  # a job that another release has started may have one of that
     if preset is None or preset.is_whole_for(spec.environment.id):
         return ""
     in_force = spec.model_dump(by_alias=True)
