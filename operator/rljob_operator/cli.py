@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rljob.api import read_manifest, with_files_beside
-from rljob.cli.app import app, common
+from rljob.cli.app import LEARNED, MANIFEST, PANELS, PARTS, TRAIN, app, common, register
 from rljob.command_errors import one_line_errors
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
@@ -28,7 +28,6 @@ from rljob_operator.verbs.top import top
 from rljob_operator.verbs.why import why
 
 
-@app.command()
 def run(
     file: Annotated[Path, typer.Argument(help="The RLJob manifest (YAML).", show_default=False)],
     set_: Annotated[
@@ -71,7 +70,8 @@ def run(
 
       rljob run manifests/examples/pong-vtrace.yaml
 
-      rljob run manifests/examples/cartpole-impala.yaml --set spec.algorithm.impala.seed=2 --run-dir runs/seed-2
+      rljob run manifests/examples/cartpole-impala.yaml --run-dir runs/seed-2 \\
+        --set algorithm.impala.seed=2
     """
     with one_line_errors():
         require_data_plane("rljob run")
@@ -94,9 +94,12 @@ def run(
     raise typer.Exit(code)
 
 
-VERBS = (get, top, why, logs, events, suspend, resume, scale, checkpoint, stop, policy)
-for verb in (*VERBS, render, operator):
-    app.command()(verb)
+_STEER = {each.__name__: each for each in (get, top, why, logs, events, suspend, resume, scale, checkpoint, stop)}
+register(app, MANIFEST, render=render)
+register(app, TRAIN, run=run, **_STEER)
+register(app, LEARNED, policy=policy)
+register(app, PARTS, operator=operator)
+app.registered_commands.sort(key=lambda each: PANELS.index(str(each.rich_help_panel)))
 
 
 plugin = typer.Typer(
@@ -107,8 +110,8 @@ plugin = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 plugin.callback()(common)
-for verb in VERBS:
-    plugin.command()(verb)
+register(plugin, TRAIN, **_STEER)
+register(plugin, LEARNED, policy=policy)
 
 
 def main() -> None:

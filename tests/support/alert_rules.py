@@ -11,11 +11,11 @@ from tests.support.paths import ROOT
 CHART = ROOT / "charts" / "rljob-operator"
 RULES = CHART / "rules" / "rljob.yaml"
 NAMESPACE = "rljob-system"
-RUNBOOK = "docs/monitoring.md"
+RUNBOOK = "https://docs.example.com/monitoring"
 
 
 def rules_text() -> str:
-    """Of an operator in the namespace rljob-system, with the chart's own runbook."""
+    """Of an operator in the namespace rljob-system, with a page of runbooks."""
     return RULES.read_text().replace("@NAMESPACE@", NAMESPACE).replace("@RUNBOOK@", RUNBOOK)
 
 

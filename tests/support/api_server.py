@@ -166,7 +166,11 @@ def _repeated(value: Any, schema: Schema, path: str) -> Iterator[str]:
     elif isinstance(value, list):
         kind = schema.get("x-kubernetes-list-type")
         keys = schema.get("x-kubernetes-list-map-keys", [])
-        identities = [repr([item.get(key) for key in keys] if keys else item) for item in value if keys == [] or item]
+        identities = [
+            repr([item.get(key) for key in keys] if keys else item)
+            for item in value
+            if keys == [] or (item and isinstance(item, dict))
+        ]
         if kind in ("map", "set") and len(set(identities)) < len(identities):
             yield f"{path}: Duplicate value"
         for i, item in enumerate(value):

@@ -20,6 +20,7 @@ _INPUT_PROBLEMS = (
     ("rljob.envs.errors", "EnvironmentProblem"),
     ("rljob.api.networks", "NetworkProblem"),
     ("rljob.checkpoints.names", "CheckpointProblem"),
+    ("rljob.checkpoints.names", "StorageNotInstalled"),
     ("rljob.learner.device", "DeviceProblem"),
     ("rljob.wire.security", "SecurityProblem"),
 )

@@ -91,7 +91,8 @@ def operator(
 
     Example, from a laptop:
 
-      rljob operator --namespace team-a --image registry.example.com/rljob-worker:0.1.0 --plain-logs --reach pods-proxy
+      rljob operator --namespace team-a --plain-logs --reach pods-proxy \\
+        --image registry.example.com/rljob-worker:0.1.0
     """
     with one_line_errors():
         try:

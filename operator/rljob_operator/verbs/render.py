@@ -44,7 +44,8 @@ def render(
 
     Example:
 
-      rljob render manifests/examples/pong-apex-cluster.yaml --namespace team-a | kubectl apply --dry-run=server -f -
+      rljob render manifests/examples/pong-apex-cluster.yaml -n team-a |
+        kubectl apply --dry-run=server -f -
     """
     with one_line_errors():
         written = read_manifest(file, overrides or ())

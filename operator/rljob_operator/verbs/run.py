@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rljob.api import RLJob, not_applied_locally, parse_job
 from rljob.api.exit_codes import EXIT_NOT_SAVED
+from rljob.api.presets.merging import left_out
 from rljob.api.status import RLJobStatus
 from rljob.telemetry.report import write_report
 
@@ -63,8 +64,9 @@ def start(
             SpecStore(run_dir).create(written)
             ignored = not_applied_locally(job)
             _say(console, f"run folder: {run_dir}")
-            if ignored:
-                _say(console, f"not applied on one machine: {', '.join(ignored)}")
+            passed_over = f"not applied on one machine: {', '.join(ignored)}" if ignored else ""
+            for note in filter(None, (passed_over, left_out(job.spec))):
+                _say(console, note)
             return _control(run_dir, StoredRun(run_dir), Interrupt(), max_seconds, max_actors, launcher, console)
 
 

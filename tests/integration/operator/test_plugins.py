@@ -94,6 +94,7 @@ def test_a_simulator_in_torch_trains_to_its_target(local_run: Callable[..., Loca
     run = local_run(*options, job=PLUGINS / "cartpole-torch.yaml")
     assert run.finish(300) == 0, run.output + run.logs()
     assert run.reason("Complete") == "TargetReturnReached"
+    assert "preset CartPoleIMPALA is of CartPole-v1" in run.output, "at the start, with what of it does not count here"
     logs = [log.read_text() for log in (run.run_dir / "logs").glob("actor-0*.log")]
     assert any(re.search(r"acting with weights, version \d+, on cpu", log) for log in logs), run.logs()
 

@@ -14,6 +14,16 @@ APEX = "spec.algorithm.apeXDQN"
 IMPALAS = "spec.algorithm.impala"
 QUEUE = f"{IMPALAS}.unrollQueue"
 ENVIRONMENT = "spec.environment"
+BREAKOUT = [f"{ENVIRONMENT}.id=ALE/Breakout-v5"]
+OF_NO_ENVIRONMENT = {
+    "environment.actions": [],
+    "environment.frameSize": 84,
+    "environment.centreInput": False,
+    "algorithm.impala.network": "Auto",
+    "evaluator.triggerReturn": None,
+    "successPolicy.targetReturn": None,
+}
+"""What is in force of a preset's fields that are about its environment, where another one is written."""
 NOTHING_TO_START_FROM = a_job_or_a_preset.message
 
 # (overrides that break it, path of the problem, words that its text must contain)
@@ -35,6 +45,24 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     ([f"{APEX}={{gama: }}"], f"{APEX}.gama", ["got null", "unknown field", "'gamma'"]),
     # which algorithm, and which preset
     (["spec.queue.capacity=64"], "spec.queue", ["unknown field"]),
+    (
+        ["spec.algorithm.type=PPO"],
+        "spec.algorithm.type",
+        ["IMPALA", "algorithm: {type: IMPALA, impala: {loss: ClippedSurrogate}}"],
+    ),
+    (
+        ["spec.algorithm=DQN"],
+        "spec.algorithm",
+        ["mapping of fields", "what others call DQN is algorithm: {type: ApeXDQN} here"],
+    ),
+    # a value in the place of its section: what to write
+    (["spec.environment=CartPole-v1"], "spec.environment", ["mapping of fields, such as {id: CartPole-v1}"]),
+    (["spec.algorithm=IMPALA"], "spec.algorithm", ["mapping of fields, such as {type: IMPALA}"]),
+    (["spec.actors=4"], "spec.actors", ["mapping of fields, such as {replicas: 4}"]),
+    (["spec.evaluator=false"], "spec.evaluator", ["mapping of fields, such as {enabled: false}"]),
+    (["spec.autoscaling=Internal"], "spec.autoscaling", ["mapping of fields, such as {mode: Internal}"]),
+    (["spec.imagePullSecrets=[registry]"], "spec.imagePullSecrets[0]", ["mapping of fields, such as {name: registry}"]),
+    (["spec.successPolicy=18"], "spec.successPolicy", ["got 18; allowed: a mapping of fields"]),
     (["spec.algorithm.type=ApexDQN"], "spec.algorithm.type", ["'ApexDQN'", "ApeXDQN, IMPALA, Custom"]),
     (["spec.algorithm.name=ApeXDQN"], "spec.algorithm.name", ["unknown field"]),
     (["spec.algorithm.type="], "spec", [NOTHING_TO_START_FROM]),
@@ -180,7 +208,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     ([f"spec.actors.tolerations=[{', '.join(['{}'] * 33)}]"], "spec.actors.tolerations", ["at most 32", "33"]),
     (["spec.learner.affinity=[]"], "spec.learner.affinity", ["mapping of fields"]),
     (["spec.learner.nodeSelector={zone: 1}"], "spec.learner.nodeSelector.zone", ["a label or annotation"]),
-    (["spec.replay.env=[{value: b}]"], "spec.replay.env[0].name", ["required", "Its name"]),
+    (["spec.replay.env=[{value: b}]"], "spec.replay.env[0].name", ["required", "The name of the variable"]),
     (["spec.replay.env=[{name: A}, {name: A}]"], "spec.replay.env[1].name", ["'A'", "each name once"]),
     (["spec.inference.volumes=[{name: Data}]"], "spec.inference.volumes[0].name", ["'Data'", "DNS label"]),
     (["spec.evaluator.volumeMounts=[{name: a}]"], "spec.evaluator.volumeMounts[0].mountPath", ["required"]),
@@ -267,7 +295,7 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
         ["each name once"],
     ),
     # overrides themselves
-    (["actors.replicas=3"], "--set", ["spec.path=value"]),
+    (["actors.replicas"], "--set", ["path=value", "actors.replicas=2 or spec.actors.replicas=2"]),
     (["spec.actors.replicas=[1"], "--set", ["not valid YAML"]),
     (["spec.failurePolicy.rules[7].action=Ignore"], "--set", ["an index below 1", "bad-config"]),
     (["spec.environment.id.x=1"], "--set", ["field of an object"]),
@@ -361,6 +389,27 @@ BROKEN_PRESET: list[tuple[list[str], str, list[str]]] = [
     # what the preset does not say
     (
         ["spec.preset=ImpalaAtari", "spec.successPolicy.targetReturn={}"],
+        "spec.successPolicy.targetReturn.value",
+        ["required", "Mean return"],
+    ),
+    # another environment than the preset's: its target and its deadline are not for that
+    (
+        [f"{ENVIRONMENT}.id=ALE/Breakout-v5"],
+        "spec.successPolicy",
+        ["required: targetReturn", "PongVTrace", "ALE/Pong-v5"],
+    ),
+    (
+        [f"{ENVIRONMENT}.id=ALE/Breakout-v5", "spec.successPolicy.targetReturn.windowEvaluations=2"],
+        "spec.successPolicy.targetReturn.value",
+        ["required", "Mean return"],
+    ),
+    # what may not be taken away from it, and what is missing then
+    (["spec.presetWithout=[environment.id]"], "spec.presetWithout[0]", ["'environment.id'", "what a preset says"]),
+    (["spec.presetWithout=[evaluator.trigger]"], "spec.presetWithout[0]", ["'evaluator.trigger'"]),
+    (["spec.presetWithout=evaluator"], "spec.presetWithout", ["a list"]),
+    (["spec.presetWithout=[evaluator, evaluator]"], "spec.presetWithout", ["once"]),
+    (
+        ["spec.presetWithout=[successPolicy]", "spec.successPolicy.targetReturn.windowEvaluations=2"],
         "spec.successPolicy.targetReturn.value",
         ["required", "Mean return"],
     ),
@@ -459,6 +508,23 @@ FOLLOWING: list[tuple[Path, list[str], str, Any]] = [
     # what of a preset gives way to what is written
     (PRESET, ["spec.evaluator.enabled=false"], "successPolicy.targetReturn", None),
     (PRESET, ["spec.actors.inference=Central"], "algorithm.impala.weightsRefreshSteps", 1),
+    # what is taken away from it by name: a value, a section
+    (PRESET, ["spec.presetWithout=[successPolicy.targetReturn]"], "successPolicy.targetReturn", None),
+    (PRESET, ["spec.presetWithout=[successPolicy.targetReturn]"], "activeDeadlineSeconds", 3600),
+    (PRESET, ["spec.presetWithout=[evaluator, environment.actions]"], "evaluator.triggerReturn", None),
+    (PRESET, ["spec.presetWithout=[algorithm.impala, environment.actions]"], "environment.actions", []),
+    (PRESET, ["spec.presetWithout=[algorithm.impala]"], "algorithm.impala.learningRate", 0.0006),
+    (PRESET, ["spec.presetWithout=[evaluator]", "spec.evaluator.triggerReturn=3"], "evaluator.triggerReturn", 3),
+    (PRESET, ["spec.presetWithout=[replay]"], "environment.frameSize", 42),
+    # what of it is about its environment, beside another one, beside its own, and where it was published for many
+    *(
+        (PRESET, [*BREAKOUT, "spec.activeDeadlineSeconds=60"], field, value)
+        for field, value in OF_NO_ENVIRONMENT.items()
+    ),
+    (PRESET, [*BREAKOUT, "spec.successPolicy.rawFrames=9"], "activeDeadlineSeconds", None),
+    (PRESET, [*BREAKOUT, "spec.earlyStopping.plateau={}"], "algorithm.impala.learningRate", 0.001),
+    (PRESET, [f"{ENVIRONMENT}.id=ale_py:ALE/Pong-v5"], "environment.actions", [0, 2, 3]),
+    (PRESET, ["spec.preset=ImpalaAtari", *BREAKOUT], "environment.lifeLoss", "EndsEpisode"),
 ]
 
 # Good manifests at the very edge of a rule; one step further is refused. (base, overrides, override that goes too far)

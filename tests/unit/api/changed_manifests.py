@@ -23,6 +23,7 @@ CHANGES: list[tuple[Path, list[str], list[str], str | None]] = [
     (PRESET, [], ["spec.preset=PongClippedSurrogate"], "preset"),
     (PRESET, _SUSPENDED, ["spec.preset=PongClippedSurrogate"], "preset"),
     (PRESET, [], ["spec.preset=PongVTrace"], None),
+    (PRESET, _SUSPENDED, ["spec.presetWithout=[evaluator.triggerReturn]"], "presetWithout"),
     (BASE, [], ["spec.algorithm={type: IMPALA}", "spec.replay="], "algorithm.type"),
     (BASE, _SUSPENDED, ["spec.algorithm={type: IMPALA}", "spec.replay="], "algorithm.type"),
     (BASE, [], ["spec.managedBy=example.com/other"], "managedBy"),

@@ -33,6 +33,7 @@ PARAMETERS: dict[str, type[ParameterSet]] = {
 }
 SETTINGS: dict[str, tuple[Any, ...]] = {
     "preset": ("PongVTrace", "PongApeX", "ImpalaAtari", "ApeXAtari", "Best", None),
+    "presetWithout": ([], ["successPolicy.targetReturn.value"], ["evaluator", "successPolicy"], ["environment.id"], "a", None),
     "algorithm.type": ("ApeXDQN", "IMPALA", "DQN", None),
     "algorithm.impala": ({}, {"gamma": 0.9}, None, 3),
     "algorithm.apeXDQN": ({}, {"gamma": 0.9}, None, []),
@@ -98,7 +99,7 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
     "actors.spot": (True, "true"),
     "actors.replcas": (2, None),
     "imagePullSecrets": ([{"name": "a"}, {"name": "a"}], [{}], [None], [{"name": None}], [{"name": "a", "nmae": None}], []),
-    "environment.id": ("CartPole-v1", "a b", "", 5, "m:f\n", None),
+    "environment.id": ("CartPole-v1", "ale_py:ALE/Pong-v5", "a b", "", 5, "m:f\n", None),
     "environment.actions": ([], [0, 1], [0, 0], [1024], ["0"], "0,1", None),
     "environment.kwargs": ({}, {"a": {"b": [1, None]}}, [], "{}", None),
     "environment.fullActionSpace": (True, False),

@@ -183,6 +183,10 @@ def test_ways_to_name_a_field(given: str, path: str) -> None:
         ("learner.affinity.nodeAffinity", "https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/"),
         ("actors.tolerations[0].key", "https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"),
         ("actors.env.value", "spec.actors.env has Kubernetes' own form"),
+        (
+            "metadata.generateName",
+            "metadata has Kubernetes' own form; what may stand below it is described in https://",
+        ),
         ("actors.env.nam", "did you mean spec.actors.env[].name?"),
     ],
 )

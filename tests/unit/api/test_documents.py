@@ -94,6 +94,23 @@ def test_a_name_that_a_server_would_make(tmp_path: Path) -> None:
         load_manifest(file)
 
 
+def test_a_made_name_is_as_long_as_a_servers(tmp_path: Path) -> None:
+    file = tmp_path / "m.yaml"
+    file.write_text(GOOD.replace("name: a", f"generateName: {'a' * 40}, name: '', namespace: ''"))
+    metadata = load_manifest(file).metadata
+    assert (len(metadata.name), metadata.namespace) == (45, "default")
+
+
+def test_whatever_a_server_has_added_to_a_stored_object_is_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "m.yaml"
+    of_a_server = "uid: x, managedFields: [{manager: kubectl}], ownerReferences: [], ofALaterRelease: {a: 1}"
+    file.write_text(GOOD.replace("name: a", f"name: a, {of_a_server}"))
+    assert load_manifest(file).metadata.name == "a"
+    file.write_text(GOOD.replace("name: a", "name: a, ofALaterRelease: {a: 1}"))
+    with pytest.raises(ManifestError, match=r"ofALaterRelease: got .*unknown field"):
+        load_manifest(file)
+
+
 def test_missing_file_and_folder(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="cannot be read: No such file"):
         load_manifest(tmp_path / "none.yaml")

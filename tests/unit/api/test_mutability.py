@@ -26,7 +26,7 @@ VALUES: tuple[Any, ...] = (
     "s3://bucket/other", "s3://bucket/more", "https://s3", "https://s4", "redis://a", "redis://b", "2Gi", "1Gi",
     "CartPole-v1", "CartPole-v0", "my_pkg:make", "my_pkg:other",
     {"some": "thing"}, {"some": "other"}, {"cpu": "3"}, {"cpu": "4"}, [{"name": "other"}], [{"name": "more"}],
-    ["Learner"], ["Replay"], [3], [4], [{"key": "spot"}], [{"key": "gpu"}],
+    ["Learner"], ["Replay"], ["evaluator"], ["learner"], [3], [4], [{"key": "spot"}], [{"key": "gpu"}],
     [{"name": "a", "mountPath": "/a"}], [{"name": "b", "mountPath": "/a"}],
     [{"name": "a", "action": "Ignore", "onExitCodes": {"values": [3]}}],
     [{"name": "a", "action": "Ignore", "onExitCodes": {"values": [4]}}],

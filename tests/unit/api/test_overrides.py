@@ -121,6 +121,14 @@ def test_entries_of_lists_are_addressed_by_index_or_name() -> None:
         assert words in str(caught.value)
 
 
+def test_spec_may_be_left_out() -> None:
+    changed = set_in(
+        {}, "actors.replicas=2", "suspend=true", "failurePolicy.rules=[]", "metadata.labels.a=b", "preset=PongApeX"
+    )
+    spec = {"actors": {"replicas": 2}, "suspend": True, "failurePolicy": {"rules": []}, "preset": "PongApeX"}
+    assert changed == {"spec": spec, "metadata": {"labels": {"a": "b"}}}
+
+
 def test_the_last_override_wins_and_empty_restores_the_default() -> None:
     assert job_with(REPLAY, "spec.actors.replicas=2", "spec.actors.replicas=3").spec.actors.replicas == 3
     assert job_with(REPLAY, "spec.actors.replicas=2", "spec.actors.replicas=").spec.actors.replicas == 1
@@ -135,6 +143,8 @@ def test_the_last_override_wins_and_empty_restores_the_default() -> None:
         ("spec.algorithm.apeXDQN.gamma='0.9'", "got '0.9'; allowed: a number from 0 to 1"),
         ("spec.environment.actions=0,2,3", "got '0,2,3'; allowed: a list"),
         ("spec.environmnt.id=a", "did you mean 'environment'?"),
+        ("environmnt.id=a", "spec.environmnt: got {'id': 'a'}; unknown field; did you mean 'environment'?"),
+        ("y=1", "spec.y: got 1; unknown field"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_the_check_that_follows(override: str, words: str) -> None:
@@ -145,9 +155,20 @@ def test_what_does_not_fit_is_refused_by_the_check_that_follows(override: str, w
 
 def test_every_bad_override_is_named() -> None:
     with pytest.raises(ManifestError) as caught:
-        set_in({}, "x", "spec.a=1", "y=1", "spec.a[=1", "spec.[b]=1", "spec=1", "spec.a..b=1", "spec.actors.replicas=[")
+        set_in(
+            {},
+            "x",
+            "spec.a=1",
+            "y=1",
+            "=1",
+            "spec.a[=1",
+            "spec.[b]=1",
+            "spec=1",
+            "spec.a..b=1",
+            "spec.actors.replicas=[",
+        )
     wrong = [problem.value for problem in caught.value.problems]
-    assert wrong == ["x", "y=1", "spec.a[=1", "spec.[b]=1", "spec=1", "spec.a..b=1", "spec.actors.replicas=["]
+    assert wrong == ["x", "=1", "spec.a[=1", "spec.[b]=1", "spec=1", "spec.a..b=1", "spec.actors.replicas=["]
 
 
 @given(st.lists(NAMES, min_size=1, max_size=5), st.integers() | st.booleans())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from tests.support.alert_rules import RUNBOOK, alerts, rules_text
+from tests.support.paths import ROOT
 
 JOB = 'namespace="team-a",rljob="pong"'
 LEARNER = f'{JOB},role="learner",member="learner"'
@@ -172,7 +174,11 @@ def test_an_alert(promtool: str, tmp_path: Path, case: Case) -> None:
     expected = []
     if case.labels is not None:
         severity = alerts()[case.alert]["labels"]["severity"]
-        annotations = {"summary": case.summary, "runbook_url": f"{RUNBOOK}#{case.alert.lower()}"}
+        annotations = {
+            "summary": case.summary,
+            "description": alerts()[case.alert]["annotations"]["description"],
+            "runbook_url": f"{RUNBOOK}#{case.alert.lower()}",
+        }
         expected = [{"exp_labels": {**case.labels, "severity": severity}, "exp_annotations": annotations}]
     test = {
         "interval": "1m",
@@ -197,3 +203,12 @@ def test_each_alert_says_how_long_how_bad_and_what_to_do(name: str) -> None:
     assert rule["labels"]["severity"] in ("warning", "critical")
     assert rule["annotations"]["summary"].endswith(".")
     assert rule["annotations"]["runbook_url"] == f"{RUNBOOK}#{name.lower()}"
+
+
+@pytest.mark.parametrize("name", alerts())
+def test_each_alert_says_what_its_section_of_the_page_says(name: str) -> None:
+    """So whoever is woken by it has it without the page."""
+    page = (ROOT / "docs" / "monitoring.md").read_text()
+    section = page.split(f"### {name}\n", 1)[1].split("\n##", 1)[0]
+    words = " ".join(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", section).split())
+    assert alerts()[name]["annotations"]["description"] == words

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from rljob.cli.app import PANELS
 from rljob.command_errors import one_line_errors
 from rljob.wire.version import WIRE_VERSION
 from rljob_operator.cli import app
@@ -102,6 +103,24 @@ def test_help_teaches_by_example(command: str) -> None:
     assert f"rljob {command} " in text
 
 
+def test_help_keeps_to_a_terminal_of_80_columns() -> None:
+    """A paragraph is wrapped by the terminal alone: with its lines of the source kept, every other one broke after two words."""
+    for command in typer.main.get_command(app).commands.values():  # type: ignore[attr-defined]
+        for paragraph in (command.help or "").split("\n\n"):
+            if paragraph.startswith(" "):
+                assert max(map(len, paragraph.splitlines())) <= 78, (command.name, paragraph)
+            else:
+                assert "\n" not in paragraph, (command.name, paragraph)
+
+
+def test_help_groups_the_commands() -> None:
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", invoke("--help", env={"COLUMNS": "80", "NO_COLOR": "1"}).output)
+    panels = [re.sub("[─╭╮ ]+", " ", line).strip() for line in shown.splitlines() if line.startswith("╭")]
+    assert panels == ["Options", *PANELS]
+    firsts = [re.search(rf"─ {panel} ─.*\n│ (\w+) ", shown) for panel in PANELS]
+    assert [found and found[1] for found in firsts] == ["validate", "run", "eval", "keys"]
+
+
 def test_help_shows_what_is_taken_where_nothing_is_given() -> None:
     """Rich takes brackets in a help text for markup and drops them, so none may stand there: a default is given to typer."""
     shown = []
@@ -115,6 +134,14 @@ def test_help_shows_what_is_taken_where_nothing_is_given() -> None:
     for name, default in shown:
         text = invoke(name, "--help", env={"COLUMNS": "300", "NO_COLOR": "1"}).output
         assert f"[default: ({default})]" in re.sub(r"\x1b\[[0-9;]*m", "", text), name
+
+
+def test_a_bucket_without_the_package_for_it_is_a_wrong_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("obstore", "obstore.store", "obstore.exceptions"):
+        monkeypatch.setitem(sys.modules, name, None)
+    result = invoke("eval", "s3://bucket/run")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.endswith("needs the package obstore, which this install lacks: pip install 'rljob[s3]'\n")
 
 
 def test_an_end_that_is_meant_is_no_failure() -> None:

@@ -61,3 +61,39 @@ def test_a_bad_manifest_prints_no_job(file: Path) -> None:
 
 def test_without_it_one_line_says_what_the_job_is(file: Path) -> None:
     assert invoke(file).stdout == f"{file}: ok, IMPALA on ALE/Pong-v5\n"
+
+
+def test_what_of_a_preset_is_about_another_environment_is_named(file: Path) -> None:
+    """Pong's actions and Pong's target mean nothing in Breakout; they were kept, and the job could never end."""
+    elsewhere = ("--set", "spec.environment.id=ALE/Breakout-v5")
+    refused = invoke(file, *elsewhere)
+    assert refused.exit_code == 2
+    assert "spec.successPolicy: required: targetReturn or rawFrames" in refused.stderr
+    ends = (*elsewhere, "--set", "spec.successPolicy.targetReturn.value=30", "--set", "spec.environment.frameSize=42")
+    ok, said = invoke(file, *ends).stdout.splitlines()
+    assert ok == f"{file}: ok, IMPALA on ALE/Breakout-v5"
+    assert said.startswith("  preset PongVTrace is of ALE/Pong-v5, and for ALE/Breakout-v5 this of it does not count: ")
+    for left_out in ("environment.actions [0, 2, 3]", "algorithm.impala.network Compact", "targetReturn.value 18"):
+        assert left_out in said
+    assert "frameSize" not in said, "it was written again"
+    effective = invoke(file, *ends, "--effective")
+    assert effective.stderr.strip() == said.strip()
+    assert parse_document(effective.stdout.encode(), "stdout")["spec"]["environment"]["actions"] == []
+
+
+def test_a_null_in_the_place_of_what_a_preset_says_is_named(file: Path) -> None:
+    """An API server prunes it, and so it means nothing here either."""
+    file.write_text(
+        PRESET_ONLY.replace("PongVTrace", "PongVTrace, successPolicy: {targetReturn: {value: null}}, image: null")
+    )
+    _, said = invoke(file).stdout.splitlines()
+    path = "successPolicy.targetReturn.value"
+    assert said == f"  spec.{path}: null takes nothing away; presetWithout: [{path}] does"
+    taken = invoke(
+        file, "--set", "presetWithout=[successPolicy.targetReturn.value]", "--set", "successPolicy=", "--effective"
+    )
+    assert (taken.exit_code, taken.stderr) == (0, "")
+    assert (
+        "successPolicy" not in parse_document(taken.stdout.encode(), "stdout")["spec"]
+        or "targetReturn:" not in taken.stdout
+    )

@@ -36,6 +36,16 @@ def test_a_field() -> None:
     ]
 
 
+@pytest.mark.parametrize("given", ["learningRate", "learning_rate"])
+def test_a_field_is_found_wherever_it_is(given: str) -> None:
+    result = invoke("explain", given)
+    assert result.exit_code == 0
+    one, other = (invoke("explain", f"algorithm.{block}.learningRate").stdout for block in ("apeXDQN", "impala"))
+    assert result.stdout == f"{one}\n\n{other}"
+    assert invoke("explain", "unrollQueue.capacity").stdout.startswith("spec.algorithm.impala.unrollQueue.capacity\n")
+    assert invoke("explain", "name").exit_code == 2, "there are too many"
+
+
 def test_a_section_has_a_line_for_each_field() -> None:
     lines = invoke("explain", "spec.algorithm.impala.unrollQueue").stdout.splitlines()
     at = lines.index("Fields:")

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from rljob.api import parse_job
 from rljob.api.conditions import CATALOGUE, MEANING_WHEN_TRUE, ConditionType, Reason
 from rljob.api.status_model import MAX_MESSAGE
 from rljob.api.timestamps import rfc3339
@@ -24,7 +25,9 @@ from tests.support.controller import (
     sample,
     verified,
 )
+from tests.support.jobs import job_of
 from tests.support.paths import ROOT
+from tests.unit.api.written import in_force
 from tests.unit.operator.scenes import (
     SCENES,
     Reached,
@@ -143,3 +146,27 @@ def test_conditions_share_the_names_of_their_fields_and_a_copy_has_its_own() -> 
     assert first.model_fields_set == set(type(first).model_fields)
     copied = first.model_copy(update={"message": "else"})
     assert copied.model_fields_set is not first.model_fields_set
+
+
+def test_what_of_a_preset_does_not_count_is_said_where_the_job_is_accepted() -> None:
+    """The same sentence as on one machine, as long as the job is there: also of the spec in force, all values written."""
+    spec = {"preset": "PongVTrace", "environment": {"id": "ALE/Breakout-v5"}, "activeDeadlineSeconds": 60}
+    for job in (job_of(spec), parse_job(in_force(job_of(spec)))):
+        controller = Controller(job)
+        controller.look(1.0, members=())
+        accepted = controller.status.condition(ConditionType.ACCEPTED)
+        assert accepted is not None
+        assert accepted.message.startswith(
+            "preset PongVTrace is of ALE/Pong-v5, and for ALE/Breakout-v5 this of it does not"
+        )
+        assert "environment.actions [0, 2, 3]" in accepted.message
+
+
+def test_a_preset_of_another_release_is_no_trouble() -> None:
+    job = job_of({"preset": "PongVTrace"})
+    of_another = job.model_copy(update={"spec": job.spec.model_copy(update={"preset": "OfALaterRelease"})})
+    controller = Controller(of_another)
+    controller.look(1.0, members=())
+    accepted = controller.status.condition(ConditionType.ACCEPTED)
+    assert accepted is not None
+    assert (accepted.status, accepted.message) == ("True", "")

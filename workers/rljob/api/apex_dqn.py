@@ -20,7 +20,7 @@ class ApeXDQNParameters(ParameterSet):
     """
 
     gamma: Annotated[float, Real(0, 1)] = 0.99
-    """Discount per step."""
+    """What a reward one step later is worth: the discount per step."""
     n_step: Annotated[int, Integer(1, 100), never(_STORED)] = 3
     """Steps of reward before the bootstrap value."""
     batch_size: Annotated[int, Integer(1, 65_536)] = 512
@@ -68,7 +68,7 @@ class ApeXDQNParameters(ParameterSet):
     epsilon_base: Annotated[float, Real(0, 1)] = 0.4
     """Environment i of N explores with base^(1 + exponent * i / (N - 1))."""
     epsilon_exponent: Annotated[float, Real(0, 100)] = 7.0
-    """See epsilonBase."""
+    """How steeply exploration falls from the first environment to the last; 0 gives every environment epsilonBase."""
     evaluation_epsilon: Annotated[float, Real(0, 1)] = 0.01
     """Share of random actions while a policy is judged."""
     evaluation_weights_decay: Annotated[float, Real(0, 1, below=True)] = 0.0

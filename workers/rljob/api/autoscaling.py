@@ -16,11 +16,11 @@ class ScalingPolicy(APIModel):
     """One limit on how fast the number changes, as in the HorizontalPodAutoscaler."""
 
     type: Literal["Percent", "Pods"]
-    """What value counts."""
+    """What value counts: Pods are actors, Percent is a share of those that there are."""
     value: Annotated[int, Integer(1, 100_000)]
     """How much may change within the period."""
     period_seconds: Annotated[int, Integer(1, 1800)]
-    """The period."""
+    """How long the period is that a change is counted over."""
 
 
 class ScalingRules(APIModel):
@@ -64,9 +64,9 @@ class ScalingBehavior(APIModel):
     """How fast the number may change."""
 
     scale_up: ScaleUpRules = Field(default_factory=ScaleUpRules)
-    """Upwards."""
+    """How fast the number of actors may grow."""
     scale_down: ScaleDownRules = Field(default_factory=ScaleDownRules)
-    """Downwards."""
+    """How fast the number of actors may fall."""
 
 
 class ScalingTarget(APIModel):
@@ -89,7 +89,7 @@ class Fallback(APIModel):
     """What to do when figures stay away."""
 
     after_seconds: Seconds = 600
-    """Time without figures."""
+    """How long figures have been missing before the number changes."""
     replicas: Replicas = 1
     """The number of actors then, within minReplicas and maxReplicas."""
     behavior: Literal["Static", "CurrentReplicasIfHigher", "CurrentReplicasIfLower"] = "CurrentReplicasIfHigher"
@@ -104,7 +104,7 @@ class MissingMetrics(APIModel):
     action: Literal["Hold", "Fallback"] = "Hold"
     """Keep the number, or fall back."""
     fallback: Fallback = Field(default_factory=Fallback)
-    """For action Fallback."""
+    """To how many actors, and when, action Fallback goes."""
 
 
 class AutoscalingSpec(APIModel):
@@ -113,13 +113,13 @@ class AutoscalingSpec(APIModel):
     mode: Literal["Internal", "External", "Disabled"] = "Disabled"
     """Internal: the controller decides. External: something else writes /scale. Disabled: actors.replicas stays."""
     min_replicas: Replicas = 1
-    """Fewest actors."""
+    """The fewest actors that the autoscaler asks for."""
     max_replicas: Replicas = 100
-    """Most actors."""
+    """The most actors that the autoscaler asks for."""
     target: ScalingTarget = Field(default_factory=ScalingTarget)
     """What is aimed for."""
     sample_period_seconds: Seconds = 15
-    """Time between decisions."""
+    """How long the controller waits between two decisions."""
     rate_window_seconds: Seconds = 60
     """Time over which rates are averaged."""
     trim_time_constant_seconds: Annotated[int, Integer(60, 10**9)] = 300
@@ -129,7 +129,7 @@ class AutoscalingSpec(APIModel):
     behavior: ScalingBehavior = Field(default_factory=ScalingBehavior)
     """How fast the number may change."""
     guards: ScalingGuards = Field(default_factory=ScalingGuards)
-    """What forbids growth."""
+    """What forbids that the number of actors grows."""
     missing_metrics: MissingMetrics = Field(default_factory=MissingMetrics)
     """What happens without figures."""
     pause: Literal["None", "ScaleIn", "ScaleOut", "All"] = "None"

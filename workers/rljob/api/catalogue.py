@@ -12,7 +12,7 @@ from pydantic_core import PydanticUndefined
 
 from rljob.api.computed import COMPUTED
 from rljob.api.fields import default_of, first_sentence, paragraphs
-from rljob.api.job import RLJob, RLJobSpec
+from rljob.api.job import Metadata, RLJob, RLJobSpec
 from rljob.api.mutability import Mutability, When, places
 from rljob.api.paths import TypedPlace, places_below
 from rljob.api.pods import CoreEntry
@@ -89,6 +89,19 @@ def explained(path: str) -> Explanation:
     )
 
 
+def wherever(path: str) -> list[Explanation]:
+    """Explain the field at ``path``; where there is none, the fields whose paths end so, as `algorithm.impala.learningRate` does
+    with ``learningRate``, unless they are many. Raises UnknownField."""
+    try:
+        return [explained(path)]
+    except UnknownField:
+        ending = f".{folded(_INDEX.sub('', path.strip()))}"
+        found = [each for each in all_paths() if folded(_INDEX.sub("", each)).endswith(ending)]
+        if not 0 < len(found) <= _MOST_SUGGESTIONS:
+            raise
+        return [explained(each) for each in found]
+
+
 def explained_own(model: type[BaseModel], name: str, path: str) -> Explanation:
     """Explain a parameter of what a user has written, whose parameters are a ``model``; all of them where ``path`` is empty.
     ``name`` is what it is called. Raises UnknownField."""
@@ -145,7 +158,7 @@ def _of_kubernetes(shown: str, place: TypedPlace, step: str) -> str:
     """Where the fields of one of Kubernetes' own types are described; empty where the place is of no such type."""
     owner, link = place.entry, _LINK.search((place.field.description or "") if place.field is not None else "")
     own_name = owner.model is not None and nearest(step, owner.field_names) is not None
-    if link is None or own_name or not (owner.model is None or issubclass(owner.model, CoreEntry)):
+    if link is None or own_name or not (owner.model is None or issubclass(owner.model, CoreEntry | Metadata)):
         return ""
     return f"{shown} has Kubernetes' own form; what may stand below it is described in {link[0]}"
 
@@ -164,14 +177,13 @@ def _unknown(shown: str, owner: TypedPlace, step: str) -> str:
 
 
 def _meant(shown: str, known: Sequence[str], step: str) -> list[str]:
-    """The fields that ``step`` may stand for below ``shown``, which has those of ``known``: first the surest kind of match."""
+    """The fields that ``step`` may stand for below ``shown``, which has those of ``known``: first the surest kind of match, of
+    those whose names end so the shortest name."""
     last = {path: path.rpartition(".")[2] for path in all_paths()}
-    if same := [path for path, name in last.items() if folded(name) == folded(step)]:
-        return same
     if (here := nearest(step, known, _VERY_LIKE)) is not None:
         return [f"{shown}.{here}"]
     if longer := [path for path, name in last.items() if folded(name).endswith(folded(step))]:
-        return longer
+        return sorted(longer, key=lambda path: len(last[path]))
     if (elsewhere := nearest(step, last.values(), _VERY_LIKE)) is not None:
         return [path for path, name in last.items() if name == elsewhere]
     here = nearest(step, known)

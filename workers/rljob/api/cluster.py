@@ -16,14 +16,14 @@ class Kueue(APIModel):
     """How the job queues; used when metadata.labels has kueue.x-k8s.io/queue-name."""
 
     actor_block_size: Annotated[int, Integer(1, 10_000)] = 16
-    """Actors admitted together."""
+    """How many actors are admitted together, or not at all."""
 
 
 class SchedulingSpec(APIModel):
     """How the cluster admits and places the job as a whole."""
 
     kueue: Kueue = Field(default_factory=Kueue)
-    """Quota."""
+    """How the job asks a queue of Kueue for quota."""
 
 
 class NetworkSpec(APIModel):

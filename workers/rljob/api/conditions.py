@@ -179,7 +179,11 @@ def _entries() -> tuple[Entry, ...]:
     )
     rows: dict[ConditionType, tuple[tuple[str, Reason, str], ...]] = {
         t.ACCEPTED: (
-            ("True", r.VALID, "the spec of this generation is in force"),
+            (
+                "True",
+                r.VALID,
+                "the spec of this generation is in force; the message says what of its preset does not count",
+            ),
             ("False", r.INVALID_SPEC, "the spec breaks a rule; the last good one, if any, stays in force"),
             ("False", r.POD_TEMPLATE_REJECTED, "the API server refuses a pod made from a role's `podTemplate`"),
             ("False", r.POD_SECURITY_FORBIDDEN, "the namespace's pod security level forbids a pod of the job"),

@@ -21,7 +21,7 @@ class ImpalaParameters(ParameterSet):
     """
 
     gamma: Annotated[float, Real(0, 1)] = 0.99
-    """Discount per step."""
+    """What a reward one step later is worth: the discount per step."""
     unroll_length: Annotated[int, Integer(1, 1000)] = 20
     """Steps of one environment that are sent and learned from together."""
     batch_size: Annotated[int, Integer(1, 4096)] = 32

@@ -15,6 +15,7 @@ from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, Po
 from rljob.api.mutability import ANY_TIME, WHILE_SUSPENDED, never
 from rljob.api.pods import SecretRef
 from rljob.api.presets import PresetName
+from rljob.api.presets.values import REMOVABLE
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.replay import ReplaySpec
 from rljob.api.roles import ActorsSpec, EvaluatorSpec, LearnerSpec
@@ -47,8 +48,11 @@ class Metadata(APIModel):
     """Notes; a new text in rljob.dev/checkpoint-requested-at asks for a checkpoint."""
 
 
+_REMOVABLE = f"^({'|'.join(path.replace('.', '[.]') for path in REMOVABLE)})$"
+
+
 class RLJobSpec(APIModel):
-    """What is wanted."""
+    """What a user wants of a job; nothing but its name and this has to be written."""
 
     suspend: Annotated[Flag, ANY_TIME] = False
     """True: save a checkpoint, then remove all pods."""
@@ -64,7 +68,13 @@ class RLJobSpec(APIModel):
     """Secrets for the image's registry."""
     preset: Annotated[PresetName | None, never("the job was started from it; write what differs beside it")] = None
     """A whole job to start from: algorithm, environment, replay, evaluator and success. What is written beside it wins, field by
-    field; ``rljob presets`` lists them."""
+    field. Beside another environment.id, what it says of its own environment does not count. ``rljob presets`` lists them."""
+    preset_without: Annotated[
+        list[Annotated[str, Text(253, "what a preset says, such as successPolicy.targetReturn", _REMOVABLE)]],
+        never("the job was started from the preset without it"),
+    ] = Field(default_factory=list, max_length=64)
+    """What the preset says and shall not count, by its place below spec, such as successPolicy.targetReturn. A null at that place
+    takes nothing away."""
     algorithm: AlgorithmSpec
     """What learns, with which hyper-parameters; a preset says it, too."""
     environment: Annotated[EnvironmentSource, never("what was learned and stored belongs to the environment")]
@@ -82,7 +92,7 @@ class RLJobSpec(APIModel):
     evaluator: EvaluatorSpec = Field(default_factory=EvaluatorSpec)
     """The process that judges."""
     checkpoint: CheckpointSpec = Field(default_factory=CheckpointSpec)
-    """What is saved."""
+    """What is saved, how often, and where."""
     success_policy: SuccessPolicy = Field(default_factory=SuccessPolicy)
     """When the job is complete."""
     early_stopping: EarlyStopping = Field(default_factory=EarlyStopping)
@@ -90,7 +100,7 @@ class RLJobSpec(APIModel):
     backoff_limit: Annotated[int, Integer(0, 10_000), ANY_TIME] = 4
     """Failures of learner, replay and inference servers together before the job fails; actors do not count."""
     failure_policy: Annotated[FailurePolicy, ANY_TIME] = Field(default_factory=FailurePolicy)
-    """How failures count."""
+    """How failures of members count, and what they lead to."""
     active_deadline_seconds: Annotated[Seconds | None, ANY_TIME] = None
     """Longest the job may run, suspension not counted."""
     startup_deadline_seconds: Annotated[Seconds, ANY_TIME] = 1800
@@ -128,8 +138,9 @@ class RLJob(APIModel):
     api_version: Literal["rljob.dev/v1alpha1"]
     """The API this document is written for."""
     kind: Literal["RLJob"]
-    """What it describes."""
+    """What the document describes: one training job."""
     metadata: Metadata
-    """Its name, and what else tells it apart."""
+    """Its name, and what else tells it apart. generateName and what else an API server knows or adds here is accepted, too:
+    https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/"""
     spec: RLJobSpec
-    """What is wanted."""
+    """What is wanted of the job."""

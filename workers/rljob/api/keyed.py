@@ -18,6 +18,7 @@ _OF_EVERY_ROLE = {"env": "name", "volumes": "name", "volume_mounts": "mount_path
 
 KEYED: dict[tuple[type[BaseModel], str], str] = {
     (RLJobSpec, "image_pull_secrets"): "name",
+    (RLJobSpec, "preset_without"): "",
     (CheckpointSpec, "include"): "",
     (FailurePolicy, "rules"): "name",
     (FailureRule, "roles"): "",

@@ -18,7 +18,7 @@ class VolumeClaim(APIModel):
     """A folder in a persistent volume."""
 
     claim_name: Annotated[str, Text(253, "a PersistentVolumeClaim")]
-    """The claim."""
+    """The name of the claim, in the job's namespace."""
     sub_path: Annotated[str, Text(1024, "a path without '..'", r"^([^/.][^/]*(/[^/.][^/]*)*)?$", shortest=0)] = ""
     """Folder inside the volume."""
 
@@ -27,7 +27,7 @@ class ObjectStore(APIModel):
     """A bucket."""
 
     url: Annotated[str, Text(2048, 'a bucket such as "s3://bucket/prefix"', r"^s3://[^/]+(/.*)?$")]
-    """Bucket and prefix."""
+    """The bucket, and a prefix in it that no other job has."""
     secret_ref: SecretRef | None = None
     """Credentials, as the learner's variables (AWS_ACCESS_KEY_ID ...); unset uses the pod's identity."""
     endpoint: Annotated[str, Text(2048, "a URL", r"^(https?://.+)?$", shortest=0)] = ""
@@ -38,9 +38,9 @@ class CheckpointStorage(APIModel):
     """Where checkpoints go; exactly one."""
 
     persistent_volume_claim: VolumeClaim | None = None
-    """A volume."""
+    """A folder in a volume that pods can mount."""
     object_store: ObjectStore | None = None
-    """A bucket."""
+    """A bucket of S3, or of a server that speaks its language."""
 
 
 def _everything() -> list[Included]:
@@ -51,7 +51,7 @@ class CheckpointSpec(APIModel):
     """What is saved, how often and where."""
 
     interval_seconds: Annotated[Seconds, WHILE_SUSPENDED] = 300
-    """Time between checkpoints."""
+    """How long the learner goes on between two checkpoints."""
     retain: Annotated[int, Integer(1, 1000), WHILE_SUSPENDED] = 5
     """Newest checkpoints to keep."""
     include: Annotated[list[Included], WHILE_SUSPENDED] = Field(default_factory=_everything, max_length=2)
@@ -94,7 +94,7 @@ class SuccessPolicy(APIModel):
     raw_frames: Annotated[Annotated[int, Integer(1)] | None, ANY_TIME] = None
     """Raw frames played by all actors together."""
     target_return: Annotated[TargetReturn | None, WHILE_SUSPENDED] = None
-    """Return reached."""
+    """The job is complete once evaluations have reached this return."""
 
 
 class Plateau(APIModel):
@@ -110,7 +110,7 @@ class EarlyStopping(APIModel):
     """When to give up."""
 
     plateau: Annotated[Plateau | None, ANY_TIME] = None
-    """No improvement."""
+    """The job is given up once evaluations improve no more."""
     on_non_finite_loss: Annotated[Literal["Fail", "RestoreAndContinue", "Ignore"], WHILE_SUSPENDED] = "Fail"
     """A loss that is infinite or no number."""
 
@@ -128,24 +128,24 @@ class PodCondition(APIModel):
     """A pod's condition that a rule is about."""
 
     type: Annotated[str, Text(316, "a condition's type")]
-    """Its type."""
+    """The type of the condition, such as DisruptionTarget."""
     status: Literal["True", "False", "Unknown"] = "True"
-    """Its status."""
+    """The status of the condition that matches."""
 
 
 class FailureRule(APIModel):
     """What to do about one kind of failure."""
 
     name: Name
-    """Named in events."""
+    """The rule's name, by which events name it."""
     roles: list[Role] = Field(default_factory=list, max_length=5)
     """Roles it is about; empty means all."""
     on_exit_codes: ExitCodes | None = None
     """Which exits. The code of a pod that a disruption took away says nothing of it, and is not asked for."""
     on_pod_conditions: list[PodCondition] = Field(default_factory=list, max_length=20)
-    """Which conditions."""
+    """Conditions of the pod that match, any one of them."""
     action: Literal["FailJob", "RestartRole", "RestartRoleAndIgnoreBackoff", "Ignore"]
-    """What is done."""
+    """What is done about a failure that matches."""
 
 
 class FailurePolicy(APIModel):
@@ -163,7 +163,7 @@ class PodCleanup(APIModel):
     """Which pods go when the job has ended."""
 
     on_complete: Literal["All", "Running", "None"] = "All"
-    """After success."""
+    """Which pods go after success."""
     on_failed: Literal["All", "Running", "None"] = "Running"
     """After failure; finished pods stay for their logs."""
     after_seconds: SecondsOrZero = 0

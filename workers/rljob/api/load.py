@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from rljob.api.algorithm import BLOCKS
 from rljob.api.document import parse_document
 from rljob.api.effective import effective
-from rljob.api.job import API_VERSION, KIND, RLJob
+from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
 from rljob.api.nulls import without_nulls
 from rljob.api.overrides import apply_overrides
 from rljob.api.presets.merging import preset_of, value_at, with_preset
@@ -63,6 +63,11 @@ def read_manifest(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     where it can't be read.
 
     Nothing is added: a job that names a preset and no more stays as short as it is."""
+    return _given(read_document(path, overrides))
+
+
+def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """The same with all that stands there: nulls, and what a server has added."""
     try:
         text = sys.stdin.buffer.read() if str(path) == STANDARD_INPUT else Path(path).read_bytes()
     except OSError as error:
@@ -70,7 +75,7 @@ def read_manifest(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         raise ManifestError(
             [Problem(str(path), ABSENT, f"cannot be read: {reason}; give the path of a manifest")]
         ) from None
-    return _given(apply_overrides(parse_document(text, str(path)), overrides))
+    return apply_overrides(parse_document(text, str(path)), overrides)
 
 
 def parse_job(document: Mapping[str, Any]) -> RLJob:
@@ -109,15 +114,17 @@ def _traced(problem: Problem, written: Mapping[str, Any]) -> Problem:
 
 
 def _given(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a stored object that its user wrote, without nulls that stand for nothing. One that asks for a name that begins
-    with ``generateName`` has one, as a server would give it."""
+    """The part of a stored object that its user wrote, without nulls that stand for nothing, nor an empty name or namespace. One
+    that asks for a name that begins with ``generateName`` has one, as a server would give it."""
     given = {key: value for key, value in document.items() if key != "status"}
     metadata = given.get("metadata")
     if isinstance(metadata, Mapping):
-        kept = {key: value for key, value in metadata.items() if key not in _OF_SERVERS}
+        # What a server has taken has no misspelt field, and may have some that nobody knew when this was written.
+        passed_over = metadata.keys() - Metadata.model_fields if "uid" in metadata else _OF_SERVERS
+        kept = {key: value for key, value in metadata.items() if key not in passed_over and value != ""}
         given["metadata"] = kept
-        if "generateName" in metadata and metadata.get("name") is None:
-            kept["name"] = f"{metadata['generateName']}{secrets.token_hex(3)}"
+        if "generateName" in metadata and kept.get("name") is None:
+            kept["name"] = f"{metadata['generateName']}{secrets.token_hex(3)[:5]}"  # as long as a server's
     return without_nulls(given)
 
 

@@ -14,7 +14,7 @@ from rljob.api.problems import ManifestError, Problem
 _STEP = re.compile(r"(?:^|\.)([^.\[\]\s=]+)|\[([^\[\]\s=]+)\]")
 _QUOTED = re.compile(r"'.*'|\".*\"", re.DOTALL)
 _FORM = (
-    "allowed: spec.path=value, such as spec.actors.replicas=2, spec.algorithm.impala.gamma=0.99, "
+    "allowed: path=value, such as actors.replicas=2 or spec.actors.replicas=2, spec.algorithm.impala.gamma=0.99, "
     "spec.failurePolicy.rules[0].action=Ignore or spec.actors.nodeSelector[kubernetes.io/arch]=arm64"
 )
 
@@ -22,7 +22,7 @@ _FORM = (
 def split_override(text: str) -> tuple[tuple[str, ...], str]:
     """Split ``spec.a.b[0].c=value`` into its path segments and the text of its value. ValueError says what form is allowed.
 
-    Brackets hold an index, a name or a key with dots in it.
+    Brackets hold an index, a name or a key with dots in it. ``spec.`` may be left out, as `rljob explain` has it.
     """
     path, equals, value = text.partition("=")
     path = path.strip()
@@ -30,7 +30,9 @@ def split_override(text: str) -> tuple[tuple[str, ...], str]:
     if not equals or "".join(step[0] for step in steps) != path:
         raise ValueError(_FORM)
     segments = tuple(step[1] or step[2] for step in steps)
-    if len(segments) < 2 or segments[0] not in ("spec", "metadata"):
+    if segments[:1] not in (("spec",), ("metadata",)):
+        segments = ("spec", *segments)
+    if len(segments) < 2:
         raise ValueError(_FORM)
     return segments, value.strip()
 

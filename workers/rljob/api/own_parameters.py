@@ -16,7 +16,7 @@ from rljob.api.unroll_queue import UnrollQueue
 
 class _LearnerParameterSet(ParameterSet):
     gamma: Annotated[float, Real(0, 1)] = 0.99
-    """Discount per step."""
+    """What a reward one step later is worth: the discount per step."""
     learning_rate: Annotated[float, Real(0, 1, above=True)] = 1e-4
     """Step size of the optimiser at the start."""
     learning_rate_final: Annotated[float, Real(0, 1)] = Field(

@@ -26,7 +26,7 @@ class SecretRef(APIModel):
     """A Secret of the job's namespace."""
 
     name: Annotated[str, Text(253, "a Secret")]
-    """Its name."""
+    """The name of a Secret in the job's namespace."""
 
 
 class Resources(APIModel):
@@ -56,14 +56,14 @@ class EnvVar(CoreEntry):
     """An environment variable: ``value``, or ``valueFrom``."""
 
     name: Annotated[str, Text(253, "an environment variable")]
-    """Its name."""
+    """The name of the variable."""
 
 
 class Volume(CoreEntry):
     """A volume of the pod, with one source: ``configMap``, ``secret``, ``persistentVolumeClaim`` and so on."""
 
     name: Name
-    """Its name."""
+    """The name of the volume, by which volumeMounts has it."""
 
 
 class VolumeMount(CoreEntry):

@@ -52,7 +52,7 @@ class ExternalRedis(APIModel):
     url: Annotated[
         str, Text(512, "redis://HOST:PORT, rediss:// or unix:///PATH, without a user", r"^(rediss?|unix)://[^@?\s]+$")
     ]
-    """Its address."""
+    """Where the server is: redis://, rediss:// with TLS, or unix:// on this machine."""
     secret_ref: SecretRef | None = None
     """With password, maybe username and ca.crt."""
 

@@ -26,11 +26,11 @@ class Condition(StatusModel):
     type: Annotated[str, Text(64, "a condition's type")]
     """What it is about."""
     status: Literal["True", "False", "Unknown"]
-    """Whether it holds."""
+    """Whether what the condition says holds."""
     reason: Word = ""
     """Why, in one word that a script may compare."""
     message: Message = ""
-    """Why, for people."""
+    """Why it is so, in words for people."""
     observed_generation: Count = 0
     """The generation of the spec that this was said about."""
     last_transition_time: Timestamp
@@ -51,11 +51,11 @@ class LearnerStatus(StatusModel):
     """The learner as last seen."""
 
     ready: bool = False
-    """Whether it serves."""
+    """Whether the learner answers and trains."""
     pod_name: ShortText = ""
     """Its pod, or its process's name on one machine."""
     node_name: ShortText = ""
-    """Where it runs."""
+    """The node that its pod runs on."""
     start_time: Timestamp | None = None
     """When it became ready in its present life."""
 
@@ -64,7 +64,7 @@ class ReplayStatus(StatusModel):
     """The replay shards as last seen."""
 
     ready: Count = 0
-    """Shards that serve."""
+    """How many shards serve experience."""
     desired: Count = 0
     """Shards there should be."""
 
@@ -73,7 +73,7 @@ class InferenceStatus(StatusModel):
     """The inference servers of their own (inference.replicas) as last seen."""
 
     ready: Count = 0
-    """Servers that answer."""
+    """How many servers answer actors."""
     desired: Count = 0
     """Servers there should be; 0 where actors or the learner compute the actions."""
 
@@ -84,7 +84,7 @@ class ActorsStatus(StatusModel):
     replicas: Count = 0
     """Actors that exist and are not leaving (scale subresource)."""
     ready: Count = 0
-    """Actors that play."""
+    """How many actors play the environment."""
     draining: Count = 0
     """Actors that are leaving."""
     selector: Annotated[str, Text(512, "a label selector", shortest=0)] = ""
@@ -95,7 +95,7 @@ class ScalingCalculation(StatusModel):
     """Every number that one decision about the number of actors was made of. `docs/autoscaling.md` shows how to redo it."""
 
     before: Count = 0
-    """Actors wanted before."""
+    """How many actors were wanted before."""
     capacity_per_second: Annotated[float, DecimalText(0)] | None = None
     """Items that the learner digests in a second in which it does not wait. Unset, like all up to tolerance, where there were no
     figures."""
@@ -132,7 +132,7 @@ class ScalingCalculation(StatusModel):
     policy_most: Count | None = None
     """The most actors that the policies of scaleUp allow; unset without such policies."""
     pause: Literal["None", "ScaleIn", "ScaleOut", "All"] = "None"
-    """autoscaling.pause."""
+    """What autoscaling.pause was then, which holds changes back."""
     after: Count = 0
     """Actors wanted after it; with mode External, recommended."""
 
@@ -188,7 +188,7 @@ class CheckpointStatus(StatusModel):
     time: Timestamp | None = None
     """When it was written."""
     uri: Annotated[str, Text(2048, "a URI", shortest=0)] = ""
-    """Where it is."""
+    """Where the checkpoint is, as a URI."""
     digest: Annotated[str, Text(128, "a digest", shortest=0)] = ""
     """Digest of its tensors, such as sha256:ab12."""
 
@@ -212,7 +212,7 @@ class Failure(StatusModel):
     role: Word
     """Learner, Replay, Actor, Inference or Evaluator."""
     pod_name: ShortText
-    """Which member."""
+    """Which member of the job failed."""
     exit_code: int | None = Field(default=None, ge=-255, le=255)
     """Its exit code; 128 + n where signal n ended it."""
     reason: Word = ""

@@ -3,16 +3,18 @@ allowed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from rljob.api.fields import first_sentence, literal_values
 from rljob.api.job import API_VERSION, KIND, RLJob
-from rljob.api.paths import typed_place
+from rljob.api.paths import TypedPlace, typed_place
 from rljob.api.problems import ABSENT, Problem, nearest, unknown_name
 from rljob.api.rules.algorithm import a_job_or_a_preset
 from rljob.api.types import ALLOWED
+from rljob.api.yaml_dialect import in_one_line
 
 Location = tuple[str | int, ...]
 """A place in a document: keys and list indices, outermost first."""
@@ -27,6 +29,32 @@ _OF_A_PRESET: frozenset[Location] = frozenset(
 )
 """What every preset has: where none is named, one sentence asks for all that is missing of it; who names one that is unknown is
 not asked for it."""
+
+
+_CALLED_HERE: Mapping[tuple[Location, str], str] = {
+    (place, name): f"; what others call {name} is algorithm: {written} here"
+    for place in (("spec", "algorithm"), ("spec", "algorithm", "type"))
+    for name, written in {
+        "PPO": "{type: IMPALA, impala: {loss: ClippedSurrogate}}",
+        "DQN": "{type: ApeXDQN}",
+        "A2C": "{type: IMPALA}",
+        "A3C": "{type: IMPALA}",
+    }.items()
+}
+"""The place of an algorithm, and its name elsewhere -> what to write."""
+_LONGEST_EXAMPLE = 60
+_WORDS = {
+    ALLOWED: "{allowed}",
+    "value_error": "{error}",  # in the words of whoever wrote the check
+    "assertion_error": "{error}",
+    "bool_type": "allowed: true or false",
+    "bool_parsing": "allowed: true or false",
+    "string_unicode": "allowed: text that is valid Unicode",
+    "list_type": "allowed: a list, such as [a, b]",
+    "too_long": "allowed: at most {max_length} entries, here {actual_length}",
+    "too_short": "allowed: at least {min_length} entry",
+}
+"""What to say by pydantic's kind of error, with what that says of the value."""
 
 
 def structural_problems(error: ValidationError, model: type[BaseModel] = RLJob) -> tuple[list[Problem], list[Location]]:
@@ -45,12 +73,8 @@ def structural_problems(error: ValidationError, model: type[BaseModel] = RLJob) 
                 problems.append(Problem("spec", ABSENT, a_job_or_a_preset.message))
                 said = True
             continue
-        path = path_of(location)
-        kind, context = item["type"], item.get("ctx", {})
-        value: Any = item["input"]
-        if kind == ALLOWED:
-            message = str(context["allowed"])
-        elif kind == "missing":
+        kind, context, value = item["type"], item.get("ctx", {}), item["input"]
+        if kind == "missing":
             value, message = ABSENT, f"required: {_purpose(model, location)}"
         elif kind == "extra_forbidden":
             place = typed_place(model, location[:-1])
@@ -59,24 +83,27 @@ def structural_problems(error: ValidationError, model: type[BaseModel] = RLJob) 
             expected = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
             near = nearest(value, expected) if isinstance(value, str) and len(expected) > 1 else None
             message = f"allowed: {', '.join(expected)}" + (f"; did you mean {near!r}?" if near else "")
-        elif kind.startswith("bool"):
-            message = "allowed: true or false"
-        elif kind == "string_unicode":
-            message = "allowed: text that is valid Unicode"
         elif kind in ("model_type", "dict_type", "model_attributes_type"):
-            message = "allowed: a mapping of fields"
-        elif kind in ("value_error", "assertion_error"):  # in the words of whoever wrote the check
-            message = str(context["error"])
-        elif kind == "list_type":
-            message = "allowed: a list, such as [a, b]"
-        elif kind == "too_long":
-            message = f"allowed: at most {context['max_length']} entries, here {context['actual_length'] or 'more'}"
-        elif kind == "too_short":
-            message = f"allowed: at least {context['min_length']} entry"
+            message = f"allowed: a mapping of fields{_such_as(typed_place(model, location), value)}"
         else:
-            message = f"allowed: something else ({item['msg']})"
-        problems.append(Problem(path, value, message))
+            known = {name: "more" if given is None else given for name, given in context.items()}
+            message = _WORDS.get(kind, "allowed: something else ({msg})").format(msg=item["msg"], **known)
+        hint = _CALLED_HERE.get((location, value if isinstance(value, str) else ""), "")
+        problems.append(Problem(path_of(location), value, message + hint))
     return problems, places
+
+
+def _such_as(place: TypedPlace | None, value: Any) -> str:
+    """What to write in the place of a ``value`` that stands where a section is due: the field most likely meant with it."""
+    if place is None or not isinstance(value, str | int | float) or len(str(value)) > _LONGEST_EXAMPLE:
+        return ""
+    fields = [(name, below.field) for name, below in place.fields_below() if below.field is not None]
+    words = [name for name, field in fields if value in literal_values(field)]
+    texts = [
+        name for name, field in fields if field.is_required() and isinstance(value, str) and not literal_values(field)
+    ]
+    others = [name for name, field in fields if type(value) is type(field.default) is not str]
+    return "".join(f", such as {{{name}: {in_one_line(value)}}}" for name in [*words, *texts, *others][:1])
 
 
 def path_of(location: Location) -> str:

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from rljob.checkpoints.names import StorageProblem
+from rljob.checkpoints.names import StorageNotInstalled, StorageProblem
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -114,7 +114,7 @@ class Bucket:
             from obstore.exceptions import BaseError
             from obstore.store import S3Store
         except ImportError:
-            raise StorageProblem(
+            raise StorageNotInstalled(
                 f"{self.uri('')} needs the package obstore, which this install lacks: pip install 'rljob[s3]'"
             ) from None
         endpoint = self._endpoint()

@@ -23,6 +23,10 @@ class StorageProblem(Exception):
     it. The message is one sentence without credentials."""
 
 
+class StorageNotInstalled(StorageProblem):
+    """What speaks to such a place is not installed, which no later try will mend."""
+
+
 class Order(NamedTuple):
     """A checkpoint's place among those of its run: a learner of a later epoch knows better than any before it, whatever their
     numbers of updates."""

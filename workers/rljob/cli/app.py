@@ -3,10 +3,13 @@ processes."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand
 
 from rljob.cli.explain import explain
 from rljob.cli.export import export
@@ -17,6 +20,14 @@ from rljob.cli.validate import validate
 from rljob.command_errors import Debug
 from rljob.roles.command import RoleCommand, worker
 from rljob.wire.version import WIRE_VERSION
+
+PANELS = MANIFEST, TRAIN, LEARNED, PARTS = (
+    "Write a manifest",
+    "Train, watch and steer",
+    "Use what was learned",
+    "A cluster, and parts by hand",
+)
+"""The groups of commands, in the order in which the help shows them."""
 
 app = typer.Typer(
     name="rljob",
@@ -55,12 +66,18 @@ def common(
     Debug.enabled = debug
 
 
-app.command()(validate)
-app.command()(explain)
-app.command()(presets)
-app.command("eval")(evaluate)
-app.command()(play)
-app.command()(report)
-app.command()(export)
-app.command()(keys)
-app.command(cls=RoleCommand)(worker)
+def register(
+    to: typer.Typer, panel: str, cls: type[TyperCommand] = TyperCommand, /, **commands: Callable[..., None]
+) -> None:
+    """Add commands to a panel of the help. It shows their docstrings: each paragraph as one line, which a terminal of any width
+    wraps, and examples line by line."""
+    for name, command in commands.items():
+        parts = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+        text = "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in parts)
+        to.command(name, cls=cls, help=text, rich_help_panel=panel)(command)
+
+
+register(app, MANIFEST, validate=validate, explain=explain, presets=presets)
+register(app, LEARNED, eval=evaluate, play=play, report=report, export=export)
+register(app, PARTS, keys=keys)
+register(app, PARTS, RoleCommand, worker=worker)

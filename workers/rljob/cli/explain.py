@@ -38,8 +38,8 @@ def explain(
 ) -> None:
     """Explain a field of the manifest: its type, its default, when it may change, what it does, and which presets set it.
 
-    A section is explained with its fields. spec. may be left out; status. and metadata. are explained too. So are the parameters
-    of an algorithm or a network of your own, by its factory.
+    A section is explained with its fields. spec. may be left out, and so may sections: learningRate is found wherever it is.
+    status. and metadata. are explained too, and the parameters of an algorithm or a network of your own, by its factory.
 
     Examples:
 
@@ -49,36 +49,41 @@ def explain(
 
         rljob explain algorithm.impala.learningRate
 
+        rljob explain learningRate
+
         rljob explain examples/plugins/qr_dqn.py:QRDQN kappa
     """
     with one_line_errors():
-        from rljob.api.catalogue import UnknownField, explained
-        from rljob.api.yaml_dialect import in_one_line
+        from rljob.api.catalogue import UnknownField, wherever
 
         try:
-            found = _own(field, parameter) if ":" in field else explained(field)
+            found = [_own(field, parameter)] if ":" in field else wherever(field)
         except UnknownField as error:
             raise UsageError(str(error)) from None
-        width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
-        lines = [found.path]
-        for paragraph in found.description:
-            lines += ["", *textwrap.wrap(paragraph, width, break_long_words=False, break_on_hyphens=False)]
-        facts = {"Type": found.type, "Default": found.default, "Changes": found.changes}
-        lines += ["", *_facts({name: text for name, text in facts.items() if text}, width)]
-        if found.presets:
-            values = {name: in_one_line(value) for name, value in found.presets.items()}
-            lines += ["", "Presets that set it:", *_presets(values, width)]
-        if found.presets_below:
-            names = {name: ", ".join(fields) for name, fields in found.presets_below.items()}
-            lines += ["", "Presets that set something in it:", *_presets(names, width)]
-        if found.fields:
-            widest = max(len(line.name) for line in found.fields)
-            lines += ["", "Fields:"]
-            for line in found.fields:
-                lines.append(
-                    f"  {line.name:{widest}}  {_cut(line.type, _TYPE_COLUMN):{_TYPE_COLUMN}}  {line.summary}".rstrip()
-                )
-        typer.echo("\n".join(lines))
+        typer.echo("\n\n\n".join("\n".join(_page(each)) for each in found))
+
+
+def _page(found: Explanation) -> Iterator[str]:
+    """All that there is to say about a field, line by line."""
+    from rljob.api.yaml_dialect import in_one_line
+
+    width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
+    yield found.path
+    for paragraph in found.description:
+        yield from ("", *textwrap.wrap(paragraph, width, break_long_words=False, break_on_hyphens=False))
+    facts = {"Type": found.type, "Default": found.default, "Changes": found.changes}
+    yield from ("", *_facts({name: text for name, text in facts.items() if text}, width))
+    if found.presets:
+        values = {name: in_one_line(value) for name, value in found.presets.items()}
+        yield from ("", "Presets that set it:", *_presets(values, width))
+    if found.presets_below:
+        names = {name: ", ".join(fields) for name, fields in found.presets_below.items()}
+        yield from ("", "Presets that set something in it:", *_presets(names, width))
+    if found.fields:
+        widest = max(len(line.name) for line in found.fields)
+        yield from ("", "Fields:")
+        for line in found.fields:
+            yield f"  {line.name:{widest}}  {_cut(line.type, _TYPE_COLUMN):{_TYPE_COLUMN}}  {line.summary}".rstrip()
 
 
 def _own(factory: str, parameter: str) -> Explanation:

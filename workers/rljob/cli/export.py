@@ -49,7 +49,7 @@ def export(
 
         rljob export runs/pong-vtrace-20260101-120000
 
-        rljob export runs/pong-vtrace-20260101-120000/checkpoints/best --format safetensors --to exported
+        rljob export runs/pong-vtrace --format safetensors --to exported
     """
     with one_line_errors():
         require_data_plane("rljob export")

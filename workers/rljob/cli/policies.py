@@ -58,7 +58,7 @@ def evaluate(
 
         rljob eval runs/pong-apex-20260101-120000
 
-        rljob eval runs/pong-apex-20260101-120000/checkpoints/best --episodes 100 --seed 7 --json
+        rljob eval runs/pong-apex-20260101-120000 --episodes 100 --seed 7 --json
     """
     with one_line_errors():
         require_data_plane("rljob eval")

@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
-from rljob.api import ManifestError, RLJob, dump_manifest, parse_job, read_manifest, with_files_beside
+from rljob.api import ManifestError, RLJob, dump_manifest, parse_job, with_files_beside
 from rljob.api.exit_codes import EXIT_INVALID
+from rljob.api.load import read_document
+from rljob.api.presets.merging import left_out, preset_of, value_at
+from rljob.api.presets.values import leaves
 from rljob.cli.own_parts import with_own_parts_checked
 from rljob.loading import PluginProblem, forget_files, short
 
@@ -42,7 +45,7 @@ def validate(
 
         rljob validate manifests/examples/pong-vtrace.yaml
 
-        rljob validate my.yaml --set spec.actors.replicas=4 --set spec.algorithm.impala.batchSize=16
+        rljob validate my.yaml --set actors.replicas=4 --set suspend=true
 
         rljob validate my.yaml --effective > effective.yaml
     """
@@ -50,7 +53,7 @@ def validate(
     for file in files:
         forget_files()  # those of the manifest before it, in another folder
         try:
-            written = with_files_beside(read_manifest(file, overrides or ()), file.parent)
+            written = with_files_beside(read_document(file, overrides or ()), file.parent)
             job, note = with_own_parts_checked(parse_job(written))
         except PluginProblem as error:
             typer.echo(f"{file}: {error}", err=True)
@@ -63,6 +66,13 @@ def validate(
             valid.append(job)
             if not effective:
                 typer.echo(f"{file}: ok, {short(job.spec.algorithm.name)} on {short(job.spec.environment.id)}{note}")
+            nulls = (
+                f"spec.{path}: null takes nothing away; presetWithout: [{path}] does"
+                for path, value in leaves(written["spec"])
+                if value is None and value_at(preset_of(written), path) is not None
+            )
+            for note in filter(None, (left_out(job.spec), *nulls)):
+                typer.echo(f"  {note}", err=effective)
     if effective:
         typer.echo("---\n".join(dump_manifest(job) for job in valid), nl=False)
     if len(valid) < len(files):

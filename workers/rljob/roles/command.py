@@ -193,7 +193,8 @@ def worker(
 
     Example, one actor of a job whose other roles run elsewhere:
 
-        rljob worker actor --job job.yaml --run-dir runs/pong --name actor-0 --replay-ingest ipc:///tmp/pong/ingest
+        rljob worker actor --job job.yaml --run-dir runs/pong --name actor-0 \\
+          --replay-ingest ipc:///tmp/pong/ingest
         --weights ipc:///tmp/pong/weights --notice ipc:///tmp/pong/notice
     """
     Debug.enabled = Debug.enabled or debug

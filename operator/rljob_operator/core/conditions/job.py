@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rljob.api.conditions import ConditionType, Reason
+from rljob.api.presets.merging import left_out
 
 from rljob_operator.core.conditions import roles as about_roles
 from rljob_operator.core.conditions.update import ConditionUpdate, false, true
@@ -32,7 +33,7 @@ def accepted(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
         return false(ConditionType.ACCEPTED, refusal.reason, refusal.message)
     if rejected and rejected[0].waiting is not None:
         return false(ConditionType.ACCEPTED, rejected[0].waiting, rejected[0].waiting_message)
-    return true(ConditionType.ACCEPTED, Reason.VALID)
+    return true(ConditionType.ACCEPTED, Reason.VALID, left_out(context.spec))
 
 
 def admitted(context: ReconcileContext, mode: Mode) -> ConditionUpdate:

@@ -24,7 +24,7 @@ def _condition(type: str, field: str) -> str:
 
 COLUMNS: tuple[dict[str, Any], ...] = (
     {"name": "State", "jsonPath": _condition("Ready", "reason"), "description": "What the job does now."},
-    {"name": "Actors", "type": "integer", "jsonPath": ".status.actors.ready", "description": "Actors that play."},
+    {"name": "Actors", "type": "integer", "jsonPath": ".status.actors.ready", "description": "How many actors play."},
     {
         "name": "Wanted",
         "type": "integer",
@@ -36,7 +36,7 @@ COLUMNS: tuple[dict[str, Any], ...] = (
         "name": "Steps",
         "type": "integer",
         "jsonPath": ".status.progress.learnerUpdates",
-        "description": "Learner updates.",
+        "description": "Updates that the learner has made.",
     },
     {
         "name": "Return",
@@ -60,13 +60,13 @@ COLUMNS: tuple[dict[str, Any], ...] = (
         "name": "Algorithm",
         "priority": 1,
         "jsonPath": ".status.effectiveSpec.algorithm.type",
-        "description": "What learns.",
+        "description": "The algorithm that learns.",
     },
     {
         "name": "Environment",
         "priority": 1,
         "jsonPath": ".status.effectiveSpec.environment.id",
-        "description": "What is played.",
+        "description": "The environment that is played.",
     },
     {
         "name": "Lag",

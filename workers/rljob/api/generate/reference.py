@@ -18,6 +18,7 @@ from rljob.api.mutability import When, places
 from rljob.api.paths import TypedPlace, places_below
 from rljob.api.pods import RoleSpec
 from rljob.api.presets import PRESETS
+from rljob.api.presets.preset import OF_ITS_ENVIRONMENT
 from rljob.api.presets.values import paths, values_at
 from rljob.api.rules import RULES
 from rljob.api.status import RLJobStatus
@@ -131,9 +132,13 @@ those with a fraction are strings. `rljob validate FILE` checks a file without a
 prints it with everything filled in, and `rljob explain algorithm.impala.learningRate` says of one field what stands here.
 """
 _PRESETS_INTRODUCTION = """\
-`spec.preset` names one: a whole job, of which everything may be written otherwise beside it, field by field. None sets
-`actors.replicas`, which is 1 unless written.
-"""
+`spec.preset` names one: a whole job, of which everything may be written otherwise beside it, field by field, or taken away with
+`spec.presetWithout`. None sets `actors.replicas`, which is 1 unless written.
+
+Beside another `environment.id` than its own, what a preset says of its environment does not count: {}.
+`rljob validate`, `rljob run` and the message of `Accepted` name the values. The job then needs an end of its own. `ApeXAtari` and
+`ImpalaAtari` were published for many games, and count as a whole for each.
+""".format(", ".join(f"`{path}`" for path in OF_ITS_ENVIRONMENT))
 _PRESET_HEAD: Row = ("Preset", "For", "Expected", "Time", "Raw frames", "Source")
 _CONDITIONS = """\
 `kubectl wait --for=condition=Complete` and scripts may rely on types and reasons; messages are for people. The reason of

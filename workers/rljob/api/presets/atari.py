@@ -44,6 +44,7 @@ APEX_ATARI = Preset(
         },
         "successPolicy": {"rawFrames": 200_000_000},
     },
+    of_one_environment=False,
 )
 
 # The decay of .99 is not in the table but in the code that came with the paper. What differs: frame stacks instead of a memory;
@@ -85,4 +86,5 @@ IMPALA_ATARI = Preset(
         "actors": {"envsPerActor": 16},
         "successPolicy": {"rawFrames": 200_000_000},
     },
+    of_one_environment=False,
 )

@@ -6,7 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rljob.api.document import plain_copy
+from rljob.api.job import RLJobSpec
 from rljob.api.presets import PRESETS
+from rljob.api.presets.preset import OF_ITS_ENVIRONMENT
+from rljob.api.presets.values import REMOVABLE, leaves
+from rljob.api.yaml_dialect import in_one_line
 
 
 def with_preset(document: dict[str, Any]) -> dict[str, Any]:
@@ -16,16 +20,42 @@ def with_preset(document: dict[str, Any]) -> dict[str, Any]:
     document that has not been checked yet: what has another shape than expected is left for the check.
     """
     preset = preset_of(document)
-    if preset is None:
-        return document
-    spec = document["spec"]
-    return {**document, "spec": _laid_over(spec, _that_fits(preset, spec))}
+    return document if preset is None else {**document, "spec": _laid_over(document["spec"], preset)}
 
 
 def preset_of(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The spec of the preset that ``document`` names; None where it names none that is known."""
+    """What counts beside ``document`` of the preset that it names; None where it names none that is known.
+
+    What makes no sense beside the manifest does not: nobody could leave out of a manifest what is not in it."""
     name = value_at(document, "spec.preset")
-    return PRESETS[name].spec if isinstance(name, str) and name in PRESETS else None
+    if not isinstance(name, str) or name not in PRESETS:
+        return None
+    preset, given = PRESETS[name], document["spec"]
+    gone = [path for (field, value), paths in _GIVES_WAY.items() if value_at(given, field) == value for path in paths]
+    gone += () if preset.is_whole_for(value_at(given, "environment.id")) else OF_ITS_ENVIRONMENT
+    without, spec = value_at(given, "presetWithout"), preset.spec
+    gone += [path for path in without if path in REMOVABLE] if isinstance(without, list) else ()
+    for path in gone:
+        spec = _without(spec, path.split("."))
+    return spec
+
+
+def left_out(spec: RLJobSpec) -> str:
+    """What the job in force does not have of its preset because it is about another environment, as a sentence; empty where that
+    is nothing."""
+    preset = PRESETS.get(spec.preset or "")  # a job that another release has started may have one of that
+    if preset is None or preset.is_whole_for(spec.environment.id):
+        return ""
+    in_force = spec.model_dump(by_alias=True)
+    listed = ", ".join(
+        f"{path} {in_one_line(value)}"
+        for path, value in leaves(preset.spec)
+        if path.startswith(OF_ITS_ENVIRONMENT) and path != "environment.id" and value_at(in_force, path) != value
+    )
+    return (
+        f"preset {preset.name} is of {preset.environment_id}, and for {spec.environment.id} this of it does not count: {listed}; "
+        "write what holds there, too"
+    )
 
 
 def value_at(document: Any, path: str) -> Any:
@@ -44,29 +74,18 @@ def _laid_over(given: Any, base: Any) -> Any:
     }
 
 
-def _that_fits(preset: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The preset without what makes no sense beside the manifest: nobody could leave out of a manifest what is not in it."""
-    for (section, field, value), paths in _GIVES_WAY.items():
-        written = given.get(section)
-        if isinstance(written, Mapping) and written.get(field) == value:
-            for path in paths:
-                preset = _without(preset, path)
-    return preset
-
-
 def _without(node: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
     head, *rest = path
-    if head not in node:
+    if not isinstance(node, Mapping) or head not in node:
         return node
-    if rest:
-        return {**node, head: _without(node[head], rest)}
-    return {key: value for key, value in node.items() if key != head}
+    below = _without(node[head], rest) if rest else {}
+    return {key: below if key == head else value for key, value in node.items() if key != head or below != {}}
 
 
-_GIVES_WAY: Mapping[tuple[str, str, Any], Sequence[Sequence[str]]] = {
+_GIVES_WAY: Mapping[tuple[str, Any], Sequence[str]] = {
     # Only an evaluator could see either.
-    ("evaluator", "enabled", False): (("evaluator", "triggerReturn"), ("successPolicy", "targetReturn")),
+    ("evaluator.enabled", False): ("evaluator.triggerReturn", "successPolicy.targetReturn"),
     # An inference server answers every step with its newest weights.
-    ("actors", "inference", "Central"): (("algorithm", "impala", "weightsRefreshSteps"),),
+    ("actors.inference", "Central"): ("algorithm.impala.weightsRefreshSteps",),
 }
-"""(section, field, value) in a manifest -> what of any preset then does not count."""
+"""(field, value) in a manifest -> what of any preset then does not count."""

@@ -6,6 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+OF_ITS_ENVIRONMENT = (
+    "environment",
+    "algorithm.apeXDQN.network",
+    "algorithm.impala.network",
+    "evaluator.triggerReturn",
+    "successPolicy.targetReturn",
+    "activeDeadlineSeconds",
+)
+"""What a preset says below ``spec`` about the environment that it names: how that is seen, by which kind of network, which return
+is good there and after how long it should be reached. Beside another environment it does not count."""
+
 
 @dataclass(frozen=True, slots=True)
 class Preset:
@@ -27,8 +38,21 @@ class Preset:
     """Where its values come from."""
     spec: Mapping[str, Any]
     """Part of a manifest's spec; what is written beside the preset wins."""
+    of_one_environment: bool = True
+    """Whether `OF_ITS_ENVIRONMENT` was found for the one that it names. What was published for many games counts for each."""
 
     @property
     def algorithm_type(self) -> str:
         """The type of its algorithm."""
         return str(self.spec["algorithm"]["type"])
+
+    @property
+    def environment_id(self) -> str:
+        """The environment that it names."""
+        return str(self.spec["environment"]["id"])
+
+    def is_whole_for(self, environment_id: Any) -> bool:
+        """Whether all of it counts beside the environment that a manifest names: where that is its own, with or without the
+        module that registers it, where none is named, and where it is of no single one."""
+        named = environment_id.rpartition(":")[2] if isinstance(environment_id, str) else self.environment_id
+        return named == self.environment_id or not self.of_one_environment

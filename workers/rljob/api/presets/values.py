@@ -39,14 +39,26 @@ def is_set(path: str) -> bool:
 def _by_path() -> Mapping[str, Mapping[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for name, preset in PRESETS.items():
-        for path, value in _leaves(preset.spec, "spec"):
-            found.setdefault(path, {})[name] = value
+        for path, value in leaves(preset.spec):
+            found.setdefault(f"spec.{path}", {})[name] = value
     return found
 
 
-def _leaves(node: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
-    for key, value in node.items():
+def leaves(section: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every value in a section, with its path there. Lists are values."""
+    for key, value in section.items():
         if isinstance(value, Mapping):
-            yield from _leaves(value, f"{path}.{key}")
+            yield from ((f"{key}.{path}", below) for path, below in leaves(value))
         else:
-            yield f"{path}.{key}", value
+            yield key, value
+
+
+REMOVABLE = tuple(
+    dict.fromkeys(
+        place
+        for steps in (path.split(".")[1:] for path in paths())
+        for depth in range(1, len(steps) + 1)
+        if (place := ".".join(steps[:depth])) not in ("algorithm", "algorithm.type", "environment", "environment.id")
+    )
+)
+"""Every place below ``spec`` that a preset sets, and every section with some, without what each job must have."""

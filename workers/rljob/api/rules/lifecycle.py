@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rljob.api.job import RLJobSpec
 from rljob.api.lifecycle import CheckpointSpec, CheckpointStorage, FailureRule
+from rljob.api.presets import PRESETS
 from rljob.api.presets.values import values_at
 from rljob.api.problems import ABSENT
 from rljob.api.rule import Broken, Outcome, rule
@@ -13,6 +14,15 @@ _NO_TARGET = (
 )
 _NO_PLATEAU = "allowed: only with evaluator.enabled: true; without evaluations there is no evalReturn"
 _NO_TRIGGER = "allowed: only with evaluator.enabled: true; nobody would be triggered"
+_WHOLE = (
+    "!has(self.preset) || !has(self.environment) || !has(self.environment.id) || (':' + self.environment.id).endsWith({"
+    + ", ".join(
+        f"'{name}': '{f':{of.environment_id}' if of.of_one_environment else ''}'" for name, of in PRESETS.items()
+    )
+    + "}[self.preset])"
+)
+"""CEL: whether all that the preset says counts (`Preset.is_whole_for`)."""
+_NO_END = "required: targetReturn or rawFrames, or else earlyStopping.plateau or activeDeadlineSeconds; {} of {}"
 _ONE_STORAGE = "allowed: exactly one of persistentVolumeClaim and objectStore"
 _LEARNER_ALWAYS = "allowed: Learner always, Replay optionally; nothing could be resumed without it"
 _ONE_MATCH = "allowed: exactly one of onExitCodes and onPodConditions"
@@ -34,12 +44,30 @@ def target_that_is_seen(spec: RLJobSpec) -> Outcome:
     "successPolicy.targetReturn.value",
     reason="FieldValueRequired",
     cel="!has(self.successPolicy) || !has(self.successPolicy.targetReturn) || has(self.successPolicy.targetReturn.value) || "
-    f"has(self.preset) && self.preset in {list(values_at('spec.successPolicy.targetReturn.value'))}",
+    f"has(self.preset) && self.preset in {list(values_at('spec.successPolicy.targetReturn.value'))} && ({_WHOLE}) && "
+    "!(has(self.presetWithout) && self.presetWithout.exists(path, 'successPolicy.targetReturn.value'.startsWith(path)))",
     message="required: the mean return to reach",
 )
 def a_target_has_a_value(spec: RLJobSpec) -> Outcome:
     """The type requires it, unless the preset has one."""
     return None
+
+
+@rule(
+    RLJobSpec,
+    "successPolicy",
+    reason="FieldValueRequired",
+    cel=f"{_WHOLE} || has(self.successPolicy) && (has(self.successPolicy.rawFrames) || has(self.successPolicy.targetReturn)) || "
+    "has(self.activeDeadlineSeconds) || has(self.earlyStopping) && has(self.earlyStopping.plateau)",
+    message=_NO_END.format("those of the preset are", "its own environment"),
+)
+def an_end_where_the_presets_does_not_count(spec: RLJobSpec) -> Outcome:
+    preset = None if spec.preset is None else PRESETS[spec.preset]
+    policy, deadline = spec.success_policy, spec.active_deadline_seconds
+    ends = (policy.raw_frames, policy.target_return, spec.early_stopping.plateau, deadline)
+    if preset is None or preset.is_whole_for(spec.environment.id) or any(end is not None for end in ends):
+        return None
+    return Broken(_NO_END.format(f"those of preset {preset.name} are", preset.environment_id), ABSENT)
 
 
 @rule(
