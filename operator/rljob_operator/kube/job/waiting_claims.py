@@ -43,7 +43,7 @@ async def with_claims(
     for member in observed.members:
         if _waits(member):
             member = await _told(client, owned, member, settings)
-        elif member.role in _HOLDERS and is_held_up(member, now_seconds):
+        elif member.role in _HOLDERS and is_held_up(member, now_seconds) and not member.waiting_message:
             member = replace(member, waiting_message=await _attached(client, owned, member, settings))
         found.append(member)
     return replace(observed, members=tuple(found))
@@ -54,8 +54,8 @@ def _waits(member: Member) -> bool:
 
 
 def is_held_up(member: Member, now_seconds: float) -> bool:
-    """Whether a pod has had a node for long and does not come up, and nobody says why."""
-    placed = member.phase is Phase.STARTING and bool(member.node_name) and not member.waiting_message
+    """Whether a pod has had a node for long, can have its image, and does not come up."""
+    placed = member.phase is Phase.STARTING and bool(member.node_name) and member.waiting is None
     return placed and now_seconds - member.since_seconds >= HELD_UP_SECONDS
 
 
