@@ -14,6 +14,8 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import Kubelet, Run, bring_up, written
 from tests.cluster.test_kube_reconcile import TWO_ACTORS, at_work, status_of
 
+FORMER_FINALIZER = "rljob.dev/counted"
+
 
 async def deleted(viewer: Client, pod: Object) -> None:
     about = pod["metadata"]
@@ -83,6 +85,27 @@ def test_a_learner_that_went_while_no_operator_looked_was_disrupted(cluster: Con
             await kubelet.start("pong")
             await Run(client, namespace).settle(viewer, "pong")
             assert await restarts(viewer, namespace) == (0, 1)
+
+    asyncio.run(story())
+
+
+def test_a_pod_of_an_earlier_release_is_let_go(cluster: ControlPlane, namespace: str) -> None:
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, kubelet):
+            await viewer.create(RLJOBS, written(namespace, "pong", **TWO_ACTORS))
+            run = Run(client, namespace)
+            await bring_up(run, viewer, kubelet, "pong")
+            found = await kubelet.pods("pong")
+            learner, actor = found["learner"][0], found["actor-0"][0]
+            for pod, of_others in ((learner, ["example.com/mine"]), (actor, [])):
+                held = {"metadata": {"finalizers": [FORMER_FINALIZER, *of_others]}}
+                await viewer.patch(PODS, namespace, pod["metadata"]["name"], held)
+            await deleted(viewer, actor)
+            await run.settle(viewer, "pong")
+            left = await viewer.get(PODS, namespace, learner["metadata"]["name"])
+            assert left["metadata"]["finalizers"] == ["example.com/mine"]
+            assert await restarts(viewer, namespace) == (0, 1)
+            await viewer.patch(PODS, namespace, learner["metadata"]["name"], {"metadata": {"finalizers": None}})
 
     asyncio.run(story())
 

@@ -84,3 +84,12 @@ def test_a_job_that_ran_before_it_was_remembered_keeps_what_it_is_given_first() 
     controller.look(1.0, rendering=OLD)
     controller.look(1.0, rendering=NEW)
     assert fixed(controller) == OLD
+
+
+def test_an_operator_that_remembers_more_than_images_gives_a_running_job_the_rest_of_what_it_has() -> None:
+    controller = upgraded()
+    more = NEW.model_copy(update={"settings": "{}"})
+    controller.look(1.0, rendering=more)
+    assert fixed(controller) == OLD.model_copy(update={"settings": "{}"})
+    controller.look(1.0, rendering=more.model_copy(update={"settings": '{"cluster_domain":"a"}'}))
+    assert fixed(controller) == OLD.model_copy(update={"settings": "{}"}), "and once"

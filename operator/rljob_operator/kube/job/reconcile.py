@@ -100,6 +100,7 @@ class Reconciler:
             self._forget(key, known)
             known = None
         former = [pod for pod in self._pods.of_key(key) if (owner_of(pod) or {}).get("uid") != uid]
+        await self._writer.free(former)
         await self._writer.remove_logs(former)
         if document is None or not is_ours(document):
             for pod in self._pods.of_key(key):
@@ -112,6 +113,7 @@ class Reconciler:
         pods = await self._pods_of(stored)
         if pods is None:
             return self._expectations.lapses_in_seconds(uid)
+        await self._writer.free(pods)
         if stored.leaving:
             await self._leave(key, stored, pods)
             return None

@@ -43,6 +43,7 @@ def trim(pod: Mapping[str, Any]) -> Object:
     _put(metadata, "labels", {intern(name): intern(value) for name, value in (about.get("labels") or {}).items()})
     ours = (about.get("annotations") or {}).items()
     _put(metadata, "annotations", {intern(name): value for name, value in ours if name.startswith(ANNOTATIONS)})
+    _put(metadata, "finalizers", [intern(name) for name in about.get("finalizers") or ()])
     _put(metadata, "ownerReferences", [_some(owner, _OWNER, ()) for owner in about.get("ownerReferences") or ()])
     state = _some(status, _STATUS)
     _put(state, "conditions", [_some(condition, _CONDITION) for condition in status.get("conditions") or ()])
