@@ -73,7 +73,7 @@ def failure(job: RLJob, run_dir: Path) -> BaseException:
 def test_an_environment_that_raises_keeps_a_run_from_beginning_and_not_from_going_on(
     tmp_path: Path, factory: Path
 ) -> None:
-    job = role_threads.cartpole(environment={"id": f"{factory}:make"})
+    job = role_threads.cartpole(environment={"id": f"{factory}:make"}, successPolicy={"rawFrames": 1_000_000})
     problem = failure(job, tmp_path / "new")
     assert isinstance(problem, EnvironmentProblem)
     assert "OSError: the licence was taken" in str(problem)

@@ -146,7 +146,7 @@ def test_two_shards_and_two_actors_count_every_step_once(local_run: Callable[...
 def test_what_can_not_run_says_so_before_anything_starts(
     local_run: Callable[..., LocalRun], override: str, words: str
 ) -> None:
-    run = local_run("--set", override)
+    run = local_run("--set", override, "--set", "spec.successPolicy.rawFrames=1000000")
     assert run.finish(60) == 2
     assert words in run.output
     assert "Traceback" not in run.output

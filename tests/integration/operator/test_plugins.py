@@ -72,6 +72,7 @@ def test_an_environment_in_a_file_with_wrappers_of_its_own(local_run: Callable[.
         "apiVersion: rljob.dev/v1alpha1\nkind: RLJob\nmetadata: {name: my-game}\nspec:\n"
         "  preset: CartPoleApeX\n"
         "  environment: {id: my_game.py:make, kwargs: {steps: 7}, backend: Async}\n"
+        "  successPolicy: {rawFrames: 1000000000}\n"
     )
     run = local_run(*ENDLESS, job=job)
     run.until_learning(50)

@@ -170,7 +170,8 @@ def test_where_the_environment_cannot_be_made_numbers_are_drawn(
 def test_where_the_environment_fails_numbers_are_drawn(tmp_path: Path) -> None:
     file = tmp_path / "fails_at_ten.py"
     file.write_text(FAILS_AT_TEN)
-    run = untrained(tmp_path / "run", "cartpole-apex.yaml", f"spec.environment.id={file}:make")
+    an_end = "spec.successPolicy.rawFrames=1000000"
+    run = untrained(tmp_path / "run", "cartpole-apex.yaml", f"spec.environment.id={file}:make", an_end)
     written = export(rljob.load_policy(run), "torchscript", tmp_path / "exported")
     assert written.origin.startswith(f"random numbers, as environment '{file.name}:make' failed: OSError: no licence")
     assert written.compared == 64
