@@ -97,15 +97,15 @@ class OnePodEach:
         pod = pod_of(wanted)
         self.expected.create(uid, pod["metadata"]["name"])
         try:
-            made = await self.client.create(PODS, pod, timeout_seconds=3.0)
+            await self.client.create(PODS, pod, timeout_seconds=3.0)
         except Unavailable:
             raise  # whether it was created is not known: wait for it to be seen, or to lapse
         except ApiError:
             self.expected.not_created(uid, pod["metadata"]["name"])
             raise
         self.queue.add(key)  # looks again at once, before the pod can be in the cache
-        about, related = reference(RLJOBS, wanted), reference(PODS, made)
-        self.events.record(about, "Normal", "Created", "its pod is made", action="Creating", related=related)
+        about = reference(RLJOBS, wanted)
+        self.events.record(about, "Normal", "Created", "its pod is made", action="Creating")
 
 
 def pod_of(wanted: Object) -> Object:

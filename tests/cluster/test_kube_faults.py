@@ -79,7 +79,7 @@ class Scene:
                 return f"{name}: {counted} ends are counted of {self.ended.get(name, 0)}"
             said: Mapping[str, str] = next((c for c in status.get("conditions", ()) if c["type"] == "LearnerReady"), {})
             if said.get("status") != "True" or (status.get("actors") or {}).get("ready") != 2:
-                seen = (await self.kubelet.pods(name))["learner"][0].get("status")
+                seen = (await self.kubelet.pods(name)).get("learner", [{}])[0].get("status")
                 return f"{name} says {dict(said)}, {status.get('actors')}; its learner's pod: {seen}"
         return ""
 
