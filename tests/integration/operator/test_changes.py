@@ -67,8 +67,7 @@ def test_a_run_of_which_nothing_is_left_may_be_changed_like_a_suspended_one(
     assert job is not None
     assert job.spec.actors.envs_per_actor == 4
     assert again.interrupt() == 130
-    never = local_run(
-        "--resume", "--set", "spec.environment.id=Acrobot-v1", run_dir=run.run_dir, job=run.run_dir / "job.yaml"
-    )
+    other = ["--set", "spec.environment.id=Acrobot-v1", "--set", "spec.successPolicy.rawFrames=1000000000"]
+    never = local_run("--resume", *other, run_dir=run.run_dir, job=run.run_dir / "job.yaml")
     assert never.finish(60) == 2
     assert "spec.environment.id: got 'Acrobot-v1'; it cannot be changed; make a new job" in never.output
