@@ -28,8 +28,10 @@ def wanted(context: ReconcileContext) -> ReconcileContext:
     if context.spec.autoscaling.mode != "Disabled":
         return _by_law(context)
     asked = context.spec.actors.replicas
-    limited = LimitedBy.NOTHING if min([asked, *_here(context), *context.quota()]) == asked else LimitedBy.MAX_REPLICAS
-    return _write(context, min([asked, *_here(context)]), asked, limited, _fixed(context), None, {})
+    number = min([asked, *_here(context)])
+    runs = min([number, *context.quota()])
+    limited = LimitedBy.NOTHING if runs == asked else LimitedBy.MAX_REPLICAS
+    return _write(context, number, asked, limited, _fixed(context, runs), None, {})
 
 
 def asked_for(context: ReconcileContext) -> ReconcileContext:
@@ -44,10 +46,9 @@ def asked_for(context: ReconcileContext) -> ReconcileContext:
     return context.with_status(autoscaling=autoscaling)
 
 
-def _fixed(context: ReconcileContext) -> str:
+def _fixed(context: ReconcileContext, number: int) -> str:
     """What became of a number that its user fixed. It was asked for, so it runs, however many cores there are."""
     asked, cores = context.spec.actors.replicas, context.observed.cores
-    number = min([asked, *_here(context), *context.quota()])
     updates = f"autoscaling.mode is Disabled: {number} actors"
     if number < asked:
         who = "the queue admits no more" if limited_by_quota(context) else "no more are allowed here"
