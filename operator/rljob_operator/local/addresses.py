@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import stat
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from rljob.socket_folder import socket_folder
 
 from rljob_operator.local.run_folder import write_json
 
@@ -30,12 +31,12 @@ class Addresses:
         """Endpoints in a private folder, the same one for every controller of this run as long as it is there.
 
         A run folder's own path may be too long for a unix socket (107 characters), so the folder is a temporary one and
-        ``roles/addresses.json`` says which.
+        ``roles/addresses.json`` says which. Raises NoSocketFolder.
         """
         record = run_dir / "roles" / _FILE
         folder = _recorded(record)
         if folder is None:
-            folder = Path(tempfile.mkdtemp(prefix="rljob-"))
+            folder = socket_folder("rljob-")
             write_json(record, {"folder": str(folder)})
         return cls(
             folder=folder,

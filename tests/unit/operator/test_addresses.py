@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rljob.socket_folder import NoSocketFolder
+from rljob.wire import Server
 from rljob_operator.local.addresses import Addresses
 
 
 @pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "tmp"
-    folder.mkdir()
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "run" / "roles").mkdir(parents=True)
-    monkeypatch.setattr("tempfile.tempdir", str(folder))
-    return folder
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setattr("tempfile.tempdir", folder)
+        yield Path(folder)
 
 
 def test_the_folder_stays_the_same(temporary: Path, tmp_path: Path) -> None:
@@ -36,3 +39,23 @@ def test_a_folder_that_others_can_enter_is_not_taken(mode: int, temporary: Path,
     first = Addresses.of(tmp_path / "run", shards=1)
     first.folder.chmod(mode)
     assert Addresses.of(tmp_path / "run", shards=1).folder != first.folder
+
+
+def test_a_long_folder_for_temporary_files_is_not_used(
+    temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = temporary / ("long-" * 15)
+    long.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(long))
+    meeting = Addresses.of(tmp_path / "run", shards=1, inference_servers=12)
+    assert meeting.folder.parent == Path("/tmp")
+    with Server(meeting.inference[11]):
+        meeting.remove()
+
+
+def test_no_folder_for_temporary_files_is_a_sentence(
+    temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(temporary / "gone"))
+    with pytest.raises(NoSocketFolder, match=r"gone.*set TMPDIR to one that can be written"):
+        Addresses.of(tmp_path / "run", shards=1)

