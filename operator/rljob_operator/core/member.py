@@ -111,4 +111,4 @@ def last_line(log: str) -> str:
     other threads may have written, else whatever comes last."""
     lines = ["", *map(str.strip, log.strip().splitlines())]
     told = [line for line in lines if line.startswith("rljob: ")] or [line for line in lines if _ERROR.match(line)]
-    return (told or lines)[-1]
+    return (told or lines)[-1].removeprefix("rljob: ")

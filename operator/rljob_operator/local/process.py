@@ -254,6 +254,13 @@ class RoleProcess:
             write_json(self._record_path, asdict(self._record))
 
 
+def forget_processes(run_dir: Path) -> None:
+    """Forget the processes of a run that has ended: how they ended is no failure of the run that begins in its folder. One that
+    runs all the same is found by its log."""
+    for record in (run_dir / "roles").glob("*.process.json"):
+        record.unlink()
+
+
 def announce_path(run_dir: Path, name: str) -> Path:
     """Where the role ``name`` tells where it can be watched. Absolute: it tells the processes of different runs apart."""
     return run_dir.resolve() / "roles" / f"{name}.json"

@@ -29,14 +29,25 @@ class RunFolderProblem(UsageError):
     """The run folder can't be used as asked; the message says why and what would work."""
 
 
-def default_run_dir(job_name: str) -> Path:
-    """``runs/<name>-<local time>``, made distinct with a number where two runs start in one second."""
+def new_run_dir(job_name: str) -> Path:
+    """Make ``runs/<name>-<local time>``, with a number behind it where that is taken. Raises RunFolderProblem."""
     base = RUNS / f"{job_name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    folder, number = base, 2
-    while folder.exists():
-        folder = base.with_name(f"{base.name}-{number}")
+    folder, number = base, 1
+    while not _made(folder):
         number += 1
+        folder = base.with_name(f"{base.name}-{number}")
     return folder
+
+
+def _made(folder: Path) -> bool:
+    """Whether this call has made the folder: of runs that start at the same moment one gets each name."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise RunFolderProblem(f"{folder}: can't be written: {error.strerror}; name another --run-dir") from error
+    return True
 
 
 def prepare(run_dir: Path, *, resume: bool) -> None:

@@ -26,6 +26,7 @@ from rljob_operator.local.launch import Launcher
 from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.loop import run_job
+from rljob_operator.local.process import forget_processes
 from rljob_operator.local.run_folder import OUTCOME_FILE
 from rljob_operator.local.spec_store import SpecStore, replace_spec
 from rljob_operator.local.stored_run import StoredRun
@@ -55,10 +56,10 @@ def start(
     Raises ManifestError, PreflightProblem or EnvironmentProblem before anything has been started.
     """
     job = parse_job(written)
-    run_dir = run_dir or run_folder.default_run_dir(job.metadata.name)
     with contextlib.closing(Launcher()) as launcher:
         launcher.prepare()  # it loads while the job is looked at
         preflight.check(job, new=True)
+        run_dir = run_dir or run_folder.new_run_dir(job.metadata.name)
         run_folder.prepare(run_dir, resume=False)
         with ControllerLock(run_dir):
             SpecStore(run_dir).create(written)
@@ -92,6 +93,7 @@ def go_on(
         stored = StoredRun(run_dir)
         if stored.status.finished:
             stored.status = RLJobStatus()
+            forget_processes(run_dir)
         _say(console, f"run folder: {run_dir}")
         for note in stored.notes:
             _say(console, f"warning: {note}")

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import torch
 from rljob.api import RLJob
-from rljob.api.exit_codes import EXIT_SUPERSEDED
 from rljob.checkpoints import bucket
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.location import directory_of, location, place
 from rljob.checkpoints.names import StorageProblem, claim_name, order
+from rljob.learner.loop_config import Superseded
 from rljob.roles.actor import run_actor
 from rljob.roles.learner import run_learner
 from rljob.weights.exchange import WeightClient
@@ -125,8 +125,7 @@ def test_of_two_learners_at_one_place_the_later_has_it(
         eventually(lambda: told(new, "new").get("epoch") == 2, lambda: new.failures)
         eventually(lambda: old.failures, seconds=60)
         (end,) = old.failures
-        assert isinstance(end, SystemExit)
-        assert end.code == EXIT_SUPERSEDED
+        assert isinstance(end, Superseded)
         old.failures.clear()
         old_ones = checkpoint.stored(directory)
         new.start(run_actor, "actor-1")

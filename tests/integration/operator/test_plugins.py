@@ -206,6 +206,6 @@ def test_a_network_that_is_another_one_in_each_process_fails_the_job(
     run = local_run(*ENDLESS, *options, job=job)
     assert run.finish(60) == 1
     assert run.reason("Failed") == "FailurePolicyRule"
-    said = r"the job: rljob: weights version \d+ are of another network: dense.0.weight: expected float32 \[\d+, 4\], got f"
+    said = r"the job: weights version \d+ are of another network: dense.0.weight: expected float32 \[\d+, 4\], got f"
     assert re.search(said, run.output), run.output
     assert "build (or a network's factory) has to give the same network in every process" in run.output

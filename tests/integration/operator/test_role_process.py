@@ -14,7 +14,7 @@ import pytest
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.local.liveness import ProcessIdentity, find_by_output
 from rljob_operator.local.priority import niceness
-from rljob_operator.local.process import RoleProcess, announce_path
+from rljob_operator.local.process import RoleProcess, announce_path, forget_processes
 
 from tests.support.waiting import eventually
 
@@ -213,3 +213,23 @@ def test_a_pid_that_was_used_again_is_another_process(tmp_path: Path) -> None:
     earlier = ProcessIdentity(mine.pid, mine.start_ticks - 1)
     assert not earlier.alive
     earlier.send(signal.SIGKILL)  # goes nowhere, or this test would end here
+
+
+def test_what_ended_in_a_run_before_is_no_end_of_the_one_that_begins_in_its_folder(
+    start: Callable[[str], RoleProcess], tmp_path: Path
+) -> None:
+    process = start("sys.exit(70)")
+    assert reaches(process, Phase.EXITED).exit_code == 70
+    forget_processes(tmp_path)
+    again = RoleProcess("actor-0", Role.ACTOR, command(tmp_path, "time.sleep(60)"), tmp_path)
+    again.adopt()
+    assert again.observe().phase is Phase.ABSENT
+
+
+def test_one_that_runs_is_found_although_it_was_forgotten(start: Callable[[str], RoleProcess], tmp_path: Path) -> None:
+    process = start("time.sleep(60)")
+    reaches(process, Phase.READY)
+    forget_processes(tmp_path)
+    again = RoleProcess("actor-0", Role.ACTOR, command(tmp_path, "time.sleep(60)"), tmp_path)
+    again.adopt()
+    assert again.pid == process.pid

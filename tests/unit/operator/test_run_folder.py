@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from rljob_operator.local.lock import ControllerLock, owner
-from rljob_operator.local.run_folder import JOB_FILE, RunFolderProblem, chosen_run, prepare, write_json
+from rljob_operator.local.run_folder import JOB_FILE, RunFolderProblem, chosen_run, new_run_dir, prepare, write_json
 
 
 def test_an_older_run_is_not_written_over(tmp_path: Path) -> None:
@@ -18,6 +19,21 @@ def test_an_older_run_is_not_written_over(tmp_path: Path) -> None:
         prepare(tmp_path, resume=False)
     (tmp_path / JOB_FILE).write_text("")
     prepare(tmp_path, resume=True)
+
+
+def test_runs_that_start_in_the_same_moment_have_folders_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ThreadPoolExecutor(8) as threads:
+        folders = list(threads.map(new_run_dir, ["same"] * 32))
+    assert len(set(folders)) == 32
+    assert all(folder.is_dir() and not any(folder.iterdir()) for folder in folders)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    Path("runs").write_text("")
+    with pytest.raises(RunFolderProblem, match=r"can't be written.*name another --run-dir"):
+        new_run_dir("same")
 
 
 def test_nothing_to_resume(tmp_path: Path) -> None:

@@ -6,18 +6,21 @@ from dataclasses import dataclass
 
 from rljob.api.exit_codes import EXIT_NON_FINITE_LOSS, EXIT_SUPERSEDED
 from rljob.checkpoints.location import Location
+from rljob.errors import CommandRefused
 
 
-class NonFiniteLoss(RuntimeError):
+class NonFiniteLoss(CommandRefused):
     """The loss is not finite and the job's policy is to fail, or there is nothing to restore."""
 
-    exit_code = EXIT_NON_FINITE_LOSS
+    def __init__(self, message: str) -> None:
+        super().__init__(message, EXIT_NON_FINITE_LOSS)
 
 
-class Superseded(RuntimeError):
+class Superseded(CommandRefused):
     """A learner of a later epoch has begun, and does this one's work."""
 
-    exit_code = EXIT_SUPERSEDED
+    def __init__(self, message: str) -> None:
+        super().__init__(message, EXIT_SUPERSEDED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from rljob.learner.device_clock import DeviceStageClock
 from rljob.learner.device_mirror import DeviceMirror
 from rljob.learner.gpu import Gpu
 from rljob.learner.loop import STAGES, Learner
-from rljob.learner.loop_config import LoopConfig, NonFiniteLoss, Superseded
+from rljob.learner.loop_config import LoopConfig
 from rljob.learner.mirror_place import MirrorPlace, MirrorSize, mirror_for
 from rljob.learner.optim import kernel_starts, precision
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
@@ -197,11 +197,7 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
         elif named is not None:
             learner.start_from(checkpoint.read(named.path))
         begun_at = updater.updates
-        try:
-            learner.run(stop, slowed_down(LEARNER_DELAY_FILE, lambda: updater.updates, on_turn))
-        except (NonFiniteLoss, Superseded) as problem:
-            log.error("%s", problem)
-            raise SystemExit(problem.exit_code) from problem
+        learner.run(stop, slowed_down(LEARNER_DELAY_FILE, lambda: updater.updates, on_turn))
         write_last_words(options, {"role": "learner", "checkpoint": saver.status})
 
 

@@ -62,7 +62,7 @@ def test_the_end_of_a_log_says_why_a_worker_ended(last: str) -> None:
     """A status has room for little of a log, and its beginning says nothing."""
     log = "20:02:42 INFO waiting for a welcome\n" * 20 + last + "\n"
     seen = member(trim(pod(phase="Failed", containerStatuses=[ended(1, message=log)])), CREATED + 81)
-    assert seen.last_words == last.splitlines()[0]
+    assert seen.last_words == last.splitlines()[0].removeprefix("rljob: ")
 
 
 @pytest.mark.parametrize(
