@@ -62,6 +62,7 @@ def parse_sample(document: Mapping[str, Any], taken_seconds: float) -> LearnerSa
         policy_lag_updates_p95=_number(document, "policy_lag_updates_p95"),
         lag_limit_updates=_number(document, "lag_limit_updates"),
         standstill=_text(document, "standstill"),
+        stands_still=document.get("state") == "Evaluating",
         given_up=_text(document, "given_up"),
         epoch=_count(document, "epoch") or 0,
         lags=_lags(document.get("actors")),

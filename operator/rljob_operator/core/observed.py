@@ -43,6 +43,7 @@ class LearnerSample:
         consumption_per_second: what the learner learns from, transitions as often as they are drawn, or unrolls.
         production_per_second: what all actors make, transitions or unrolls.
         standstill: why neither batches nor inserts move, in the learner's words; empty where they do.
+        stands_still: it leaves the cores to the games of an evaluation.
         lag_limit_updates: the age in updates above which the learner gives unrolls up.
         given_up: that it gives up many of them, in its words; empty where it does not.
         epoch: the learner's; 0 where it does not say.
@@ -65,6 +66,7 @@ class LearnerSample:
     policy_lag_updates_p95: float | None = None
     lag_limit_updates: float | None = None
     standstill: str = ""
+    stands_still: bool = False
     given_up: str = ""
     epoch: int = 0
     lags: Mapping[str, float] = field(default_factory=dict)

@@ -126,6 +126,8 @@ def evaluation(status: Mapping[str, Any]) -> str:
         said.append(f"{under_way['games']} of {under_way['episodes']} games")
         if under_way.get("mean") is not None:
             said[0] += f", mean {under_way['mean']:.2f} so far"
+        if under_way.get("alone"):
+            said[0] += ", training stands still"
     if evaluations:
         last = evaluations[-1]
         more = "" if last.get("finished", True) else ", given up early"

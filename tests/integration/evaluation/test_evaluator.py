@@ -19,12 +19,22 @@ from rljob.checkpoints import store as checkpoint
 from rljob.cli.app import app
 from rljob.roles.evaluator import run_evaluator
 from rljob.roles.options import RoleOptions
-from rljob.weights.evaluations import Evaluation
+from rljob.weights.evaluations import Evaluating, Evaluation
 from rljob.weights.exchange import WeightServer
+from torch import nn
 from typer.testing import CliRunner
 
 from tests.support.evaluated_jobs import identity_of, manifest, network
 from tests.support.threads import running
+
+
+def _push_left(job: RLJob) -> nn.Module:
+    """A policy of about ten steps a game."""
+    module = network(job)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+    return module
 
 
 def _job(target: float | None = None, algorithm: dict[str, Any] | None = None, **evaluator: Any) -> RLJob:
@@ -36,9 +46,10 @@ def run(tmp_path: Path) -> Iterator[Any]:
     """Start an evaluator thread for a job; stops and joins it at the end."""
     with ExitStack() as threads:
 
-        def start(job: Any, weights: str, notice: str) -> Path:
+        def start(job: Any, weights: str, notice: str, **surroundings: Any) -> Path:
             announce = tmp_path / "evaluator.json"
-            options = RoleOptions(job, tmp_path, "evaluator", weights=weights, notice=notice, announce=announce)
+            where: dict[str, Any] = {"weights": weights, "notice": notice, "announce": announce, **surroundings}
+            options = RoleOptions(job, tmp_path, "evaluator", **where)
             threads.enter_context(running(lambda stop: run_evaluator(options, stop)))
             return announce
 
@@ -56,15 +67,11 @@ def _serve_until(server: WeightServer, done: Any, seconds: float = 60) -> list[E
 
 
 def _verdict(run: Any, job: RLJob) -> Evaluation:
-    """What it says of a network that always pushes left, which is about ten steps a game."""
-    module = network(job)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.zero_()
+    """What it says of a policy that always pushes left."""
     name = uuid.uuid4().hex
     with closing(WeightServer(f"inproc://weights-{name}", f"inproc://notice-{name}")) as server:
         run(job, server.weights, server.notice)
-        server.publish(module, 1, 1, meta={"mean_return": 9.0})
+        server.publish(_push_left(job), 1, 1, meta={"mean_return": 9.0})
         (verdict,) = _serve_until(server, lambda seen: len(seen) >= 1)
     return verdict
 
@@ -167,6 +174,30 @@ def test_the_screen_gives_up_what_could_reach_its_target_but_is_not_believed_to(
     verdict = _verdict(run, job)
     assert not verdict.finished
     assert len(verdict.returns) == 20
+
+
+@pytest.mark.parametrize("on_cluster", [False, True], ids=["one-machine", "cluster"])
+def test_training_is_to_stand_still_for_the_games_after_the_screen_on_one_machine_alone(
+    run: Any, on_cluster: bool
+) -> None:
+    job = _job(target=5, episodes=300)
+    told: list[Evaluating] = []
+
+    def done(seen: list[Evaluation]) -> bool:
+        if server.evaluating is not None and server.evaluating not in told:
+            told.append(server.evaluating)
+        return len(seen) >= 1
+
+    with closing(WeightServer(f"inproc://alone-{on_cluster}", f"inproc://alone-notice-{on_cluster}")) as server:
+        run(job, server.weights, server.notice, on_cluster=on_cluster)
+        server.publish(_push_left(job), 1, 1, meta={"mean_return": 9.0})
+        (verdict,) = _serve_until(server, done)
+    assert verdict.finished
+    assert len(verdict.returns) == 300
+    assert any(word.games < 20 for word in told)
+    assert not any(word.alone for word in told if word.games < 20), "the screen is played beside training"
+    assert any(word.games >= 20 for word in told)
+    assert all(word.alone is not on_cluster for word in told if word.games > 20)
 
 
 @pytest.mark.parametrize(

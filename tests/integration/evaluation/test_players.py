@@ -59,7 +59,7 @@ def test_it_does_not_matter_who_plays_a_game() -> None:
     for processes in (1, 2, 3, 20):
         with made(processes) as players:
             assert len(players._helpers) == min(processes, EPISODES) - 1
-            games = [list(players.play(weights(seed), EPISODES, 10 * seed, nothing)) for seed in (1, 2)]
+            games = [list(players.play(weights(seed), range(EPISODES), 10 * seed, nothing)) for seed in (1, 2)]
             seen.append([sorted(some, key=lambda game: game.index) for some in games])
             assert players.failures_total == 0
     assert [game.index for game in seen[0][0]] == list(range(EPISODES))
@@ -71,20 +71,20 @@ def test_every_game_counts_and_is_dealt_in_order(monkeypatch: pytest.MonkeyPatch
     """More games than places: whoever has a free place gets the next, until each has been played once."""
     monkeypatch.setattr(room, "SIDE_BY_SIDE", 2)
     with made(2) as players:
-        games = [game.index for game in players.play(weights(1), 40, 3, nothing)]
+        games = [game.index for game in players.play(weights(1), range(40), 3, nothing)]
         assert sorted(games) == list(range(40))
     with made(1) as alone:
-        assert sorted(game.index for game in alone.play(weights(1), 40, 3, nothing)) == list(range(40))
+        assert sorted(game.index for game in alone.play(weights(1), range(40), 3, nothing)) == list(range(40))
 
 
 def test_whoever_stops_asking_gets_no_games_of_before() -> None:
     with made(1) as alone:
-        expected = {game.index: game for game in alone.play(weights(2), EPISODES, 5, nothing)}
+        expected = {game.index: game for game in alone.play(weights(2), range(EPISODES), 5, nothing)}
     with made(3) as players:
         for _ in range(5):
-            with closing(players.play(weights(1), EPISODES, 3, nothing)) as games:
+            with closing(players.play(weights(1), range(EPISODES), 3, nothing)) as games:
                 next(games)
-        assert {game.index: game for game in players.play(weights(2), EPISODES, 5, nothing)} == expected
+        assert {game.index: game for game in players.play(weights(2), range(EPISODES), 5, nothing)} == expected
 
 
 def test_leaving_between_two_steps_reaches_the_caller() -> None:
@@ -96,8 +96,8 @@ def test_leaving_between_two_steps_reaches_the_caller() -> None:
 
     with made(2) as players:
         with pytest.raises(KeyboardInterrupt):
-            list(players.play(weights(1), EPISODES, 3, leave))
-        assert len(list(players.play(weights(1), EPISODES, 3, nothing))) == EPISODES
+            list(players.play(weights(1), range(EPISODES), 3, leave))
+        assert len(list(players.play(weights(1), range(EPISODES), 3, nothing))) == EPISODES
 
 
 def test_a_killed_helper_is_named() -> None:
@@ -107,7 +107,7 @@ def test_a_killed_helper_is_named() -> None:
         os.kill(process.pid, signal.SIGKILL)
         process.join(60)
         with pytest.raises(PlayerLost, match=r"player-1, .* exit code -9"):
-            list(players.play(weights(1), EPISODES, 3, nothing))
+            list(players.play(weights(1), range(EPISODES), 3, nothing))
 
 
 class Failing(Player):
@@ -122,7 +122,7 @@ class Failing(Player):
 def test_what_ends_a_helper_is_raised_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "Player", Failing)
     with made(2) as players, pytest.raises(KeepsFailing, match="too often"):
-        list(players.play(weights(1), EPISODES, 3, nothing))
+        list(players.play(weights(1), range(EPISODES), 3, nothing))
 
 
 _OWNER = """

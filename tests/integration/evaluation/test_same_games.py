@@ -111,5 +111,5 @@ def test_a_network_plays_the_same_games_in_any_company() -> None:
     weights = snapshot(module, 1, 1, {})
     for processes in (1, 2):
         with closing(Players(policy, processes, 3)) as players:
-            shared = list(players.play(weights, 3, SEED, lambda: None))
+            shared = list(players.play(weights, range(3), SEED, lambda: None))
         assert sorted(shared, key=lambda game: game.index) == alone, f"{processes} processes"

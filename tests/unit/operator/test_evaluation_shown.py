@@ -20,6 +20,10 @@ VERDICT = {"mean": 18.5, "standard_error": 0.25, "episodes": 100, "finished": Tr
             {"evaluating": {"version": 3, "games": 12, "episodes": 100, "mean": 17.25}},
             "12 of 100 games, mean 17.25 so far",
         ),
+        (
+            {"evaluating": {"version": 3, "games": 30, "episodes": 100, "mean": 18.25, "alone": True}},
+            "30 of 100 games, mean 18.25 so far, training stands still",
+        ),
         ({"evaluations": [VERDICT]}, "18.50 +- 0.25 (100 games)"),
         (
             {"evaluations": [VERDICT | {"finished": False, "episodes": 20}]},

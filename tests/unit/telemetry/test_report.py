@@ -17,7 +17,7 @@ from rljob.telemetry.charts import Series, compact, line_chart, nice_ticks, stac
 from rljob.telemetry.formats import duration, instant, size
 from rljob.telemetry.means import mean_figures
 from rljob.telemetry.recorder import Recorder
-from rljob.telemetry.report import tiles, write_report
+from rljob.telemetry.report import stood_still, tiles, write_report
 from rljob.telemetry.run_charts import learning_charts, run_charts
 from rljob.telemetry.run_folder import read_run_folder
 
@@ -309,6 +309,13 @@ def test_a_run_of_one_session_and_few_games_is_told_as_it_is(tmp_path: Path) -> 
     assert told["Training return"] == ("15.00", "mean of the last 9 games")
     assert told["Wall time"] == ("4.0 s", "")
     assert " · started 1970" in "".join(read(write_report(tmp_path)).text)
+
+
+def test_how_often_and_how_long_training_stood_still() -> None:
+    states = ["Training", "Evaluating", "Evaluating", "Training", "Evaluating"]
+    points = [{"state": state, "elapsed_seconds": 2.0 * index} for index, state in enumerate(states)]
+    assert stood_still(points) == (2, 6.0)
+    assert stood_still(points[:1]) == stood_still([{}, {"elapsed_seconds": 3.0}]) == (0, 0.0)
 
 
 def test_means_are_weighted_with_time() -> None:

@@ -68,8 +68,9 @@ class EvaluatorSpec(RoleSpec):
     """Whether there is one."""
     episodes: Annotated[int, Integer(1, 10_000), WHILE_SUSPENDED] = 100
     """Games of a verdict, chosen before the first begins. The first 20 are a screen: an evaluation that cannot be expected to
-    reach successPolicy.targetReturn any more is given up, and is no verdict."""
+    reach successPolicy.targetReturn any more is given up, and is no verdict. On one machine training stands still for the
+    games after the screen."""
     interval_seconds: Annotated[Seconds, WHILE_SUSPENDED] = 300
-    """Time between the starts of two evaluations."""
+    """Time between the starts of two evaluations; from the end of one for which training stood still."""
     trigger_return: Annotated[Annotated[float, Real()] | None, WHILE_SUSPENDED] = None
     """Evaluate only once the mean training return of ten games or more has reached this; unset evaluates from the start."""

@@ -79,7 +79,7 @@ def evaluate(
         judged = PolicyIdentity(name, policy.spec, params, policy.env_params)
         with closing(Players(judged, len(os.sched_getaffinity(0)), episodes, share)) as players:
             weights = snapshot(policy.module, 0, 0, {})
-            with closing(players.play(weights, episodes, seed, lambda: None)) as games:
+            with closing(players.play(weights, range(episodes), seed, lambda: None)) as games:
                 result = tally(_shown(games, episodes), episodes)
         if as_json:
             figures = {

@@ -12,7 +12,7 @@ import contextlib
 import multiprocessing
 import signal
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -71,12 +71,12 @@ class Players:
         return self._own.failures.total + sum(self._failures)
 
     def play(
-        self, weights: Weights, episodes: int, seed: int, each_step: Callable[[], None]
+        self, weights: Weights, games: Sequence[int], seed: int, each_step: Callable[[], None]
     ) -> Generator[Played, None, None]:
-        """Games 0 to ``episodes`` - 1, each as it ends. ``each_step`` is called often and may raise to leave; whoever stops
+        """The ``games`` (their numbers), each as it ends. ``each_step`` is called often and may raise to leave; whoever stops
         asking may close the iterator, and the others stop playing. Raises ``PlayerLost``, and what a player raises."""
         self._round += 1
-        to_come = deque(range(episodes))
+        to_come = deque(games)
         self._own.begin(weights, seed)
         self._playing = [0] * len(self._helpers)
         try:

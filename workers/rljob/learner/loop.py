@@ -39,7 +39,9 @@ from rljob.wire import refused_handshakes_total
 
 log = logging.getLogger(__name__)
 
-STAGES = ("wait", "h2d", "update", "publish", "checkpoint", "other")
+STAGES = ("wait", "h2d", "update", "publish", "checkpoint", "evaluation", "other")
+STANDS_STILL_SECONDS = 0.1
+"""Between two looks whether the games of an evaluation, for which training stands still, have ended."""
 CENTRING_TRANSITIONS = 2048
 EVALUATION_WEIGHTS_SECONDS = 1.0
 
@@ -163,19 +165,34 @@ class Learner:
     # ------------------------------------------------------------------------------------------------------- the loop
 
     def _turn(self) -> None:
+        evaluating = self._server.evaluating
+        if evaluating is not None and evaluating.alone:
+            self._stand_still()
+            return
+        self.state = "Training"
         ready = self._next()
         if ready is not None:
             self._learn(ready)
 
+    def _stand_still(self) -> None:
+        """Leave the cores to the games of an evaluation. Actors stand still, too, once no more experience is taken from them."""
+        self.state = "Evaluating"
+        self._look_around()
+        self.clock.enter("evaluation")
+        time.sleep(STANDS_STILL_SECONDS)
+
     def _next(self) -> Ready | None:
-        self._on_turn()
-        self._check_epoch()
-        self._take_in(self._readback.arrived())
-        self._housekeeping()
+        self._look_around()
         self.clock.enter("wait")
         ready = self._source.next(0.2)
         self.clock.enter("other")
         return ready  # type: ignore[no-any-return]
+
+    def _look_around(self) -> None:
+        self._on_turn()
+        self._check_epoch()
+        self._take_in(self._readback.arrived())
+        self._housekeeping()
 
     def _check_epoch(self) -> None:
         heard = max(self._saver.heard_epoch, self._server.heard_epoch, self._source.heard_epoch)

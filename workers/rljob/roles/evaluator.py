@@ -7,11 +7,12 @@ and the weights are what the learner hands out for evaluation.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +22,7 @@ from rljob.envs import describe_environment
 from rljob.evaluation.best_possible import best_possible_return
 from rljob.evaluation.players import Players
 from rljob.evaluation.score import Played, Score, tally
-from rljob.evaluation.screen import hopeless
+from rljob.evaluation.screen import SCREEN_GAMES, hopeless
 from rljob.evaluation.verdicts import Verdicts
 from rljob.roles.announce import announce
 from rljob.roles.options import RoleOptions
@@ -71,6 +72,7 @@ class Evaluator:
         self._name, self._stop, self._players, self._client = options.name, stop, players, client
         self._settings = job.evaluator
         self._seed = job.algorithm.parameters.seed
+        self._shares_cores = not options.on_cluster
         target = job.success_policy.target_return
         # A mean over several evaluations can be saved by a later one, and a plateau counts whole evaluations.
         alone = target is not None and target.window_evaluations == 1 and job.early_stopping.plateau is None
@@ -108,7 +110,8 @@ class Evaluator:
                 continue
             last_start, judged, newest = time.monotonic(), newest, None
             with contextlib.suppress(_Stopped):
-                self._judge(judged)
+                if self._judge(judged) and self._shares_cores:
+                    last_start = time.monotonic()  # training stood still, and has its turn now
             self._client.outdate()  # a fetch begun before the games holds weights as old as they took
 
     def close(self) -> None:
@@ -154,7 +157,8 @@ class Evaluator:
         training = weights.meta.get("mean_return")
         return training is not None and float(training) >= trigger
 
-    def _judge(self, weights: Weights) -> None:
+    def _judge(self, weights: Weights) -> bool:
+        """Whether the games went on beyond their screen."""
         self._state = "Playing"
         self._clock.enter("play")
         began = time.monotonic()
@@ -165,11 +169,12 @@ class Evaluator:
 
         def so_far(ended: Sequence[Played]) -> Sequence[Played] | None:
             mean = sum(game.points for game in ended) / len(ended)
-            self._evaluating = Evaluating(weights.version, len(ended), episodes, mean)
+            if self._evaluating is not None:
+                self._evaluating = dataclasses.replace(self._evaluating, games=len(ended), mean=mean)
             return None if self._target is None else hopeless(self._target, ended, episodes, self._best_possible)
 
         try:
-            with contextlib.closing(self._players.play(weights, episodes, seed, self._between_steps)) as games:
+            with contextlib.closing(self._games(weights, episodes, seed)) as games:
                 result = tally(games, episodes, give_up=so_far)
         finally:
             self._evaluating = None
@@ -188,6 +193,17 @@ class Evaluator:
             seconds,
             seed,
         )
+        return len(result.returns) > SCREEN_GAMES
+
+    def _games(self, weights: Weights, episodes: int, seed: int) -> Generator[Played, None, None]:
+        """All games, those of the screen first where a target may be out of reach. The others are played at once: on one machine
+        training stands still meanwhile, since a verdict may end the run and until then it takes the cores from the verdict."""
+        screen = episodes if self._target is None else min(episodes, SCREEN_GAMES)
+        yield from self._players.play(weights, range(screen), seed, self._between_steps)
+        if screen < episodes and self._evaluating is not None:
+            self._evaluating = dataclasses.replace(self._evaluating, alone=self._shares_cores)
+            self._next_word = 0.0
+            yield from self._players.play(weights, range(screen, episodes), seed, self._between_steps)
 
     def _between_steps(self) -> None:
         if self._stop.is_set():

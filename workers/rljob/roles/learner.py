@@ -184,7 +184,7 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
                 "learner",
                 options.metrics_port,
                 lambda: with_inference(learner.status()),
-                lambda: learner.state in ("WarmingUp", "Training"),
+                lambda: learner.state in ("WarmingUp", "Training", "Evaluating"),
                 learner_registry(lambda: with_inference(learner.status())),
                 requests={"/checkpoint": lambda note: learner.request_checkpoint(wanted_since(note))},
                 host=options.metrics_host,

@@ -54,7 +54,7 @@ _DELIVERABLE_BATCHES = 1.0
 """From this queue depth on, the limiter would hand out a batch at once: what is missing is its delivery."""
 
 _STARTING = frozenset({"Starting", "WaitingForReplay", "WaitingForUnrolls", "WarmingUp"})
-_IDLE_STAGES = frozenset({"idle", "poll", "wait", "blocked"})
+_IDLE_STAGES = frozenset({"idle", "poll", "wait", "blocked", "evaluation"})
 _MOVING_STAGES = frozenset({"encode", "send", "receive", "decode"})
 
 

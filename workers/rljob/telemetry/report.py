@@ -21,6 +21,7 @@ from rljob.telemetry.run_folder import RunFolder, read_run_folder
 
 REPORT_FILE: Final = "report.html"
 TRAINING: Final = "Training"
+EVALUATING: Final = "Evaluating"
 
 
 def write_report(run_dir: Path) -> Path:
@@ -107,6 +108,9 @@ def tiles(run: RunFolder) -> list[tuple[str, str, str]]:
         ):
             if name in mean:
                 found.append((label, compact(round(mean[name], 1)), remark))
+    times, seconds_still = stood_still(run.points)
+    if times:
+        found.append(("Stood still", duration(seconds_still), f"for {times} verdict{'s' * (times > 1)}"))
     seconds = number(run.outcome.get("seconds"))
     if seconds is None and run.points:
         seconds = number(run.points[-1].get("elapsed_seconds"))
@@ -115,6 +119,19 @@ def tiles(run: RunFolder) -> list[tuple[str, str, str]]:
         remark = f"{duration(seconds)} of it in the last session" if earlier else ""
         found.append(("Wall time", duration(earlier + seconds), remark))
     return found
+
+
+def stood_still(points: Points) -> tuple[int, float]:
+    """How often training stood still for the games of an evaluation, and for how many seconds, as the records tell."""
+    times, seconds, before = 0, 0.0, None
+    for point in points:
+        if point.get("state") == EVALUATING and before is not None:
+            times += before.get("state") != EVALUATING
+            seconds += max(
+                0.0, (number(point.get("elapsed_seconds")) or 0.0) - (number(before.get("elapsed_seconds")) or 0.0)
+            )
+        before = point
+    return times, seconds
 
 
 def earlier_seconds(run: RunFolder) -> float:

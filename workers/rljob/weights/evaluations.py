@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -112,21 +113,22 @@ class Evaluation:
 @dataclass(frozen=True, slots=True)
 class Evaluating:
     """How far an evaluation has come: ``games`` of ``episodes`` have ended, with the mean return ``mean`` (None before one has).
-    No estimate: games that end soon come first."""
+    No estimate: games that end soon come first. ``alone``: training is to stand still meanwhile."""
 
     version: int
     games: int
     episodes: int
     mean: float | None
+    alone: bool = False
 
     def document(self) -> dict[str, Any]:
         """As status documents show it."""
-        return {"version": self.version, "games": self.games, "episodes": self.episodes, "mean": self.mean}
+        return dataclasses.asdict(self)
 
     def to_message(self) -> Message:
         mean = float("nan") if self.mean is None else float(self.mean)
         fields = {"version": self.version, "games": self.games, "episodes": self.episodes, "mean": mean}
-        return Message("evaluating", fields, {})
+        return Message("evaluating", {**fields, "alone": self.alone}, {})
 
     @classmethod
     def from_message(cls, message: Message) -> Evaluating:
@@ -135,7 +137,7 @@ class Evaluating:
         games, episodes = int(fields["games"]), int(fields["episodes"])
         if math.isinf(mean) or not 0 <= games <= episodes:
             raise MalformedMessage("contents", f"{games} of {episodes} games with a mean of {mean} are no evaluation")
-        return cls(int(fields["version"]), games, episodes, None if math.isnan(mean) else mean)
+        return cls(int(fields["version"]), games, episodes, None if math.isnan(mean) else mean, bool(fields["alone"]))
 
 
 def uint8_column(message: Message, column: str) -> NDArray[np.uint8]:

@@ -312,7 +312,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             },
             {**_rows("n", [("returns", "f4"), ("lengths", "i4")]), "buffer": _BLOB, "manifest": _TEXT},
         ),
-        "evaluating": _kind({"version": _COUNT, "games": _COUNT, "episodes": _COUNT, "mean": _REAL}),
+        "evaluating": _kind({"version": _COUNT, "games": _COUNT, "episodes": _COUNT, "mean": _REAL, "alone": _TRUTH}),
         "noted": _kind({"version": _COUNT}),
     }
 )

@@ -178,7 +178,7 @@ def law_sample(context: ReconcileContext) -> ScalingSample | None:
         items_per_batch=batch_size / ratio,
         policy_lag_updates_p95=seen.policy_lag_updates_p95,
         lag_limit_updates=seen.lag_limit_updates,
-        learner_advancing=progress.advancing(context),
+        learner_advancing=progress.advancing(context) and not seen.stands_still,
     )
 
 
