@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import rljob.telemetry.recorder as recorder_module
 from rljob.telemetry.figures import flatten_status, stage_fractions
-from rljob.telemetry.recorder import Recorder, read_records
+from rljob.telemetry.recorder import Recorder, iter_records, read_records, thinned
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.support.clock import Clock
@@ -166,3 +166,49 @@ def test_figures_of_a_gpu_are_recorded_and_its_name_is_a_fact(tmp_path: Path) ->
     assert scalars(tmp_path)["gpu/power_watts"] == [(400, 400.0)]
     (told,) = [record for record in read_records(tmp_path / "metrics.jsonl") if record.get("kind") == "learner"]
     assert {name: told[name] for name in facts} == facts
+
+
+def test_a_long_run_keeps_a_record_of_bounded_length_that_spans_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "MOST_POINTS", 100)
+    verdict = {"version": 4, "updates": 8, "raw_frames": 320, "mean": 17.5, "standard_error": 0.5, "episodes": 20}
+    with Recorder(tmp_path) as recorder:
+        recorder.record_evaluation(verdict)
+        for updates in range(1000):
+            recorder.record({"loss": 1.0}, updates * 40, updates)
+    kept = [point["updates"] for point in points(tmp_path)]
+    assert 50 <= len(kept) <= 101
+    assert kept == sorted(set(kept))
+    assert kept[0] < 32
+    assert kept[-20:] == list(range(980, 1000)), "the newest lie closest together"
+    with Recorder(tmp_path) as recorder:
+        recorder.record_evaluation(verdict)
+        recorder.record({"loss": 1.0}, 40_000, 1000)
+    kinds = [record["kind"] for record in read_records(tmp_path / "metrics.jsonl") if "kind" in record]
+    assert kinds == ["machine", "evaluation", "machine"]
+    assert points(tmp_path)[-1]["updates"] == 1000
+
+
+def test_a_long_record_of_before_is_thinned_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Recorder(tmp_path) as recorder:
+        for updates in range(1000):
+            recorder.record({"loss": 1.0}, updates * 40, updates)
+    monkeypatch.setattr(recorder_module, "MOST_POINTS", 100)
+    seen = thinned(iter_records(tmp_path / "metrics.jsonl"))
+    assert 50 <= sum("kind" not in record for record in seen) <= 100
+    with Recorder(tmp_path) as recorder:
+        recorder.record({"loss": 1.0}, 40_000, 1000)
+    assert 50 <= len(points(tmp_path)) <= 501
+    assert points(tmp_path)[-1]["updates"] == 1000
+
+
+def test_tensorboard_shows_no_points_beyond_the_checkpoint_that_a_run_goes_on_from(tmp_path: Path) -> None:
+    clock = Clock(1000.0)
+    for first in (0, 30):
+        with Recorder(tmp_path, wall=clock) as recorder:
+            for updates in range(first, first + 50, 10):
+                recorder.record({"loss": float(first)}, updates * 40, updates)
+        clock.now += 10.0
+    steps = [step for step, _ in scalars(tmp_path)["loss"]]
+    assert steps == [40 * updates for updates in (0, 10, 20, 30, 40, 50, 60, 70)]

@@ -13,11 +13,11 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -34,6 +34,9 @@ CHECKPOINT: Final = "checkpoint"
 MACHINE: Final = "machine"
 LEARNER: Final = "learner"
 """Values of ``"kind"``: the last two hold the facts that figures depend on, at each opening and at each change."""
+MOST_POINTS: Final = 10_000
+"""Records of figures that are kept, five hours at one in two seconds. A full record gives up every second one, so the oldest lie
+furthest apart and it always spans the run; what has a kind is kept."""
 
 _LEARNER_FACTS = (
     "device",
@@ -55,7 +58,7 @@ class Recorder:
     A JSONL line is ``{"time_unix", "elapsed_seconds", "updates", "raw_frames", <figures>}``; one with ``"kind"`` is an
     event of its own (``evaluation``, ``checkpoint``, ``machine``, ``learner``). ``elapsed_seconds`` counts the time that a
     recorder was open and goes on from the last line of an earlier one, so a pause between two parts of a run is not in
-    it. TensorBoard's step is ``raw_frames``.
+    it. TensorBoard's step is ``raw_frames``; where a run goes on from an earlier one, what lay beyond it is shown no more.
 
     Args:
         run_dir: the run folder; made if missing.
@@ -79,6 +82,8 @@ class Recorder:
         self._evaluated: set[tuple[Any, ...]] = set()
         self._checkpoint: tuple[Any, ...] | None = None
         self._facts: dict[str, Any] = {}
+        self._points = 0
+        self._begun = False
         path = run_dir / METRICS_FILE
         self._offset_seconds = self._recall(path)
         self._opened = monotonic()
@@ -164,12 +169,19 @@ class Recorder:
             "raw_frames": raw_frames,
         }
         self._write(self._lines, json.dumps(finite(document), separators=(",", ":")).encode() + b"\n")
+        self._points += "kind" not in document
+        if self._points > MOST_POINTS:
+            self._thin()
         values = [
             Summary.Value(tag=name, simple_value=value)
             for name, raw in scalars.items()
             if (value := number(raw)) is not None
         ]
         if values:
+            if not self._begun:
+                self._begun = True
+                start = SessionLog(status=SessionLog.START)
+                self._write(self._events, _framed(Event(wall_time=now, step=raw_frames, session_log=start)))
             event = Event(wall_time=now, step=raw_frames, summary=Summary(value=values))
             self._write(self._events, _framed(event))
 
@@ -181,11 +193,25 @@ class Recorder:
             if self.failures == 1:
                 log.warning("cannot write %s: %s; training goes on, missing records are counted", target.path, error)
 
+    def _thin(self) -> None:
+        """Keep every second record of figures. One at a time: a learner has better uses for its memory."""
+        path, self._points = self._lines.path, 0
+        partial = path.with_suffix(".jsonl.partial")
+        try:
+            with partial.open("wb") as kept:
+                for record in _every_second(iter_records(path)):
+                    kept.write(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+                    self._points += "kind" not in record
+            self._lines.replace(partial)
+        except OSError as error:
+            log.warning("%s can't be thinned: %s", path, error)
+
     def _recall(self, path: Path) -> float:
         """Elapsed seconds at the end of the record so far; also notes which evaluations it holds."""
         elapsed = 0.0
         try:
-            for record in read_records(path):
+            for record in iter_records(path):
+                self._points += "kind" not in record
                 elapsed = max(elapsed, number(record.get("elapsed_seconds")) or 0.0)
                 if record.get("kind") == EVALUATION:
                     self._evaluated.add(_identity(record))
@@ -200,15 +226,41 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     Raises:
         OSError: the file cannot be read.
     """
-    records = []
-    for line in path.read_bytes().splitlines():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict):
-            records.append(record)
-    return records
+    return list(iter_records(path))
+
+
+def iter_records(path: Path) -> Iterator[dict[str, Any]]:
+    """As ``read_records``, one at a time."""
+    with path.open("rb") as lines:
+        for line in lines:
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(record, dict):
+                yield record
+
+
+def thinned(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All that have a kind, and of the others at most ``MOST_POINTS``, as a recorder would have kept them."""
+    kept: list[dict[str, Any]] = []
+    points = 0
+    for record in records:
+        kept.append(record)
+        points += "kind" not in record
+        if points > MOST_POINTS:
+            kept = list(_every_second(kept))
+            points = sum("kind" not in one for one in kept)
+    return kept
+
+
+def _every_second(records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Those that have a kind, and of the others the first, the third and so on."""
+    kept = False
+    for record in records:
+        kept = kept if "kind" in record else not kept
+        if "kind" in record or kept:
+            yield record
 
 
 def _identity(evaluation: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -254,6 +306,13 @@ class _Appender:
             finally:
                 file.close()
             raise
+
+    def replace(self, path: Path) -> None:
+        """The file at ``path`` takes its place, and grows from now on."""
+        os.replace(path, self.path)
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def ends_with_newline(self) -> bool:
         """Whether the file is empty or its last byte ends a line."""

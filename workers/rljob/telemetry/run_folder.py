@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rljob.api import ManifestError
 from rljob.api.document import parse_document
-from rljob.telemetry.recorder import CHECKPOINT, EVALUATION, LEARNER, MACHINE, METRICS_FILE, read_records
+from rljob.telemetry.recorder import CHECKPOINT, EVALUATION, LEARNER, MACHINE, METRICS_FILE, iter_records, thinned
 
 MANIFEST_FILE: Final = "job.yaml"
 EFFECTIVE_FILE: Final = "job-effective.yaml"
@@ -79,7 +79,7 @@ def read_run_folder(path: Path) -> RunFolder:
     outcome = _json(path / OUTCOME_FILE, "how the run ended; it may still be going on", problems)
     records: list[dict[str, Any]] = []
     try:
-        records = read_records(path / METRICS_FILE)
+        records = thinned(iter_records(path / METRICS_FILE))
     except OSError:
         problems.append(f"{METRICS_FILE} is missing: there are no figures over time.")
     else:
