@@ -12,13 +12,15 @@ from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Observation
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, VOLUME_CLAIMS, Object
+from rljob_operator.kube.job.members import UNSCHEDULED_SECONDS
 from rljob_operator.kube.job.stored import read
 from rljob_operator.kube.job.waiting_claims import with_claims
+from rljob_operator.kube.job.write_times import SELDOM_SECONDS
 from rljob_operator.kube.render.settings import Settings
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import Run, stamped, written
-from tests.cluster.test_kube_reconcile import at_work, condition, status_of
+from tests.cluster.test_kube_reconcile import Clock, at_work, condition, status_of
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 UNBOUND = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"
@@ -98,6 +100,29 @@ def test_a_provisioner_that_makes_nothing(cluster: ControlPlane, namespace: str,
         "claim pong-replay-0: example.com/disks of StorageClass slow has made no volume yet: kubectl describe pvc"
         in said
     )
+
+
+def test_a_scheduler_that_waits_for_a_volume_in_silence(
+    cluster: ControlPlane, namespace: str, storage_class: str
+) -> None:
+    """As it does where a class binds with the first pod: until the volume is made, its pod has no condition at all."""
+
+    async def story() -> None:
+        async with at_work(cluster, namespace) as (viewer, client, _):
+            redis = {"persistence": {"storageClassName": storage_class}}
+            await viewer.create(RLJOBS, written(namespace, "pong", replay={"redis": redis}))
+            clock = Clock()
+            run = Run(client, namespace, now=clock.now, monotonic=clock.monotonic)
+            await run.settle(viewer, "pong")
+            clock.seconds += max(UNSCHEDULED_SECONDS, SELDOM_SECONDS) + 1.0  # words alone may be written so late
+            await run.settle(viewer, "pong")
+            status = await status_of(viewer, namespace, "pong")
+            for type in ("ReplayReady", "Ready"):
+                said = next(each["message"] for each in status["conditions"] if each["type"] == type)
+                assert "claim pong-replay-0: example.com/disks of StorageClass slow has made no volume yet" in said
+                assert "no scheduler has said anything of it" in said
+
+    asyncio.run(story())
 
 
 CHECKPOINTS = {"storage": {"persistentVolumeClaim": {"claimName": "mine"}}}

@@ -59,6 +59,8 @@ class Member:
         held: it is not to be started now: it was refused, and is tried again later.
         placed: whether there is a place for it to run, on a cluster a node.
         leaving_node: it is about to be taken away; it is among the first to be drained.
+        unready_seconds: since when Kubernetes has called the pod of a READY member not ready, for a container beside its own
+            or because the role does not do its work yet; None where it is ready. ``waiting_message`` says why.
         node_lost: its node is not heard of by the cluster; whether it still works is not known from there.
         silent_seconds: for how long a READY member has not answered as it should, or a STARTING one has not announced itself, in
             time in which it was listened to; 0 where it answers. ``silent_because`` says how it fails to.
@@ -83,6 +85,7 @@ class Member:
     held: bool = False
     placed: bool = True
     leaving_node: bool = False
+    unready_seconds: float | None = None
     node_lost: bool = False
     silent_seconds: float = 0.0
     silent_because: str = ""

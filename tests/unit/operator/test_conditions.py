@@ -48,6 +48,23 @@ def test_every_condition_and_reason_is_reached_and_nothing_else_is_said() -> Non
     assert listed - reached == of_a_failed_turn, "in the table, but never said"
 
 
+def test_nothing_is_called_ready_that_kubernetes_does_not_call_ready() -> None:
+    """It counts as up, which decides what starts, and after a minute the job is no more than Degraded."""
+    controller, words = running(), "containers with unready status: [proxy]"
+    began = controller.now
+    seen = tuple(
+        replace(m, unready_seconds=began, waiting_message=words) if m.name in ("learner", "actor-1") else m
+        for m in members()
+    )
+    for updates, state in ((1100, "Running"), (1200, "Degraded")):
+        controller.look(31.0, members=seen, learner=sample(controller.now + 31.0, updates))
+        assert controller.reason("Ready") == ("True", state)
+    said = {each.type: each.message for each in controller.status.conditions}
+    assert said["LearnerReady"] == f"1 of 1 up, 0 ready; up only: learner ({words})"
+    assert said["ActorsReady"] == f"2 of 2 up, 1 ready; up only: actor-1 ({words})"
+    assert said["Ready"].startswith(f"learner is not ready since {rfc3339(began)} ({words}), actor-1 is not ready")
+
+
 def test_the_table_is_whole() -> None:
     assert {e.type for e in CATALOGUE} == set(ConditionType) == set(MEANING_WHEN_TRUE)
     assert {e.reason for e in CATALOGUE} == set(Reason)

@@ -123,7 +123,7 @@ def _waits_for(context: ReconcileContext) -> list[str]:
 
 
 def _lacking(context: ReconcileContext) -> list[str]:
-    found = _waits_for(context) + about_roles.core_on_lost_nodes(context)
+    found = _waits_for(context) + about_roles.core_on_lost_nodes(context) + about_roles.not_ready(context)
     if context.observed.checkpoint.state is CheckpointState.STORAGE_ERROR:
         found.append("no checkpoint could be written (see condition CheckpointValid)")
     if context.ready(Role.REPLAY) < context.shards:

@@ -42,8 +42,8 @@ def actors(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
     if not kept:
         return _role(context, mode, type, Role.ACTOR, needed)
     reason, words = _why(context, kept)
-    ready, desired = context.ready(Role.ACTOR), context.status.autoscaling.desired_replicas
-    return false(type, reason, f"{ready} of {desired} ready, and {needed} would do; not ready: {_in_words(words)}")
+    counted = _counted(context, Role.ACTOR, context.ready(Role.ACTOR), _total(context, Role.ACTOR))
+    return false(type, reason, f"{counted}, and {needed} would do; not ready: {_in_words(words)}")
 
 
 def stuck_actors(context: ReconcileContext) -> list[Member]:
@@ -91,12 +91,30 @@ def _role(context: ReconcileContext, mode: Mode, type: ConditionType, role: Role
         return false(type, reason, "nothing of it runs")
     lost = [m for m in context.of(role, Phase.READY) if m.node_lost and context.is_wanted(m)]
     if ready - len(lost) >= needed:
-        return true(type, Reason.PODS_READY, f"{ready} of {max(needed, _total(context, role))} ready")
+        return true(type, Reason.PODS_READY, _counted(context, role, ready, max(needed, _total(context, role))))
     without = set(places.without_place(context)) if role is Role.ACTOR else set()
     down = context.of(role, Phase.ABSENT, Phase.STARTING, Phase.DRAINING, Phase.EXITED)
     reason, culprits = _why(context, lost + [m for m in down if m.name not in without and context.is_wanted(m)])
     words = _in_words(culprits)
     return false(type, reason, f"{needed} needed; not ready: {words}" if words else f"{needed} needed, not all started")
+
+
+def _counted(context: ReconcileContext, role: Role, up: int, wanted: int) -> str:
+    """How many serve, and of how many Kubernetes does not say that they are ready, and why."""
+    unready = [m for m in context.of(role, Phase.READY) if m.unready_seconds is not None and context.is_wanted(m)]
+    only = f"up, {up - len(unready)} ready; up only: {_in_words(unready)}" if unready else "ready"
+    return f"{up} of {wanted} {only}"
+
+
+def not_ready(context: ReconcileContext) -> list[str]:
+    """Of each member that has been up without being ready for a minute, a clause that says since when and why."""
+    return [
+        f"{m.name} is not ready since {rfc3339(m.unready_seconds)}{because(m)}"
+        for m in context.observed.members
+        if m.unready_seconds is not None
+        and m.role is not Role.EVALUATOR
+        and context.since(m.unready_seconds) >= STUCK_SECONDS
+    ]
 
 
 def _total(context: ReconcileContext, role: Role) -> int:

@@ -21,6 +21,10 @@ Pod = Mapping[str, Any]
 NODE_LOST_SECONDS: Final = 15.0
 """A pod that is still there so long after its whole grace period has a node that does not answer: nobody will end it."""
 
+UNSCHEDULED_SECONDS: Final = 10.0
+"""A scheduler says of a pod within a moment that it finds no node. Where it is silent, it waits for a volume that is to be made,
+or it is not there."""
+
 _IMAGE_PROBLEMS: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _ENDED: Final = ("Failed", "Succeeded")
 _OUT_OF_SIGHT: Final = ("ContainerStatusUnknown", "Unknown")
@@ -95,7 +99,10 @@ def member(pod: Pod, now_seconds: float, were_up: Container[str] = ()) -> Member
         "leaving_node": phase in (Phase.STARTING, Phase.READY) and bool(_disruption(status)),
     }
     if phase is Phase.STARTING:
-        known["waiting"], known["waiting_message"] = _waiting(pod.get("spec") or {}, status)
+        known["waiting"], known["waiting_message"] = _waiting(pod.get("spec") or {}, status, now_seconds - since)
+    if phase is Phase.READY and _condition(status, "Ready").get("status") == "False":
+        known["unready_seconds"] = _transition(status, "Ready")
+        known["waiting_message"] = _waiting({}, status, 0.0)[1] or _condition(status, "Ready").get("message", "")
     if phase is Phase.EXITED:
         known |= _end(pod, worker)
     return Member(name, Role.of(name), phase, since, **known)
@@ -171,8 +178,8 @@ def _was_up(pod: Pod, worker: Mapping[str, Any], were_up: Container[str]) -> flo
     return began if was_ready or pod["metadata"]["uid"] in were_up else None
 
 
-def _waiting(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[Reason | None, str]:
-    """Why a pod does not come up, as far as one can be told."""
+def _waiting(spec: Mapping[str, Any], status: Mapping[str, Any], waited: float) -> tuple[Reason | None, str]:
+    """Why a pod does not come up, as far as one can be told. ``waited``: seconds since it was made."""
     if gates := ", ".join(str(each.get("name")) for each in spec.get("schedulingGates") or ()):
         return Reason.UNSCHEDULABLE, f"no node is looked for until its scheduling gates are removed: {gates}"
     scheduled = _condition(status, "PodScheduled")
@@ -186,6 +193,8 @@ def _waiting(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[Reason
         if message and reason not in ("ContainerCreating", "PodInitializing"):
             last = _words(container, ((container.get("lastState") or {}).get("terminated")) or {})
             return None, f"{reason}: {last or message}"
+    if not spec.get("nodeName") and not scheduled and waited >= UNSCHEDULED_SECONDS:
+        return None, "no scheduler has said anything of it"
     return None, ""
 
 

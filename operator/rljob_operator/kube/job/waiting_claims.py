@@ -2,7 +2,8 @@
 nothing is done about a claim, since whether what it holds is lost can't be inferred.
 
 The scheduler says of such a pod only that a claim of it is not bound, or that a volume is elsewhere, and not even that where
-every node has a taint, as a lost one has. The claim itself knows more, and its StorageClass and its volume the rest.
+every node has a taint, as a lost one has; while it waits for a volume that is to be made, it says nothing. The claim itself knows
+more, and its StorageClass and its volume the rest.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from rljob.api.conditions import Reason
 from rljob.api.timestamps import parse_rfc3339
 
 from rljob_operator.core.member import Member, Phase, Role
@@ -50,7 +50,12 @@ async def with_claims(
 
 
 def _waits(member: Member) -> bool:
-    return member.role in _HOLDERS and member.phase is Phase.STARTING and member.waiting is Reason.UNSCHEDULABLE
+    return (
+        member.role in _HOLDERS
+        and member.phase is Phase.STARTING
+        and not member.placed
+        and bool(member.waiting_message)
+    )
 
 
 def is_held_up(member: Member, now_seconds: float) -> bool:
@@ -75,7 +80,7 @@ async def _attached(client: Client, owned: Owned, member: Member, settings: Sett
 
 
 async def _told(client: Client, owned: Owned, member: Member, settings: Settings) -> Member:
-    why = _why if _ABOUT_A_CLAIM.search(member.waiting_message) else _why_away
+    why = _why if member.waiting is None or _ABOUT_A_CLAIM.search(member.waiting_message) else _why_away
     words = [await why(client, owned, name) for name in _claims(owned, member.name, settings)]
     said = "; ".join([*filter(None, words), member.waiting_message])
     return replace(member, waiting_message=said)
@@ -171,8 +176,10 @@ async def _why_not_by(client: Client, claim: Object, name: str) -> str:
         return f"claim {claimed} names StorageClass {name}, which does not exist: create it, or {_name_one(claim)}"
     except Forbidden:
         return f"claim {claimed} has no volume of StorageClass {name} yet: kubectl describe pvc {claimed}"
-    if found.get("volumeBindingMode") == "WaitForFirstConsumer":
-        return ""  # it is made when the pod has a node, which is what the scheduler's words are about
+    if found.get("volumeBindingMode") == "WaitForFirstConsumer" and _SELECTED_NODE not in claim["metadata"].get(
+        "annotations", {}
+    ):
+        return ""  # it is made once a node was chosen, which is what the scheduler's words are about
     provisioner = found.get("provisioner", "")
     return (
         f"claim {claimed}: {provisioner} of StorageClass {name} has made no volume yet: kubectl describe pvc {claimed}"

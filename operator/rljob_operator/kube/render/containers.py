@@ -46,7 +46,6 @@ def worker(owned: Owned, member: str, settings: Settings) -> dict[str, Any]:
         "resources": resources(section(job, role).resources, settings.requests[role], device(job, role)),
         "volumeMounts": mounts(job, member, settings),
         **_probes(job),
-        "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": restricted(),
     }
 

@@ -51,7 +51,22 @@ def pod(owned: Owned, member: str, suffix: str, revision: str, settings: Setting
         "spec": placed(_spec(owned, member, settings), job, role, settings),
     }
     path = f"spec.{section_name(role)}.podTemplate"
-    return {"apiVersion": "v1", "kind": "Pod", **patched(generated, section(job, role).pod_template, path)}
+    return _with_last_words(
+        {"apiVersion": "v1", "kind": "Pod", **patched(generated, section(job, role).pod_template, path)}
+    )
+
+
+def _with_last_words(pod: dict[str, Any]) -> dict[str, Any]:
+    """Every container that fails leaves what it printed last, unless its own policy is written: the job's status repeats it."""
+    told = {
+        kind: [
+            {"terminationMessagePolicy": "FallbackToLogsOnError", **each} if isinstance(each, dict) else each
+            for each in pod["spec"][kind]
+        ]
+        for kind in ("initContainers", "containers")
+        if isinstance(pod["spec"].get(kind), list)
+    }
+    return {**pod, "spec": {**pod["spec"], **told}}
 
 
 def grace_seconds(job: RLJob, role: Role) -> int:

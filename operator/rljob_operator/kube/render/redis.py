@@ -52,6 +52,5 @@ def sidecar(job: RLJob, settings: Settings) -> dict[str, Any]:
             "timeoutSeconds": _PROBE_SECONDS,
             "failureThreshold": job.spec.startup_deadline_seconds,
         },
-        "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": restricted(),
     }

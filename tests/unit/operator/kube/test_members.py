@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 from rljob.api.conditions import Reason
 from rljob_operator.core.member import Phase
-from rljob_operator.kube.job.members import NODE_LOST_SECONDS, UNSEEN, current, former, member, members
+from rljob_operator.kube.job.members import (
+    NODE_LOST_SECONDS,
+    UNSCHEDULED_SECONDS,
+    UNSEEN,
+    current,
+    former,
+    member,
+    members,
+)
 from rljob_operator.kube.watch.trim import trim
 
 from .member_pods import CREATED, condition, container, disruption, ended, named, pod, running, waiting
@@ -115,6 +123,31 @@ def gated(*gates: str) -> dict[str, Any]:
 def test_why_a_member_does_not_come_up(found: dict[str, Any], reason: Reason | None, message: str) -> None:
     seen = member(trim(found), CREATED + 5)
     assert (seen.waiting, seen.waiting_message) == (reason, message)
+
+
+def test_a_pod_of_which_no_scheduler_says_anything_is_waited_for_in_words() -> None:
+    """Its scheduler is not there, or waits until a volume is made."""
+    assert member(trim(pod(node="")), CREATED + UNSCHEDULED_SECONDS - 1).waiting_message == ""
+    late = member(trim(pod(node="")), CREATED + UNSCHEDULED_SECONDS)
+    assert (late.waiting, late.waiting_message, late.placed) == (None, "no scheduler has said anything of it", False)
+    assert member(trim(pod()), CREATED + 99).waiting_message == ""
+
+
+@pytest.mark.parametrize(
+    ("beside", "words"),
+    [
+        ({}, "containers with unready status: [proxy]"),
+        ({"initContainerStatuses": [{**named("proxy", waiting("CrashLoopBackOff", "back-off 10s")),
+                                     "lastState": ended(4, message="no config")["state"]}]},
+         "CrashLoopBackOff: container proxy ended with exit code 4: no config"),
+    ],
+)  # fmt: skip
+def test_a_pod_that_is_up_and_not_ready(beside: dict[str, Any], words: str) -> None:
+    said = condition("Ready", "False", 40, message="containers with unready status: [proxy]")
+    seen = member(trim(pod(containerStatuses=[running()], conditions=[said], **beside)), CREATED + 99)
+    assert (seen.phase, seen.unready_seconds, seen.waiting_message) == (Phase.READY, CREATED + 40, words)
+    ready = member(pod(containerStatuses=[running()], conditions=[condition("Ready", "True", 40)]), CREATED + 99)
+    assert (ready.unready_seconds, ready.waiting_message) == (None, "")
 
 
 def evicted(message: str, *conditions: dict[str, Any]) -> dict[str, Any]:

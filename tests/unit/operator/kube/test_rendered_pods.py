@@ -162,6 +162,15 @@ def test_the_kubelet_asks_as_a_run_on_one_machine_does() -> None:
     assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
 
 
+@pytest.mark.parametrize("kind", ["initContainers", "containers"])
+def test_a_container_beside_the_worker_says_what_it_printed_last(kind: str) -> None:
+    beside = [{"name": "fetch", "image": "a"}, {"name": "quiet", "image": "a", "terminationMessagePolicy": "File"}]
+    spec = pod_of(with_section(Role.REPLAY, podTemplate={"spec": {kind: beside}}), "replay-0")["spec"]
+    policies = {each["name"]: each["terminationMessagePolicy"] for each in spec["initContainers"] + spec["containers"]}
+    last = "FallbackToLogsOnError"
+    assert policies == {"fetch": last, "quiet": "File", "redis": last, "worker": last}
+
+
 def test_a_pod_has_the_time_that_its_role_needs_to_leave() -> None:
     job = owned("spec.actors.drainSeconds=90", *CENTRAL).job
     without_log = owned("spec.replay.redis.persistence.mode=None").job
