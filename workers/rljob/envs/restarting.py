@@ -7,7 +7,6 @@ cannot: a worker process that died, a vector class of the user's that raised.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -99,8 +98,7 @@ class RestartingEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, {**info, FAILURE: reason}
 
     def _begin_anew(self) -> None:
-        with contextlib.suppress(Exception):  # what is broken need not close in order
-            self.env.close()
+        self.env.close()
         self.env = self._make()
         self._lives += 1
         self._unseeded = True
@@ -147,8 +145,7 @@ class RestartingVector:
         failures = [reason]
         while True:
             self._limit.note(failures[-1])
-            with contextlib.suppress(Exception):
-                self._env.close()
+            self._env.close()
             self._lives += 1
             try:
                 self._env = self._make(life_seed(self._seed, self._lives))

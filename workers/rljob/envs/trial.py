@@ -13,6 +13,7 @@ import numpy as np
 
 from rljob.envs import single
 from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.received import close, first_odd
 from rljob.envs.spaces import frame_format, num_actions
 from rljob.envs.target import AtariGame, RegisteredEnvironment, UserFactory, resolve
 from rljob.loading import PLUGIN_FAILURES, authors_line, short, shown, told
@@ -58,7 +59,7 @@ def _try_once(
     try:
         _Trial(environment_id, env, parameters.actions).run()
     finally:
-        env.close()
+        close(env, environment_id)
 
 
 class _Trial:
@@ -103,10 +104,7 @@ class _Trial:
         expected = f"an observation {self._frame.dtype} {list(self._frame.shape)}, as observation_space says"
         self._expect(function, right, expected, found)
         if seen.dtype.kind == "f" and not np.isfinite(seen).all():
-            at = np.argwhere(~np.isfinite(seen))[0]
-            raise self._problem(
-                f"{function}: expected an observation of finite numbers, got {seen[tuple(at)]} at {at.tolist()}"
-            )
+            raise self._problem(f"{function}: expected an observation of finite numbers, got {first_odd(seen)}")
 
     def _call(self, function: str, values: int, call: Callable[[], Any]) -> Any:
         try:
