@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import random
 import threading
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -82,6 +84,35 @@ class NotANumber(Plain):
 
     def seen(self) -> Any:
         return np.where(np.arange(3) == 1, np.nan, super().seen()) if self.time == self.limit else super().seen()
+
+
+class Drawing(Plain):
+    """Draws from NumPy's and Python's own generators while it is made, at a reset and in a step. ``write_to``: a folder for what
+    a copy was made and seeded with."""
+
+    def __init__(self, write_to: str = "") -> None:
+        super().__init__()
+        self.drawn = np.random.random()
+        self.write_to = write_to
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        if self.write_to and seed is not None:
+            words = f"{seed} {self.drawn} {random.random()}"
+            (Path(self.write_to) / f"{seed}.drawn").write_text(words)
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, _, *others = super().step(action)
+        return (observation, np.random.random(), *others)  # type: ignore[return-value]
+
+
+class Scenarios(Plain):
+    """Its seed is the number of a scenario."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        if seed is not None and seed >= 10:
+            raise KeyError(seed)
+        return super().reset(seed=seed)
 
 
 def here_alone() -> Plain:

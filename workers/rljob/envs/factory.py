@@ -123,7 +123,7 @@ def make_vector_environment(
     # An emulator does not raise; its worker process may die, which ends the whole vector.
     makers = _makers(target, parameters, num_envs, restarting=restarting and not isinstance(target, AtariGame))
     if parameters.backend == "Async" or (parameters.backend == "Auto" and _worth_processes(spec, num_envs)):
-        return _wrapped(ProcessVector(target.id, makers), target, spec, parameters, seed)
+        return _wrapped(ProcessVector(target.id, makers, seed), target, spec, parameters, seed)
     sync: VectorEnv[Any, Any, Any] = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
     return _wrapped(sync, target, spec, parameters, seed)
 

@@ -159,7 +159,9 @@ class GymnasiumVector:
 def _failures(info: dict[str, Any]) -> tuple[NDArray[np.bool_] | None, tuple[str, ...]]:
     """Rows whose step failed, and the reasons of all failures, those of resets too (see ``RestartingEnv``)."""
     given = info.get("final_info")
-    of_step: dict[str, Any] = given if isinstance(given, dict) else {}  # an array of a vector class before Gymnasium 1.0
+    of_step: dict[str, Any] = (
+        given if isinstance(given, dict) else {}
+    )  # an array of a vector class before Gymnasium 1.0
     cut: NDArray[np.bool_] | None = of_step.get(f"_{FAILURE}")
     reasons = [] if cut is None else of_step[FAILURE][cut].tolist()
     if FAILURE in info:

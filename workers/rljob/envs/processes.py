@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import queue
 import signal
@@ -15,6 +16,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from gymnasium.vector.async_vector_env import _async_worker
 
 from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.seeds import seed_generators
 from rljob.loading import short
 
 log = logging.getLogger(__name__)
@@ -28,16 +30,20 @@ class ProcessVector(AsyncVectorEnv[Any, Any]):
 
     Workers come from a fork server, because the caller holds threads (ZeroMQ, torch) whose locks a plain fork would copy
     in whatever state they are. When a worker dies or an environment raises, every other worker is ended and
-    EnvironmentProblem names the environment; the object is then closed.
+    EnvironmentProblem names the environment; the object is then closed. ``seed``: of what environments draw while they are made.
     """
 
-    def __init__(self, environment_id: str, makers: Sequence[Callable[[], gymnasium.Env[Any, Any]]]) -> None:
+    def __init__(self, environment_id: str, makers: Sequence[Callable[[], gymnasium.Env[Any, Any]]], seed: int) -> None:
         self._environment_id = environment_id
         self.processes = []
         self.parent_pipes = []
         try:
             super().__init__(
-                makers, shared_memory=True, context="forkserver", worker=_work, autoreset_mode=AutoresetMode.SAME_STEP
+                makers,
+                shared_memory=True,
+                context="forkserver",
+                worker=functools.partial(_work, seed),
+                autoreset_mode=AutoresetMode.SAME_STEP,
             )
         except Exception as error:  # noqa: BLE001 (workers that were begun have to end)
             self._fail(error)
@@ -104,12 +110,13 @@ class ProcessVector(AsyncVectorEnv[Any, Any]):
                     pipe.close()
 
 
-def _work(*arguments: Any) -> None:
+def _work(seed: int, index: int, *arguments: Any) -> None:
     """Gymnasium's worker, which tells nobody why it could not make its environment."""
     # Ctrl-C reaches the whole process group; only the owner decides when workers end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    seed_generators(seed + index)
     try:
-        _async_worker(*arguments)
+        _async_worker(index, *arguments)
     except EnvironmentProblem as problem:
-        index, errors = arguments[0], arguments[5]
+        errors = arguments[4]
         errors.put((index, type(problem), problem, ""))

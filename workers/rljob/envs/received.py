@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 
 from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.seeds import seed_generators
 from rljob.envs.spaces import FrameFormat
 from rljob.loading import PLUGIN_FAILURES, short, told
 
@@ -28,8 +29,9 @@ class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Copy ``index`` of an environment; stands right around it, below every wrapper of ours.
 
     An observation is a copy in the type of ``frame``, for authors write into one buffer; infos stay behind, for they are of any
-    type and nobody reads them. Whatever goes wrong, an observation of another shape or with what is no finite number included,
-    is an EnvironmentProblem that says in which of the copies.
+    type and nobody reads them. A seed is one for this process's generators, too, for authors draw from them. Whatever goes wrong,
+    an observation of another shape or with what is no finite number included, is an EnvironmentProblem that says in which of the
+    copies.
     """
 
     def __init__(self, env: Env, frame: FrameFormat, environment_id: str, index: int) -> None:
@@ -45,6 +47,8 @@ class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._steps = 0
+        if seed is not None:
+            seed_generators(seed)
         try:
             observation, _ = self.env.reset(seed=seed, options=options)
             return self._taken(observation), {}

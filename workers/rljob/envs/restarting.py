@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from rljob.envs.base import Observation, StepResult, VectorEnvironment
 from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.seeds import seed_of
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ class RestartingEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _due_seed(self) -> int:
         self._unseeded = False
-        return life_seed(self._seed, self._lives)
+        return seed_of(self._seed, "life", self._lives)
 
 
 class RestartingVector:
@@ -148,7 +149,7 @@ class RestartingVector:
             self._env.close()
             self._lives += 1
             try:
-                self._env = self._make(life_seed(self._seed, self._lives))
+                self._env = self._make(seed_of(self._seed, "life", self._lives))
                 observation = self._env.reset()
                 break
             except EnvironmentProblem as problem:
@@ -166,8 +167,3 @@ class RestartingVector:
             cut=~nowhere,
             failures=tuple(failures),
         )
-
-
-def life_seed(seed: int, life: int) -> int:
-    """The seed in [0, 2^31) of the ``life``-th life of what began with ``seed``."""
-    return int(np.random.SeedSequence([seed, life]).generate_state(1)[0]) >> 1

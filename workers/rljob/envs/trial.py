@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LEAST_STEPS, _MOST_STEPS = 8, 64
+_SEED = 1_234_567_890
+_SEED_ADVICE = (
+    "with seed=0 it does not fail: a seed may be any whole number below 2**31; where it is the number of one of n scenarios, "
+    "take seed % n"
+)
 _GIVES = {
     "reset": "reset(seed=..., options=...) gives (observation, info)",
     "step": "step(action) gives (observation, reward, terminated, truncated, info)",
@@ -75,7 +80,14 @@ class _Trial:
                 self._reset()
 
     def _reset(self) -> None:
-        observation, info = self._call("reset", 2, lambda: self._env.reset(seed=0))
+        try:
+            observation, info = self._call("reset", 2, lambda: self._env.reset(seed=_SEED))
+        except EnvironmentProblem as problem:
+            try:
+                self._env.reset(seed=0)
+            except PLUGIN_FAILURES:
+                raise problem from problem.__cause__
+            raise EnvironmentProblem(f"{problem}; {_SEED_ADVICE}") from problem.__cause__
         self._observation("reset", observation)
         self._expect("reset: info", isinstance(info, dict), "a dict", info)
 
