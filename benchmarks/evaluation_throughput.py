@@ -56,7 +56,7 @@ class Dropped:
 
     waiting = 0
     durable = True
-    welcome = Welcome(0, 1, 1)
+    welcome = Welcome(0, 1, 1, 1)
 
     def __init__(self, compress: tuple[str, ...]) -> None:
         self._compress = compress

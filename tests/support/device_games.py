@@ -61,6 +61,10 @@ class Clocks(VectorEnv[Any, Any, Any]):
             raise RuntimeError("the plant caught fire")
         if self._bad == "nan" and self._steps > 3:
             self.reward[0] = np.nan
+        if self._bad == "seen" and self._steps > 3:
+            self.seen[1, 1] = np.inf
+        if self._bad == "last" and self._steps > 3:
+            self.final[1, 1] = np.nan
         observation = self.seen.astype(np.uint8) if self._bad == "bytes" else self.seen
         reward = self.reward[:, None] if self._bad == "shape" else self.reward
         info = {} if self._bad == "final" else {"final_obs": Foreign(self.final)}

@@ -88,7 +88,7 @@ class Kept:
     durable = True
 
     def __init__(self) -> None:
-        self.welcome = Welcome(1, 3, 7)
+        self.welcome = Welcome(1, 3, 1, 7)
         self.chunks: list[Chunk | Unroll] = []
         self.reported: list[Message] = []
 

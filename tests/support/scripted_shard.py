@@ -43,7 +43,15 @@ class ScriptedShard:
         if message.kind == "hello":
             sequence = self.ledger.hello(peer, message.fields["actor"], message.fields["inc"])
             credits = self._credits(peer)
-            fields = {"service": self.service, "slot": 2, "slots": 4, "epoch": 9, "seq": sequence, "credits": credits}
+            fields = {
+                "service": self.service,
+                "slot": 2,
+                "slots": 4,
+                "life": 1,
+                "epoch": 9,
+                "seq": sequence,
+                "credits": credits,
+            }
             fields["session"] = message.fields["session"]
             self.server.send(peer, Message("welcome", fields, {}))
         elif message.kind == "chunk":

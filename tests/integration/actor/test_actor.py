@@ -27,7 +27,7 @@ from rljob.experience import ChunkLayout
 from rljob.replay.config import config_of
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.service import ReplayService
-from rljob.roles.actor import environment_seed, run_actor
+from rljob.roles.actor import run_actor
 from rljob.roles.options import RoleOptions
 from rljob.weights.exchange import WeightServer
 
@@ -226,11 +226,25 @@ def test_stop_before_any_service_answers(tmp_path: Path) -> None:
             eventually(lambda: (tmp_path / "roles" / "actor-0.json").exists())
 
 
-def test_environment_seeds() -> None:
-    seeds = {environment_seed(1, slot, inc) for slot in range(50) for inc in ("a", "b")}
-    assert len(seeds) == 100
-    assert all(0 <= seed < 2**31 for seed in seeds)
-    assert environment_seed(1, 2, "a") == environment_seed(1, 2, "a") != environment_seed(2, 2, "a")
+def test_the_same_seeds_in_the_next_run_and_others_in_the_next_life(tmp_path: Path) -> None:
+    """Of what is made of ``seed=``, and of what is drawn from the generators of the process while a copy is made."""
+
+    def seen(run: str, lives: int) -> list[list[str]]:
+        of_lives = []
+        (tmp_path / run).mkdir()
+        job = a_job("tests.support.odd_environments:Drawing", parameters={"kwargs": {"write_to": str(tmp_path / run)}})
+        with surroundings(job, tmp_path / run) as around:
+            for _ in range(lives):
+                with acting(around.options):
+                    eventually(lambda: len(list((tmp_path / run).glob("*.drawn"))) >= 4)
+                of_lives.append(sorted(file.read_text() for file in (tmp_path / run).glob("*.drawn")))
+                for file in (tmp_path / run).glob("*.drawn"):
+                    file.unlink()
+        return of_lives
+
+    first, second = seen("one", 2)
+    assert [first] == seen("other", 1)
+    assert not set(first) & set(second)
 
 
 def test_sigterm_ends_a_real_process(tmp_path: Path) -> None:

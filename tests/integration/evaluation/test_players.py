@@ -67,6 +67,14 @@ def test_it_does_not_matter_who_plays_a_game() -> None:
     assert seen[0][0] != seen[0][1], "other weights and starts play other games"
 
 
+def test_games_that_are_drawn_by_numpys_own_generator_are_each_another() -> None:
+    environment = {"id": "tests.support.odd_environments:Drawing"}
+    job = parse_job({**JOB, "spec": {**JOB["spec"], "environment": environment}})
+    with closing(Players(identity_of(job), 2, 100)) as players:
+        games = list(players.play(snapshot(network(job, 1), 1, 1, {}), 100, 3, nothing))
+    assert len({game.points for game in games}) == 100
+
+
 def test_every_game_counts_and_is_dealt_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """More games than places: whoever has a free place gets the next, until each has been played once."""
     monkeypatch.setattr(room, "SIDE_BY_SIDE", 2)

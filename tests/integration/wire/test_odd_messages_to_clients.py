@@ -225,7 +225,7 @@ def test_an_actor_takes_whatever_a_shard_says(tmp_path: Path) -> None:
     over = threading.Event()
 
     def welcome(message: Message) -> Message:
-        fields = {"service": "s", "slot": 0, "slots": 1, "epoch": 1, "seq": -1, "credits": 4}
+        fields = {"service": "s", "slot": 0, "slots": 1, "life": 1, "epoch": 1, "seq": -1, "credits": 4}
         return Message("welcome", {**fields, "session": message.fields["session"]}, {})
 
     def answers(message: Message) -> list[Message]:

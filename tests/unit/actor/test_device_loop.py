@@ -275,7 +275,15 @@ def test_a_stop_ends_a_block_and_what_was_played_is_recorded() -> None:
     assert actor.figures.steps == 4 * ENVS == actor.recorder.pending + actor.recorder.produced
 
 
-@pytest.mark.parametrize(("bad", "said"), [("late", "the plant caught fire"), ("nan", "expected finite rewards")])
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ("late", "the plant caught fire"),
+        ("nan", r"expected finite rewards \[step, environment\], got nan at \["),
+        ("seen", r"expected finite observations \[step, environment, \.\.\.\], got inf at \["),
+        ("last", r"expected finite observations of ends \[end, \.\.\.\], got nan at \["),
+    ],
+)
 def test_a_simulator_that_fails_ends_its_actor(bad: str, said: str) -> None:
     actor = Actor(clocks(Greedy(), APEX, kwargs={"bad": bad}), in_blocks=True)
     with pytest.raises(KeepsFailing, match=f"{said}.*begins anew with its actor"):

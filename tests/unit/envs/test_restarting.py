@@ -10,7 +10,8 @@ import pytest
 from rljob.algorithms.decision import Game
 from rljob.api import EnvironmentParameters
 from rljob.envs import KeepsFailing, RestartLimit, make_single_environment
-from rljob.envs.restarting import FAILURE, RestartingEnv, life_seed
+from rljob.envs.restarting import FAILURE, RestartingEnv
+from rljob.envs.seeds import seed_of
 from rljob.evaluation.score import score
 
 
@@ -41,9 +42,6 @@ class Fragile(gymnasium.Env[Any, Any]):
         self.time += 1
         return np.array([self.seed, self.time]), 1.0, self.time == 5, False, {}
 
-    def close(self) -> None:
-        raise RuntimeError("cannot even close")
-
 
 @pytest.fixture(autouse=True)
 def _fresh() -> None:
@@ -58,7 +56,7 @@ def test_a_failed_step_is_a_marked_end_and_the_next_life_has_a_seed_of_its_own()
     env.step(0)
     _, reward, terminated, truncated, info = env.step(0)
     assert (reward, terminated, truncated, info) == (0.0, False, True, {"rljob_failure": "the plant caught fire"})
-    assert env.reset()[0].tolist() == [life_seed(7, 1), 0.0]
+    assert env.reset()[0].tolist() == [seed_of(7, "life", 1), 0.0]
     assert env.reset()[1] == {}
     assert Fragile.made == 2
 
@@ -68,7 +66,7 @@ def test_a_failed_reset_is_tried_once_on_a_new_environment() -> None:
     Fragile.bad_resets = {2, 4, 5}
     env.reset(seed=7)
     observation, info = env.reset()
-    assert observation.tolist() == [life_seed(7, 1), 0.0]
+    assert observation.tolist() == [seed_of(7, "life", 1), 0.0]
     assert info == {"rljob_failure": "no plant"}
     with pytest.raises(OSError, match="no plant"):
         env.reset()
@@ -121,4 +119,4 @@ def test_an_observation_of_another_shape_is_told_of_the_environment_that_gave_it
     env.reset(seed=1)
     _, _, _, cut, info = env.step(0)
     assert cut
-    assert "failed in step(): ValueError: expected an observation of the shape [1, 2]" in info[FAILURE]
+    assert "failed in step(): ValueError: expected an observation of the shape [2]" in info[FAILURE]

@@ -138,3 +138,10 @@ def test_every_action_is_tried(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentProblem, match="in step: AssertionError: no action 15"):
         tried(tmp_path, of_many, refusing)
     tried(tmp_path, of_many, refusing, actions=(3, 1))
+
+
+def test_seeds_are_tried_as_large_as_they_will_be() -> None:
+    with pytest.raises(
+        EnvironmentProblem, match=r"reset failed: .*KeyError: 1234567890; with seed=0 .* take seed % n$"
+    ):
+        try_environment("tests.support.odd_environments:Scenarios", EnvironmentParameters())

@@ -69,6 +69,8 @@ def test_two_incarnations_of_one_name_are_one_actor() -> None:
     assert leases.take("actor-0", "old", 0.0) == 0
     assert leases.take("actor-0", "new", 1.0) == 0
     assert leases.take("actor-1", "a", 1.0) == 1, "the old life holds no second slot"
+    assert leases.take("actor-0", "new", 2.0) == 0
+    assert leases.lives == [2, 1]
     assert leases.release("actor-0") == 0
     assert leases.release("actor-0") is None
 

@@ -17,6 +17,7 @@ from rljob.algorithms.decision import Decision
 from rljob.envs.base import StepResult
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.meter import EpisodeMeter
+from rljob.envs.received import expect_finite
 from rljob.envs.spec import EnvironmentSpec
 from rljob.loading import short
 
@@ -102,14 +103,12 @@ class Block:
         """What each step decided and gave, oldest first, with the values of the final observations of episodes that ran out of
         time: what a loop records that steps one by one. The arrays are valid until the next ``fetch``.
 
-        Raises EnvironmentProblem where a reward is not finite.
+        Raises EnvironmentProblem where a reward or an observation is not finite.
         """
         steps = self._steps
         columns = self._to_host(steps)
-        if not np.isfinite(columns["reward"]).all():
-            raise EnvironmentProblem(
-                f"environment {short(self._environment_id)!r}: step: expected finite rewards, got one that is not"
-            )
+        self._expect_finite("rewards [step, environment]", columns["reward"])
+        self._expect_finite("observations [step, environment, ...]", columns["frames"])
         # Both at once is possible in Gymnasium; there is then nothing to bootstrap from.
         truncated = columns["truncated"] & ~columns["terminated"]
         finals = _Finals(self, columns["terminated"] | truncated, truncated)
@@ -141,12 +140,20 @@ class Block:
         those that are ``truncated`` b1 [M], NaN of the others."""
         at = torch.from_numpy(step).to(self._device), torch.from_numpy(environment).to(self._device)
         frames = self._final_frames[at]
+        on_host = frames.cpu().numpy()
+        self._expect_finite("observations of ends [end, ...]", on_host)
         values: Array = np.full(len(step), np.nan, np.float32)
         if truncated.any():
             which = torch.from_numpy(np.flatnonzero(truncated)).to(self._device)
             memory = self._memory[at[0][which], at[1][which]]
             values[truncated] = self._policy.values(frames[which].unsqueeze(1), memory).cpu().numpy()
-        return frames.cpu().numpy(), values
+        return on_host, values
+
+    def _expect_finite(self, what: str, numbers: Array) -> None:
+        try:
+            expect_finite(what, numbers)
+        except ValueError as error:
+            raise EnvironmentProblem(f"environment {short(self._environment_id)!r}: step: {error}") from error
 
     def _to_host(self, steps: int) -> dict[str, Array]:
         for name, to in self._host.items():

@@ -12,6 +12,7 @@ from torch.utils.dlpack import from_dlpack
 
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.on_device import DeviceVector
+from rljob.envs.received import close
 from rljob.loading import PLUGIN_FAILURES, short, shown, told
 
 _NO_DLPACK = (AttributeError, TypeError, ValueError, RuntimeError, BufferError)
@@ -81,7 +82,7 @@ class DeviceEnvironment:
         )
 
     def close(self) -> None:
-        self._env.close()
+        close(self._env, self.spec.id)
 
     @contextlib.contextmanager
     def _labelled(self, where: str) -> Iterator[None]:

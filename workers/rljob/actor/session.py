@@ -33,13 +33,15 @@ _HOPELESS_REFUSALS = 5
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """What a shard granted: ``slot`` of ``slots`` on the exploration ladder, and the ``epoch`` of the learner it works for.
+    """What a shard granted: ``slot`` of ``slots`` on the exploration ladder, which was taken for the ``life``-th time, and the
+    ``epoch`` of the learner it works for.
 
     Experience bears it until weights arrive, which say of which epoch they are.
     """
 
     slot: int
     slots: int
+    life: int
     epoch: int
 
 
@@ -186,7 +188,7 @@ class ReplaySession:
             self._release(self._window.welcome(int(fields["seq"]), int(fields["credits"]), session))
             if self.connected:  # else it answers an earlier hello than the last
                 self._service = str(fields["service"])
-                self.welcome = Welcome(int(fields["slot"]), int(fields["slots"]), int(fields["epoch"]))
+                self.welcome = Welcome(*(int(fields[name]) for name in ("slot", "slots", "life", "epoch")))
         elif message.kind == "ack":
             self.durable = bool(fields["durable"])
             self._release(self._window.acknowledge(int(fields["seq"]), int(fields["credits"])))

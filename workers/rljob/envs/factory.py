@@ -24,6 +24,7 @@ from rljob.envs.base import VectorEnvironment
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.gymnasium_vector import GymnasiumVector
 from rljob.envs.processes import ProcessVector
+from rljob.envs.received import close
 from rljob.envs.restarting import RestartingEnv, RestartingVector, RestartLimit
 from rljob.envs.spaces import FrameFormat, checked_subset, frame_format, num_actions
 from rljob.envs.spec import EnvironmentSpec, fingerprint
@@ -33,7 +34,6 @@ from rljob.envs.target import (
     Target,
     UserFactory,
     clips_rewards,
-    named_authors,
     resolve,
 )
 from rljob.envs.user_vector import user_vector
@@ -69,8 +69,8 @@ def make_single_environment(
     episode in either. ``restarting``: made anew when it fails, as ``RestartingEnv`` tells. Raises EnvironmentProblem.
     """
     target = resolve(environment_id, parameters)
-    make = functools.partial(_labelled, target, parameters, 0, render_mode=render_mode)
-    env = RestartingEnv(make) if restarting else single.build(target, parameters, render_mode=render_mode)
+    make = functools.partial(single.build, target, parameters, render_mode=render_mode)
+    env = RestartingEnv(make) if restarting else make()
     return env if for_scoring or not clips_rewards(target, parameters) else wrappers.ClippedReward(env)
 
 
@@ -123,7 +123,7 @@ def make_vector_environment(
     # An emulator does not raise; its worker process may die, which ends the whole vector.
     makers = _makers(target, parameters, num_envs, restarting=restarting and not isinstance(target, AtariGame))
     if parameters.backend == "Async" or (parameters.backend == "Auto" and _worth_processes(spec, num_envs)):
-        return _wrapped(ProcessVector(target.id, makers), target, spec, parameters, seed)
+        return _wrapped(ProcessVector(target.id, makers, seed), target, spec, parameters, seed)
     sync: VectorEnv[Any, Any, Any] = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
     return _wrapped(sync, target, spec, parameters, seed)
 
@@ -133,7 +133,7 @@ def _describe(target: Target, parameters: EnvironmentParameters) -> EnvironmentS
         vector = user_vector(target, 1)
         frame, stack = frame_format(target.id, vector.single_observation_space), 1
         actions = num_actions(target.id, vector.single_action_space)
-        vector.close()
+        close(vector, target.id)
         if parameters.actions:
             actions = len(checked_subset(target.id, parameters.actions, actions))
     else:
@@ -207,15 +207,8 @@ def _worth_processes(spec: EnvironmentSpec, num_envs: int) -> bool:
 
 
 def _makers(target: Target, parameters: EnvironmentParameters, num_envs: int, *, restarting: bool) -> list[Any]:
-    each = [functools.partial(_labelled, target, parameters, index) for index in range(num_envs)]
+    each = [functools.partial(single.build, target, parameters, index) for index in range(num_envs)]
     return [functools.partial(RestartingEnv, make) for make in each] if restarting else each
-
-
-def _labelled(
-    target: Target, parameters: EnvironmentParameters, index: int, *, render_mode: str | None = None
-) -> gymnasium.Env[Any, Any]:
-    named_authors(target)  # this may be another process than the one in which it was resolved
-    return wrappers.Labelled(single.build(target, parameters, render_mode=render_mode), target.id, index)
 
 
 def _wrapped(

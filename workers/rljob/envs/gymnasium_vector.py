@@ -22,6 +22,7 @@ from rljob.envs.base import Observation, StepResult
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.frames import AtariCounters
 from rljob.envs.meter import EpisodeMeter
+from rljob.envs.received import close, expect_finite
 from rljob.envs.restarting import FAILURE
 from rljob.envs.rows import RowReset, row_reset
 from rljob.envs.spaces import checked_actions
@@ -69,31 +70,31 @@ class GymnasiumVector:
         seed, self._seed = (self._seed if seed is None else seed), None
         with self._labelled("reset"):
             observation, info = self._env.reset(seed=seed)
+            frames = self._frames(observation)
         self._meter.begin(self._counters.begin(info) if self._counters else 0)
-        return self._frames(observation)
+        return frames
 
     def step(self, actions: NDArray[np.int64]) -> StepResult:
         checked_actions(actions, self.num_envs, self.spec.num_actions)
         taken = actions if self._actions is None else self._actions[actions]
+        final: Observation | None = None
         with self._labelled("step"):
             observation, reward, terminated, truncated, info = self._env.step(taken)
-            if not np.isfinite(reward).all():
-                raise ValueError(f"expected finite rewards, got {_first_not_finite(reward)}")
-        cut, failures = _failures(info)
-        terminated = np.asarray(terminated, np.bool_)
-        # Both at once is possible in Gymnasium; there is then nothing to bootstrap from.
-        truncated = np.asarray(truncated, np.bool_) & ~terminated
-        if cut is not None:
-            truncated &= ~cut
-        ended = terminated | truncated
-        final: Observation | None = None
-        if ended.any():
-            if self._row_reset is None:
-                final = self._frames(_final_observations(observation, info["final_obs"], ended))
-            else:
-                final = self._frames(observation)
-                with self._labelled("reset"):
-                    observation = self._row_reset(self._env, ended, observation)
+            expect_finite("rewards [environment]", np.asarray(reward))
+            frames = self._frames(observation)
+            cut, failures = _failures(info)
+            terminated = np.asarray(terminated, np.bool_)
+            # Both at once is possible in Gymnasium; there is then nothing to bootstrap from.
+            truncated = np.asarray(truncated, np.bool_) & ~terminated
+            if cut is not None:
+                truncated &= ~cut
+            ended = terminated | truncated
+            if ended.any() and self._row_reset is None:
+                final = self._frames(_final_observations(observation, info, ended))
+        if ended.any() and self._row_reset is not None:
+            final = frames
+            with self._labelled("reset"):
+                frames = self._frames(self._row_reset(self._env, ended, observation))
         of_step: NDArray[np.int64] | int = 1
         of_reset: NDArray[np.int64] | int = 0
         life_lost = np.zeros(self.num_envs, np.bool_)
@@ -105,7 +106,7 @@ class GymnasiumVector:
             self._meter.forget(cut)
         stepped = self.num_envs if cut is None else self.num_envs - int(cut.sum())
         return StepResult(
-            observation=self._frames(observation),
+            observation=frames,
             reward=(np.clip(reward, -1.0, 1.0) if self._reward_clipping else reward).astype(np.float32),
             terminated=terminated,
             truncated=truncated,
@@ -120,7 +121,7 @@ class GymnasiumVector:
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._env.close()
+            close(self._env, self.spec.id)
 
     @contextlib.contextmanager
     def _labelled(self, where: str) -> Iterator[None]:
@@ -146,14 +147,21 @@ class GymnasiumVector:
         )
 
     def _frames(self, observation: Any) -> Observation:
-        """[N, S, *F*] in the dtype of the spec, in memory that ``env`` will not write again."""
+        """[N, S, *F*] in the dtype of the spec, in memory that ``env`` will not write again. What is stacked already was checked
+        where it was made."""
         frames = np.array(observation, dtype=self._dtype, copy=True)
-        return frames if self._stacked else frames[:, None]
+        if self._stacked:
+            return frames
+        expect_finite("observations [environment, ...]", frames)
+        return frames[:, None]
 
 
 def _failures(info: dict[str, Any]) -> tuple[NDArray[np.bool_] | None, tuple[str, ...]]:
     """Rows whose step failed, and the reasons of all failures, those of resets too (see ``RestartingEnv``)."""
-    of_step = info.get("final_info", {})
+    given = info.get("final_info")
+    of_step: dict[str, Any] = (
+        given if isinstance(given, dict) else {}
+    )  # an array of a vector class before Gymnasium 1.0
     cut: NDArray[np.bool_] | None = of_step.get(f"_{FAILURE}")
     reasons = [] if cut is None else of_step[FAILURE][cut].tolist()
     if FAILURE in info:
@@ -161,16 +169,14 @@ def _failures(info: dict[str, Any]) -> tuple[NDArray[np.bool_] | None, tuple[str
     return cut, tuple(reasons)
 
 
-def _first_not_finite(reward: Any) -> str:
-    row = int(np.flatnonzero(~np.isfinite(reward))[0])
-    return f"{reward[row]} in row {row}"
-
-
-def _final_observations(like: Any, final: Any, ended: NDArray[np.bool_]) -> Any:
-    """Final observations [N, ...] whether the info holds one array or an object array with a hole for each live row."""
-    if final.dtype != np.object_:
-        return final
+def _final_observations(like: Any, info: dict[str, Any], ended: NDArray[np.bool_]) -> Any:
+    """Final observations [N, ...], zeros in live rows, whether the info holds one array or an object array with holes."""
+    if "final_obs" not in info:
+        raise ValueError(
+            "an episode has ended, and info has no 'final_obs', the observations [N, ...] before the reset, as SAME_STEP asks "
+            "(Gymnasium 1.0; before it the name was 'final_observation')"
+        )
     rows = np.zeros_like(like)
     for i in np.flatnonzero(ended):
-        rows[i] = final[i]
+        rows[i] = info["final_obs"][i]
     return rows

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
-import os
+import queue
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -12,13 +13,16 @@ from typing import Any, NoReturn
 
 import gymnasium
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
+from gymnasium.vector.async_vector_env import _async_worker
 
 from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.seeds import seed_generators
 from rljob.loading import short
 
 log = logging.getLogger(__name__)
 
 _LOST = (EOFError, BrokenPipeError, ConnectionResetError)
+_LAST_WORDS_SECONDS = 0.2
 
 
 class ProcessVector(AsyncVectorEnv[Any, Any]):
@@ -26,34 +30,34 @@ class ProcessVector(AsyncVectorEnv[Any, Any]):
 
     Workers come from a fork server, because the caller holds threads (ZeroMQ, torch) whose locks a plain fork would copy
     in whatever state they are. When a worker dies or an environment raises, every other worker is ended and
-    EnvironmentProblem names the environment; the object is then closed.
+    EnvironmentProblem names the environment; the object is then closed. ``seed``: of what environments draw while they are made.
     """
 
-    def __init__(self, environment_id: str, makers: Sequence[Callable[[], gymnasium.Env[Any, Any]]]) -> None:
+    def __init__(self, environment_id: str, makers: Sequence[Callable[[], gymnasium.Env[Any, Any]]], seed: int) -> None:
         self._environment_id = environment_id
         self.processes = []
         self.parent_pipes = []
-        owner = os.getpid()
         try:
             super().__init__(
-                [_in_worker(make, owner) for make in makers],
+                makers,
                 shared_memory=True,
                 context="forkserver",
+                worker=functools.partial(_work, seed),
                 autoreset_mode=AutoresetMode.SAME_STEP,
             )
-        except _LOST as error:
+        except Exception as error:  # noqa: BLE001 (workers that were begun have to end)
             self._fail(error)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         try:
             return super().reset(seed=seed, options=options)
-        except (*_LOST, EnvironmentProblem) as error:
+        except Exception as error:  # noqa: BLE001 (whatever it was, the workers can't be asked for anything any more)
             self._fail(error)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         try:
             return super().step(actions)
-        except (*_LOST, EnvironmentProblem) as error:
+        except Exception as error:  # noqa: BLE001 (as above)
             self._fail(error)
 
     def _raise_if_errors(self, successes: Iterable[bool]) -> None:
@@ -66,6 +70,10 @@ class ProcessVector(AsyncVectorEnv[Any, Any]):
 
     def _fail(self, error: BaseException) -> NoReturn:
         dead = self._dead_worker() if isinstance(error, _LOST) else None
+        if dead is not None:
+            with contextlib.suppress(queue.Empty):
+                _, _, error, _ = self.error_queue.get(timeout=_LAST_WORDS_SECONDS)
+                dead = None
         self._end_workers()
         if dead is not None:
             index, exit_code = dead
@@ -102,12 +110,13 @@ class ProcessVector(AsyncVectorEnv[Any, Any]):
                     pipe.close()
 
 
-def _in_worker(make: Callable[[], gymnasium.Env[Any, Any]], owner: int) -> Callable[[], gymnasium.Env[Any, Any]]:
-    def start() -> gymnasium.Env[Any, Any]:
-        # Gymnasium also calls the first maker in the owner's process, to look at its spaces.
-        if os.getpid() != owner:
-            # Ctrl-C reaches the whole process group; only the owner decides when workers end.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-        return make()
-
-    return start
+def _work(seed: int, index: int, *arguments: Any) -> None:
+    """Gymnasium's worker, which tells nobody why it could not make its environment."""
+    # Ctrl-C reaches the whole process group; only the owner decides when workers end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    seed_generators(seed + index)
+    try:
+        _async_worker(index, *arguments)
+    except EnvironmentProblem as problem:
+        errors = arguments[4]
+        errors.put((index, type(problem), problem, ""))

@@ -7,7 +7,6 @@ cannot: a worker process that died, a vector class of the user's that raised.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from rljob.envs.base import Observation, StepResult, VectorEnvironment
 from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.seeds import seed_of
 
 log = logging.getLogger(__name__)
 
@@ -99,15 +99,14 @@ class RestartingEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, {**info, FAILURE: reason}
 
     def _begin_anew(self) -> None:
-        with contextlib.suppress(Exception):  # what is broken need not close in order
-            self.env.close()
+        self.env.close()
         self.env = self._make()
         self._lives += 1
         self._unseeded = True
 
     def _due_seed(self) -> int:
         self._unseeded = False
-        return life_seed(self._seed, self._lives)
+        return seed_of(self._seed, "life", self._lives)
 
 
 class RestartingVector:
@@ -147,11 +146,10 @@ class RestartingVector:
         failures = [reason]
         while True:
             self._limit.note(failures[-1])
-            with contextlib.suppress(Exception):
-                self._env.close()
+            self._env.close()
             self._lives += 1
             try:
-                self._env = self._make(life_seed(self._seed, self._lives))
+                self._env = self._make(seed_of(self._seed, "life", self._lives))
                 observation = self._env.reset()
                 break
             except EnvironmentProblem as problem:
@@ -169,8 +167,3 @@ class RestartingVector:
             cut=~nowhere,
             failures=tuple(failures),
         )
-
-
-def life_seed(seed: int, life: int) -> int:
-    """The seed in [0, 2^31) of the ``life``-th life of what began with ``seed``."""
-    return int(np.random.SeedSequence([seed, life]).generate_state(1)[0]) >> 1

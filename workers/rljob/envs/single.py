@@ -9,8 +9,9 @@ from gymnasium.wrappers import FrameStackObservation
 
 from rljob.envs import wrappers
 from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.received import Received
 from rljob.envs.spaces import frame_format
-from rljob.envs.target import AtariGame, RegisteredEnvironment, Target, UserFactory
+from rljob.envs.target import AtariGame, RegisteredEnvironment, Target, UserFactory, named_authors
 from rljob.loading import PLUGIN_FAILURES, short, shown, told
 
 if TYPE_CHECKING:
@@ -19,17 +20,17 @@ if TYPE_CHECKING:
 Env = gymnasium.Env[Any, Any]
 
 
-def build(target: Target, parameters: EnvironmentParameters, *, render_mode: str | None = None) -> Env:
-    """The environment that ``target`` names, with observations [S, *F*] and the game's own rewards.
+def build(target: Target, parameters: EnvironmentParameters, index: int = 0, *, render_mode: str | None = None) -> Env:
+    """Copy ``index`` of the environment that ``target`` names, with observations [S, *F*] and the game's own rewards.
 
     Raises EnvironmentProblem when it cannot be made or has spaces that are not supported.
     """
     if isinstance(target, AtariGame):
         return _atari(target, parameters, render_mode)
+    named_authors(target)  # this may be another process than the one in which it was resolved
     env = as_written(target, render_mode=render_mode)
     frame = frame_format(target.id, env.observation_space)
-    if frame.dtype == "float32" and env.observation_space.dtype != frame.dtype:
-        env = wrappers.Float32Frames(env)
+    env = Received(env, frame, target.id, index)
     stacked = frame.is_image and parameters.frame_stack > 1
     env = FrameStackObservation(env, parameters.frame_stack, padding_type="zero") if stacked else wrappers.OneFrame(env)
     return wrappers.ActionSubset(env, parameters.actions, target.id) if parameters.actions else env

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import AtariPreprocessing
 
-from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.spaces import checked_subset, num_actions
-from rljob.loading import PLUGIN_FAILURES, short, told
 
 Env = gymnasium.Env[Any, Any]
 
@@ -80,20 +77,6 @@ class ActionSubset(gymnasium.ActionWrapper[Any, Any, Any]):
         return self._actions[int(action)]
 
 
-class Float32Frames(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Cast observations of any other number type to float32."""
-
-    def __init__(self, env: Env) -> None:
-        super().__init__(env)
-        space = env.observation_space
-        assert isinstance(space, gymnasium.spaces.Box)
-        low, high = (bound.astype(np.float32) for bound in (space.low, space.high))
-        self.observation_space = gymnasium.spaces.Box(low, high, dtype=np.float32)
-
-    def observation(self, observation: Any) -> Any:
-        return np.asarray(observation, np.float32)
-
-
 class OneFrame(gymnasium.ObservationWrapper[Any, Any, Any]):
     """A stack of one: observations [*F*] become [1, *F*], the shape that networks expect."""
 
@@ -112,45 +95,3 @@ class ClippedReward(gymnasium.RewardWrapper[Any, Any]):
 
     def reward(self, reward: Any) -> float:
         return float(np.clip(reward, -1.0, 1.0))
-
-
-class Labelled(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Make whatever goes wrong inside an environment say which of the N it was."""
-
-    def __init__(self, env: Env, environment_id: str, index: int) -> None:
-        super().__init__(env)
-        self._id = environment_id
-        self._index = index
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        try:
-            found = self.env.step(action)
-            if not math.isfinite(found[1]):
-                raise ValueError(f"expected a finite reward, got {found[1]}")
-            self._check(found[0])
-        except PLUGIN_FAILURES as error:
-            raise self._problem("step", error) from error
-        return found
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        try:
-            found = self.env.reset(seed=seed, options=options)
-            self._check(found[0])
-        except PLUGIN_FAILURES as error:
-            raise self._problem("reset", error) from error
-        return found
-
-    def _check(self, observation: Any) -> None:
-        """An observation of another shape would fail where all are put together, and nobody would know whose it was."""
-        expected = self.env.observation_space.shape
-        if np.shape(observation) != expected:
-            raise ValueError(
-                f"expected an observation of the shape {list(expected or ())}, as observation_space says, got one of "
-                f"{list(np.shape(observation))}"
-            )
-
-    def _problem(self, where: str, error: BaseException) -> EnvironmentProblem:
-        return EnvironmentProblem(
-            f"environment {self._index} of {short(self._id)!r} failed in {where}(): {told(error)}",
-            environment=self._index,
-        )

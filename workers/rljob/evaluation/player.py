@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from multiprocessing import current_process
 
 from rljob.algorithms import algorithm
 from rljob.algorithms.shapes import shapes_of
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import RestartLimit, make_single_environment
+from rljob.envs.seeds import seed_generators, seed_of
 from rljob.evaluation.policy import ROWS, judged_policy
 from rljob.evaluation.score import Played, Sitting
 from rljob.weights.flat import Weights
@@ -25,6 +27,7 @@ class Player:
 
     def __init__(self, policy: PolicyIdentity, places: int, epsilon: float | None = None) -> None:
         chosen = algorithm(policy.algorithm)
+        seed_generators(seed_of("player", current_process().name))
         self._module = chosen.build(policy.spec, policy.params, policy.env_params).eval()
         self._envs = [
             make_single_environment(policy.spec.id, policy.env_params, for_scoring=True, restarting=True)

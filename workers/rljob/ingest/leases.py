@@ -46,11 +46,15 @@ class SlotLeases:
         self.slots = slots
         self._held: dict[int, list[_Held]] = {slot: [] for slot in spread(slots)}
         self._last: dict[str, int] = {}
+        self.lives = [0] * slots
+        """Of each slot, how many lives of actors have taken it."""
 
     def take(self, actor: str, incarnation: str, now: float) -> int:
         """Lease (or renew) a slot for an actor."""
         self.expire(now)
         slot = self._slot_of(actor)
+        if not any(held.incarnation == incarnation for held in self._held[slot]):
+            self.lives[slot] += 1
         self._held[slot] = [held for held in self._held[slot] if held.actor != actor]
         self._held[slot].append(_Held(actor, incarnation, now + LEASE_SECONDS))
         self._last[actor] = slot
@@ -80,6 +84,7 @@ class SlotLeases:
             if 0 <= slot < self.slots:
                 self._held[slot].append(_Held(actor, incarnation, now + seconds))
                 self._last[actor] = slot
+                self.lives[slot] += 1
 
     def _slot_of(self, actor: str) -> int:
         for slot, holders in self._held.items():

@@ -242,6 +242,7 @@ class Ingest:
             "service": self._service,
             "slot": slot,
             "slots": self._leases.slots,
+            "life": self._leases.lives[slot],
             "epoch": self._epoch(),
             "seq": last_safe,
             "credits": credits,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 import time
@@ -34,6 +33,7 @@ from rljob.envs import (
 )
 from rljob.envs.base import VectorEnvironment
 from rljob.envs.grouped import GroupedEnvironment
+from rljob.envs.seeds import seed_generators, seed_of
 from rljob.experience import ChunkLayout, UnrollLayout
 from rljob.inference.client import InferenceClient, InferenceLost
 from rljob.inference.policy import RemotePolicy
@@ -58,7 +58,7 @@ _FIRST_SHARD_PATIENCE_SECONDS = 3.0
 def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     """Play for the job in ``options`` until ``stop`` is set, then send what is complete and return.
 
-    May be started, killed and started again at any time: a new life has a new incarnation, new environment seeds, and
+    May be started, killed and started again at any time: a new life has a new incarnation, environment seeds of its own, and
     whichever exploration slot the replay service leases to this actor's name. Raises ``EnvironmentProblem`` when the
     environment cannot be made, ``ValueError`` when the options lack an address, and, having sent what was played before,
     ``InferenceLost`` when an inference server has not answered for the job's ``inference.timeoutSeconds`` and ``KeepsFailing``
@@ -97,7 +97,9 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
             welcome = _join(sink, telemetry, stop)
             if welcome is None:
                 return
-            seed = environment_seed(parameters.seed, welcome.slot, identity.incarnation)
+            # A learner that this actor came up before is the first.
+            seed = seed_of(parameters.seed, "actor", welcome.slot, max(1, welcome.epoch), welcome.life)
+            seed_generators(seed)
             generator = np.random.default_rng(seed)
             recorder = make_recorder(
                 layout,
@@ -162,12 +164,6 @@ def _play(loop: Loop, stop: threading.Event, telemetry: TelemetryServer, profile
         loop.leave(_DRAIN_SECONDS)
         raise
     loop.leave(_DRAIN_SECONDS)
-
-
-def environment_seed(seed: int, slot: int, incarnation: str) -> int:
-    """A seed in [0, 2^31) that is the same for the same run, slot and incarnation, and different for all others."""
-    digest = hashlib.sha256(f"{seed}:{slot}:{incarnation}".encode()).digest()
-    return int.from_bytes(digest[:4], "big") >> 1
 
 
 def _connect(

@@ -209,6 +209,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
                 "service": _NAME,
                 "slot": _NUMBER,
                 "slots": _COUNT,
+                "life": _COUNT,
                 "epoch": _NUMBER,
                 "seq": _NUMBER,
                 "credits": _SMALL,

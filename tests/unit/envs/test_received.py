@@ -1,0 +1,91 @@
+"""What an environment gives is taken over where it is given: copied, checked, and without what nobody reads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from rljob.api import EnvironmentParameters
+from rljob.envs import EnvironmentProblem, RestartLimit, VectorEnvironment, make_restarting_environment, try_environment
+
+ODD = "tests.support.odd_environments"
+
+
+@pytest.fixture(params=["Sync", "Async"])
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def made(
+    name: str, backend: str = "Auto", limit: RestartLimit | None = None, **parameters: object
+) -> VectorEnvironment:
+    settings = EnvironmentParameters.model_validate({"backend": backend, **parameters})
+    env = make_restarting_environment(f"{ODD}:{name}", settings, 2, 0, limit or RestartLimit(10))
+    env.reset()
+    return env
+
+
+def steps(env: VectorEnvironment, count: int) -> Iterator[object]:
+    for _ in range(count):
+        yield env.step(np.zeros(2, np.int64))
+    env.close()
+
+
+def test_what_is_written_into_one_buffer_is_kept(backend: str) -> None:
+    for time, result in enumerate(steps(made("OneBuffer", backend), 8), 1):
+        game, in_game = divmod(time, 4)
+        assert result.observation[:, 0].tolist() == [[game, in_game, 0]] * 2
+        if result.truncated.any():
+            assert result.final_observation[:, 0].tolist() == [[game - 1, 4, 0]] * 2
+
+
+def test_the_frames_of_a_stack_are_those_of_its_times() -> None:
+    *_, third = steps(made("OnePicture", "Sync", frameStack=4), 3)
+    assert third.observation[:, :, 0, 0].tolist() == [[0, 1, 2, 3]] * 2
+
+
+def test_infos_that_nobody_reads_may_be_anything(backend: str) -> None:
+    limit = RestartLimit(0)
+    assert sum(len(result.episodes) for result in steps(made("OddInfos", backend, limit), 8)) == 4
+    assert limit.total == 0
+
+
+def test_what_is_no_number_begins_the_copy_anew_and_is_told(backend: str) -> None:
+    *_, last = steps(made("NotANumber", backend), 4)
+    assert last.cut.all()
+    assert last.final_observation is None
+    assert last.failures[1] == (
+        f"environment 1 of '{ODD}:NotANumber' failed in step(): ValueError: expected an observation of finite numbers, got "
+        "nan at [1] in step 4 of the episode"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("old", "info has no 'final_obs', the observations .* before it the name was 'final_observation'"),
+        ("not numbers", r"expected finite observations \[environment, ...\], got inf at \[1, 2\]$"),
+    ],
+)
+def test_a_vector_class_that_gives_something_else_is_told_what(kind: str, said: str) -> None:
+    env = made("vector", kwargs={"kind": kind})
+    failures = [failure for result in steps(env, 4) for failure in result.failures]
+    with pytest.raises(AssertionError, match=said):
+        raise AssertionError(failures[0])
+
+
+def test_a_failure_in_close_hides_nothing(backend: str, caplog: pytest.LogCaptureFixture) -> None:
+    *_, second = steps(made("CantClose", backend), 2)
+    assert [failure[-35:] for failure in second.failures] == ["RuntimeError: the plant caught fire"] * 2
+    if backend == "Sync":
+        assert "failed in close(): odd_environments.py" in caplog.records[0].message
+    caplog.set_level(logging.CRITICAL)
+    with pytest.raises(EnvironmentProblem, match=r"the plant caught fire$"):
+        try_environment(f"{ODD}:CantClose", EnvironmentParameters())
+
+
+def test_a_worker_that_cannot_make_its_environment_says_why() -> None:
+    with pytest.raises(EnvironmentProblem, match=r"cannot be made: .*OSError: one copy a machine"):
+        made("here_alone", "Async")

@@ -1,0 +1,26 @@
+"""Where chance begins: seeds that are the same in the next run with the same ``seed``, and other ones for everybody in it."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+from typing import Any
+
+import numpy as np
+
+
+def seed_of(*whose: int | str) -> int:
+    """A seed in [0, 2^31) that follows from ``whose``, the job's seed first, and is another one for all others."""
+    digest = hashlib.sha256(":".join(map(str, whose)).encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+def seed_generators(seed: int) -> None:
+    """Seed the generators that this process has for whoever brings none, as many environments do: those of Python, NumPy and,
+    where it is loaded, torch."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(seed)
