@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from rljob.checkpoints.policy import PolicyIdentity
-from rljob.envs import describe_environment
+from rljob.envs import environment_of
 from rljob.evaluation.best_possible import best_possible_return
 from rljob.evaluation.players import Players
 from rljob.evaluation.score import Played, Score, tally
@@ -50,7 +50,7 @@ def run_evaluator(options: RoleOptions, stop: threading.Event) -> None:
     torch.set_num_threads(1)
     job = options.job.spec
     parameters, environment = job.algorithm.parameters, job.environment.parameters
-    spec = describe_environment(job.environment.id, environment)
+    spec = environment_of(options.run_dir, job.environment)
     policy = PolicyIdentity(job.algorithm.name, spec, parameters, environment)
     players = Players(policy, job.evaluator.resources.cores(), job.evaluator.episodes)
     security = load_keys(options.keys, "evaluator").client("learner") if options.keys else None
