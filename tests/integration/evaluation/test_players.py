@@ -127,13 +127,23 @@ class Game(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (3,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
+    made = steps = 0
+
     def reset(self, *, seed=None, options=None):
+        self.steps = 0
         return np.zeros(3, np.float32), {}
 
     def step(self, action):
-        return np.zeros(3, np.float32), 1.0, True, False, {}
+        self.steps += 1
+        return np.zeros(3, np.float32), 1.0, self.steps == 50, False, {}
+
+    def close(self):
+        Game.made -= 1
 
 def make(helpers):
+    if helpers == "one" and Game.made:
+        raise RuntimeError("the engine runs already")
+    Game.made += 1
     player = multiprocessing.current_process()
     if player.name.startswith("player"):
         print("made beside", flush=True)
@@ -160,6 +170,19 @@ def test_helpers_are_processes_like_any_other(tmp_path: Path) -> None:
     policy, played = of_a_game(tmp_path, "play")
     with closing(Players(policy, 2, 4)) as players:
         assert sorted(game.index for game in players.play(played, 4, 3, nothing)) == list(range(4))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_an_engine_that_allows_one_copy_a_process_plays_one_game_at_a_time(
+    processes: int, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "LONG_SECONDS", 0.0)
+    policy, played = of_a_game(tmp_path, "one")
+    with closing(Players(policy, processes, 4)) as players:
+        assert sorted(game.index for game in players.play(played, 4, 3, nothing)) == list(range(4))
+    assert f"1 games side by side in this process, not {4 // processes}, as there are no more copies: " in caplog.text
+    assert "cannot be made: " in caplog.text
+    assert "no game has ended for 0 s; the longest has 49 steps so far." in caplog.text
 
 
 def test_why_a_helper_has_no_environment_is_raised_here(tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ its failures so far) for each game that ended, or (round, the exception that end
 from __future__ import annotations
 
 import contextlib
+import logging
 import multiprocessing
 import signal
+import time
 from collections import deque
 from collections.abc import Callable, Generator
 from multiprocessing import util
@@ -26,8 +28,17 @@ from rljob.evaluation.player import SIDE_BY_SIDE, Player
 from rljob.evaluation.score import Played
 from rljob.weights.flat import Weights
 
+log = logging.getLogger(__name__)
+
 _CLOSE_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
+
+
+LONG_SECONDS = 60.0
+_LONG = (
+    "no game has ended for %g s; the longest has %s steps so far. Where a good policy never ends a game, nothing is judged: end "
+    "it after so many steps, with environment.kwargs: {max_episode_steps: ...} of a Gymnasium id, or gymnasium.wrappers.TimeLimit"
+)
 
 
 class PlayerLost(RuntimeError):
@@ -70,6 +81,11 @@ class Players:
         return self._own.shapes
 
     @property
+    def best_possible(self) -> float | None:
+        """As ``Player`` says."""
+        return self._own.best_possible
+
+    @property
     def failures_total(self) -> int:
         """Environments that failed and were begun anew, as far as it is known."""
         return self._own.failures.total + sum(self._failures)
@@ -80,7 +96,7 @@ class Players:
         """Games 0 to ``episodes`` - 1, each as it ends. ``each_step`` is called often and may raise to leave; whoever stops
         asking may close the iterator, and the others stop playing. Raises ``PlayerLost``, and what a player raises."""
         self._round += 1
-        to_come = deque(range(episodes))
+        to_come, last_end = deque(range(episodes)), time.monotonic()
         self._own.begin(weights, seed)
         self._playing = [0] * len(self._helpers)
         try:
@@ -89,8 +105,12 @@ class Players:
             while to_come or self._own.playing or any(self._playing):
                 self._deal(to_come, each_step)
                 each_step()
-                yield from self._own.step()
-                yield from self._heard(0.0 if self._own.playing else _LOOK_SECONDS)
+                ended = [*self._own.step(), *self._heard(0.0 if self._own.playing else _LOOK_SECONDS)]
+                if ended or time.monotonic() - last_end > LONG_SECONDS:
+                    if not ended:
+                        log.warning(_LONG, LONG_SECONDS, f"{self._own.longest:,}")
+                    last_end = time.monotonic()
+                yield from ended
         finally:
             self._own.abandon()
             for helper, playing in enumerate(self._playing):
@@ -172,20 +192,23 @@ def _help(policy: PolicyIdentity, places: int, epsilon: float | None, connection
     """Play what is dealt until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the evaluator decides what Ctrl-C means
     torch.set_num_threads(1)  # each core has a process of its own
-    round_ = 0
+    round_, dealt = 0, deque[int]()
     try:
         with contextlib.closing(Player(policy, places, epsilon)) as player:
             while True:
-                while connection.poll(0.0 if player.playing else None):
+                while connection.poll(0.0 if player.playing or dealt else None):
                     message = connection.recv()
                     if isinstance(message, int):
-                        player.deal(message)
+                        dealt.append(message)
                         continue
                     round_, weights, seed = message
+                    dealt.clear()
                     if weights is None:
                         player.abandon()
                     else:
                         player.begin(weights, seed)
+                while dealt and player.free:  # it may have fewer places than it was asked for
+                    player.deal(dealt.popleft())
                 for played in player.step():
                     connection.send((round_, played, player.failures.total))
     except (EOFError, OSError):

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import environment_of
-from rljob.evaluation.best_possible import best_possible_return
 from rljob.evaluation.players import Players
 from rljob.evaluation.score import Played, Score, tally
 from rljob.evaluation.screen import hopeless
@@ -75,7 +74,7 @@ class Evaluator:
         # A mean over several evaluations can be saved by a later one, and a plateau counts whole evaluations.
         alone = target is not None and target.window_evaluations == 1 and job.early_stopping.plateau is None
         self._target = target.value if target is not None and alone else None
-        self._best_possible = best_possible_return(job.environment.id)
+        self._best_possible = players.best_possible
         self._verdicts = Verdicts()
         self._clock = StageClock(("wait", "play", "report"))
         self._episodes_total = 0
