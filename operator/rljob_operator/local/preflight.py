@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import psutil
 from rljob.algorithms.registry import has_own_parts, with_own_parts
 from rljob.api import RLJob, memory_estimate
+from rljob.api.memory_estimate import MemoryEstimate
 from rljob.api.networks import resolved_network
 from rljob.checkpoints.files import stored
 from rljob.checkpoints.location import bucket_of
 from rljob.checkpoints.restore_from import named_checkpoint
-from rljob.envs import describe_environment, try_environment_apart
+from rljob.envs import EnvironmentSpec, apart, describe_environment, made_by_a_user, try_environment
 from rljob.errors import UsageError
+from rljob.loading import short
 
 
 class PreflightProblem(UsageError):
     """The job can't run on this machine; the message says why, with the arithmetic, and what would work."""
 
 
-def check(job: RLJob, *, new: bool = False) -> None:
+def check(job: RLJob, *, new: bool = False) -> EnvironmentSpec:
     """Build the environment and play a few steps of it, ask for a network that sees its frames, try what the user has written of
     the algorithm, and compare the memory that the run needs with what is free; for a ``new`` run, also look into its bucket and
-    read through the one that it shall start from.
+    read through the one that it shall start from. What is not ours runs in a process of its own. Answers what
+    the environment is.
 
     Raises EnvironmentProblem (from the environment room), NetworkProblem, PluginProblem, ManifestError, CheckpointProblem,
     StorageProblem or PreflightProblem.
     """
+    look, environment = partial(_looked_at, job, new), job.spec.environment.id
+    not_ours = made_by_a_user(environment) or has_own_parts(job)
+    spec, estimate = apart(f"environment {short(environment)!r}", look) if not_ours else look()
+    available = available_memory_bytes()
+    if estimate.total_bytes > available:
+        raise PreflightProblem(estimate.problem(available))
+    return spec
+
+
+def _looked_at(job: RLJob, new: bool) -> tuple[EnvironmentSpec, MemoryEstimate]:
     job = with_own_parts(job)
     spec = describe_environment(job.spec.environment.id, job.spec.environment.parameters)
-    try_environment_apart(job.spec.environment.id, job.spec.environment.parameters)
+    try_environment(job.spec.environment.id, job.spec.environment.parameters)
     if job.spec.algorithm.type != "Custom":
         resolved_network(job.spec.algorithm.type, job.spec.algorithm.parameters.network, spec.frame_shape)
     if has_own_parts(job):
@@ -38,10 +53,7 @@ def check(job: RLJob, *, new: bool = False) -> None:
         if (bucket := bucket_of(job)) is not None:
             stored(bucket)
         named_checkpoint(job, spec)
-    estimate = memory_estimate(job, frame_bytes=spec.frame_bytes)
-    available = available_memory_bytes()
-    if estimate.total_bytes > available:
-        raise PreflightProblem(estimate.problem(available))
+    return spec, memory_estimate(job, frame_bytes=spec.frame_bytes)
 
 
 def available_memory_bytes() -> int:

@@ -14,6 +14,7 @@ from rljob.api import RLJob, not_applied_locally, parse_job
 from rljob.api.exit_codes import EXIT_NOT_SAVED
 from rljob.api.presets.merging import left_out
 from rljob.api.status import RLJobStatus
+from rljob.envs import hand_over
 from rljob.telemetry.report import write_report
 
 from rljob_operator.core.decision import Decision, End
@@ -22,6 +23,7 @@ from rljob_operator.core.rules.actors import oversubscribed
 from rljob_operator.core.turn import Turn
 from rljob_operator.local import preflight, run_folder
 from rljob_operator.local.interrupt import Interrupt
+from rljob_operator.local.job_view import running_members
 from rljob_operator.local.launch import Launcher
 from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.log_files import tail
@@ -58,11 +60,12 @@ def start(
     job = parse_job(written)
     with contextlib.closing(Launcher()) as launcher:
         launcher.prepare()  # it loads while the job is looked at
-        preflight.check(job, new=True)
+        spec = preflight.check(job, new=True)
         run_dir = run_dir or run_folder.new_run_dir(job.metadata.name)
         run_folder.prepare(run_dir, resume=False)
         with ControllerLock(run_dir):
             SpecStore(run_dir).create(written)
+            hand_over(run_dir, job.spec.environment, spec)
             ignored = not_applied_locally(job)
             _say(console, f"run folder: {run_dir}")
             passed_over = f"not applied on one machine: {', '.join(ignored)}" if ignored else ""
@@ -97,6 +100,9 @@ def go_on(
         _say(console, f"run folder: {run_dir}")
         for note in stored.notes:
             _say(console, f"warning: {note}")
+        if not running_members(run_dir):
+            job = stored.desired().job
+            hand_over(run_dir, job.spec.environment, preflight.check(job))
         return _control(run_dir, stored, Interrupt(), max_seconds, max_actors, launcher, console)
 
 
@@ -135,8 +141,6 @@ def _control(
     view = LiveView(job, console) if console.is_terminal else LineView(console)
     over = False
     try:
-        if not substrate.adopted and not interrupt.requested:
-            preflight.check(job)
         with view:
 
             def report(turn: Turn) -> None:

@@ -5,14 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from rljob.api import EnvironmentParameters
-from rljob.envs import KeepsFailing, RestartLimit, make_restarting_environment
+from rljob.envs import KeepsFailing, RestartLimit, describe_environment, make_restarting_environment
+from rljob.envs.base import VectorEnvironment
 from rljob.envs.grouped import GroupedEnvironment
+
+
+def restarting(
+    name: str, parameters: EnvironmentParameters, num_envs: int, seed: int, limit: RestartLimit
+) -> VectorEnvironment:
+    return make_restarting_environment(describe_environment(name, parameters), parameters, num_envs, seed, limit)
 
 
 def test_a_failing_row_is_cut_and_the_others_do_not_notice() -> None:
     limit = RestartLimit(10)
     parameters = EnvironmentParameters(backend="Sync", kwargs={"fail_at": 3}, reward_clipping="Disabled")
-    env = make_restarting_environment("tests.support.toys:countdown", parameters, 3, 0, limit)
+    env = restarting("tests.support.toys:countdown", parameters, 3, 0, limit)
     env.reset()
     results = [env.step(np.ones(3, np.int64)) for _ in range(5)]
     assert [result.cut.tolist() if result.cut is not None else None for result in results] == [
@@ -34,7 +41,7 @@ def test_a_failing_row_is_cut_and_the_others_do_not_notice() -> None:
 def test_a_worker_that_dies_costs_the_vector_its_episodes() -> None:
     limit = RestartLimit(10)
     parameters = EnvironmentParameters(backend="Async", kwargs={"kill_at": 2}, reward_clipping="Disabled")
-    env = make_restarting_environment("tests.support.toys:countdown", parameters, 2, 0, limit)
+    env = restarting("tests.support.toys:countdown", parameters, 2, 0, limit)
     env.reset()
     env.step(np.ones(2, np.int64))
     result = env.step(np.ones(2, np.int64))
@@ -49,7 +56,7 @@ def test_a_worker_that_dies_costs_the_vector_its_episodes() -> None:
 def test_a_vector_class_whose_reward_is_no_number_is_made_anew() -> None:
     limit = RestartLimit(10)
     make = "tests.support.toys:vector_that_loses_rewards"
-    env = make_restarting_environment(make, EnvironmentParameters(reward_clipping="Disabled"), 3, 0, limit)
+    env = restarting(make, EnvironmentParameters(reward_clipping="Disabled"), 3, 0, limit)
     env.reset()
     assert env.step(np.ones(3, np.int64)).reward.tolist() == [2.5] * 3
     result = env.step(np.ones(3, np.int64))
@@ -64,7 +71,7 @@ def test_a_vector_class_whose_reward_is_no_number_is_made_anew() -> None:
 
 def test_an_environment_that_always_fails_is_given_up_at_once() -> None:
     parameters = EnvironmentParameters(backend="Sync", kwargs={"fail_at": 1})
-    env = make_restarting_environment("tests.support.toys:countdown", parameters, 2, 0, RestartLimit(0))
+    env = restarting("tests.support.toys:countdown", parameters, 2, 0, RestartLimit(0))
     env.reset()
     with pytest.raises(KeepsFailing, match=r"environment 1 of 'tests\.support.toys:countdown' failed in step"):
         env.step(np.ones(2, np.int64))
@@ -75,7 +82,7 @@ def test_a_failure_in_one_group_is_found_at_its_place_among_all() -> None:
     limit = RestartLimit(10)
     parameters = EnvironmentParameters(backend="Sync", kwargs={"fail_at": 2})
     env = GroupedEnvironment(
-        [make_restarting_environment("tests.support.toys:countdown", parameters, 2, seed, limit) for seed in (2, 0)]
+        [restarting("tests.support.toys:countdown", parameters, 2, seed, limit) for seed in (2, 0)]
     )
     env.reset()
     assert env.step(np.ones(4, np.int64)).cut is None

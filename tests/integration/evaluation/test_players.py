@@ -9,13 +9,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 from rljob.api import parse_job
 from rljob.checkpoints.policy import PolicyIdentity
-from rljob.envs import KeepsFailing
+from rljob.envs import EnvironmentProblem
 from rljob.evaluation import players as room
-from rljob.evaluation.player import Player
 from rljob.evaluation.players import PlayerLost, Players
 from rljob.weights.flat import Weights, snapshot
 
@@ -56,7 +56,7 @@ def alive(pid: int | None) -> bool:
 
 def test_it_does_not_matter_who_plays_a_game() -> None:
     seen = []
-    for processes in (1, 2, 3, 20):
+    for processes in (1, 3, 20):
         with made(processes) as players:
             assert len(players._helpers) == min(processes, EPISODES) - 1
             games = [list(players.play(weights(seed), range(EPISODES), 10 * seed, nothing)) for seed in (1, 2)]
@@ -118,19 +118,85 @@ def test_a_killed_helper_is_named() -> None:
             list(players.play(weights(1), range(EPISODES), 3, nothing))
 
 
-class Failing(Player):
-    """Fails in a helper, which is dealt game 1."""
+GAME = """
+import multiprocessing, threading, time
+import gymnasium, numpy as np
 
-    def deal(self, game: int) -> None:
-        if game == 1:
-            raise KeepsFailing("too often")
-        super().deal(game)
+lock = threading.Lock()
+
+def hold():
+    while True:
+        with lock:
+            time.sleep(0.01)
+
+threading.Thread(target=hold, daemon=True).start()  # a fork would have its lock, and nobody who gives it back
+
+class Game(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (3,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    made = steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.zeros(3, np.float32), 1.0, self.steps == 50, False, {}
+
+    def close(self):
+        Game.made -= 1
+
+def make(helpers):
+    if helpers == "one" and Game.made:
+        raise RuntimeError("the engine runs already")
+    Game.made += 1
+    player = multiprocessing.current_process()
+    if player.name.startswith("player"):
+        print("made beside", flush=True)
+        if helpers == "fail":
+            raise ValueError("one license for this machine")
+        simulator = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(0,))
+        simulator.start()  # a daemon may not
+        simulator.join()
+    with lock:
+        return Game()
+"""
 
 
-def test_what_ends_a_helper_is_raised_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "Player", Failing)
-    with made(2) as players, pytest.raises(KeepsFailing, match="too often"):
-        list(players.play(weights(1), range(EPISODES), 3, nothing))
+def of_a_game(folder: Path, helpers: str) -> tuple[PolicyIdentity, Weights]:
+    file = folder / f"{folder.name}.py"
+    file.write_text(GAME)
+    job = manifest(episodes=4)
+    job["spec"]["environment"] = {"id": f"{file}:make", "kwargs": {"helpers": helpers}}
+    return identity_of(parse_job(job)), snapshot(network(parse_job(job), 1), 1, 1, {})
+
+
+def test_helpers_are_processes_like_any_other(tmp_path: Path) -> None:
+    """Not forks of one that has imported the environment, and no daemons."""
+    policy, played = of_a_game(tmp_path, "play")
+    with closing(Players(policy, 2, 4)) as players:
+        assert sorted(game.index for game in players.play(played, range(4), 3, nothing)) == list(range(4))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_an_engine_that_allows_one_copy_a_process_plays_one_game_at_a_time(
+    processes: int, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "LONG_SECONDS", 0.0)
+    policy, played = of_a_game(tmp_path, "one")
+    with closing(Players(policy, processes, 4)) as players:
+        assert sorted(game.index for game in players.play(played, range(4), 3, nothing)) == list(range(4))
+    assert f"1 games side by side in this process, not {4 // processes}, as there are no more copies: " in caplog.text
+    assert "cannot be made: " in caplog.text
+    assert "no game has ended for 0 s; the longest has 49 steps so far." in caplog.text
+
+
+def test_why_a_helper_has_no_environment_is_raised_here(tmp_path: Path) -> None:
+    policy, played = of_a_game(tmp_path, "fail")
+    with closing(Players(policy, 2, 4)) as players, pytest.raises(EnvironmentProblem, match="one license for this"):
+        list(players.play(played, range(4), 3, nothing))
 
 
 _OWNER = """

@@ -111,6 +111,13 @@ def test_rewards_are_clipped_for_training_only(for_scoring: bool, reward: float)
     assert env.step(1)[1] == reward
 
 
+def test_a_way_to_draw_that_the_manifest_names_does_not_contradict_that_of_a_video() -> None:
+    parameters = EnvironmentParameters(kwargs={"render_mode": "human"})
+    env = make_single_environment("CartPole-v1", parameters, for_scoring=True, render_mode="rgb_array")
+    assert env.render_mode == "rgb_array"
+    env.close()
+
+
 def test_counters_against_a_story_told_by_hand() -> None:
     """Row 0: 3 frames of start, a step of 4, a step cut after 2 by the end, a new start of 5. Row 1 loses a life."""
     counters = AtariCounters()

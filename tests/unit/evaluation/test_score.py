@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+from rljob.api import EnvironmentParameters
+from rljob.envs import make_single_environment
 from rljob.evaluation.best_possible import best_possible_return
 from rljob.evaluation.score import Played, Sitting, play, score, tally
 
@@ -98,8 +101,21 @@ def test_a_sitting_that_begins_anew_abandons_what_was_in_play() -> None:
     assert ended == [Played(1, 7.5 * (3 + 8 % 5), 3 + 8 % 5)]
 
 
-def test_best_returns_that_are_vouched_for() -> None:
-    assert best_possible_return("ALE/Pong-v5") == best_possible_return("PongNoFrameskip-v4") == 21.0
-    assert best_possible_return("CartPole-v1") == 500.0
-    assert best_possible_return("ALE/Breakout-v5") is None
-    assert best_possible_return("no:such") is None
+@pytest.mark.parametrize(
+    ("made", "most"),
+    [
+        ("ALE/Pong-v5", 21.0),
+        ("PongNoFrameskip-v4", 21.0),
+        ("CartPole-v1", 500.0),
+        ("CartPole-v1 of 1000", 1000.0),
+        ("CartPole-v1 of -1", None),
+        ("ALE/Breakout-v5", None),
+        ("tests.support.toys:countdown", None),
+    ],
+)
+def test_best_returns_that_are_vouched_for(made: str, most: float | None) -> None:
+    """With the limit of steps of the environment that was made, not of the one that is registered."""
+    environment_id, _, steps = made.partition(" of ")
+    parameters = EnvironmentParameters(kwargs={"max_episode_steps": int(steps)} if steps else {})
+    with closing(make_single_environment(environment_id, parameters, for_scoring=True, restarting=True)) as env:
+        assert best_possible_return(environment_id, env) == most

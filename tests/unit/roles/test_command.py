@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -222,6 +223,30 @@ def test_signals_set_the_event_and_are_seen_in_the_exit_code(number: signal.Sign
     assert json.loads(exit_path(tmp_path, "learner").read_text())["exit_code"] == 128 + number
     with stopping_on_signals(stop):
         pass  # who was told nothing ends with 0
+
+
+def test_signals_that_an_environment_has_taken_over_are_heard() -> None:
+    """And what it has forked ends by them, and ends nobody else."""
+    stop = threading.Event()
+    with stopping_on_signals(stop):
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+        time.sleep(0.1)
+        os.kill(child, signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+        assert not stop.is_set()
+    heard: list[int] = []
+
+    def taken_over() -> None:
+        with stopping_on_signals(stop):
+            signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert stop.wait(60)
+
+    with pytest.raises(typer.Exit):
+        taken_over()
+    assert heard == [signal.SIGTERM]
 
 
 def test_errors_become_exit_codes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

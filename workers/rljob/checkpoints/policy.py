@@ -48,12 +48,10 @@ class PolicyIdentity:
     def of(cls, manifest: Mapping[str, Any]) -> PolicyIdentity:
         """Read back ``document()``. Raises CheckpointProblem when the manifest lacks it or was written for other types."""
         try:
-            environment = dict(manifest["environment"])
-            environment["frame_shape"] = tuple(environment["frame_shape"])
             name = str(manifest["algorithm"])
             return cls(
                 algorithm=name,
-                spec=EnvironmentSpec(**environment),
+                spec=EnvironmentSpec.of(manifest["environment"]),
                 params=algorithm(name).parameters.model_validate(manifest["parameters"]),
                 env_params=EnvironmentParameters.model_validate(manifest["environmentParameters"]),
             )

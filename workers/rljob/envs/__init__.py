@@ -1,6 +1,6 @@
 """Environments: Gymnasium and Atari behind one vector interface with exact episode ends."""
 
-from rljob.envs.apart import try_environment_apart
+from rljob.envs.apart import apart, describe_environment_apart, environment_of, made_by_a_user
 from rljob.envs.base import EpisodeRecord, StepResult, VectorEnvironment
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.factory import (
@@ -12,7 +12,7 @@ from rljob.envs.factory import (
 )
 from rljob.envs.on_device import make_device_vector
 from rljob.envs.restarting import KeepsFailing, RestartLimit
-from rljob.envs.spec import EnvironmentSpec
+from rljob.envs.spec import EnvironmentSpec, hand_over
 from rljob.envs.trial import try_environment
 
 __all__ = [
@@ -23,12 +23,16 @@ __all__ = [
     "RestartLimit",
     "StepResult",
     "VectorEnvironment",
+    "apart",
     "describe_environment",
+    "describe_environment_apart",
     "describe_rewards",
+    "environment_of",
+    "hand_over",
+    "made_by_a_user",
     "make_device_vector",
     "make_restarting_environment",
     "make_single_environment",
     "make_vector_environment",
     "try_environment",
-    "try_environment_apart",
 ]

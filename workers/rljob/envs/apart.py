@@ -1,97 +1,147 @@
-"""The trial of an environment in a process of its own: one that ends its process, as a simulator that crashes does, ends the
-trial alone, and its user reads what has happened."""
+"""What other people have written, run in a process of its own: code that ends its process, as a simulator that crashes does, that
+takes over signals or changes the folder does it there alone, and its user reads what has happened."""
 
 from __future__ import annotations
 
+import faulthandler
+import functools
 import itertools
 import multiprocessing
+import os
+import pickle
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import gymnasium
 
 from rljob.envs.errors import EnvironmentProblem
-from rljob.envs.target import AtariGame, RegisteredEnvironment, resolve
+from rljob.envs.factory import describe_environment
+from rljob.envs.spec import EnvironmentSpec, handed_over
 from rljob.envs.trial import try_environment
 from rljob.loading import place_of, short
 from rljob.threads import start_contained
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
+    from rljob.api.environment import EnvironmentSource
 
-_GYMNASIUMS_OWN: Final = "gymnasium."
-_SLOW_SECONDS: Final = 20.0
+T = TypeVar("T")
+
+_KNOWN_MAKERS: Final = ("gymnasium.", "ale_py.")
+_LOOK_SECONDS: Final = 0.05
+_LEAVE_SECONDS: Final = 2.0
+SLOW_SECONDS: Final = 20.0
 
 
-def try_environment_apart(
-    environment_id: str, parameters: EnvironmentParameters, *, slow_seconds: float = _SLOW_SECONDS
-) -> None:
-    """`try_environment` in a process that is begun for it, which takes about a second; Gymnasium's own environments are tried
-    here. A process that ends before it has told anything is begun once more. A trial may take its time, as a simulator does that
-    loads; where it is stands on stderr every ``slow_seconds``. Raises EnvironmentProblem."""
-    if _is_trusted(environment_id, parameters):
-        try_environment(environment_id, parameters)
-        return
-    ended = 0
+def environment_of(run_dir: Path, source: EnvironmentSource, *, tried: bool = False) -> EnvironmentSpec:
+    """What ``source`` is, as it was handed over in ``run_dir``; where it was not, as on a cluster, it is described, and
+    ``tried``, now. Raises EnvironmentProblem."""
+    handed = handed_over(run_dir, source)
+    return handed or describe_environment_apart(source.id, source.parameters, tried=tried)
+
+
+def describe_environment_apart(
+    environment_id: str, parameters: EnvironmentParameters, *, tried: bool = False, slow_seconds: float = SLOW_SECONDS
+) -> EnvironmentSpec:
+    """`describe_environment`, and where it shall be ``tried`` `try_environment`; `apart` unless it is Gymnasium's own code, or
+    ALE's, that makes it. Raises EnvironmentProblem."""
+    call = functools.partial(_described, environment_id, parameters, tried)
+    if not made_by_a_user(environment_id):
+        return call()
+    return apart(f"environment {short(environment_id)!r}", call, slow_seconds=slow_seconds)
+
+
+def made_by_a_user(environment_id: str) -> bool:
+    """Whether it is the code of a user, or of a package that he has installed, that makes this environment."""
+    registered = gymnasium.registry.get(environment_id)
+    if registered is None:
+        return ":" in environment_id
+    return not str(registered.entry_point).startswith(_KNOWN_MAKERS)
+
+
+def apart(what: str, call: Callable[[], T], *, slow_seconds: float = SLOW_SECONDS) -> T:
+    """What ``call`` gives or raises, called in a process that is begun for it, which takes about a second; all of them can be
+    pickled. A process that ends before it has answered is begun once more. It may take its time, as a simulator does that loads;
+    where it is stands on stderr every ``slow_seconds``, with ``what`` in front. What it has begun ends with it."""
+    code = 0
     for _ in range(2):
-        told, ended = _tried(environment_id, parameters, slow_seconds)
-        if told == "":
-            return
-        if told is not None:
-            raise EnvironmentProblem(told)
+        answer, code = _answer(what, call, slow_seconds)
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is not None:
+            return answer[0]
     raise EnvironmentProblem(
-        f"environment {short(environment_id)!r}: the process that tried it ended by {_words(ended)} within its "
-        "first steps, twice; what it printed is above"
+        f"{what}: the process that tried it ended by {_words(code)} while it was made or within its first steps, twice; what it "
+        "printed is above"
     )
 
 
-def _is_trusted(environment_id: str, parameters: EnvironmentParameters) -> bool:
-    target = resolve(environment_id, parameters)
-    if isinstance(target, AtariGame):
-        return True
-    if not isinstance(target, RegisteredEnvironment):
-        return False
-    return str(target.entry_point).startswith(_GYMNASIUMS_OWN)
-
-
-def _tried(environment_id: str, parameters: EnvironmentParameters, slow_seconds: float) -> tuple[str | None, int]:
-    """(the problem, empty for none, None where the process ended before it told; its exit code)."""
+def _answer(what: str, call: Callable[[], T], slow_seconds: float) -> tuple[tuple[T] | Exception | None, int]:
+    """(what came of the call, None where the process ended before it said; its exit code)."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_try_and_tell, args=(theirs, environment_id, parameters, slow_seconds))
+    process = context.Process(target=_call_and_answer, args=(theirs, what, call, slow_seconds))
     process.start()
     theirs.close()
-    told = None
+    answer = None
     try:
+        # Not until the pipe is closed: processes that the call has begun may hold it open.
+        while not ours.poll(_LOOK_SECONDS) and process.is_alive():
+            pass
         with ours, suppress(EOFError):
-            told = str(ours.recv())
-        process.join()
+            if ours.poll():
+                answer = ours.recv()
+        process.join(_LEAVE_SECONDS)
     finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.ident or 0, signal.SIGKILL)
         process.kill()
         process.join()
-    return told, process.exitcode or 0
+    return answer, process.exitcode or 0
 
 
-def _try_and_tell(to: Connection, environment_id: str, parameters: EnvironmentParameters, slow_seconds: float) -> None:
-    tried = threading.current_thread().ident or 0
+def _call_and_answer(to: Connection, what: str, call: Callable[[], object], slow_seconds: float) -> None:
+    os.setpgid(0, 0)  # whoever waits ends all that is begun here, and Ctrl-C is for him
+    os.dup2(2, 1)
+    faulthandler.enable(all_threads=False)
+    caller = threading.current_thread().ident or 0
 
     def say_where() -> None:
         for times in itertools.count(1):
             time.sleep(slow_seconds)
-            where = place_of(sys._current_frames()[tried])
-            long = f"its trial takes long, {times * slow_seconds:g} s so far, and is at {where}"
-            sys.stderr.write(f"rljob: environment {short(environment_id)!r}: {long}\n")
+            where = place_of(sys._current_frames()[caller])
+            sys.stderr.write(
+                f"rljob: {what}: its trial takes long, {times * slow_seconds:g} s so far, and is at {where}\n"
+            )
 
     start_contained("slow-trial", say_where)
     try:
+        to.send((call(),))
+    except Exception as error:  # noqa: BLE001 (it is raised where it is waited for)
+        to.send(that_travels(error))
+
+
+def that_travels(error: Exception) -> Exception:
+    """``error`` as it is, or in words where it can't be read back: whatever a user's code raises."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 (as above)
+        return EnvironmentProblem(str(error))
+    return error
+
+
+def _described(environment_id: str, parameters: EnvironmentParameters, tried: bool) -> EnvironmentSpec:
+    spec = describe_environment(environment_id, parameters)
+    if tried:
         try_environment(environment_id, parameters)
-    except EnvironmentProblem as problem:
-        to.send(str(problem))
-    else:
-        to.send("")
+    return spec
 
 
 def _words(exit_code: int) -> str:

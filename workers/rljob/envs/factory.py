@@ -49,8 +49,8 @@ def describe_environment(environment_id: str, parameters: EnvironmentParameters)
 
 
 def describe_rewards(environment_id: str, parameters: EnvironmentParameters) -> str:
-    """What training sees of the rewards, and why, in words for a report. Raises EnvironmentProblem."""
-    clipped = clips_rewards(resolve(environment_id, parameters), parameters)
+    """What training sees of the rewards, and why, in words for a report."""
+    clipped = clips_rewards(environment_id, parameters)
     seen = "clipped to [-1, 1]" if clipped else "as the environment gives them"
     return f"{seen} (rewardClipping: {parameters.reward_clipping})"
 
@@ -71,21 +71,22 @@ def make_single_environment(
     target = resolve(environment_id, parameters)
     make = functools.partial(single.build, target, parameters, render_mode=render_mode)
     env = RestartingEnv(make) if restarting else make()
-    return env if for_scoring or not clips_rewards(target, parameters) else wrappers.ClippedReward(env)
+    return env if for_scoring or not clips_rewards(target.id, parameters) else wrappers.ClippedReward(env)
 
 
 def make_restarting_environment(
-    environment_id: str,
+    spec: EnvironmentSpec,
     parameters: EnvironmentParameters,
     num_envs: int,
     seed: int,
     limit: RestartLimit,
     threads: int = 1,
 ) -> VectorEnvironment:
-    """As ``make_vector_environment``; what fails while it is stepped is made anew, as far as ``limit`` allows."""
+    """As ``make_vector_environment``, of the environment that was described as ``spec``; what fails while it is stepped is made
+    anew, as far as ``limit`` allows."""
 
     def make(seed: int) -> VectorEnvironment:
-        return make_vector_environment(environment_id, parameters, num_envs, seed, threads=threads, restarting=True)
+        return make_vector_environment(spec.id, parameters, num_envs, seed, threads=threads, restarting=True, spec=spec)
 
     return RestartingVector(make, seed, limit)
 
@@ -98,16 +99,18 @@ def make_vector_environment(
     *,
     threads: int = 1,
     restarting: bool = False,
+    spec: EnvironmentSpec | None = None,
 ) -> VectorEnvironment:
     """``num_envs`` copies behind the backend that the parameters choose (Auto: see above). Raises EnvironmentProblem.
 
     ``threads``: how many ALE's vector environment steps its games with; what happens in them is the same with any number.
     ``restarting``: environments that are stepped one by one are made anew when they fail (``StepResult.cut``).
+    ``spec``: what it was described as; else one more copy is made to look at.
     """
     if num_envs < 1:
         raise ValueError(f"num_envs must be at least 1, got {num_envs}")
     target = resolve(environment_id, parameters)
-    spec = _describe(target, parameters)
+    spec = spec or _describe(target, parameters)
     if parameters.backend in ("Auto", "Native") and (reason := _why_not_native(target, spec, parameters)):
         if parameters.backend == "Native":
             raise EnvironmentProblem(
@@ -149,7 +152,7 @@ def _describe(target: Target, parameters: EnvironmentParameters) -> EnvironmentS
         stack=stack,
         num_actions=actions,
         raw_frames_per_step=parameters.frame_skip if isinstance(target, AtariGame) else 1,
-        fingerprint=fingerprint(target.id, parameters, reward_clipping=clips_rewards(target, parameters)),
+        fingerprint=fingerprint(target.id, parameters, reward_clipping=clips_rewards(target.id, parameters)),
     )
 
 
@@ -182,7 +185,7 @@ def _native(
             sticky_action_probability=parameters.sticky_action_probability,
             full_action_space=parameters.full_action_space,
             max_episode_raw_frames=parameters.max_episode_raw_frames,
-            reward_clipping=clips_rewards(target, parameters),
+            reward_clipping=clips_rewards(target.id, parameters),
             threads=threads,
         )
     if isinstance(target, UserFactory):
@@ -197,7 +200,12 @@ def _native(
                 f"environment {short(target.id)!r}: its vector class cannot be made: {told(error)}"
             ) from error
     return GymnasiumVector(
-        spec, vector, seed, stacked=False, reward_clipping=clips_rewards(target, parameters), actions=parameters.actions
+        spec,
+        vector,
+        seed,
+        stacked=False,
+        reward_clipping=clips_rewards(target.id, parameters),
+        actions=parameters.actions,
     )
 
 
@@ -223,6 +231,6 @@ def _wrapped(
         vector,
         seed,
         stacked=True,
-        reward_clipping=clips_rewards(target, parameters),
+        reward_clipping=clips_rewards(target.id, parameters),
         atari=isinstance(target, AtariGame),
     )

@@ -38,11 +38,8 @@ def build(target: Target, parameters: EnvironmentParameters, index: int = 0, *, 
 
 def as_written(target: RegisteredEnvironment | UserFactory, *, render_mode: str | None = None) -> Env:
     """The environment as its author gives it, with the spaces that every one has. Raises EnvironmentProblem."""
-    env = (
-        _registered(target, render_mode)
-        if isinstance(target, RegisteredEnvironment)
-        else _from_factory(target, render_mode)
-    )
+    draws: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}  # many take no render_mode at all
+    env = _registered(target, draws) if isinstance(target, RegisteredEnvironment) else _from_factory(target, draws)
     for space in ("observation_space", "action_space"):
         if not isinstance(found := getattr(env, space, None), gymnasium.Space):
             raise EnvironmentProblem(
@@ -83,24 +80,21 @@ def _atari(game: AtariGame, parameters: EnvironmentParameters, render_mode: str 
     return FrameStackObservation(env, parameters.frame_stack, padding_type="zero")
 
 
-def _registered(target: RegisteredEnvironment, render_mode: str | None) -> Env:
-    draws: dict[str, Any] = (
-        {} if render_mode is None else {"render_mode": render_mode}
-    )  # many take no render_mode at all
+def _registered(target: RegisteredEnvironment, draws: dict[str, Any]) -> Env:
     try:
-        return gymnasium.make(target.made_as, disable_env_checker=True, **draws, **target.kwargs)
+        return gymnasium.make(target.made_as, disable_env_checker=True, **{**target.kwargs, **draws})
     except PLUGIN_FAILURES as error:
         raise _cannot_make(target.id, error) from error
 
 
-def _from_factory(target: UserFactory, render_mode: str | None) -> Env:
+def _from_factory(target: UserFactory, draws: dict[str, Any]) -> Env:
     if target.vector_only:
         raise EnvironmentProblem(
             f"environment {short(target.id)!r} cannot be made one by one: its factory requires num_envs; give num_envs a "
             "default with which it returns a plain gymnasium.Env, which scoring and video need"
         )
     try:
-        env = target.make(**target.kwargs, **({"render_mode": render_mode} if render_mode and target.draws else {}))
+        env = target.make(**{**target.kwargs, **(draws if target.draws else {})})
     except PLUGIN_FAILURES as error:
         raise _cannot_make(target.id, error) from error
     if not isinstance(env, gymnasium.Env):

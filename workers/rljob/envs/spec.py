@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import importlib.metadata
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
+    from rljob.api.environment import EnvironmentSource
 
 # Neither who computes a step, nor how a network scales its input, nor patience with failures changes what the environment is.
 _NOT_PART_OF_THE_ENVIRONMENT = {"backend", "centre_input", "input_scale", "max_failures_per_10000_steps"}
+_HANDED = "environment.json"
 _PACKAGES = ("gymnasium", "ale-py", "numpy", "opencv-python-headless")
 
 
@@ -33,6 +38,11 @@ class EnvironmentSpec:
     raw_frames_per_step: int
     fingerprint: str
 
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> EnvironmentSpec:
+        """Read back ``dataclasses.asdict`` as JSON keeps it. Raises KeyError and TypeError for anything else."""
+        return cls(**{**document, "frame_shape": tuple(document["frame_shape"])})
+
     @property
     def observation_shape(self) -> tuple[int, ...]:
         """(S, *F*): the shape of one environment's observation."""
@@ -46,6 +56,21 @@ class EnvironmentSpec:
     def frame_bytes(self) -> int:
         """Memory of one frame F*, uncompressed."""
         return math.prod(self.frame_shape) * (1 if self.frame_dtype == "uint8" else 4)
+
+
+def hand_over(run_dir: Path, source: EnvironmentSource, spec: EnvironmentSpec) -> None:
+    """Keep in ``run_dir`` what ``source`` was found to be, for roles that need no more. Raises OSError."""
+    document = {"of": source.model_dump(mode="json"), "spec": dataclasses.asdict(spec)}
+    (run_dir / _HANDED).write_text(json.dumps(document, indent=2) + "\n")
+
+
+def handed_over(run_dir: Path, source: EnvironmentSource) -> EnvironmentSpec | None:
+    """What was kept of ``source`` in ``run_dir``; None where nothing was, or of another one."""
+    try:
+        document = json.loads((run_dir / _HANDED).read_text())
+    except (OSError, ValueError):
+        return None
+    return EnvironmentSpec.of(document["spec"]) if document["of"] == source.model_dump(mode="json") else None
 
 
 def fingerprint(environment_id: str, parameters: EnvironmentParameters, *, reward_clipping: bool) -> str:

@@ -8,7 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import ale_py
 import gymnasium
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 gymnasium.register_envs(ale_py)
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # or every process prints a banner
+
+_ATARI: Final = "ale_py.env:AtariEnv"
 
 # Arguments of the Atari emulator that environment parameters already decide, and the parameter that does.
 _DECIDED_ELSEWHERE = {
@@ -72,10 +74,11 @@ class UserFactory:
 Target = AtariGame | RegisteredEnvironment | UserFactory
 
 
-def clips_rewards(target: Target, parameters: EnvironmentParameters) -> bool:
-    """Whether training sees clipped rewards: as ``rewardClipping`` says, and with Auto where the target is an Atari game."""
+def clips_rewards(environment_id: str, parameters: EnvironmentParameters) -> bool:
+    """Whether training sees clipped rewards: as ``rewardClipping`` says, and with Auto in an Atari game. Imports nothing."""
     if parameters.reward_clipping == "Auto":
-        return isinstance(target, AtariGame)
+        registered = gymnasium.registry.get(environment_id.rpartition(":")[2])
+        return registered is not None and registered.entry_point == _ATARI
     return parameters.reward_clipping == "Enabled"
 
 
@@ -103,7 +106,7 @@ def resolve(environment_id: str, parameters: EnvironmentParameters) -> Target:
         spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
         raise UnknownEnvironment(_unknown(environment_id, error)) from error
-    if spec.entry_point == "ale_py.env:AtariEnv":
+    if spec.entry_point == _ATARI:
         if taken := next((key for key in kwargs if key in _DECIDED_ELSEWHERE), None):
             raise EnvironmentProblem(
                 f"environment {short(environment_id)!r}: kwargs may not set {taken!r}; "

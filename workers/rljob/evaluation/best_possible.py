@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import ale_py
-import gymnasium
+from typing import Any
 
-gymnasium.register_envs(ale_py)
+import gymnasium
 
 # Pong ends when one side has 21 points; each point of ours counts 1.
 _BY_ROM = {"pong": 21.0}
 
 
-def best_possible_return(environment_id: str) -> float | None:
-    """An upper bound on the return of one game of ``environment_id``, or None where nobody vouches for one.
+def best_possible_return(environment_id: str, made: gymnasium.Env[Any, Any]) -> float | None:
+    """An upper bound on the return of one game of ``environment_id``, which was ``made`` as the job says, or None where nobody
+    vouches for one.
 
     Gymnasium's CartPole pays 1 a step up to its step limit; a sparser reward option pays less, never more.
     """
@@ -21,6 +21,10 @@ def best_possible_return(environment_id: str) -> float | None:
         return None
     if spec.entry_point == "ale_py.env:AtariEnv":
         return _BY_ROM.get(str(spec.kwargs.get("game")))
-    if spec.entry_point == "gymnasium.envs.classic_control.cartpole:CartPoleEnv" and spec.max_episode_steps:
-        return float(spec.max_episode_steps)
+    if (
+        spec.entry_point == "gymnasium.envs.classic_control.cartpole:CartPoleEnv"
+        and made.spec
+        and made.spec.max_episode_steps
+    ):
+        return float(made.spec.max_episode_steps)
     return None

@@ -9,22 +9,36 @@ its failures so far) for each game that ended, or (round, the exception that end
 from __future__ import annotations
 
 import contextlib
+import logging
 import multiprocessing
 import signal
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
+from multiprocessing import util
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 import torch
 
 from rljob.checkpoints.policy import PolicyIdentity
+from rljob.envs.apart import that_travels
 from rljob.evaluation.player import SIDE_BY_SIDE, Player
 from rljob.evaluation.score import Played
 from rljob.weights.flat import Weights
 
+log = logging.getLogger(__name__)
+
 _CLOSE_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
+
+
+LONG_SECONDS = 60.0
+_LONG = (
+    "no game has ended for %g s; the longest has %s steps so far. Where a good policy never ends a game, nothing is judged: end "
+    "it after so many steps, with environment.kwargs: {max_episode_steps: ...} of a Gymnasium id, or gymnasium.wrappers.TimeLimit"
+)
 
 
 class PlayerLost(RuntimeError):
@@ -35,25 +49,26 @@ class Players:
     """``processes`` players of a policy, this process one of them, for evaluations of up to ``episodes`` games. ``play`` is for
     one thread. epsilon: as ``Player`` says.
 
-    The others are forked, so make this before the process has threads. They end with this process, however it ends.
+    The others come from a fork server, which has imported no environment: a fork of this process would have the locks of its
+    threads, and not the threads. They end with this process, however it ends.
     """
 
     def __init__(self, policy: PolicyIdentity, processes: int, episodes: int, epsilon: float | None = None) -> None:
         processes = min(processes, episodes)
         places = min(SIDE_BY_SIDE, -(-episodes // processes))
-        context = multiprocessing.get_context("fork")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["rljob.evaluation.player"])
         self._helpers: list[Connection[Any, Any]] = []
-        self._processes = []
+        self._processes: list[ForkServerProcess] = []
         for number in range(1, processes):
             ours, theirs = context.Pipe()
-            foreign = [*self._helpers, ours]
-            process = context.Process(
-                target=_help, args=(policy, places, epsilon, theirs, foreign), name=f"player-{number}", daemon=True
-            )
+            process = context.Process(target=_help, args=(policy, places, epsilon, theirs), name=f"player-{number}")
             process.start()
             theirs.close()
             self._helpers.append(ours)
             self._processes.append(process)
+        # Where nobody closes this, too: Python waits at its end for processes that are no daemons.
+        self._end_helpers = util.Finalize(self, _end, (self._helpers, self._processes), exitpriority=0)
         self._own = Player(policy, places, epsilon)
         self._places = places
         self._playing = [0] * len(self._helpers)
@@ -66,6 +81,11 @@ class Players:
         return self._own.shapes
 
     @property
+    def best_possible(self) -> float | None:
+        """As ``Player`` says."""
+        return self._own.best_possible
+
+    @property
     def failures_total(self) -> int:
         """Environments that failed and were begun anew, as far as it is known."""
         return self._own.failures.total + sum(self._failures)
@@ -76,7 +96,7 @@ class Players:
         """The ``games`` (their numbers), each as it ends. ``each_step`` is called often and may raise to leave; whoever stops
         asking may close the iterator, and the others stop playing. Raises ``PlayerLost``, and what a player raises."""
         self._round += 1
-        to_come = deque(games)
+        to_come, last_end = deque(games), time.monotonic()
         self._own.begin(weights, seed)
         self._playing = [0] * len(self._helpers)
         try:
@@ -85,8 +105,12 @@ class Players:
             while to_come or self._own.playing or any(self._playing):
                 self._deal(to_come, each_step)
                 each_step()
-                yield from self._own.step()
-                yield from self._heard(0.0 if self._own.playing else _LOOK_SECONDS)
+                ended = [*self._own.step(), *self._heard(0.0 if self._own.playing else _LOOK_SECONDS)]
+                if ended or time.monotonic() - last_end > LONG_SECONDS:
+                    if not ended:
+                        log.warning(_LONG, LONG_SECONDS, f"{self._own.longest:,}")
+                    last_end = time.monotonic()
+                yield from ended
         finally:
             self._own.abandon()
             for helper, playing in enumerate(self._playing):
@@ -96,12 +120,7 @@ class Players:
 
     def close(self) -> None:
         """End the helpers and give up this process's environments."""
-        for connection in self._helpers:
-            connection.close()
-        for process in self._processes:
-            process.join(_CLOSE_SECONDS)
-            if process.is_alive():
-                process.kill()
+        self._end_helpers()
         self._own.close()
 
     def _deal(self, to_come: deque[int], each_step: Callable[[], None]) -> None:
@@ -131,7 +150,7 @@ class Players:
                     round_, answer, failures = self._helpers[helper].recv()
                 except (EOFError, OSError) as error:
                     raise self._lost(helper) from error
-                if isinstance(answer, BaseException):
+                if isinstance(answer, Exception):
                     raise answer
                 self._failures[helper] = failures
                 if round_ == self._round:
@@ -147,43 +166,53 @@ class Players:
         except OSError as error:
             raise self._lost(helper) from error
 
-    def _lost(self, helper: int) -> PlayerLost:
+    def _lost(self, helper: int) -> Exception:
+        """Why a helper is gone: what it had to say itself, else how it ended."""
+        with contextlib.suppress(EOFError, OSError):
+            while self._helpers[helper].poll():
+                _, answer, _ = self._helpers[helper].recv()
+                if isinstance(answer, Exception):
+                    return answer
         process = self._processes[helper]
         process.join(_CLOSE_SECONDS)
         return PlayerLost(f"{process.name}, which played some of the games, ended with exit code {process.exitcode}")
 
 
-def _help(
-    policy: PolicyIdentity,
-    places: int,
-    epsilon: float | None,
-    connection: Connection[Any, Any],
-    foreign: list[Connection[Any, Any]],
-) -> None:
+def _end(helpers: list[Connection[Any, Any]], processes: list[ForkServerProcess]) -> None:
+    for connection in helpers:
+        connection.close()
+    for process in processes:
+        process.join(_CLOSE_SECONDS)
+        if process.is_alive():
+            process.kill()
+            process.join()
+
+
+def _help(policy: PolicyIdentity, places: int, epsilon: float | None, connection: Connection[Any, Any]) -> None:
     """Play what is dealt until the other end is closed."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the evaluator decides what Ctrl-C means
-    torch.set_num_threads(1)  # a fork has no other threads that could compute
-    for other in foreign:
-        other.close()  # or they would never be closed at this end
-    round_ = 0
+    torch.set_num_threads(1)  # each core has a process of its own
+    round_, dealt = 0, deque[int]()
     try:
-        player = Player(policy, places, epsilon)
-        while True:
-            while connection.poll(0.0 if player.playing else None):
-                message = connection.recv()
-                if isinstance(message, int):
-                    player.deal(message)
-                    continue
-                round_, weights, seed = message
-                if weights is None:
-                    player.abandon()
-                else:
-                    player.begin(weights, seed)
-            for played in player.step():
-                connection.send((round_, played, player.failures.total))
+        with contextlib.closing(Player(policy, places, epsilon)) as player:
+            while True:
+                while connection.poll(0.0 if player.playing or dealt else None):
+                    message = connection.recv()
+                    if isinstance(message, int):
+                        dealt.append(message)
+                        continue
+                    round_, weights, seed = message
+                    dealt.clear()
+                    if weights is None:
+                        player.abandon()
+                    else:
+                        player.begin(weights, seed)
+                while dealt and player.free:  # it may have fewer places than it was asked for
+                    player.deal(dealt.popleft())
+                for played in player.step():
+                    connection.send((round_, played, player.failures.total))
     except (EOFError, OSError):
         return
     except Exception as error:  # noqa: BLE001 (it is raised where the evaluation is)
         with contextlib.suppress(OSError):
-            connection.send((round_, error, 0))
+            connection.send((round_, that_travels(error), 0))

@@ -129,6 +129,11 @@ class Sitting:
         return len(self._games)
 
     @property
+    def longest(self) -> int:
+        """Steps so far of the longest game in play."""
+        return max((game.length for game in self._games), default=0)
+
+    @property
     def free(self) -> int:
         """Games that may be dealt now."""
         return len(self._idle)

@@ -18,7 +18,6 @@ from rljob.algorithms.decision import Inference
 from rljob.algorithms.shapes import shapes_of
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.api import RLJob
-from rljob.envs import describe_environment
 from rljob.envs.spec import EnvironmentSpec
 from rljob.inference.batching import Request, bucket_sizes
 from rljob.weights.flat import Weights
@@ -111,10 +110,12 @@ class ServedModel:
         return buffer.pin_memory() if self._device.type == "cuda" else buffer
 
 
-def served_model(job: RLJob, device: torch.device, compute: Compute | None = None) -> ServedModel:
-    """The job's network, to be served on ``device``; ``compute`` None chooses by a short measurement on this processor."""
+def served_model(
+    job: RLJob, spec: EnvironmentSpec, device: torch.device, compute: Compute | None = None
+) -> ServedModel:
+    """The job's network for the environment of ``spec``, to be served on ``device``; ``compute`` None chooses by a short
+    measurement on this processor."""
     parameters, environment_parameters = job.spec.algorithm.parameters, job.spec.environment.parameters
-    spec = describe_environment(job.spec.environment.id, environment_parameters)
     method = algorithm(job.spec.algorithm.name)
     network = method.build(spec, parameters, environment_parameters)
     memory = method.memory_units(parameters)

@@ -25,9 +25,10 @@ from rljob.algorithms.base import UnrollAlgorithm
 from rljob.algorithms.compute import denormals_as_zero
 from rljob.api import RLJob
 from rljob.envs import (
+    EnvironmentSpec,
     KeepsFailing,
     RestartLimit,
-    describe_environment,
+    environment_of,
     make_device_vector,
     make_restarting_environment,
 )
@@ -72,9 +73,8 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
     spec_of_job = options.job.spec
     parameters = spec_of_job.algorithm.parameters
     environment_parameters = spec_of_job.environment.parameters
-    environment_id = spec_of_job.environment.id
     num_envs = spec_of_job.actors.envs_per_actor
-    spec = describe_environment(environment_id, environment_parameters)
+    spec = environment_of(options.run_dir, spec_of_job.environment)
     chosen = algorithm(spec_of_job.algorithm.name)
     layout = chosen.layout(spec, parameters)
     identity = ActorIdentity(options.name, uuid.uuid4().hex[:12], num_envs)
@@ -113,7 +113,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
             loop: Loop
             environment: VectorEnvironment | DeviceEnvironment
             if not isinstance(actions, WeightClient):
-                environment = grouped = _in_groups(options.job, seed, failures)
+                environment = grouped = _in_groups(options.job, spec, seed, failures)
                 remote = RemotePolicy(chosen, spec, parameters, num_envs, len(grouped.groups), generator, actions)
                 figures.inference = actions
                 timeout_seconds = float(spec_of_job.inference.timeout_seconds)
@@ -129,7 +129,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                 policy = Policy(chosen, spec, parameters, environment_parameters, num_envs, generator)
                 actions.shapes = policy.shapes
                 environment = make_restarting_environment(
-                    environment_id,
+                    spec,
                     environment_parameters,
                     num_envs,
                     seed,
@@ -206,16 +206,15 @@ def server_of(actor: str, servers: int) -> int:
     return int(digits or 0) % servers
 
 
-def _in_groups(job: RLJob, seed: int, failures: RestartLimit) -> GroupedEnvironment:
+def _in_groups(job: RLJob, spec: EnvironmentSpec, seed: int, failures: RestartLimit) -> GroupedEnvironment:
     """The actor's environments in two groups, or in one where their number is odd; seeded as if they were one vector."""
-    spec = job.spec
-    count = spec.actors.envs_per_actor
+    count = job.spec.actors.envs_per_actor
     groups = GROUPS if count % GROUPS == 0 else 1
     size = count // groups
-    parameters, threads = spec.environment.parameters, spec.actors.resources.cores()
+    parameters, threads = job.spec.environment.parameters, job.spec.actors.resources.cores()
     return GroupedEnvironment(
         [
-            make_restarting_environment(spec.environment.id, parameters, size, seed + size * group, failures, threads)
+            make_restarting_environment(spec, parameters, size, seed + size * group, failures, threads)
             for group in range(groups)
         ]
     )

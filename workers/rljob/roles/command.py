@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import socket
 import sys
 import threading
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ from rljob.roles.announce import recording_exit
 from rljob.roles.checks import check_options, check_protocol
 from rljob.roles.options import KEEP_SECONDS, RoleOptions
 from rljob.roles.role import Profiled, Role, role_function
+from rljob.threads import start_contained
 from setproctitle import setproctitle, setthreadtitle
 from typer.core import TyperCommand
 
@@ -31,27 +34,43 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 @contextmanager
 def stopping_on_signals(stop: threading.Event) -> Iterator[None]:
-    """Set ``stop`` on SIGTERM and SIGINT; the handlers from before come back at the end.
+    """Set ``stop`` on SIGTERM and SIGINT, also where a user's code has put handlers of its own in the place of ours; those from
+    before come back at the end.
 
     A block that ends in good order after a signal raises `typer.Exit` with 128 + its number, 143 or 130: the code with which any
     process ends that a signal has told to, so that nobody takes the end for the process's own.
     """
     log = logging.getLogger("rljob.worker")
     told: list[int] = []
+    ours, pythons = socket.socketpair()
+    pythons.setblocking(False)
 
-    def handle(number: int, frame: object) -> None:
-        log.info("%s: draining", signal.Signals(number).name)
-        told.append(number)
-        stop.set()
+    def hear() -> None:
+        while number := ours.recv(1):  # Python writes the number of each signal, whoever handles it
+            if number[0] in before:
+                log.info("%s: draining", signal.Signals(number[0]).name)
+                told.append(number[0])
+                stop.set()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+    os.register_at_fork(after_in_child=_as_any_process)  # what an environment forks may be told to end by it
+    with pythons:
+        start_contained("signals", hear)
+        woken = signal.set_wakeup_fd(pythons.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(woken)
     if told:
         raise typer.Exit(128 + told[0])
+
+
+def _as_any_process() -> None:
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 class RoleCommand(TyperCommand):
@@ -69,7 +88,9 @@ class RoleCommand(TyperCommand):
 def worker(
     role: Annotated[Role, typer.Argument(help="Which role to run.", show_default=False)],
     job: Annotated[Path, typer.Option(envvar="RLJOB_JOB", help="The job's manifest, with overrides applied.")],
-    run_dir: Annotated[Path, typer.Option(envvar="RLJOB_RUN_DIR", help="Folder for checkpoints, figures and logs.")],
+    run_dir: Annotated[
+        Path, typer.Option(envvar="RLJOB_RUN_DIR", resolve_path=True, help="Folder for checkpoints, figures and logs.")
+    ],
     name: Annotated[str, typer.Option(envvar="RLJOB_NAME", help="This process's name, such as actor-0.")],
     replay_ingest: Annotated[
         list[str] | None,
@@ -108,12 +129,16 @@ def worker(
         Path | None,
         typer.Option(
             envvar="RLJOB_TOKEN_FILE",
+            resolve_path=True,
             help="File with the job's token. Requests to the metrics port that change something (POST /checkpoint) need it; "
             "without one they are taken on loopback only.",
         ),
     ] = None,
     announce: Annotated[
-        Path | None, typer.Option(envvar="RLJOB_ANNOUNCE", help="File to write pid and metrics address to, once ready.")
+        Path | None,
+        typer.Option(
+            envvar="RLJOB_ANNOUNCE", resolve_path=True, help="File to write pid and metrics address to, once ready."
+        ),
     ] = None,
     redis: Annotated[
         str | None,
@@ -149,7 +174,8 @@ def worker(
         ),
     ] = 0,
     keys: Annotated[
-        Path | None, typer.Option(envvar="RLJOB_KEYS", help="CURVE keys, for tcp:// beyond this machine.")
+        Path | None,
+        typer.Option(envvar="RLJOB_KEYS", resolve_path=True, help="CURVE keys, for tcp:// beyond this machine."),
     ] = None,
     profile: Annotated[
         list[Profiled] | None,
@@ -161,6 +187,7 @@ def worker(
         Path | None,
         typer.Option(
             envvar="RLJOB_LAST_WORDS",
+            resolve_path=True,
             help="File for what a learner leaves at an orderly end: how its newest checkpoint went, as JSON. In a pod the "
             "termination log.",
         ),

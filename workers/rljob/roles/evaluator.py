@@ -18,8 +18,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from rljob.checkpoints.policy import PolicyIdentity
-from rljob.envs import describe_environment
-from rljob.evaluation.best_possible import best_possible_return
+from rljob.envs import environment_of
 from rljob.evaluation.players import Players
 from rljob.evaluation.score import Played, Score, tally
 from rljob.evaluation.screen import SCREEN_GAMES, hopeless
@@ -51,7 +50,7 @@ def run_evaluator(options: RoleOptions, stop: threading.Event) -> None:
     torch.set_num_threads(1)
     job = options.job.spec
     parameters, environment = job.algorithm.parameters, job.environment.parameters
-    spec = describe_environment(job.environment.id, environment)
+    spec = environment_of(options.run_dir, job.environment)
     policy = PolicyIdentity(job.algorithm.name, spec, parameters, environment)
     players = Players(policy, job.evaluator.resources.cores(), job.evaluator.episodes)
     security = load_keys(options.keys, "evaluator").client("learner") if options.keys else None
@@ -77,7 +76,7 @@ class Evaluator:
         # A mean over several evaluations can be saved by a later one, and a plateau counts whole evaluations.
         alone = target is not None and target.window_evaluations == 1 and job.early_stopping.plateau is None
         self._target = target.value if target is not None and alone else None
-        self._best_possible = best_possible_return(job.environment.id)
+        self._best_possible = players.best_possible
         self._verdicts = Verdicts()
         self._clock = StageClock(("wait", "play", "report"))
         self._episodes_total = 0

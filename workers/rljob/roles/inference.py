@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from rljob.algorithms.compute import denormals_as_zero
 from rljob.api import quantity
+from rljob.envs import environment_of
 from rljob.inference.model import served_model
 from rljob.inference.server import InferenceServer
 from rljob.learner.device import choose
@@ -36,7 +37,7 @@ def run_inference(options: RoleOptions, stop: threading.Event) -> None:
     device = choose(spec.inference.accelerator, on_cluster=options.on_cluster, role="inference")
     torch.set_num_threads(max(1, round(quantity(spec.inference.resources.requests.get("cpu", "1")))))
     keys = load_keys(options.keys, "inference") if options.keys is not None else None
-    model = served_model(options.job, device)
+    model = served_model(options.job, environment_of(options.run_dir, spec.environment), device)
     weights = WeightClient(options.weights, options.notice, keys.client("learner") if keys else None)
     weights.shapes = model.shapes
     try:

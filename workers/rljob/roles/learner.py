@@ -23,7 +23,7 @@ from rljob.checkpoints.location import Location, directory_of, location
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.checkpoints.restore_from import begins_elsewhere, named_checkpoint, started_from
 from rljob.checkpoints.store import Checkpoint
-from rljob.envs import EnvironmentSpec, describe_environment, describe_rewards, try_environment
+from rljob.envs import EnvironmentSpec, describe_rewards, environment_of
 from rljob.inference.in_learner import InferenceThread, LatestWeights
 from rljob.inference.model import served_model
 from rljob.inference.server import InferenceServer
@@ -79,14 +79,13 @@ def run_learner(options: RoleOptions, stop: threading.Event) -> None:
 def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memory: DeviceMemory) -> None:
     spec = options.job.spec
     params, env_params = spec.algorithm.parameters, spec.environment.parameters
-    environment = describe_environment(spec.environment.id, env_params)
     directory = directory_of(options.job, options.run_dir)
     found = _checkpoint_to_resume(options.resume, directory)
+    # What was trained in before may fail now and then.
+    environment = environment_of(options.run_dir, spec.environment, tried=found is None)
     named = None
     if begins_elsewhere(options.job, found.manifest if found is not None else None):
         found, named = None, named_checkpoint(options.job, environment)
-    if found is None:  # else it was trained in, and may fail now and then
-        try_environment(spec.environment.id, env_params)
     memory.sufficed = found is not None and int(found.manifest["counters"]["updates"]) > 0
     method = algorithm(spec.algorithm.name)
     check_own_parts(options.job, environment)
@@ -124,7 +123,7 @@ def _run(options: RoleOptions, stop: threading.Event, device: torch.device, memo
             serving = InferenceThread(
                 InferenceServer(
                     options.inference[0],
-                    served_model(options.job, device, compute),
+                    served_model(options.job, environment, device, compute),
                     LatestWeights(server),
                     spec.inference.max_wait_milliseconds / 1000,
                     keys.server() if keys else None,

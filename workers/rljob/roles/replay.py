@@ -12,7 +12,7 @@ from typing import Any
 from rljob.api import RLJob
 from rljob.api.exit_codes import EXIT_NOT_SAVED
 from rljob.api.replay import ExternalRedis
-from rljob.envs import describe_environment
+from rljob.envs import environment_of
 from rljob.replay.config import config_of
 from rljob.replay.embedded_redis import EmbeddedRedis
 from rljob.replay.redis_client import Login
@@ -40,7 +40,7 @@ def run_replay(options: RoleOptions, stop: threading.Event) -> None:
     job = options.job
     if len(options.replay_ingest) != 1 or len(options.replay_sample) != 1:
         raise ValueError("a replay role takes one --replay-ingest and one --replay-sample endpoint: its own")
-    spec = describe_environment(job.spec.environment.id, job.spec.environment.parameters)
+    spec = environment_of(options.run_dir, job.spec.environment)
     with contextlib.ExitStack() as stack:
         server = _embedded_redis(options, stack)
         external = _external(job)
