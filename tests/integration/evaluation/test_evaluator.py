@@ -125,7 +125,7 @@ def test_eval_of_the_weights_judged_reproduces_the_verdict(
     assert figures["returns"] == verdict.returns.tolist()
     assert figures["lengths_steps"] == verdict.lengths.tolist()
     assert (figures["mean"], figures["standard_error"]) == (verdict.mean, verdict.standard_error)
-    assert len(set(figures["returns"])) > 5, "games that differ"
+    assert len(set(figures["returns"])) > 3, "games that differ"
 
 
 def test_progress_is_told_while_games_are_played(run: Any) -> None:

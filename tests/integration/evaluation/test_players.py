@@ -71,7 +71,7 @@ def test_games_that_are_drawn_by_numpys_own_generator_are_each_another() -> None
     environment = {"id": "tests.support.odd_environments:Drawing"}
     job = parse_job({**JOB, "spec": {**JOB["spec"], "environment": environment}})
     with closing(Players(identity_of(job), 2, 100)) as players:
-        games = list(players.play(snapshot(network(job, 1), 1, 1, {}), 100, 3, nothing))
+        games = list(players.play(snapshot(network(job, 1), 1, 1, {}), range(100), 3, nothing))
     assert len({game.points for game in games}) == 100
 
 
