@@ -89,7 +89,7 @@ def test_commands_without_the_data_plane(
     [
         (("explain", "algorithm.impala.learningRate"), []),
         (("presets", "PongVTrace"), []),
-        (("validate", EXAMPLE), ["ale_py", "gymnasium", "numpy"]),  # to look the environment's id up
+        (("validate", EXAMPLE), ["ale_py", "cv2", "gymnasium", "numpy"]),  # to make the environment
     ],
 )
 def test_hardly_anything_of_the_data_plane_is_loaded_where_it_is_installed(

@@ -46,6 +46,29 @@ def test_a_manifest_whose_environment_is_right(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (
+            "os._exit(3)",
+            "ended by exit code 3 while it was made or within its first steps, twice; what it printed is above\n",
+        ),
+        ("import rocket_engine", "No module named 'rocket_engine'"),
+        ("return gymnasium.make('Taxi-v4')", "has observations of Discrete; only Box is supported"),
+    ],
+)
+def test_an_environment_that_no_run_would_take_is_refused(made: str, said: str, tmp_path: Path) -> None:
+    """It is made in a process of its own, unless that is not wanted."""
+    manifest = write_environment(tmp_path)
+    (tmp_path / "corridor.py").write_text(f"import os\nimport gymnasium\ndef make(length=3):\n    {made}\n")
+    found = invoke("validate", manifest)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert said in found.stderr
+    assert invoke("validate", manifest, "--no-environment").exit_code == 0
+    with_image = invoke("validate", manifest, "--set", "spec.image=mine")
+    assert with_image.exit_code == (0 if "import" in made else 2), "what is not installed here may be in the image"
+
+
+@pytest.mark.parametrize(
     ("change", "said"),
     [
         (

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
-from rljob.api import RLJob
+from rljob.api import EnvironmentParameters, RLJob
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
-from rljob.loading import NotBesideManifest, NotHere, PluginProblem
+from rljob.loading import NotBesideManifest, NotHere, PluginProblem, short
 
 T = TypeVar("T")
 
 
-def with_own_parts_checked(job: RLJob) -> tuple[RLJob, str]:
+def with_own_parts_checked(job: RLJob, *, made: bool) -> tuple[RLJob, str]:
     """The job with its algorithm's own parameters checked and filled in, and its environment found and the kwargs of a factory
-    compared with what it takes; and a word on what could not be checked here.
+    compared with what it takes; and a word on what could not be checked here. ``made``: the environment is made as well, in a
+    process of its own where that is its user's code, for what it shows, what it takes and what it needs to have installed.
 
     A module may be installed where the job runs, and a file, or what registers an id, be in the image that the job names; without
     an image both are looked for here and nowhere else. Raises PluginProblem and ManifestError.
@@ -31,7 +33,7 @@ def with_own_parts_checked(job: RLJob) -> tuple[RLJob, str]:
     bound, of_parameters = job, ""
     if of_algorithm:
         bound, of_parameters = _where_it_is(job, job, lambda: _with_parameters(job), "its own parameters were")
-    _, of_environment = _where_it_is(job, None, lambda: _found_environment(job), "its environment was")
+    _, of_environment = _where_it_is(job, None, lambda: _found_environment(job, made), "its environment was")
     return bound, of_parameters + of_environment
 
 
@@ -50,14 +52,42 @@ def _with_parameters(job: RLJob) -> RLJob:
     return with_own_parts(job)
 
 
-def _found_environment(job: RLJob) -> None:
+def _found_environment(job: RLJob, made: bool) -> None:
+    from rljob.envs.apart import apart, made_by_a_user
+    from rljob.envs.errors import EnvironmentProblem
+
+    source = job.spec.environment
+    look = partial(_look, source.id, source.parameters, made)
+    if not made or not made_by_a_user(source.id):
+        look()
+        return
+    try:
+        apart(f"environment {short(source.id)!r}", look)
+    except EnvironmentProblem as problem:  # of the process itself; what it has found is no longer one
+        raise PluginProblem(str(problem)) from problem
+
+
+def _look(environment_id: str, parameters: EnvironmentParameters, made: bool) -> None:
     from rljob.envs.errors import EnvironmentProblem, UnknownEnvironment
     from rljob.envs.target import resolve
 
     try:
-        resolve(job.spec.environment.id, job.spec.environment.parameters)
+        if made:
+            from rljob.envs.factory import describe_environment
+
+            describe_environment(environment_id, parameters)
+        else:
+            resolve(environment_id, parameters)
     except UnknownEnvironment as problem:
         raise NotBesideManifest(str(problem)) from problem
     except EnvironmentProblem as problem:
-        kind = type(problem.__cause__) if isinstance(problem.__cause__, PluginProblem) else PluginProblem
-        raise kind(str(problem)) from problem
+        cause = problem.__cause__
+        kind = type(cause) if isinstance(cause, PluginProblem) else PluginProblem
+        raise (NotBesideManifest if _is_missing(cause) else kind)(str(problem)) from problem
+
+
+def _is_missing(cause: BaseException | None) -> bool:
+    """Whether something is not installed here that may be in the image."""
+    from gymnasium.error import DependencyNotInstalled
+
+    return isinstance(cause, DependencyNotInstalled | ImportError)

@@ -32,12 +32,19 @@ def validate(
             "--effective", help="Print the job in force: every value of its preset and every default filled in."
         ),
     ] = False,
+    no_environment: Annotated[
+        bool,
+        typer.Option(
+            "--no-environment", help="Only look the environment up, and don't make it to see what it shows and needs."
+        ),
+    ] = False,
 ) -> None:
     """Check manifests without running them: every problem at once, each with its place, its value and what is allowed. The file -
     is standard input.
 
-    What is of one's own is checked too: the parameters of an algorithm or a network, the kwargs of an environment's factory. A
-    file that is missing is a problem, unless spec.image says that it may be in there.
+    What is of one's own is checked too: the parameters of an algorithm or a network, the kwargs of an environment's factory. The
+    environment is made once, as a run would make it, in a process of its own. A file or a package that is missing is a problem,
+    unless spec.image says that it may be in there.
 
     Exit code 0 if all are right, 2 if not. With --effective, stdout holds YAML and nothing else.
 
@@ -54,7 +61,7 @@ def validate(
         forget_files()  # those of the manifest before it, in another folder
         try:
             written = with_files_beside(read_document(file, overrides or ()), file.parent)
-            job, note = with_own_parts_checked(parse_job(written))
+            job, note = with_own_parts_checked(parse_job(written), made=not no_environment)
         except PluginProblem as error:
             typer.echo(f"{file}: {error}", err=True)
         except ManifestError as error:

@@ -17,14 +17,14 @@ _ONE_CORE = {"requests": {"cpu": "1", "memory": "1Gi"}}
 _TWO_THREADS = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2"}}
 
 
-def _job(trigger_return: float, actor_resources: dict[str, Any]) -> dict[str, Any]:
+def _job(trigger_return: float, actor_resources: dict[str, Any], interval_seconds: int = 60) -> dict[str, Any]:
     """What all of them have beside their algorithm. Training games are played more at random than judged ones, so judging begins
     (``trigger_return``) well below what is asked for."""
     return {
         "environment": _ENVIRONMENT,
         "learner": {"resources": {"requests": {"cpu": "1", "memory": "2Gi"}}},
         "actors": {"envsPerActor": 16, "resources": actor_resources},
-        "evaluator": {"resources": _TWO_THREADS, "intervalSeconds": 60, "triggerReturn": trigger_return},
+        "evaluator": {"resources": _TWO_THREADS, "intervalSeconds": interval_seconds, "triggerReturn": trigger_return},
         "checkpoint": {"intervalSeconds": 60, "retain": 3},
         "successPolicy": {"targetReturn": {"value": 18}},
         "activeDeadlineSeconds": 3600,
@@ -109,7 +109,8 @@ PONG_VTRACE = Preset(
     time="147 to 301 s on two cores, median 189 of five seeds",
     frames="1.2 million",
     source="found here, docs/algorithms/pong-presets.md",
-    spec={"algorithm": {"type": "IMPALA", "impala": _VTRACE}, **_job(11, _TWO_THREADS)},
+    # Where training games bring -5 judged ones bring 14, where those bring 12 these bring 20: measured on two seeds.
+    spec={"algorithm": {"type": "IMPALA", "impala": _VTRACE}, **_job(2, _TWO_THREADS, interval_seconds=30)},
 )
 PONG_CLIPPED_SURROGATE = Preset(
     name="PongClippedSurrogate",
