@@ -306,6 +306,11 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
     (["spec.replay={}"], "spec.replay", ["not allowed with algorithm IMPALA", "unrollQueue"]),
     ([f"{APEX}={{}}"], "spec.algorithm", ["IMPALA", "remove apeXDQN"]),
     ([f"{QUEUE}.capacity=31"], f"{QUEUE}.capacity", ["at least batchSize (32 unrolls)", "whole batch"]),
+    (
+        [f"{ENVIRONMENT}.lifeLoss=EndsEpisode", f"{IMPALAS}.recurrent=LSTM"],
+        f"{ENVIRONMENT}.lifeLoss",
+        ["Ignore", "clear the memory in training and not where the policy is judged"],
+    ),
     ([f"{QUEUE}.capacity=16", f"{IMPALAS}.batchSize=16.5"], f"{IMPALAS}.batchSize", ["16.5", "integer from 1"]),
     ([f"{QUEUE}.overflow=Drop"], f"{QUEUE}.overflow", ["Block, DropOldest"]),
     (

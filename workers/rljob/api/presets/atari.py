@@ -51,7 +51,8 @@ APEX_ATARI = Preset(
 # RMSProp's mean of squares begins at 0, in that code at 1, so that the first hundred updates take longer steps.
 IMPALA_ATARI = Preset(
     name="ImpalaAtari",
-    purpose="IMPALA as published for Atari games: V-trace, the residual network, summed losses, RMSProp",
+    purpose="IMPALA as published for Atari games: V-trace, the residual network, summed losses, RMSProp; judged by the "
+    "policy's own draws, without sticky actions",
     expected="not measured here",
     time="hours to days",
     frames="200 million, over which the learning rate falls to 0; then it ends",
@@ -80,6 +81,7 @@ IMPALA_ATARI = Preset(
                 "network": "Deep",
                 "hiddenUnits": 256,
                 "recurrent": "None",
+                "evaluationTemperature": 1.0,  # actions are drawn as the policy would draw them
             },
         },
         "environment": {"id": "ALE/Pong-v5", "lifeLoss": "EndsEpisode"},

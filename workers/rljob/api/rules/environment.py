@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rljob.api.environment import EnvironmentSource
+from rljob.api.job import RLJobSpec
 from rljob.api.rule import Broken, Outcome, rule
 
 _ONE_CHOICE = "allowed: actions or fullActionSpace, not both; actions counts in the minimal set"
@@ -42,3 +43,21 @@ def a_step_in_a_game(environment: EnvironmentSource) -> Outcome:
     if environment.max_episode_raw_frames >= environment.frame_skip:
         return None
     return f"allowed: at least frameSkip ({environment.frame_skip}); a game would end before its first step"
+
+
+_FORGETS = "allowed with recurrent: LSTM: Ignore; a lost life would clear the memory in training and not where the policy is judged"
+
+
+@rule(
+    RLJobSpec,
+    "environment.lifeLoss",
+    cel="!has(self.environment) || !has(self.environment.lifeLoss) || self.environment.lifeLoss != 'EndsEpisode' || "
+    "!has(self.algorithm) || !has(self.algorithm.impala) || !has(self.algorithm.impala.recurrent) || "
+    "self.algorithm.impala.recurrent != 'LSTM'",
+    message=_FORGETS,
+)
+def a_memory_that_lasts_a_game(spec: RLJobSpec) -> Outcome:
+    impala = spec.algorithm.impala
+    if impala is None or impala.recurrent != "LSTM" or spec.environment.life_loss != "EndsEpisode":
+        return None
+    return _FORGETS
