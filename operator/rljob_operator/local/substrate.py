@@ -192,11 +192,6 @@ class LocalSubstrate:
         return weights
 
 
-def machine_cores() -> int:
-    """Cores that this process may use: one actor a core is as many as are worth starting."""
-    return len(os.sched_getaffinity(0))
-
-
 def _names_on_record(run_dir: Path) -> list[str]:
     """The members that an earlier controller has started, in the order of roles and numbers.
 

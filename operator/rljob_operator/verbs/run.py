@@ -14,6 +14,7 @@ from rljob.api import RLJob, not_applied_locally, parse_job
 from rljob.api.exit_codes import EXIT_NOT_SAVED
 from rljob.api.presets.merging import left_out
 from rljob.api.status import RLJobStatus
+from rljob.cores import usable_cores
 from rljob.envs import hand_over
 from rljob.telemetry.report import write_report
 
@@ -32,7 +33,7 @@ from rljob_operator.local.process import forget_processes
 from rljob_operator.local.run_folder import OUTCOME_FILE
 from rljob_operator.local.spec_store import SpecStore, replace_spec
 from rljob_operator.local.stored_run import StoredRun
-from rljob_operator.local.substrate import LocalSubstrate, machine_cores
+from rljob_operator.local.substrate import LocalSubstrate
 from rljob_operator.view.lines import LineView
 from rljob_operator.view.live import LiveView
 
@@ -129,7 +130,7 @@ def _control(
     console: Console,
 ) -> int:
     job = stored.desired().job
-    asked, cores = job.spec.actors.replicas, machine_cores()
+    asked, cores = job.spec.actors.replicas, usable_cores()
     substrate = LocalSubstrate(run_dir, stored.spec.effective_path, job, max_actors, cores, launcher)
     if job.spec.autoscaling.mode == "Disabled" and max_actors is None and asked > cores and not interrupt.requested:
         _say(console, f"{asked} actors as asked for, {oversubscribed(asked, cores)}; --max-actors bounds them")

@@ -128,6 +128,13 @@ def test_parameters_of_a_built_in_network_are_refused() -> None:
             "def make(inputs): return nn.BatchNorm2d(4)",
             r"build: expected layers that see each row by itself .*, got a BatchNorm2d",
         ),
+        ("def make(inputs): return nn.Dropout(0.1)", "layers that are the same where it acts .*, got a Dropout$"),
+        (
+            "def make(inputs): return nn.Sequential(nn.Flatten(2), nn.MultiheadAttention(1764, 2, dropout=0.1))[:1].append("
+            "Held(nn.MultiheadAttention(4, 2, dropout=0.1)))\nclass Held(nn.Identity):\n"
+            "    def __init__(self, inner):\n        super().__init__()\n        self.inner = inner",
+            "layers that are the same where it acts .*, got a MultiheadAttention$",
+        ),
         (
             "class Mean(nn.Module):\n    def forward(self, x):\n        return x.mean()\ndef make(inputs): return Mean()",
             r"features \[2, ...\] were expected, what came is \(\)",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from rljob.api import EnvironmentParameters
+from rljob.api.environment import EnvironmentSource
 from rljob.envs import EnvironmentProblem, describe_environment, try_environment
 
 from tests.support.plugins_page import block
@@ -145,3 +146,14 @@ def test_seeds_are_tried_as_large_as_they_will_be() -> None:
         EnvironmentProblem, match=r"reset failed: .*KeyError: 1234567890; with seed=0 .* take seed % n$"
     ):
         try_environment("tests.support.odd_environments:Scenarios", EnvironmentParameters())
+
+
+@pytest.mark.parametrize(("written", "lines"), [({"frameStack": 4}, 1), ({"frameStack": 1}, 0), ({}, 0)])
+def test_frames_that_are_not_stacked_are_told_to_whoever_asks_for_it(
+    written: dict[str, int], lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = EnvironmentSource.model_validate({"id": "CartPole-v1", **written})
+    try_environment(source.id, source.parameters)
+    said = [record.message for record in caplog.records]
+    assert len(said) == lines
+    assert all("observations are float32 [4]; frameStack 4 changes nothing" in each for each in said)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import deque
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -16,6 +17,8 @@ from rljob.checkpoints.names import CheckpointProblem
 from rljob.evaluation.policy import judged_policy
 from rljob.evaluation.score import score
 
+from tests.support.documents import blocks
+from tests.support.paths import ROOT
 from tests.support.untrained import untrained
 
 MANIFESTS = {
@@ -115,6 +118,33 @@ def test_a_recurrent_policy_remembers_in_the_memory_that_it_is_given(runs: dict[
         policy.act(observations)
     with pytest.raises(ValueError, match=r"but 2 observations need float32 of \(2, 2, 256\)"):
         policy.act(observations, memory=policy.new_memory(1))
+
+
+def test_the_pages_games_of_a_recurrent_policy_begin_with_no_memory_of_the_last(runs: dict[str, Path]) -> None:
+    several, remembering = (
+        next(text for text in blocks(ROOT / "docs" / "using-a-policy.md", "python") if mark in text)
+        for mark in ("games = ", "new_memory")
+    )
+    policy = rljob.load_policy(runs["recurrent"])
+    first = policy.new_memory(8)
+    seen: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def watched(observations: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        seen.append((observations.copy(), memory.copy()))
+        return policy.act(observations, memory=memory)
+
+    of_page = SimpleNamespace(environment=policy.environment, new_memory=policy.new_memory, act=watched)
+    names: dict[str, object] = {"policy": of_page}
+    exec(several.partition("for _")[0], names)
+    exec(remembering, names)
+    begun = 0
+    for observations, memory in seen[1:]:
+        at_the_start = (np.abs(observations[:, 0]) <= 0.05).all(axis=1) & ~memory.any(axis=(1, 2))
+        ended = (np.abs(observations[:, 0, 2]) > 0.2095) | (np.abs(observations[:, 0, 0]) > 2.4)
+        assert not ended.any(), "no observation of a game that is over"
+        begun += int(at_the_start.sum())
+        assert (memory[at_the_start] == first[at_the_start]).all()
+    assert begun > 8
 
 
 def test_a_checkpoint_is_loaded_like_its_run(runs: dict[str, Path]) -> None:

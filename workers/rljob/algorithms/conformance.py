@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from rljob.algorithms.base import AnyAlgorithm
 from rljob.algorithms.conformance_acting import check_acting
@@ -57,6 +58,9 @@ def _network(trial: Trial) -> FrameNetwork:
     across = [module for module in net.modules() if isinstance(module, _ACROSS_ROWS)]
     expected = "layers that see each row by itself (GroupNorm and LayerNorm do)"
     expect("build", not across, expected, across[0] if across else None)
+    drops = [module for module in net.modules() if _drops(module)]
+    expected = "layers that are the same where it acts and where it learns (a dropout of 0)"
+    expect("build", not drops, expected, drops[0] if drops else None)
     other = {name: tensor for name, tensor in net.state_dict().items() if tensor.dtype != torch.float32}
     came = ", ".join(f"{name} of {str(tensor.dtype).removeprefix('torch.')}" for name, tensor in other.items())
     expect("build", not other, "weights and buffers of float32", came)
@@ -70,6 +74,11 @@ def _network(trial: Trial) -> FrameNetwork:
         expected = "the same network from each call, of its arguments alone"
         expect("build", False, expected, f"{name} {words_of(first)} and then {words_of(second)}")
     return net
+
+
+def _drops(module: nn.Module) -> bool:
+    within = isinstance(module, nn.RNNBase | nn.MultiheadAttention) and module.dropout > 0
+    return within or (isinstance(module, _DropoutNd) and module.p > 0)
 
 
 def _built(trial: Trial) -> FrameNetwork:

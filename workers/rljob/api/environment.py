@@ -73,5 +73,6 @@ class EnvironmentSource(EnvironmentParameters):
 
     @property
     def parameters(self) -> EnvironmentParameters:
-        """How it is stepped and seen, without which one it is."""
-        return EnvironmentParameters.model_validate(self.model_dump(exclude={"id"}))
+        """How it is stepped and seen, without which one it is; ``model_fields_set`` is what was written."""
+        values = self.model_dump(exclude={"id"})
+        return EnvironmentParameters.model_construct(_fields_set=self.model_fields_set - {"id"}, **values)

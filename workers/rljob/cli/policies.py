@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -15,6 +14,7 @@ import typer
 from rich.console import Console
 
 from rljob.command_errors import one_line_errors
+from rljob.cores import usable_cores
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
 
@@ -77,7 +77,7 @@ def evaluate(
         share = algorithm(name).evaluation_epsilon(params) if epsilon is None else epsilon
         sampled_at = getattr(params, "evaluation_temperature", None)  # of a policy that has probabilities
         judged = PolicyIdentity(name, policy.spec, params, policy.env_params)
-        with closing(Players(judged, len(os.sched_getaffinity(0)), episodes, share)) as players:
+        with closing(Players(judged, usable_cores(), episodes, share)) as players:
             weights = snapshot(policy.module, 0, 0, {})
             with closing(players.play(weights, range(episodes), seed, lambda: None)) as games:
                 result = tally(_shown(games, episodes), episodes)

@@ -12,12 +12,12 @@ Which backend ``Auto`` means, in this order:
 from __future__ import annotations
 
 import functools
-import os
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
+from rljob.cores import usable_cores
 from rljob.envs import single, wrappers
 from rljob.envs.atari import NativeAtari
 from rljob.envs.base import VectorEnvironment
@@ -211,7 +211,7 @@ def _native(
 
 def _worth_processes(spec: EnvironmentSpec, num_envs: int) -> bool:
     image = spec.frame_dtype == "uint8" and len(spec.frame_shape) >= 2
-    return image and num_envs > 2 and len(os.sched_getaffinity(0)) > 1
+    return image and num_envs > 2 and usable_cores() > 1
 
 
 def _makers(target: Target, parameters: EnvironmentParameters, num_envs: int, *, restarting: bool) -> list[Any]:

@@ -25,7 +25,7 @@ _LOST = (EOFError, BrokenPipeError, ConnectionResetError)
 _LAST_WORDS_SECONDS = 0.2
 
 
-class ProcessVector(AsyncVectorEnv[Any, Any]):
+class ProcessVector(AsyncVectorEnv):
     """One process an environment, observations through shared memory, SAME_STEP.
 
     Workers come from a fork server, because the caller holds threads (ZeroMQ, torch) whose locks a plain fork would copy
@@ -118,5 +118,4 @@ def _work(seed: int, index: int, *arguments: Any) -> None:
     try:
         _async_worker(index, *arguments)
     except EnvironmentProblem as problem:
-        errors = arguments[4]
-        errors.put((index, type(problem), problem, ""))
+        arguments[4].put((index, type(problem), problem, ""))  # Gymnasium's queue of errors

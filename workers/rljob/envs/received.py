@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -16,14 +16,6 @@ from rljob.loading import PLUGIN_FAILURES, short, told
 
 log = logging.getLogger(__name__)
 
-Env = gymnasium.Env[Any, Any]
-
-
-class Closable(Protocol):
-    """What a user's own code may fail to close."""
-
-    def close(self) -> Any: ...
-
 
 class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Copy ``index`` of an environment; stands right around it, below every wrapper of ours.
@@ -34,10 +26,9 @@ class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
     copies.
     """
 
-    def __init__(self, env: Env, frame: FrameFormat, environment_id: str, index: int) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], frame: FrameFormat, environment_id: str, index: int) -> None:
         super().__init__(env)
         self._frame, self._id, self._index = frame, environment_id, index
-        self._of_floats = frame.dtype == "float32"
         self._steps = 0
         space = env.observation_space
         assert isinstance(space, gymnasium.spaces.Box)
@@ -75,7 +66,7 @@ class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
                 f"{list(np.shape(given))}"
             )
         observation = np.array(given, self._frame.dtype)
-        if self._of_floats and not np.isfinite(observation).all():
+        if self._frame.dtype == "float32" and not np.isfinite(observation).all():
             raise ValueError(f"expected an observation of finite numbers, got {first_odd(observation)}{self._when()}")
         return observation
 
@@ -101,7 +92,7 @@ def expect_finite(what: str, numbers: Any) -> None:
         raise ValueError(f"expected finite {what}, got {first_odd(numbers)}")
 
 
-def close(env: Closable, environment_id: str) -> None:
+def close(env: Any, environment_id: str) -> None:
     """Close what a user has written; a failure in it is a line of the log and hides nothing that happened before."""
     try:
         env.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import random
 import sys
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,6 @@ def seed_generators(seed: int) -> None:
     """Seed the generators that this process has for whoever brings none, as many environments do: those of Python, NumPy and,
     where it is loaded, torch."""
     random.seed(seed)
-    np.random.seed(seed % 2**32)
-    torch: Any = sys.modules.get("torch")
-    if torch is not None:
+    np.random.seed(seed % 2**32)  # whoever calls reset may give it a longer one
+    if torch := sys.modules.get("torch"):
         torch.manual_seed(seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -62,16 +62,23 @@ def _try_once(
 ) -> None:
     env = single.as_written(target)
     try:
-        _Trial(environment_id, env, parameters.actions).run()
+        _Trial(environment_id, env, parameters).run()
     finally:
         close(env, environment_id)
 
 
 class _Trial:
-    def __init__(self, environment_id: str, env: gymnasium.Env[Any, Any], actions: Sequence[int]) -> None:
+    def __init__(self, environment_id: str, env: gymnasium.Env[Any, Any], parameters: EnvironmentParameters) -> None:
         self._id, self._env = environment_id, env
         self._frame = frame_format(environment_id, env.observation_space)
-        self._actions = actions or range(num_actions(environment_id, env.action_space))
+        self._actions = parameters.actions or range(num_actions(environment_id, env.action_space))
+        if "frame_stack" in parameters.model_fields_set and parameters.frame_stack > 1 and not self._frame.is_image:
+            log.warning(
+                "%s; frameStack %d changes nothing: only images of bytes are stacked, so put what was seen before into the "
+                "observation itself (gymnasium.wrappers.FrameStackObservation in a module:factory of your own)",
+                self._problem(f"observations are {self._frame.dtype} {list(self._frame.shape)}"),
+                parameters.frame_stack,
+            )
 
     def run(self) -> None:
         self._reset()

@@ -76,7 +76,8 @@ class Policy:
     def environment(self, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
         """The environment that it was trained in, with the same preprocessing; rewards are the game's own, never clipped.
 
-        One of several: ``gymnasium.vector.SyncVectorEnv([policy.environment] * 8)``. Raises EnvironmentProblem where it can't be
+        One of several: ``gymnasium.vector.SyncVectorEnv([policy.environment] * 8, autoreset_mode=AutoresetMode.SAME_STEP)``, so
+        that what follows an end is the first observation of the next game. Raises EnvironmentProblem where it can't be
         made here, for instance because the module of the user's own factory can't be imported.
         """
         spec, params = self.stored.spec, self.stored.env_params

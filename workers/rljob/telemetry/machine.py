@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
+
+from rljob.cores import usable_cores
 
 PACKAGES: Final = ("rljob", "torch", "gymnasium", "ale-py", "numpy", "pyzmq", "redis", "lz4", "safetensors")
 
@@ -21,11 +22,10 @@ def describe_machine() -> dict[str, Any]:
             versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "machine": {
             "processor": _processor(),
-            "cores": affinity or 1,
+            "cores": usable_cores(),
             "memory_bytes": int(psutil.virtual_memory().total),
             "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         },
