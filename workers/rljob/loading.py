@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -60,6 +62,20 @@ def loaded(name: str) -> Callable[..., Any]:
 def imported(place: str) -> ModuleType:
     """The module, or file as `loaded` finds one, that is named so. Raises as `loaded` does."""
     return _of_file(Path(place)) if place.endswith(".py") else _module(place)
+
+
+@contextmanager
+def printing_aside() -> Iterator[None]:
+    """What is printed meanwhile, by a user's code or by processes that are begun here, goes to standard error."""
+    sys.stdout.flush()
+    standard_output = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(standard_output, 1)
+        os.close(standard_output)
 
 
 def forget_files() -> None:

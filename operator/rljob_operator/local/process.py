@@ -181,6 +181,7 @@ class RoleProcess:
             self._identity.send(signal.SIGKILL)
             while self._identity.alive:  # it may not be our child: then there is nothing else to wait on
                 time.sleep(0.01)
+            self._end_children(self._identity)
             self._ended(self._code())
 
     def forget(self) -> None:
@@ -191,12 +192,20 @@ class RoleProcess:
     def _look(self, identity: ProcessIdentity) -> None:
         record = self._record
         if not identity.alive:
+            self._end_children(identity)
             self._ended(self._code())
         elif record.kill_at is not None and time.monotonic() >= record.kill_at:
             identity.send(signal.SIGKILL)
         elif record.phase is Phase.STARTING and self._announced().get("pid") == identity.pid:
             now = self._now()
             self._note(phase=Phase.READY, since=now, ready=now)
+
+    def _end_children(self, identity: ProcessIdentity) -> None:
+        """End what the process has left behind, such as simulators: it led their session. A replay's Redis saves, and ends by
+        itself. Call it before the process is waited for: until then its id is no other's."""
+        if self.role is not Role.REPLAY:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(identity.pid, signal.SIGKILL)
 
     def _code(self) -> int | None:
         """How the process ended: what its parent was told, or what it wrote down itself, or unknown."""

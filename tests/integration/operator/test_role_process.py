@@ -71,6 +71,20 @@ def test_it_is_ready_once_it_has_announced_itself(start: Callable[[str], RolePro
     assert process.pid == pid, "starting twice changes nothing"
 
 
+@pytest.mark.parametrize("how", ["kill -9", "leaves"])
+def test_no_simulator_outlives_its_actor(how: str, start: Callable[[str], RoleProcess], tmp_path: Path) -> None:
+    begin = "import subprocess; p = subprocess.Popen(['sleep', '600']); pathlib.Path('{}').write_text(str(p.pid)); "
+    process = start(begin.format(tmp_path / "simulator") + ("time.sleep(60)" if how == "kill -9" else ""))
+    simulator = ProcessIdentity.of(
+        int(eventually(lambda: (tmp_path / "simulator").exists() and (tmp_path / "simulator").read_text()))
+    )
+    assert simulator is not None
+    if how == "kill -9":
+        os.kill(process.pid or 0, signal.SIGKILL)
+    reaches(process, Phase.EXITED)
+    eventually(lambda: not simulator.alive)
+
+
 def test_how_long_it_has_been_starting_is_told_until_it_announces_itself(tmp_path: Path) -> None:
     command(tmp_path, "")
     wait = f"import pathlib, sys, time\nwhile not pathlib.Path({str(tmp_path / 'go')!r}).exists(): time.sleep(0.01)\n"

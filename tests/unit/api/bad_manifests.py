@@ -309,7 +309,7 @@ BROKEN_IMPALA: list[tuple[list[str], str, list[str]]] = [
     (
         [f"{ENVIRONMENT}.lifeLoss=EndsEpisode", f"{IMPALAS}.recurrent=LSTM"],
         f"{ENVIRONMENT}.lifeLoss",
-        ["Ignore", "clear the memory in training and not where the policy is judged"],
+        ["Ignore", "clear the memory in training"],
     ),
     ([f"{QUEUE}.capacity=16", f"{IMPALAS}.batchSize=16.5"], f"{IMPALAS}.batchSize", ["16.5", "integer from 1"]),
     ([f"{QUEUE}.overflow=Drop"], f"{QUEUE}.overflow", ["Block, DropOldest"]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,18 @@ def file(tmp_path: Path) -> Path:
 
 def invoke(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["validate", *map(str, arguments)])
+
+
+def test_what_a_users_file_prints_is_not_the_job(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "prints.py").write_text(
+        "import os\nprint('imported')\nos.system('echo by a program')\n\ndef make(): ...\n"
+    )
+    overrides = ["--set", "spec.environment.id=prints.py:make", "--set", "successPolicy={rawFrames: 9}"]
+    words = [sys.executable, "-m", "rljob.cli", "validate", str(file), "--effective", *overrides]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("apiVersion: ")
+    assert "imported\n" in done.stderr
+    assert "by a program\n" in done.stderr
 
 
 def test_it_prints_yaml_alone_with_presets_and_defaults_filled_in(file: Path) -> None:

@@ -123,6 +123,23 @@ def test_progress_deadline_acts_on_a_learner_that_stands_still_whatever_it_answe
         assert reason(controller) == "ProgressDeadlineExceeded"
 
 
+def test_a_replay_that_fills_is_progress() -> None:
+    controller = Controller(make_job("spec.progressDeadlineSeconds=100"), members=members(), learner=sample(updates=0))
+
+    def look(items: int, state: str = "filling", steps_per_second: float = 20.0) -> None:
+        figures = {"replay": {"items": items, "state": state}, "steps_per_second": steps_per_second}
+        controller.look(20.0, learner=sample(controller.now + 20, 0, **figures))
+
+    for seen in range(10):
+        look(100 * seen)
+        assert reason(controller) == ""
+    progressing = controller.status.condition("Progressing")
+    assert progressing is not None
+    assert progressing.message == "the replay has 10 % of the 8,000 transitions that learning begins with"
+    look(1000, steps_per_second=0.0)
+    assert reason(controller) == "ProgressDeadlineExceeded", "nobody plays any more"
+
+
 @pytest.mark.parametrize("first", [0, 500], ids=["without a checkpoint", "from a checkpoint"])
 def test_a_learner_that_started_anew_is_measured_by_itself(first: int) -> None:
     controller = running("spec.progressDeadlineSeconds=100", "spec.backoffLimit=100")

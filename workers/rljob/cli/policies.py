@@ -17,6 +17,7 @@ from rljob.command_errors import one_line_errors
 from rljob.cores import usable_cores
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
+from rljob.loading import printing_aside
 
 if TYPE_CHECKING:
     from rljob.checkpoints.location import Location
@@ -72,12 +73,13 @@ def evaluate(
         from rljob.weights.flat import snapshot
 
         torch.set_num_threads(1)  # each core has a process of its own
-        policy = load_policy(where)
+        with printing_aside():
+            policy = load_policy(where)
         name, params = str(policy.manifest["algorithm"]), tempered(policy.params, temperature)
         share = algorithm(name).evaluation_epsilon(params) if epsilon is None else epsilon
         sampled_at = getattr(params, "evaluation_temperature", None)  # of a policy that has probabilities
         judged = PolicyIdentity(name, policy.spec, params, policy.env_params)
-        with closing(Players(judged, usable_cores(), episodes, share)) as players:
+        with printing_aside(), closing(Players(judged, usable_cores(), episodes, share)) as players:
             weights = snapshot(policy.module, 0, 0, {})
             with closing(players.play(weights, range(episodes), seed, lambda: None)) as games:
                 result = tally(_shown(games, episodes), episodes)

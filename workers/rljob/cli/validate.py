@@ -13,7 +13,7 @@ from rljob.api.load import read_document
 from rljob.api.presets.merging import left_out, preset_of, value_at
 from rljob.api.presets.values import leaves
 from rljob.cli.own_parts import with_own_parts_checked
-from rljob.loading import PluginProblem, forget_files, short
+from rljob.loading import PluginProblem, forget_files, printing_aside, short
 
 SetOption = Annotated[
     list[str] | None,
@@ -61,7 +61,8 @@ def validate(
         forget_files()  # those of the manifest before it, in another folder
         try:
             written = with_files_beside(read_document(file, overrides or ()), file.parent)
-            job, note = with_own_parts_checked(parse_job(written), made=not no_environment)
+            with printing_aside():
+                job, note = with_own_parts_checked(parse_job(written), made=not no_environment)
         except PluginProblem as error:
             typer.echo(f"{file}: {error}", err=True)
         except ManifestError as error:

@@ -110,6 +110,8 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                 identity.incarnation,
                 welcome.epoch,
             )
+            # Each copy may take as long to make as a turn.
+            telemetry.beat(_LONGEST_TURN_SECONDS * (1 + num_envs))
             loop: Loop
             environment: VectorEnvironment | DeviceEnvironment
             if not isinstance(actions, WeightClient):

@@ -158,7 +158,7 @@ def progressing(context: ReconcileContext, mode: Mode) -> ConditionUpdate:
         return false(type, Reason.SUSPENDED)
     advance, since = context.memory.advance, context.memory.starting_since or 0.0
     if advance is None or advance.time < since:
-        return false(type, Reason.WARMING_UP, "no update since the roles began to come up")
+        return false(type, Reason.WARMING_UP, progress.filling(context) or "no update since the roles began to come up")
     if standstill := progress.standstill(context):
         return false(type, Reason.EXPERIENCE_BLOCKED, standstill)
     if progress.advancing(context):

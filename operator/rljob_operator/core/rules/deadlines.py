@@ -11,6 +11,7 @@ from rljob.api.controller_memory import OutcomeMemory
 
 from rljob_operator.core.context import ReconcileContext, some
 from rljob_operator.core.member import Member, Phase, Role
+from rljob_operator.core.rules import progress
 from rljob_operator.core.rules.outcomes import failed
 
 
@@ -38,12 +39,13 @@ def startup_deadline(context: ReconcileContext) -> OutcomeMemory | None:
 
 def progress_deadline(context: ReconcileContext) -> OutcomeMemory | None:
     """The learner has made no update beyond its most for ``progressDeadlineSeconds`` since all roles were ready; time in which
-    a part that it needs waits for a place does not count."""
+    a part that it needs waits for a place does not count, nor does time in which the replay grows that learning begins with."""
     limit = context.spec.progress_deadline_seconds
     if (
         context.memory.started is None
         or context.memory.placed is None
         or context.watched_for(progress_since(context)) < limit
+        or progress.filling(context)
     ):
         return None
     advance = context.memory.advance

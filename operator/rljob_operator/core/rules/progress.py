@@ -71,6 +71,18 @@ def standstill(context: ReconcileContext) -> str:
     return sample.standstill
 
 
+def filling(context: ReconcileContext) -> str:
+    """How far a replay is that grows and that learning has not begun with; nothing where it does not grow."""
+    sample, replay = context.observed.learner, context.observed.figure("replay", {})
+    fresh = sample is not None and context.since(sample.taken_seconds) <= stall_window_seconds(context)
+    if not fresh or replay.get("state") != "filling" or not context.observed.figure("steps_per_second"):
+        return ""
+    least = max(1, context.spec.required_replay.resolved().min_size)
+    # In tenths: each change is written.
+    tenths = min(10, 10 * int(replay.get("items") or 0) // least)
+    return f"the replay has {10 * tenths} % of the {least:,} transitions that learning begins with"
+
+
 def report(context: ReconcileContext) -> ReconcileContext:
     """Write ``status.progress`` and ``activeSeconds`` every ``WRITE_SECONDS``, or when the way covered changed by a percent."""
     written = context.status.progress.last_update_time

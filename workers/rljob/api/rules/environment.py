@@ -45,7 +45,9 @@ def a_step_in_a_game(environment: EnvironmentSource) -> Outcome:
     return f"allowed: at least frameSkip ({environment.frame_skip}); a game would end before its first step"
 
 
-_FORGETS = "allowed with recurrent: LSTM: Ignore; a lost life would clear the memory in training and not where the policy is judged"
+_FORGETS = (
+    "allowed with recurrent: LSTM: Ignore; a lost life would clear the memory in training, not where it is judged"
+)
 
 
 @rule(
