@@ -33,7 +33,8 @@ def invoke(*arguments: object) -> Result:
 
 def test_what_a_users_file_prints_is_not_the_job(file: Path, tmp_path: Path) -> None:
     (tmp_path / "prints.py").write_text(
-        "import os\nprint('imported')\nos.system('echo by a program')\n\ndef make(): ...\n"
+        "import os\nimport gymnasium\nprint('imported')\nos.system('echo by a program')\n\n"
+        "def make(): return gymnasium.make('CartPole-v1')\n"
     )
     overrides = ["--set", "spec.environment.id=prints.py:make", "--set", "successPolicy={rawFrames: 9}"]
     words = [sys.executable, "-m", "rljob.cli", "validate", str(file), "--effective", *overrides]
