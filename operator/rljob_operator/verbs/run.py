@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 from rljob.api import RLJob, not_applied_locally, parse_job
-from rljob.api.exit_codes import EXIT_NOT_SAVED
+from rljob.api.exit_codes import EXIT_FAILURE, EXIT_NOT_SAVED
 from rljob.api.presets.merging import left_out
 from rljob.api.status import RLJobStatus
 from rljob.cores import usable_cores
@@ -54,7 +54,7 @@ def start(
     console: Console,
 ) -> int:
     """Train the job ``written`` in the new folder ``run_dir`` (None: one named after job and time) and answer the exit code:
-    0 complete or stopped as asked, 1 failed, 130 interrupted.
+    0 complete or stopped as asked, 1 failed or without a step within ``max_seconds``, 130 interrupted.
 
     Raises ManifestError, PreflightProblem or EnvironmentProblem before anything has been started.
     """
@@ -70,9 +70,17 @@ def start(
             ignored = not_applied_locally(job)
             _say(console, f"run folder: {run_dir}")
             passed_over = f"not applied on one machine: {', '.join(ignored)}" if ignored else ""
-            for note in filter(None, (passed_over, left_out(job.spec))):
+            for note in filter(None, (passed_over, left_out(job.spec), _begins(job))):
                 _say(console, note)
             return _control(run_dir, StoredRun(run_dir), Interrupt(), max_seconds, max_actors, launcher, console)
+
+
+def _begins(job: RLJob) -> str:
+    """After how many transitions learning begins, where a replay is filled first."""
+    if job.spec.replay is None:
+        return ""
+    least = job.spec.replay.resolved().min_size
+    return f"learning begins when the replay holds {least:,} transitions (replay.rateLimiter.minSize)"
 
 
 def go_on(
@@ -165,7 +173,7 @@ def _control(
     finally:
         # After a defect of the controller the processes go on; the next controller adopts them.
         substrate.close(kill=over)
-    return _finish(run_dir, decision, time.monotonic() - started, console)
+    return _finish(run_dir, decision, time.monotonic() - started, notices.steps, console)
 
 
 def _while_there_is_a_terminal(report: Callable[[Turn], None]) -> Callable[[Turn], None]:
@@ -184,7 +192,7 @@ def _while_there_is_a_terminal(report: Callable[[Turn], None]) -> Callable[[Turn
     return guarded
 
 
-def _finish(run_dir: Path, decision: Decision, seconds: float, console: Console) -> int:
+def _finish(run_dir: Path, decision: Decision, seconds: float, steps: int, console: Console) -> int:
     outcome = decision.outcome
     assert outcome is not None, "a finished decision has an outcome"
     resume = run_folder.resume_command(run_dir)
@@ -210,6 +218,9 @@ def _finish(run_dir: Path, decision: Decision, seconds: float, console: Console)
         _say(console, f"score it: rljob eval {shlex.quote(str(run_dir))}")
     else:
         _say(console, f"resume: {resume}")
+    if outcome.reason == "MaxSecondsReached" and not steps:
+        _say(console, f"no step of a game has arrived in this time: {run_dir / 'logs'} may say why")
+        return EXIT_FAILURE
     return EXIT_CODES[outcome.end]
 
 
@@ -236,6 +247,7 @@ class _Notices:
         self._problem = ""
         self._unsaved: set[str] = set()
         self._console = console
+        self.steps = 0
 
     def show(self, turn: Turn) -> None:
         """Say what this turn has that was not said before."""
@@ -246,6 +258,7 @@ class _Notices:
             if member.exit_code == EXIT_NOT_SAVED and member.incarnation not in self._unsaved:
                 self._unsaved.add(member.incarnation)
                 _say(self._console, f"warning: {member.name} could not save its experience: {_WITHOUT_EXPERIENCE}")
+        self.steps = turn.observed.figure("steps_total") or self.steps
         device = turn.observed.figure("device")
         if not self._wants_accelerator or device is None:
             return

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rljob_operator.local.log_files import LogFollower, tail
+import pytest
+from rljob_operator.local import log_files
+from rljob_operator.local.log_files import LogFollower, bound, tail
 
 
 def test_the_last_lines(tmp_path: Path) -> None:
@@ -32,3 +34,23 @@ def test_following(tmp_path: Path) -> None:
     assert list(follower.new_lines()) == ["four"]
     log.write_text("new\n")
     assert list(follower.new_lines()) == ["new"], "it was begun anew"
+
+
+def test_a_log_that_has_become_too_long_keeps_its_end_while_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_files, "LARGEST_BYTES", 1000)
+    monkeypatch.setattr(log_files, "_KEPT_BYTES", 100)
+    path = tmp_path / "actor-0.log"
+    with path.open("a", buffering=1) as writer:
+        writer.write("".join(f"line {n:04}\n" for n in range(90)))
+        bound(path)
+        assert path.stat().st_size == 900, "as long as it may be"
+        writer.write("".join(f"line {n:04}\n" for n in range(90, 120)))
+        bound(path)
+        writer.write("line 0120\n")
+    told, *kept = path.read_text().splitlines()
+    assert told == "rljob: 1,110 bytes of this log are gone; what prints so much?"
+    assert kept == [f"line {n:04}" for n in range(111, 121)]
+    with pytest.raises(OSError, match="No such file"):
+        bound(tmp_path / "none.log")

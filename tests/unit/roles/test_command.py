@@ -274,3 +274,17 @@ def test_a_pod_s_program_imports_no_other_command() -> None:
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "rljob.roles.command" in imported
     assert not [name for name in imported if name.startswith(("rljob_operator.", "torch", "kubernetes"))]
+
+
+def test_a_module_that_takes_the_root_loggers_handlers_leaves_ours() -> None:
+    code = (
+        "import logging, resource\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))\n"
+        "from rljob.roles import command\n"
+        "command.prepare_process(logging.INFO)\n"
+        "logging.basicConfig(force=True, level=logging.ERROR)\n"
+        "logging.getLogger('rljob.actor.loop').info('still told')\n"
+        "assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("still told")) == (0, 1), done.stderr

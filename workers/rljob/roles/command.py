@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -225,9 +226,7 @@ def worker(
         --weights ipc:///tmp/pong/weights --notice ipc:///tmp/pong/notice
     """
     Debug.enabled = Debug.enabled or debug
-    logging.basicConfig(
-        level=logging.DEBUG if Debug.enabled else logging.INFO, format=LOG_FORMAT, datefmt="%H:%M:%S", stream=sys.stderr
-    )
+    prepare_process(logging.DEBUG if Debug.enabled else logging.INFO)
     stop = threading.Event()
     with (
         recording_exit(run_dir, name),
@@ -270,6 +269,18 @@ def worker(
         setthreadtitle(name)
         check_options(role, options)
         role_function(role)(options, stop)
+
+
+def prepare_process(log_level: int) -> None:
+    """Log to stderr, also where a user's module gives the root logger other handlers or none; open as many files as may be, for
+    many copies of an environment have many pipes."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    logging.basicConfig(level=log_level, format=LOG_FORMAT, datefmt="%H:%M:%S", stream=sys.stderr)
+    ours = logging.getLogger("rljob")
+    ours.setLevel(log_level)
+    ours.propagate = False
+    ours.handlers = list(logging.getLogger().handlers)
 
 
 app = typer.Typer(pretty_exceptions_enable=False)
