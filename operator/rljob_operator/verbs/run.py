@@ -34,11 +34,14 @@ from rljob_operator.local.run_folder import OUTCOME_FILE
 from rljob_operator.local.spec_store import SpecStore, replace_spec
 from rljob_operator.local.stored_run import StoredRun
 from rljob_operator.local.substrate import LocalSubstrate
+from rljob_operator.view.figures import likely_need
 from rljob_operator.view.lines import LineView
 from rljob_operator.view.live import LiveView
 
 EXIT_CODES = {End.COMPLETE: 0, End.STOPPED: 0, End.FAILED: 1, End.INTERRUPTED: 130}
 _LOG_LINES_SHOWN = 6
+_MEASURED_SECONDS = 30.0
+"""After so long a run plays as fast as it will."""
 _WITHOUT_EXPERIENCE = (
     "its disk may be full, or its Redis full or gone (see its log). What is resumed goes on from the learner's checkpoint, but "
     "with an older replay or an empty one"
@@ -247,6 +250,8 @@ class _Notices:
         self._problem = ""
         self._unsaved: set[str] = set()
         self._console = console
+        self._spec = job.spec
+        self._estimated = False
         self.steps = 0
 
     def show(self, turn: Turn) -> None:
@@ -259,6 +264,12 @@ class _Notices:
                 self._unsaved.add(member.incarnation)
                 _say(self._console, f"warning: {member.name} could not save its experience: {_WITHOUT_EXPERIENCE}")
         self.steps = turn.observed.figure("steps_total") or self.steps
+        if not self._estimated and turn.elapsed_seconds >= _MEASURED_SECONDS:
+            rate, played = (turn.observed.figure(name, 0) for name in ("raw_frames_per_second", "raw_frames_total"))
+            need = likely_need(self._spec, played, rate)
+            self._estimated = bool(rate)
+            if need:
+                _say(self._console, need)
         device = turn.observed.figure("device")
         if not self._wants_accelerator or device is None:
             return

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rljob.api import RLJob
+from rljob.api.job import RLJobSpec
+from rljob.api.presets import PRESETS
 
 from rljob_operator.core.member import Phase, Role
 from rljob_operator.core.turn import Turn
@@ -116,6 +118,21 @@ def _status(turn: Turn) -> Mapping[str, Any]:
     seen = turn.observed
     here = any(m.phase in (Phase.READY, Phase.DRAINING) for m in seen.of(Role.LEARNER))
     return seen.learner.document if seen.learner is not None and here else {}
+
+
+def likely_need(spec: RLJobSpec, raw_frames: int, raw_frames_per_second: float) -> str:
+    """How long this machine is likely to take to a preset's own target, with what it plays now; nothing where that is unknown."""
+    preset = None if spec.preset is None else PRESETS[spec.preset]
+    if preset is None or not preset.is_whole_for(spec.environment.id) or not raw_frames_per_second:
+        return ""
+    left = (preset.raw_frames_to_target or 0) - raw_frames
+    if left <= 0:
+        return ""
+    return (
+        f"{preset.name} took about {preset.raw_frames_to_target:,} raw frames where it was measured: "
+        f"{duration(left / raw_frames_per_second)} more at the {raw_frames_per_second:,.0f} a second that are played now, and "
+        "then the games of its verdict"
+    )
 
 
 def evaluation(status: Mapping[str, Any]) -> str:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from rljob.api import RLJob, parse_job
 from rljob_operator.view.figures import evaluation as shown
+from rljob_operator.view.figures import likely_need
 
 from tests.support.controller import START, evaluation, running, sample
 
 VERDICT = {"mean": 18.5, "standard_error": 0.25, "episodes": 100, "finished": True, "seed": 1000004}
+
+
+def preset_job(preset: str, **spec: Any) -> RLJob:
+    written = {"apiVersion": "rljob.dev/v1alpha1", "kind": "RLJob", "metadata": {"name": "job"}}
+    return parse_job({**written, "spec": {"preset": preset, **spec}})
 
 
 @pytest.mark.parametrize(
@@ -51,3 +60,15 @@ def test_a_verdict_without_a_seed_says_none() -> None:
     outcome = running().look(learner=sample(START + 2, evaluations=[evaluation(18.5)])).outcome
     assert outcome is not None
     assert "games; target 18" in outcome.message
+
+
+def test_how_long_this_machine_is_likely_to_take() -> None:
+    spec = preset_job("PongVTrace").spec
+    assert likely_need(spec, 200_000, 5_000.0) == (
+        "PongVTrace took about 1,200,000 raw frames where it was measured: 3:20 more at the 5,000 a second that are played "
+        "now, and then the games of its verdict"
+    )
+    assert likely_need(spec, 1_300_000, 5_000.0) == likely_need(spec, 0, 0.0) == ""
+    assert likely_need(preset_job("ImpalaAtari").spec, 0, 5_000.0) == "", "never measured"
+    elsewhere = {"environment": {"id": "ALE/Breakout-v5"}, "successPolicy": {"targetReturn": {"value": 30}}}
+    assert likely_need(preset_job("PongVTrace", **elsewhere).spec, 0, 5_000.0) == "", "of another environment"

@@ -27,6 +27,7 @@ CARTPOLE_APEX = Preset(
     expected="475 of 500 or more, the mean of 100 episodes",
     time="one to four minutes on two cores",
     frames="240,000",
+    raw_frames_to_target=240_000,
     source="found here",
     spec={
         "algorithm": {
@@ -71,6 +72,7 @@ CARTPOLE_IMPALA = Preset(
     expected="475 of 500 or more, the mean of 100 episodes",
     time="half a minute to five on two cores",
     frames="450,000",
+    raw_frames_to_target=450_000,
     source="found here",
     spec={
         "algorithm": {

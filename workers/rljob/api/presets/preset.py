@@ -38,6 +38,8 @@ class Preset:
     """Where its values come from."""
     spec: Mapping[str, Any]
     """Part of a manifest's spec; what is written beside the preset wins."""
+    raw_frames_to_target: int | None = None
+    """About how many of them that was in the median of the runs that were measured; None where none were."""
     of_one_environment: bool = True
     """Whether `OF_ITS_ENVIRONMENT` was found for the one that it names. What was published for many games counts for each."""
 
