@@ -102,6 +102,7 @@ CONTAINED = {
     "profile": "unit/telemetry/test_profile.py",
     "*-answer": "unit/telemetry/test_server.py",
     "slow-trial": "integration/envs/test_apart.py",
+    "signals": "unit/roles/test_command.py",
 }
 WAITED_FOR = {
     "optim/data_parallel_threads.py": "test_what_a_share_of_an_update_raises_is_raised_in_the_loop",

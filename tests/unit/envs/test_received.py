@@ -8,7 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from rljob.api import EnvironmentParameters
-from rljob.envs import EnvironmentProblem, RestartLimit, VectorEnvironment, make_restarting_environment, try_environment
+from rljob.envs import (
+    EnvironmentProblem,
+    RestartLimit,
+    VectorEnvironment,
+    describe_environment,
+    make_restarting_environment,
+    try_environment,
+)
 
 ODD = "tests.support.odd_environments"
 
@@ -22,7 +29,8 @@ def made(
     name: str, backend: str = "Auto", limit: RestartLimit | None = None, **parameters: object
 ) -> VectorEnvironment:
     settings = EnvironmentParameters.model_validate({"backend": backend, **parameters})
-    env = make_restarting_environment(f"{ODD}:{name}", settings, 2, 0, limit or RestartLimit(10))
+    spec = describe_environment(f"{ODD}:{name}", settings)
+    env = make_restarting_environment(spec, settings, 2, 0, limit or RestartLimit(10))
     env.reset()
     return env
 

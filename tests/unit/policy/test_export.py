@@ -173,7 +173,8 @@ def test_where_the_environment_fails_numbers_are_drawn(tmp_path: Path) -> None:
     an_end = "spec.successPolicy.rawFrames=1000000"
     run = untrained(tmp_path / "run", "cartpole-apex.yaml", f"spec.environment.id={file}:make", an_end)
     written = export(rljob.load_policy(run), "torchscript", tmp_path / "exported")
-    assert written.origin.startswith(f"random numbers, as environment '{file.name}:make' failed: OSError: no licence")
+    where = f"failed in step(): {file.name}:10, in step: OSError: no licence"
+    assert written.origin.startswith(f"random numbers, as environment 0 of '{file.name}:make' {where}")
     assert written.compared == 64
 
 
