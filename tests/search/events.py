@@ -177,8 +177,7 @@ class Events:
     def _ended(self, world: World, pod: Pod, end: End, said: int = -1) -> World:
         own = pod.deleted < 0 and end not in (End.REFUSED, End.DEADLINE)
         cause = pod.cause if pod.cause else (Cause.OWN if own else Cause.DISRUPTION)
-        core = pod.member in self.job.core
-        counts = own and core
+        counts = own and pod.member in self.job.counting
         after = pod._replace(stage=Stage.ENDED, end=end, ended=0, cause=cause, trouble="", work=0, said=said)
         if pod.deleted >= 0:
             after = after._replace(deleted=0, grace=0)  # its kubelet moves the time of the deletion

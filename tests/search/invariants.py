@@ -91,7 +91,7 @@ class Invariants:
         if grown + ignored > len(turned.dealt_with):
             words = ", ".join(sorted(turned.dealt_with)) or "nothing new"
             raise Violation("each end counts once", f"{grown} counted and {ignored} ignored for {words}")
-        own = [pod for pod in new if pod.member in self.job.core and pod.cause in (Cause.OWN, Cause.EITHER)]
+        own = [pod for pod in new if pod.member in self.job.counting and pod.cause in (Cause.OWN, Cause.EITHER)]
         if grown > len(own):
             words = ", ".join(f"{pod.uid} ({Cause(pod.cause).name.lower()})" for pod in new)
             raise Violation("only failures count", f"{grown} counted of {words or 'nothing that ended'}")

@@ -52,13 +52,18 @@ class SmallJob:
     members: tuple[str, ...] = field(init=False)
     core: tuple[str, ...] = field(init=False)
     """Members without any of which nothing is learned."""
+    counting: tuple[str, ...] = field(init=False)
+    """Members whose failures count towards backoffLimit: the core, and the judge of a target."""
 
     def __post_init__(self) -> None:
         specs = [self._desired(k, more) for k, more in enumerate(((), ("spec.suspend=true",), *self.edits))]
         object.__setattr__(self, "specs", tuple(specs))
         members = tuple(wanted(specs[RUNS].job))
         object.__setattr__(self, "members", members)
-        object.__setattr__(self, "core", tuple(each for each in members if not each.startswith(("actor", "evaluator"))))
+        core = tuple(each for each in members if not each.startswith(("actor", "evaluator")))
+        object.__setattr__(self, "core", core)
+        judged = specs[RUNS].job.spec.success_policy.target_return is not None
+        object.__setattr__(self, "counting", (*core, "evaluator") if judged else core)
 
     def _desired(self, number: int, more: tuple[str, ...]) -> DesiredState:
         storage = (CLAIM,) if self.claim else ()

@@ -12,9 +12,8 @@ from rljob.api.networks import resolved_network
 from rljob.checkpoints.files import stored
 from rljob.checkpoints.location import bucket_of
 from rljob.checkpoints.restore_from import named_checkpoint
-from rljob.envs import EnvironmentSpec, apart, describe_environment, made_by_a_user, try_environment
+from rljob.envs import EnvironmentSpec, apart, describe_environment, try_environment
 from rljob.errors import UsageError
-from rljob.loading import short
 
 
 class PreflightProblem(UsageError):
@@ -30,9 +29,7 @@ def check(job: RLJob, *, new: bool = False) -> EnvironmentSpec:
     Raises EnvironmentProblem (from the environment room), NetworkProblem, PluginProblem, ManifestError, CheckpointProblem,
     StorageProblem or PreflightProblem.
     """
-    look, environment = partial(_looked_at, job, new), job.spec.environment.id
-    not_ours = made_by_a_user(environment) or has_own_parts(job)
-    spec, estimate = apart(f"environment {short(environment)!r}", look) if not_ours else look()
+    spec, estimate = apart(job.spec.environment.id, partial(_looked_at, job, new), own=has_own_parts(job))
     available = available_memory_bytes()
     if estimate.total_bytes > available:
         raise PreflightProblem(estimate.problem(available))

@@ -29,6 +29,7 @@ from rljob_operator.local.launch import Launcher
 from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.loop import run_job
+from rljob_operator.local.other_load import OtherLoad
 from rljob_operator.local.process import forget_processes
 from rljob_operator.local.run_folder import OUTCOME_FILE
 from rljob_operator.local.spec_store import SpecStore, replace_spec
@@ -149,7 +150,7 @@ def _control(
         _say(console, f"still running, adopted: {', '.join(substrate.adopted)}")
     interrupt.install()
     started = time.monotonic()
-    notices = _Notices(job, stored, console)
+    notices = _Notices(job, stored, console, OtherLoad() if not substrate.adopted else None)
     view = LiveView(job, console) if console.is_terminal else LineView(console)
     over = False
     try:
@@ -243,7 +244,8 @@ def _show_failures(run_dir: Path, status: RLJobStatus, console: Console) -> None
 class _Notices:
     """Lines that are said once, as soon as they are known."""
 
-    def __init__(self, job: RLJob, stored: StoredRun, console: Console) -> None:
+    def __init__(self, job: RLJob, stored: StoredRun, console: Console, others: OtherLoad | None) -> None:
+        self._others = others  # of processes that another controller has begun it would take the run's own for others
         self._wants_accelerator = job.spec.learner.accelerator.count == 1
         self._resource = job.spec.learner.accelerator.resource_name
         self._stored = stored
@@ -270,6 +272,9 @@ class _Notices:
             self._estimated = bool(rate)
             if need:
                 _say(self._console, need)
+        if self._others is not None and (taken := self._others.words()):
+            self._others = None
+            _say(self._console, taken)
         device = turn.observed.figure("device")
         if not self._wants_accelerator or device is None:
             return

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
+import gymnasium
 import numpy as np
 import psutil
 import pytest
+from gymnasium.vector import SyncVectorEnv
 from rljob.api import EnvironmentParameters
+from rljob.cores import usable_cores
 from rljob.envs import EnvironmentProblem, make_vector_environment
 from rljob.envs.gymnasium_vector import GymnasiumVector
 from rljob.envs.processes import ProcessVector
@@ -68,7 +74,49 @@ def test_an_environment_that_raises_is_named_with_its_reason(backend: str) -> No
     problem = _step_until_problem(env, np.zeros(3, np.int64))
     assert problem.environment == 1
     where = r"environment 1 of 'tests.support.toys:countdown' failed in step\(\): toys.py:\d+, in step"
-    assert re.fullmatch(f"{where}: RuntimeError: the plant caught fire", str(problem))
+    assert re.fullmatch(f"{where}: RuntimeError: the plant caught fire, in step 4 of the episode", str(problem))
+    env.close()
+
+
+class WithAChild(gymnasium.Env[Any, Any]):
+    """A simulator in a process of its own, whose steps take as long as ``seconds``."""
+
+    observation_space, action_space = gymnasium.spaces.Box(0, 1, (1,), np.float32), gymnasium.spaces.Discrete(2)
+
+    def __init__(self, seconds: float, child: bool = True) -> None:
+        self._seconds = seconds
+        self._child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,)) if child else None
+        if self._child is not None:
+            self._child.start()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        time.sleep(self._seconds)
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+    def close(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child.join()
+
+
+def test_an_environment_in_a_worker_may_have_processes_of_its_own() -> None:
+    parameters = EnvironmentParameters(backend="Async", kwargs={"seconds": 0.0})
+    env = make_vector_environment(f"{__name__}:WithAChild", parameters, 2, 0)
+    assert env.reset().shape == (2, 1, 1)
+    env.close()
+
+
+@pytest.mark.skipif(usable_cores() < 2, reason="one core has nothing to share")
+@pytest.mark.parametrize(("seconds", "kind"), [(0.0, SyncVectorEnv), (0.002, ProcessVector)])
+def test_slow_steps_alone_are_worth_processes(seconds: float, kind: type) -> None:
+    env = make_vector_environment(
+        f"{__name__}:WithAChild", EnvironmentParameters(kwargs={"seconds": seconds, "child": False}), 3, 0
+    )
+    assert isinstance(env, GymnasiumVector)
+    assert type(env._env) is kind
     env.close()
 
 

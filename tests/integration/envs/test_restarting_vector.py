@@ -28,7 +28,7 @@ def test_a_failing_row_is_cut_and_the_others_do_not_notice() -> None:
     failed = results[2]
     (reason,) = failed.failures
     assert "environment 1 of 'tests.support.toys:countdown' failed in step(): toys.py:" in reason
-    assert reason.endswith(", in step: RuntimeError: the plant caught fire")
+    assert reason.endswith(", in step: RuntimeError: the plant caught fire, in step 3 of the episode")
     assert (failed.steps, failed.raw_frames, failed.episodes, failed.truncated.any()) == (2, 2, (), False)
     assert failed.final_observation is None
     assert failed.observation[:, 0, 1].tolist() == [3, 0, 3], "a new episode in the row that failed"

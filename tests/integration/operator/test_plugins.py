@@ -134,7 +134,7 @@ def test_an_environment_that_gives_nan_is_named_with_the_function(
     (tmp_path / "corridor.py").write_text(code)
     run = local_run(*ENDLESS, "--set", "spec.backoffLimit=0", job=job)
     assert run.finish(120) == 1
-    assert "failed in step(): ValueError: expected a finite reward, got nan" in run.output
+    assert "failed in step(): ValueError: reward: expected a finite number, got nan" in run.output
 
 
 def test_a_mistake_ends_the_run_before_it_begins(local_run: Callable[..., LocalRun], tmp_path: Path) -> None:

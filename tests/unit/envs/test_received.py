@@ -66,7 +66,7 @@ def test_what_is_no_number_begins_the_copy_anew_and_is_told(backend: str) -> Non
     assert last.final_observation is None
     assert last.failures[1] == (
         f"environment 1 of '{ODD}:NotANumber' failed in step(): ValueError: expected an observation of finite numbers, got "
-        "nan at [1] in step 4 of the episode"
+        "nan at [1], in step 4 of the episode"
     )
 
 
@@ -86,7 +86,7 @@ def test_a_vector_class_that_gives_something_else_is_told_what(kind: str, said: 
 
 def test_a_failure_in_close_hides_nothing(backend: str, caplog: pytest.LogCaptureFixture) -> None:
     *_, second = steps(made("CantClose", backend), 2)
-    assert [failure[-35:] for failure in second.failures] == ["RuntimeError: the plant caught fire"] * 2
+    assert ["RuntimeError: the plant caught fire, in step 2" in failure for failure in second.failures] == [True, True]
     if backend == "Sync":
         assert "failed in close(): odd_environments.py" in caplog.records[0].message
     caplog.set_level(logging.CRITICAL)

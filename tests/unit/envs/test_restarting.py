@@ -119,4 +119,4 @@ def test_an_observation_of_another_shape_is_told_of_the_environment_that_gave_it
     env.reset(seed=1)
     _, _, _, cut, info = env.step(0)
     assert cut
-    assert "failed in step(): ValueError: expected an observation of the shape [2]" in info[FAILURE]
+    assert "failed in step(): ValueError: expected an observation float32 [2]" in info[FAILURE]

@@ -109,7 +109,7 @@ def _books(world: World, seen: ReconcileContext, decision: Decision) -> None:
     """Each end is counted once at most, nothing is started again and again, and only crash loops count as such."""
     before, after = seen.status.restarts, decision.status.restarts
     world.counted += max(0, after.counted - before.counted)
-    assert world.counted <= world.core_ends
+    assert world.counted <= world.counting_ends
     assert world.counted + after.ignored <= world.ends
     for name in decision.start:
         recent = [moment for moment in world.starts.get(name, ()) if world.now - moment < WORKED_SECONDS]

@@ -67,8 +67,19 @@ def test_an_actor_that_had_worked_begins_anew() -> None:
     assert decision.start == ("actor-0",)
 
 
-def test_backoff_limit_counts_learner_and_replay_only() -> None:
+def test_backoff_limit_counts_an_evaluator_that_success_waits_for() -> None:
     controller = running()
+    for life in range(4):
+        assert end_again(controller, "evaluator", life).outcome is None
+    decision = end_again(controller, "evaluator", 4, last_words="no display")
+    assert decision.outcome is not None
+    assert decision.outcome.message == (
+        "5 failures of learner, replay and evaluator, backoffLimit is 4; last evaluator ended with exit code 1: no display"
+    )
+
+
+def test_backoff_limit_counts_what_the_job_can_t_do_without() -> None:
+    controller = running("spec.successPolicy={rawFrames: 1000000}")
     for life in range(3):
         end_again(controller, "actor-0", life)
         end_again(controller, "evaluator", life)
@@ -325,7 +336,7 @@ def test_inference_servers_are_part_of_the_core() -> None:
     assert decision.outcome is not None
     assert (decision.outcome.reason, decision.outcome.message) == (
         "BackoffLimitExceeded",
-        "4 failures of learner, replay and inference, backoffLimit is 3; last inference-0 ended with exit code 1: "
+        "4 failures of learner, replay, inference and evaluator, backoffLimit is 3; last inference-0 ended with exit code 1: "
         "no memory on the device",
     )
 

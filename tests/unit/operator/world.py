@@ -33,7 +33,7 @@ class World:
     """The world of one job, its books, and a controller whose status goes through JSON now and then, as after a restart.
 
     ``quick_ends`` are ends in a row of each name before it worked that count as a crash loop; ``ends`` how many there were at
-    all, ``core_ends`` those of replay, learner and inference servers, ``counted`` how many the controller has counted; ``starts``
+    all, ``counting_ends`` those of all but actors, ``counted`` how many the controller has counted; ``starts``
     when each name was started since it last worked.
     """
 
@@ -48,7 +48,7 @@ class World:
     frames: int = 0
     life: int = 0
     mass_end: bool = False
-    core_ends: int = 0
+    counting_ends: int = 0
     ends: int = 0
     counted: int = 0
     quick_ends: Counter[str] = field(default_factory=Counter)
@@ -208,7 +208,7 @@ class World:
 
     def _write_down(self, member: Member, disrupted: str, code: int | None) -> None:
         self.ends += 1
-        self.core_ends += member.role not in (Role.ACTOR, Role.EVALUATOR)
+        self.counting_ends += member.role is not Role.ACTOR
         if member.ready_seconds is not None and self.now - member.ready_seconds >= WORKED_SECONDS:
             self.starts[member.name] = []
             self.quick_ends[member.name] = 0

@@ -166,7 +166,7 @@ def _entries() -> tuple[Entry, ...]:
         (
             "True",
             r.BACKOFF_LIMIT_EXCEEDED,
-            "learner, replay and inference servers have failed more than `backoffLimit` times",
+            "learner, replay, inference servers and the evaluator of a `targetReturn` failed more than `backoffLimit` times",
         ),
         ("True", r.FAILURE_POLICY_RULE, "a rule of `failurePolicy`, or exit code 78, says that no restart would help"),
         ("True", r.ACTORS_CRASH_LOOPING, "more than `maxActorCrashLoopPercent` of the actors end before they work"),

@@ -98,7 +98,8 @@ class RLJobSpec(APIModel):
     early_stopping: EarlyStopping = Field(default_factory=EarlyStopping)
     """When to give up."""
     backoff_limit: Annotated[int, Integer(0, 10_000), ANY_TIME] = 4
-    """Failures of learner, replay and inference servers together before the job fails; actors do not count."""
+    """Failures of learner, replay, inference servers and the evaluator of a targetReturn together before the job fails; actors
+    do not count."""
     failure_policy: Annotated[FailurePolicy, ANY_TIME] = Field(default_factory=FailurePolicy)
     """How failures of members count, and what they lead to."""
     active_deadline_seconds: Annotated[Seconds | None, ANY_TIME] = None

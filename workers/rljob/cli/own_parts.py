@@ -9,7 +9,7 @@ from typing import TypeVar
 from rljob.api import EnvironmentParameters, RLJob
 from rljob.data_plane import require_data_plane
 from rljob.errors import UsageError
-from rljob.loading import NotBesideManifest, NotHere, PluginProblem, short
+from rljob.loading import NotBesideManifest, NotHere, PluginProblem
 
 T = TypeVar("T")
 
@@ -53,16 +53,16 @@ def _with_parameters(job: RLJob) -> RLJob:
 
 
 def _found_environment(job: RLJob, made: bool) -> None:
-    from rljob.envs.apart import apart, made_by_a_user
+    from rljob.envs.apart import apart
     from rljob.envs.errors import EnvironmentProblem
 
     source = job.spec.environment
     look = partial(_look, source.id, source.parameters, made)
-    if not made or not made_by_a_user(source.id):
+    if not made:
         look()
         return
     try:
-        apart(f"environment {short(source.id)!r}", look)
+        apart(source.id, look)
     except EnvironmentProblem as problem:  # of the process itself; what it has found is no longer one
         raise PluginProblem(str(problem)) from problem
 

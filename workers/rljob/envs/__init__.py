@@ -1,6 +1,6 @@
 """Environments: Gymnasium and Atari behind one vector interface with exact episode ends."""
 
-from rljob.envs.apart import apart, describe_environment_apart, environment_of, made_by_a_user
+from rljob.envs.apart import apart, describe_environment_apart, environment_of
 from rljob.envs.base import EpisodeRecord, StepResult, VectorEnvironment
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.factory import (
@@ -29,7 +29,6 @@ __all__ = [
     "describe_rewards",
     "environment_of",
     "hand_over",
-    "made_by_a_user",
     "make_device_vector",
     "make_restarting_environment",
     "make_single_environment",

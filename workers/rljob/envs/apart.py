@@ -50,27 +50,22 @@ def environment_of(run_dir: Path, source: EnvironmentSource, *, tried: bool = Fa
 def describe_environment_apart(
     environment_id: str, parameters: EnvironmentParameters, *, tried: bool = False, slow_seconds: float = SLOW_SECONDS
 ) -> EnvironmentSpec:
-    """`describe_environment`, and where it shall be ``tried`` `try_environment`; `apart` unless it is Gymnasium's own code, or
-    ALE's, that makes it. Raises EnvironmentProblem."""
-    call = functools.partial(_described, environment_id, parameters, tried)
-    if not made_by_a_user(environment_id):
+    """`describe_environment`, and where it shall be ``tried`` `try_environment`, `apart`. Raises EnvironmentProblem."""
+    return apart(
+        environment_id, functools.partial(_described, environment_id, parameters, tried), slow_seconds=slow_seconds
+    )
+
+
+def apart(environment_id: str, call: Callable[[], T], *, own: bool = False, slow_seconds: float = SLOW_SECONDS) -> T:
+    """What ``call`` gives or raises, which makes the environment; called in a process that is begun for it, which takes about a
+    second, unless it is Gymnasium's own code, or ALE's, that makes it, and nothing else of it is its user's ``own``.
+
+    Arguments and answers can be pickled. A process that ends before it has answered is begun once more. It may take its time, as
+    a simulator does that loads; where it is stands on stderr every ``slow_seconds``. What it has begun ends with it.
+    """
+    if not own and not _made_by_a_user(environment_id):
         return call()
-    return apart(f"environment {short(environment_id)!r}", call, slow_seconds=slow_seconds)
-
-
-def made_by_a_user(environment_id: str) -> bool:
-    """Whether it is the code of a user, or of a package that he has installed, that makes this environment."""
-    registered = gymnasium.registry.get(environment_id)
-    if registered is None:
-        return ":" in environment_id
-    return not str(registered.entry_point).startswith(_KNOWN_MAKERS)
-
-
-def apart(what: str, call: Callable[[], T], *, slow_seconds: float = SLOW_SECONDS) -> T:
-    """What ``call`` gives or raises, called in a process that is begun for it, which takes about a second; all of them can be
-    pickled. A process that ends before it has answered is begun once more. It may take its time, as a simulator does that loads;
-    where it is stands on stderr every ``slow_seconds``, with ``what`` in front. What it has begun ends with it."""
-    code = 0
+    what, code = f"environment {short(environment_id)!r}", 0
     for _ in range(2):
         answer, code = _answer(what, call, slow_seconds)
         if isinstance(answer, Exception):
@@ -81,6 +76,14 @@ def apart(what: str, call: Callable[[], T], *, slow_seconds: float = SLOW_SECOND
         f"{what}: the process that tried it ended by {_words(code)} while it was made or within its first steps, twice; what it "
         "printed is above"
     )
+
+
+def _made_by_a_user(environment_id: str) -> bool:
+    """Whether it is the code of a user, or of a package that he has installed, that makes this environment."""
+    registered = gymnasium.registry.get(environment_id)
+    if registered is None:
+        return ":" in environment_id
+    return not str(registered.entry_point).startswith(_KNOWN_MAKERS)
 
 
 def _answer(what: str, call: Callable[[], T], slow_seconds: float) -> tuple[tuple[T] | Exception | None, int]:

@@ -4,17 +4,20 @@ Which backend ``Auto`` means, in this order:
 
 1. Atari without extra kwargs: Native (ALE's vector environment, which cannot set a game's ``mode`` and ``difficulty``).
 2. A factory that takes ``num_envs``, or a Gymnasium id with a vector class that can follow the SAME_STEP rule: Native.
-3. Image observations, more than two environments and more than one core: Async. A step of such an environment costs
-   more than the exchange with a process (roughly 0.1 ms); a step of a small vector environment costs less.
+3. More than two environments, more than one core, and steps that take longer than the exchange with a process, tried with
+   one copy: Async.
 4. Everything else: Sync.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import gymnasium
+import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from rljob.cores import usable_cores
@@ -41,6 +44,11 @@ from rljob.loading import PLUGIN_FAILURES, short, told
 
 if TYPE_CHECKING:
     from rljob.api import EnvironmentParameters
+
+
+_EXCHANGE_SECONDS: Final = 0.3e-3
+"""Of a step, what a process of its own costs: two context switches and an observation through shared memory."""
+_TRIED_STEPS: Final = 31
 
 
 def describe_environment(environment_id: str, parameters: EnvironmentParameters) -> EnvironmentSpec:
@@ -125,7 +133,7 @@ def make_vector_environment(
                 raise
     # An emulator does not raise; its worker process may die, which ends the whole vector.
     makers = _makers(target, parameters, num_envs, restarting=restarting and not isinstance(target, AtariGame))
-    if parameters.backend == "Async" or (parameters.backend == "Auto" and _worth_processes(spec, num_envs)):
+    if parameters.backend == "Async" or (parameters.backend == "Auto" and _worth_processes(makers, spec.num_actions)):
         return _wrapped(ProcessVector(target.id, makers, seed), target, spec, parameters, seed)
     sync: VectorEnv[Any, Any, Any] = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
     return _wrapped(sync, target, spec, parameters, seed)
@@ -209,9 +217,26 @@ def _native(
     )
 
 
-def _worth_processes(spec: EnvironmentSpec, num_envs: int) -> bool:
-    image = spec.frame_dtype == "uint8" and len(spec.frame_shape) >= 2
-    return image and num_envs > 2 and usable_cores() > 1
+def _worth_processes(makers: Sequence[Callable[[], gymnasium.Env[Any, Any]]], num_actions: int) -> bool:
+    """Whether copies in processes of their own are faster than copies in this one."""
+    if len(makers) <= 2 or usable_cores() < 2:
+        return False
+    env = makers[0]()
+    try:
+        env.reset(seed=0)
+        took = sorted(_step_seconds(env, step % num_actions) for step in range(_TRIED_STEPS))
+    finally:
+        env.close()
+    return took[_TRIED_STEPS // 2] > _EXCHANGE_SECONDS
+
+
+def _step_seconds(env: gymnasium.Env[Any, Any], action: int) -> float:
+    began = time.perf_counter()
+    _, _, terminated, truncated, _ = env.step(np.int64(action))
+    seconds = time.perf_counter() - began
+    if terminated or truncated:
+        env.reset()
+    return seconds
 
 
 def _makers(target: Target, parameters: EnvironmentParameters, num_envs: int, *, restarting: bool) -> list[Any]:

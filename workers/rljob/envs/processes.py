@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import multiprocessing
 import queue
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
+from multiprocessing import util
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
 
 import gymnasium
@@ -37,16 +41,22 @@ class ProcessVector(AsyncVectorEnv):
         self._environment_id = environment_id
         self.processes = []
         self.parent_pipes = []
+        # No module of a user's, which may begin threads; what is loaded here no worker has to load.
+        multiprocessing.set_forkserver_preload(["rljob.api", "rljob.envs.single", __name__])
         try:
             super().__init__(
                 makers,
                 shared_memory=True,
                 context="forkserver",
+                daemon=False,  # a simulator may have processes of its own
                 worker=functools.partial(_work, seed),
                 autoreset_mode=AutoresetMode.SAME_STEP,
             )
         except Exception as error:  # noqa: BLE001 (workers that were begun have to end)
             self._fail(error)
+
+        # Where nobody closes this, too: Python waits at its end for processes that are no daemons.
+        util.Finalize(self, _end, (self.processes, self.parent_pipes), exitpriority=0)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         try:
@@ -74,7 +84,8 @@ class ProcessVector(AsyncVectorEnv):
             with contextlib.suppress(queue.Empty):
                 _, _, error, _ = self.error_queue.get(timeout=_LAST_WORDS_SECONDS)
                 dead = None
-        self._end_workers()
+        self.closed = True
+        _end(self.processes, self.parent_pipes)
         if dead is not None:
             index, exit_code = dead
             how = f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
@@ -95,19 +106,20 @@ class ProcessVector(AsyncVectorEnv):
             time.sleep(0.005)
         return None
 
-    def _end_workers(self) -> None:
-        self.closed = True
-        for process in self.processes:
-            process.terminate()
-        for process in self.processes:
-            process.join(timeout=0.2)
-            if process.is_alive():
-                process.kill()
-                process.join()
-        for pipe in self.parent_pipes:
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+
+def _end(processes: Sequence[BaseProcess], pipes: Sequence[Connection[Any, Any] | None]) -> None:
+    """End the workers; the pipes are those to them, and None once they are closed."""
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(timeout=0.2)
+        if process.is_alive():
+            process.kill()
+            process.join()
+    for pipe in pipes:
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
 
 
 def _work(seed: int, index: int, *arguments: Any) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from numpy.typing import NDArray
 
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.seeds import seed_generators
 from rljob.envs.spaces import FrameFormat
-from rljob.loading import PLUGIN_FAILURES, short, told
+from rljob.loading import PLUGIN_FAILURES, short, shown, told
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
             seed_generators(seed)
         try:
             observation, _ = self.env.reset(seed=seed, options=options)
-            return self._taken(observation), {}
+            return observed(observation, self._frame), {}
         except PLUGIN_FAILURES as error:
             raise self._problem("reset", error) from error
 
@@ -50,34 +51,44 @@ class Received(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._steps += 1
         try:
             observation, reward, terminated, truncated, _ = self.env.step(action)
-            if not math.isfinite(reward):
-                raise ValueError(f"expected a finite reward, got {reward}{self._when()}")
-            return self._taken(observation), float(reward), bool(terminated), bool(truncated), {}
+            return observed(observation, self._frame), rewarded(reward), bool(terminated), bool(truncated), {}
         except PLUGIN_FAILURES as error:
             raise self._problem("step", error) from error
 
     def close(self) -> None:
         close(self.env, self._id)
 
-    def _taken(self, given: Any) -> Any:
-        if np.shape(given) != self._frame.shape:
-            raise ValueError(
-                f"expected an observation of the shape {list(self._frame.shape)}, as observation_space says, got one of "
-                f"{list(np.shape(given))}"
-            )
-        observation = np.array(given, self._frame.dtype)
-        if self._frame.dtype == "float32" and not np.isfinite(observation).all():
-            raise ValueError(f"expected an observation of finite numbers, got {first_odd(observation)}{self._when()}")
-        return observation
-
-    def _when(self) -> str:
-        return f" in step {self._steps} of the episode" if self._steps else ""
-
     def _problem(self, where: str, error: BaseException) -> EnvironmentProblem:
+        when = f", in step {self._steps} of the episode" if self._steps else ""
         return EnvironmentProblem(
-            f"environment {self._index} of {short(self._id)!r} failed in {where}(): {told(error)}",
+            f"environment {self._index} of {short(self._id)!r} failed in {where}(): {told(error)}{when}",
             environment=self._index,
         )
+
+
+def observed(given: Any, frame: FrameFormat) -> NDArray[Any]:
+    """``given`` as what ``frame`` says, a copy. Raises ValueError with what was expected and what came."""
+    try:
+        seen = np.asarray(given)
+    except ValueError:  # lists of different lengths
+        seen = np.asarray(None)
+    of_bytes = frame.dtype == "uint8"
+    if seen.shape != frame.shape or not (seen.dtype == np.uint8 if of_bytes else seen.dtype.kind in "biuf"):
+        raise ValueError(
+            f"expected an observation {frame.dtype} {list(frame.shape)}, as observation_space says, got {shown(given)}"
+        )
+    observation = np.array(seen, frame.dtype)
+    if not of_bytes and not np.isfinite(observation).all():
+        raise ValueError(f"expected an observation of finite numbers, got {first_odd(observation)}")
+    return observation
+
+
+def rewarded(given: Any) -> float:
+    """``given`` as a reward. Raises ValueError unless it is one finite number."""
+    number = np.asarray(given)
+    if number.shape != () or number.dtype.kind not in "biuf" or not math.isfinite(number):
+        raise ValueError(f"reward: expected a finite number, got {shown(given)}")
+    return float(number)
 
 
 def first_odd(numbers: Any) -> str:

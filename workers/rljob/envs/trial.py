@@ -4,7 +4,6 @@ which function, what was expected, what came."""
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from rljob.envs import single
 from rljob.envs.errors import EnvironmentProblem
-from rljob.envs.received import close, first_odd
+from rljob.envs.received import close, observed, rewarded
 from rljob.envs.spaces import frame_format, num_actions
 from rljob.envs.target import AtariGame, RegisteredEnvironment, UserFactory, resolve
 from rljob.loading import PLUGIN_FAILURES, authors_line, short, shown, told
@@ -95,7 +94,7 @@ class _Trial:
             except PLUGIN_FAILURES:
                 raise problem from problem.__cause__
             raise EnvironmentProblem(f"{problem}; {_SEED_ADVICE}") from problem.__cause__
-        self._observation("reset", observation)
+        self._taken("reset", lambda: observed(observation, self._frame))
         self._expect("reset: info", isinstance(info, dict), "a dict", info)
 
     def _step(self, action: int) -> bool:
@@ -103,27 +102,18 @@ class _Trial:
         observation, reward, terminated, truncated, info = self._call(
             "step", 5, lambda: self._env.step(np.int64(action))
         )
-        self._observation("step", observation)
-        number = np.asarray(reward)
-        fits = number.shape == () and number.dtype.kind in "biuf" and math.isfinite(reward)
-        self._expect("step: reward", fits, "a finite number", reward)
+        self._taken("step", lambda: (observed(observation, self._frame), rewarded(reward)))
         for name, value in (("terminated", terminated), ("truncated", truncated)):
             flag = np.asarray(value)
             self._expect(f"step: {name}", flag.shape == () and flag.dtype.kind in "biu", "True or False", value)
         self._expect("step: info", isinstance(info, dict), "a dict", info)
         return bool(terminated or truncated)
 
-    def _observation(self, function: str, found: Any) -> None:
+    def _taken(self, function: str, take: Callable[[], object]) -> None:
         try:
-            seen = np.asarray(found)
-        except ValueError:  # lists of different lengths
-            seen = np.asarray(None)
-        of_bytes = self._frame.dtype == "uint8"
-        right = seen.shape == self._frame.shape and (seen.dtype == np.uint8 if of_bytes else seen.dtype.kind in "biuf")
-        expected = f"an observation {self._frame.dtype} {list(self._frame.shape)}, as observation_space says"
-        self._expect(function, right, expected, found)
-        if seen.dtype.kind == "f" and not np.isfinite(seen).all():
-            raise self._problem(f"{function}: expected an observation of finite numbers, got {first_odd(seen)}")
+            take()
+        except ValueError as wrong:
+            raise self._problem(f"{function}: {wrong}") from None
 
     def _call(self, function: str, values: int, call: Callable[[], Any]) -> Any:
         try:

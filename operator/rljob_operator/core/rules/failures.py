@@ -33,7 +33,7 @@ LONGEST_LIFE = 64
 """Characters of an incarnation that are remembered: a pod's uid has 36, and a status has thousands of them."""
 
 CORE = (Role.REPLAY, Role.LEARNER, Role.INFERENCE)
-"""Roles without any of which nothing is learned; their failures count towards backoffLimit."""
+"""Roles without any of which nothing is learned."""
 
 
 # ------------------------------------------------------------------------------------------------- one end, one action
@@ -95,7 +95,7 @@ def account(context: ReconcileContext) -> ReconcileContext:
     kept = [each for each in context.memory.members if _still_matters(context, each, by_name.get(each.name))]
     if not new:
         return context if len(kept) == len(context.memory.members) else context.with_memory(members=kept)
-    new.sort(key=lambda member: member.role in CORE)  # of many ends at once those of the core stay in the list
+    new.sort(key=lambda member: _counts(context, member.role))  # of many ends at once these stay in the list
     counted, ignored, failures = (
         context.status.restarts.counted,
         context.status.restarts.ignored,
@@ -104,7 +104,7 @@ def account(context: ReconcileContext) -> ReconcileContext:
     entries = {each.name: each for each in kept}
     for member in new:
         what, _ = action(context, member)
-        if member.role in CORE and what in ("RestartRole", "FailJob"):
+        if _counts(context, member.role) and what in ("RestartRole", "FailJob"):
             counted += 1
             context = context.with_memory(last_counted_failure=context.now)
         else:
@@ -257,17 +257,24 @@ def policy_rule(context: ReconcileContext) -> OutcomeMemory | None:
 
 
 def backoff_limit(context: ReconcileContext) -> OutcomeMemory | None:
-    """Learner, replay shards and inference servers together have failed more than ``backoffLimit`` times."""
+    """The roles that count have together failed more than ``backoffLimit`` times."""
     counted, limit = context.status.restarts.counted, context.spec.backoff_limit
     if counted <= limit:
         return None
-    core = [f for f in context.status.failures if Role(f.role.lower()) in CORE and f.action == "RestartRole"]
-    last = f"; last {core[-1].pod_name} ended{with_code(core[-1].exit_code)}: {core[-1].message}" if core else ""
-    message = f"{counted} failures of {_core_in_words(context)}, backoffLimit is {limit}{last}"
+    own = [f for f in context.status.failures if _counts(context, Role(f.role.lower())) and f.action == "RestartRole"]
+    last = f"; last {own[-1].pod_name} ended{with_code(own[-1].exit_code)}: {own[-1].message}" if own else ""
+    message = f"{counted} failures of {_counting_in_words(context)}, backoffLimit is {limit}{last}"
     return failed(context, Reason.BACKOFF_LIMIT_EXCEEDED, message)
 
 
-def _core_in_words(context: ReconcileContext) -> str:
-    """The roles of the core that this job has."""
-    roles = ["learner", *(["replay"] if context.shards else []), *(["inference"] if context.inference_servers else [])]
+def _counts(context: ReconcileContext, role: Role) -> bool:
+    """Whether failures of ``role`` count: those of the core, and of an evaluator that the job's success waits for."""
+    return role in CORE or (role is Role.EVALUATOR and context.spec.success_policy.target_return is not None)
+
+
+def _counting_in_words(context: ReconcileContext) -> str:
+    """The roles of this job that count."""
+    here = {Role.LEARNER: 1, Role.REPLAY: context.shards, Role.INFERENCE: context.inference_servers}
+    here[Role.EVALUATOR] = context.spec.evaluator.enabled
+    roles = [str(role) for role, number in here.items() if number and _counts(context, role)]
     return " and ".join([", ".join(roles[:-1]), roles[-1]]) if len(roles) > 1 else roles[0]

@@ -1,0 +1,53 @@
+"""Whether other programs take this machine's cores from a run, which is then slower than it was measured elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable
+
+import psutil
+
+_LOOK_SECONDS = 30.0
+_BUSY = 0.95
+"""Share of the machine's time: with less, whoever wants a core has one."""
+_MUCH = 0.2
+"""Share of the machine's time that others may take without a word."""
+
+
+class OtherLoad:
+    """Compares the machine's load with what this process and all below it take."""
+
+    def __init__(self) -> None:
+        self._before = self._times()
+
+    def words(self) -> str:
+        """What others took since the last look where that is much of a busy machine, else nothing; looks every half minute."""
+        elapsed = time.monotonic() - self._before[0]
+        if elapsed < _LOOK_SECONDS:
+            return ""
+        before, self._before = self._before, self._times()
+        cores = psutil.cpu_count() or 1
+        idle, own = (self._before[k] - before[k] for k in (1, 2))
+        return taken_by_others(cores, cores - idle / elapsed, own / elapsed)
+
+    @staticmethod
+    def _times() -> tuple[float, float, float]:
+        """Now, and seconds of all cores since the start: idle, and of this process with all below it."""
+        here, machine = psutil.Process(), psutil.cpu_times()
+        own = sum(_cpu_seconds([here, *here.children(recursive=True)]))
+        return time.monotonic(), machine.idle + getattr(machine, "iowait", 0.0), own
+
+
+def taken_by_others(cores: int, busy: float, own: float) -> str:
+    """A line where others take much of a busy machine; ``busy`` and ``own`` in cores."""
+    others = busy - own
+    if busy < _BUSY * cores or others < _MUCH * cores:
+        return ""
+    return f"other programs take {others:.1f} of this machine's {cores} cores, and none is idle: the run is slower for it"
+
+
+def _cpu_seconds(processes: Iterable[psutil.Process]) -> Iterable[float]:
+    for process in processes:
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            yield sum(process.cpu_times()[:4])  # with what ended below it
