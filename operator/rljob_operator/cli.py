@@ -47,9 +47,7 @@ def run(
             show_default="one for each core where autoscaling decides, else as many as actors.replicas says",
         ),
     ] = None,
-    resume_: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in --run-dir; what still runs of it is adopted.")
-    ] = False,
+    resume_: Annotated[bool, typer.Option("--resume", help="Go on with the run in --run-dir.")] = False,
     profile: Annotated[
         list[Profiled] | None,
         typer.Option(

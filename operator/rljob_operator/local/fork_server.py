@@ -5,8 +5,11 @@ find on cores that are busy training. A fork of a process that has loaded them c
 memory. Forking is safe here because this process never does anything else: it has one thread, no socket but the one to
 its controller, has computed nothing with torch and never touches a GPU.
 
+A role whose libraries read variables of its own while they are loaded is a fork, too, which loads everything anew.
+
 ``python -m rljob_operator.local.fork_server FD``: FD is the socket to the controller (`rljob_operator.local.launch`), a
-sequence of JSON messages, each answered by one. The end of the controller ends it; its forks go on.
+sequence of JSON messages, each answered by one. Where the controller ends, however it does, the roles are asked to leave, as by
+Ctrl-C, and killed where they stay.
 """
 
 from __future__ import annotations
@@ -17,8 +20,10 @@ import gc
 import importlib
 import json
 import os
+import signal
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -28,6 +33,9 @@ from rljob_operator.local.priority import set_niceness
 
 LARGEST_BYTES: Final = 1 << 17
 """Of a message: a command line and an environment, which have this bound of the kernel's on each of their words."""
+
+LEAVE_SECONDS: Final = 120.0
+"""How long roles may take to leave once the controller is gone: a replay saves gigabytes."""
 
 _LOADED: Final = (
     "ale_py.vector_env",
@@ -62,12 +70,15 @@ def main(words: Sequence[str]) -> None:
 
 def _serve(controller: socket.socket) -> list[str] | None:
     """Answer the controller until it is gone (None); in a fork, the command line of its role."""
+    roles: dict[int, str] = {}
     while True:
         data, ancillary, _, _ = controller.recvmsg(LARGEST_BYTES, socket.CMSG_SPACE(array.array("i").itemsize))
         if not data:
+            _end(roles)
             return None
         asked = json.loads(data)
         if "wait" in asked:
+            roles.pop(int(asked["wait"]), None)
             answer = _exit_code(int(asked["wait"]))
         else:
             log = array.array("i", ancillary[0][2])[0]
@@ -79,10 +90,30 @@ def _serve(controller: socket.socket) -> list[str] | None:
                 if pid == 0:
                     controller.close()
                     _become(asked, log)
+                    if asked["variables"]:
+                        os.environ.update(asked["variables"])
+                        os.execv(sys.executable, [sys.executable, "-m", "rljob.roles", *asked["words"]])
                     return [str(word) for word in asked["words"]]
+                roles[pid] = asked["words"][0]
                 answer = {"pid": pid}
             os.close(log)
         controller.send(json.dumps(answer).encode())
+
+
+def _end(roles: dict[int, str]) -> None:
+    """Ask ``roles``, by process id, to leave; end what they leave behind, and those that stay."""
+    for pid in roles:
+        os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + LEAVE_SECONDS
+    while roles:
+        for pid, role in list(roles.items()):
+            late = time.monotonic() >= deadline
+            if late or os.waitpid(pid, os.WNOHANG)[0]:
+                del roles[pid]
+                if late or role != "replay":  # its Redis saves, and ends by itself
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(pid, signal.SIGKILL)
+        time.sleep(0.05)
 
 
 def _become(asked: dict[str, Any], log: int) -> None:

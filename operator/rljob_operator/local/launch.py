@@ -1,8 +1,9 @@
-"""How the processes of a run are started: forked by a process that has loaded everything already, or else executed."""
+"""How the processes of a run are started: forked by a process that has loaded everything already."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -12,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from rljob_operator.local.fork_server import LARGEST_BYTES
-from rljob_operator.local.priority import set_niceness
 
 PROGRAM: Final = (sys.executable, "-m", "rljob.roles")
 """What the command line of a role begins with."""
 
 _LOADING_SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 15.0
+_LEAVE_SECONDS: Final = 2.0
 
 
 class Launched(Protocol):
@@ -32,17 +33,9 @@ class Launched(Protocol):
         """How it ended, -n for signal n; None where its parent can't tell any more. Waits for its end."""
 
 
-Launch = Callable[[Sequence[str], Mapping[str, str], int, int], Launched]
-"""Starts (command, environment, file descriptor of its log, niceness), in a session of its own. Raises OSError."""
-
-
-def execute(command: Sequence[str], environment: Mapping[str, str], log: int, niceness: int) -> Launched:
-    """A `Launch` of any command, as a shell would start it."""
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
-    )
-    set_niceness(process.pid, niceness)
-    return process
+Launch = Callable[[Sequence[str], Mapping[str, str], Mapping[str, str], int, int], Launched]
+"""Starts (command, environment, variables that libraries read while they are loaded, file descriptor of its log, niceness), in a
+session of its own. Raises OSError."""
 
 
 class _Forked:
@@ -83,9 +76,10 @@ class ForkServer:
             self._ready = self._receive(seconds) is not None
         return self._ready
 
-    def fork(self, words: Sequence[str], environment: Mapping[str, str], log: int, niceness: int) -> Launched:
-        """Start ``rljob WORDS`` from a server that is ready. Raises ServerGone, and OSError where the machine is full."""
-        message = {"words": list(words), "environment": dict(environment), "niceness": niceness}
+    def fork(self, words: Sequence[str], log: int, **how: Any) -> Launched:
+        """Start the role that ``words`` describe from a server that is ready, ``how`` as a `Launch` says. Raises ServerGone, and
+        OSError where the machine is full."""
+        message = {"words": list(words), **how}
         answer = self._ask(message, [log])
         if "pid" not in answer:
             raise OSError(0, str(answer.get("error")))
@@ -100,10 +94,10 @@ class ForkServer:
         return int(code) if code is not None else None
 
     def close(self) -> None:
-        """End the server; its forks go on."""
+        """Have the server end, and with it whatever it has started and still runs."""
         self._socket.close()
-        self._process.kill()
-        self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it goes on until all have left
+            self._process.wait(_LEAVE_SECONDS)
 
     def _ask(self, message: Mapping[str, Any], files: list[int]) -> dict[str, Any]:
         try:
@@ -114,7 +108,7 @@ class ForkServer:
         answer = self._receive(_ANSWER_SECONDS)
         if answer is None:
             # It might do later what was asked, and an answer that comes late would be taken for another one's.
-            self.close()
+            self._process.kill()
             raise ServerGone("no answer")
         return answer
 
@@ -133,11 +127,8 @@ class ForkServer:
 
 
 class Launcher:
-    """Starts the roles of one run as forks of one fork server.
-
-    The server only saves time. Where it can't be started, has been killed or does not answer, a role is executed as a new
-    process instead, and a new server is tried for those after it.
-    """
+    """Starts the roles of one run as forks of one fork server; where that was killed or does not answer, of another one. Roles of
+    a server that was killed go on, and how they end is not known."""
 
     def __init__(self) -> None:
         self._server: ForkServer | None = None
@@ -148,21 +139,30 @@ class Launcher:
             with contextlib.suppress(OSError):
                 self._server = ForkServer()
 
-    def launch(self, command: Sequence[str], environment: Mapping[str, str], log: int, niceness: int) -> Launched:
+    def launch(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        variables: Mapping[str, str],
+        log: int,
+        niceness: int,
+    ) -> Launched:
         """A `Launch` of a command that begins with PROGRAM."""
-        self.prepare()
-        if self._server is not None:
+        how = {"environment": dict(environment), "variables": dict(variables), "niceness": niceness}
+        for _ in range(2):
+            self.prepare()
+            if self._server is None:
+                break
             try:
-                # A process of its own would load the same things, and for as long.
                 if self._server.await_ready(_LOADING_SECONDS):
-                    return self._server.fork(command[len(PROGRAM) :], environment, log, niceness)
+                    return self._server.fork(command[len(PROGRAM) :], log, **how)
+                break
             except ServerGone:
-                self.close()
-                self.prepare()
-        return execute(command, environment, log, niceness)
+                self._server = None
+        raise OSError(errno.EAGAIN, "the process that starts roles does not answer")
 
     def close(self) -> None:
-        """End the server; what it started goes on."""
+        """End the server, and whatever it has started and still runs."""
         if self._server is not None:
             self._server.close()
             self._server = None

@@ -38,30 +38,6 @@ class ProcessIdentity:
                 os.kill(self.pid, number)
 
 
-def find_by_output(file: Path) -> ProcessIdentity | None:
-    """The oldest running process that leads a session and has ``file`` as its standard output, or None.
-
-    That is a role and its log. Processes that a role starts may write to the same log, but lead no session.
-    """
-    try:
-        wanted = file.stat()
-    except OSError:
-        return None
-    found = []
-    for entry in _PROC.iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            output = (entry / "fd" / "1").stat()
-            leads = os.getsid(int(entry.name)) == int(entry.name)
-        except OSError:  # it has ended, or belongs to somebody else
-            continue
-        same = (output.st_dev, output.st_ino) == (wanted.st_dev, wanted.st_ino)
-        if same and leads and (identity := ProcessIdentity.of(int(entry.name))) is not None:
-            found.append(identity)
-    return min(found, key=lambda identity: identity.start_ticks, default=None)
-
-
 def _stat(pid: int) -> tuple[str, int] | None:
     """(state letter, start ticks) of a process; its name, which comes before them, may hold spaces and brackets."""
     try:

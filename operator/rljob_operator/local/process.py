@@ -1,8 +1,4 @@
-"""One supervised process of a local run: start it, see how it is, ask it to leave, and make it leave.
-
-It outlives the controller that started it. What the controller knew is in ``roles/<name>.process.json``, so that the next
-one finds the process again and goes on counting where this one stopped.
-"""
+"""One supervised process of a local run: start it, see how it is, ask it to leave, and make it leave."""
 
 from __future__ import annotations
 
@@ -11,16 +7,15 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rljob.command_errors import Debug
-from rljob.roles.announce import exit_path
 
 from rljob_operator.core.member import Member, Phase, Role, last_line
-from rljob_operator.local.launch import Launch, Launched, execute
-from rljob_operator.local.liveness import ProcessIdentity, find_by_output
+from rljob_operator.local.launch import Launch, Launched
+from rljob_operator.local.liveness import ProcessIdentity
 from rljob_operator.local.log_files import bound
 from rljob_operator.local.priority import niceness
 from rljob_operator.local.run_folder import read_json, write_json
@@ -32,10 +27,9 @@ _KILLED_WITHOUT_A_WORD = "ended without a word, as by kill -9 or for lack of mem
 
 
 @dataclass(frozen=True, slots=True)
-class _Record:
-    """All that has to be remembered about one life of a role's process. Times are Unix seconds, but for ``began``, when it
-    was started, and ``kill_at``: those are of the machine's steady clock, which stands still while the machine sleeps, and begins
-    anew with each boot, after which there is no such process. ``log_offset`` is where the log of this life begins."""
+class _Life:
+    """One life of a role's process. Times are Unix seconds, but for ``began``, when it was started, and ``kill_at``: those are of
+    the machine's steady clock, which stands still while the machine sleeps. ``log_offset`` is where its log begins."""
 
     phase: Phase = Phase.ABSENT
     since: float = 0.0
@@ -44,7 +38,6 @@ class _Record:
     ready: float | None = None
     kill_at: float | None = None
     pid: int = 0
-    start_ticks: int = 0
     asked: bool = False
     hung: bool = False
     exit_code: int | None = None
@@ -53,14 +46,12 @@ class _Record:
 
 
 class RoleProcess:
-    """The role ``name`` of the run in ``run_dir``, started by ``launch`` with ``command``.
+    """The role ``name`` of the run in ``run_dir``, started by ``launch`` with ``command``, which may be set anew before a start,
+    and with ``variables`` of its own beside those that every such role has.
 
-    Whoever starts it may set another ``command`` before, and ``variables`` of its own beside those that every such role has. With
-    some it is a process that loads everything by itself, since libraries read theirs while they are loaded.
-
-    Its standard output and error go to ``logs/<name>.log``; it tells where its telemetry is in ``roles/<name>.json`` and how
-    it ended in ``roles/<name>.exit.json``. It has a session of its own and no pipe to the controller, so neither Ctrl-C nor
-    the controller's death reaches it. ``now`` is the wall clock.
+    Its standard output and error go to ``logs/<name>.log``; it tells where its telemetry is in ``roles/<name>.json``, and which
+    process it is stands in ``roles/<name>.process.json``. It has a session of its own, so Ctrl-C does not reach it. ``now`` is
+    the wall clock.
     """
 
     def __init__(
@@ -69,7 +60,7 @@ class RoleProcess:
         role: Role,
         command: Sequence[str],
         run_dir: Path,
-        launch: Launch = execute,
+        launch: Launch,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.name = name
@@ -80,11 +71,10 @@ class RoleProcess:
         self._launch = launch
         self._log = run_dir / "logs" / f"{name}.log"
         self._announce = announce_path(run_dir, name)
-        self._exit = exit_path(run_dir, name)
         self._record_path = run_dir / "roles" / f"{name}.process.json"
         self._child: Launched | None = None
         self._identity: ProcessIdentity | None = None
-        self._record = _Record()
+        self._record = _Life()
         self._url: tuple[str, str] = ("", "")  # of which life, and where it is
 
     @property
@@ -97,34 +87,29 @@ class RoleProcess:
         if self._identity is not None:
             return
         self._announce.unlink(missing_ok=True)
-        self._exit.unlink(missing_ok=True)
         environment = {
             **os.environ,
             **variables(self.role),
             **({"RLJOB_DEBUG": "1"} if Debug.enabled else {}),
-            **self.variables,
         }
-        launch = execute if self.variables else self._launch
         offset = 0
         try:
             with self._log.open("ab") as log:
                 offset = log.tell()
-                self._child = launch(self.command, environment, log.fileno(), niceness(self.role))
+                self._child = self._launch(self.command, environment, self.variables, log.fileno(), niceness(self.role))
         except OSError as error:  # no memory, no more processes, no room for a log: an end like any other, tried again
             words = f"can't be started: {error.strerror}"
-            self._record = _Record(
-                Phase.EXITED, self._now(), self._now(), exit_code=_EXIT_NOT_STARTED, last_words=words
-            )
-            self._note()
+            now = self._now()
+            self._record = _Life(Phase.EXITED, now, now, exit_code=_EXIT_NOT_STARTED, last_words=words)
             return
         # A child that is not waited for keeps its id, so this is our child even if it has ended already.
         pid = self._child.pid
         self._identity = ProcessIdentity.of(pid) or ProcessIdentity(pid, 0)
-        now, ticks = self._now(), self._identity.start_ticks
-        self._record = _Record(
-            Phase.STARTING, now, now, time.monotonic(), pid=pid, start_ticks=ticks, log_offset=offset
-        )
-        self._note()
+        now = self._now()
+        self._record = _Life(Phase.STARTING, now, now, time.monotonic(), pid=pid, log_offset=offset)
+        # A full disk must not end a run; then only those who look from outside do not know which process it is.
+        with contextlib.suppress(OSError):
+            write_json(self._record_path, {"pid": pid, "start_ticks": self._identity.start_ticks})
 
     def drain(self, grace_seconds: float) -> None:
         """Ask the process to leave; it is killed when it is still there after ``grace_seconds``."""
@@ -182,7 +167,7 @@ class RoleProcess:
         """End the process at once."""
         if self._identity is not None:
             self._identity.send(signal.SIGKILL)
-            while self._identity.alive:  # it may not be our child: then there is nothing else to wait on
+            while self._identity.alive:
                 time.sleep(0.01)
             self._end_children(self._identity)
             self._ended(self._code())
@@ -190,7 +175,7 @@ class RoleProcess:
     def forget(self) -> None:
         """Remove what is remembered of a process that has gone for good, so that its name can be used afresh."""
         self._record_path.unlink(missing_ok=True)
-        self._record = _Record()
+        self._record = _Life()
 
     def _look(self, identity: ProcessIdentity) -> None:
         record = self._record
@@ -211,12 +196,8 @@ class RoleProcess:
                 os.killpg(identity.pid, signal.SIGKILL)
 
     def _code(self) -> int | None:
-        """How the process ended: what its parent was told, or what it wrote down itself, or unknown."""
-        if self._child is not None and (told := self._child.wait()) is not None:
-            return told
-        written = read_json(self._exit)
-        code = written.get("exit_code")
-        return code if written.get("pid") == self._record.pid and isinstance(code, int) else None
+        """How the process ended, or None where its parent is gone."""
+        return self._child.wait() if self._child is not None else None
 
     def _ended(self, code: int | None) -> None:
         self._identity = self._child = None
@@ -225,26 +206,6 @@ class RoleProcess:
             how = "did not announce itself" if self._record.ready is None else "did not answer any more"
             words = f"it {how} and was ended; {words}"
         self._note(phase=Phase.EXITED, since=self._now(), kill_at=None, exit_code=code, last_words=words)
-
-    def adopt(self) -> None:
-        """Take it over as the controller before this one left it: running, or ended meanwhile, or never started."""
-        known = read_json(self._record_path)
-        with contextlib.suppress(TypeError, ValueError, KeyError):
-            self._record = _Record(**{**known, "phase": Phase(known["phase"])})
-        record = self._record
-        recorded = ProcessIdentity(record.pid, record.start_ticks)
-        # Who died between starting a process and writing it down left one that only its log tells.
-        found = recorded if record.pid and recorded.alive else find_by_output(self._log)
-        if found is None:
-            if record.phase in (Phase.STARTING, Phase.READY, Phase.DRAINING):
-                self._ended(self._code())
-            return
-        self._identity = found
-        if found != recorded:
-            now = self._now()
-            began, ticks = time.monotonic(), found.start_ticks
-            self._record = _Record(Phase.STARTING, now, now, began, pid=found.pid, start_ticks=ticks)
-            self._note()
 
     def _announced(self) -> dict[str, Any]:
         return read_json(self._announce)
@@ -262,16 +223,6 @@ class RoleProcess:
 
     def _note(self, **changes: Any) -> None:
         self._record = replace(self._record, **changes)
-        # A full disk must not end a run; then only a controller that dies now would have to search for the process.
-        with contextlib.suppress(OSError):
-            write_json(self._record_path, asdict(self._record))
-
-
-def forget_processes(run_dir: Path) -> None:
-    """Forget the processes of a run that has ended: how they ended is no failure of the run that begins in its folder. One that
-    runs all the same is found by its log."""
-    for record in (run_dir / "roles").glob("*.process.json"):
-        record.unlink()
 
 
 def announce_path(run_dir: Path, name: str) -> Path:

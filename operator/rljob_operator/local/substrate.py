@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from rljob_operator.surroundings import drain_seconds, own_variables
 
 
 class LocalSubstrate:
-    """Starts, watches and drains the processes of the job in ``run_dir``, and adopts those that an earlier controller left.
+    """Starts, watches and drains the processes of the job in ``run_dir``.
 
     ``manifest`` is the file that roles are started from. ``max_actors`` bounds the actors beside the job's own limit; without
     it ``cores`` bounds scaled ones.
@@ -55,10 +54,6 @@ class LocalSubstrate:
         self._answer: Answer | None = None
         self._token_file = job_token_file(run_dir)
         self._processes: dict[str, RoleProcess] = {}
-        for name in _names_on_record(run_dir):
-            self._processes[name] = self._process(name)
-            self._processes[name].adopt()
-        self.adopted = tuple(name for name, process in self._processes.items() if process.pid is not None)
         self._learner_status = LearnerStatusClient(self._learner_url, now=clock, token=read_token(self._token_file))
         self._probes = Probes()
 
@@ -105,7 +100,7 @@ class LocalSubstrate:
         self._learner_status.want_checkpoint(decision.checkpoint_seconds)
 
     def close(self, *, kill: bool) -> None:
-        """Let go: with ``kill`` whatever still runs is ended at once, else it goes on for the next controller."""
+        """End whatever still runs: at once with ``kill``, else in good order, which goes on when this process has ended."""
         self._learner_status.close()
         self._probes.close()
         if kill:
@@ -190,17 +185,3 @@ class LocalSubstrate:
         if role is Role.ACTOR:
             return [*ingest, *weights, *inference]
         return weights
-
-
-def _names_on_record(run_dir: Path) -> list[str]:
-    """The members that an earlier controller has started, in the order of roles and numbers.
-
-    A process that was started but not written down has announced itself, or is found when its name is started again.
-    """
-    names = {path.name.removesuffix(".process.json") for path in (run_dir / "roles").glob("*.process.json")}
-    names |= {path.stem for path in (run_dir / "roles").glob("*.json") if path.name.count(".") == 1}
-    known = []
-    for name in names:
-        with contextlib.suppress(ValueError):
-            known.append((list(Role).index(Role.of(name)), number(name), name))
-    return [name for _, _, name in sorted(known)]

@@ -48,8 +48,8 @@ def get(
     """Show a job, or all of them, in columns.
 
     ACTORS is ready/desired, DEPTH the learner's queue and its bound in batches, RETURN that of the newest games, LAG how many
-    updates behind the learner its data is, DURATION the time it has been at work, AGE the time since it began. A state of
-    Unattended: the processes run on, but their controller is gone.
+    updates behind the learner its data is, DURATION the time it has been at work, AGE the time since it began. A run is
+    Lost where its controller was killed, or its machine restarted.
 
     Of a list of a cluster's jobs the figures are those of their status, at most half a minute old.
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rich.console import Console
 from rljob.checkpoints.files import directory_in
 from rljob.checkpoints.names import CheckpointProblem, StorageProblem
 from rljob.checkpoints.send import policy_files, send
@@ -77,20 +76,14 @@ class LocalJob:
         return SpecStore(self._folder).edit(lambda document: merge(document, patch))
 
     def stop(self, say: Callable[[str], None], timeout_seconds: float) -> None:
-        """See `Job`: through its controller, or as that one would, where it is dead."""
+        """See `Job`: asks its controller, and waits for its end. Without one what there was is ending by itself."""
         controller = lock.owner(self._folder)
-        if controller:
-            self._stop_through(controller, say, timeout_seconds)
+        if not controller:
+            running = ", ".join(running_members(self._folder))
+            say(
+                f"{self.place}: {f'its controller has ended, and so do {running}' if running else 'nothing of it runs'}"
+            )
             return
-        if not look(self._folder, figures=False).running:
-            say(f"{self.place}: nothing of it runs")
-            return
-        from rljob_operator.verbs.run import end  # it loads the environments, which takes a second
-
-        end(self._folder, Console())
-
-    def _stop_through(self, controller: int, say: Callable[[str], None], timeout_seconds: float) -> None:
-        """Ask the controller, and wait for its end."""
         os.kill(controller, signal.SIGTERM)
         say(f"{self.place}: its controller (pid {controller}) was asked to end the run")
         deadline = time.monotonic() + timeout_seconds

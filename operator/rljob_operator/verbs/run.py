@@ -23,6 +23,7 @@ from rljob_operator.core.member import Role
 from rljob_operator.core.rules.actors import oversubscribed
 from rljob_operator.core.turn import Turn
 from rljob_operator.local import preflight, run_folder
+from rljob_operator.local.fork_server import LEAVE_SECONDS
 from rljob_operator.local.interrupt import Interrupt
 from rljob_operator.local.job_view import running_members
 from rljob_operator.local.launch import Launcher
@@ -30,7 +31,6 @@ from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.log_files import tail
 from rljob_operator.local.loop import run_job
 from rljob_operator.local.other_load import OtherLoad
-from rljob_operator.local.process import forget_processes
 from rljob_operator.local.run_folder import OUTCOME_FILE
 from rljob_operator.local.spec_store import SpecStore, replace_spec
 from rljob_operator.local.stored_run import StoredRun
@@ -95,41 +95,39 @@ def go_on(
     max_actors: int | None,
     console: Console,
 ) -> int:
-    """Go on with the run in ``run_dir``: adopt what still runs of it, start what does not. The exit code is `start`'s.
+    """Go on with the run in ``run_dir``, once what the controller before has left of it has ended. The exit code is `start`'s.
 
     ``written``: a job to store first, or None to take what is stored. A run that has ended for good begins a new status.
-    Raises as `start`.
+    Raises as `start`, and RunFolderProblem where something of the run does not end.
     """
     run_folder.prepare(run_dir, resume=True)
     with ControllerLock(run_dir), contextlib.closing(Launcher()) as launcher:
         launcher.prepare()
+        _await_end(run_dir, console)
         if written is not None:
             parse_job(written)
             SpecStore(run_dir).edit(replace_spec(written))
         stored = StoredRun(run_dir)
         if stored.status.finished:
             stored.status = RLJobStatus()
-            forget_processes(run_dir)
         _say(console, f"run folder: {run_dir}")
         for note in stored.notes:
             _say(console, f"warning: {note}")
-        if not running_members(run_dir):
-            job = stored.desired().job
-            hand_over(run_dir, job.spec.environment, preflight.check(job))
+        job = stored.desired().job
+        hand_over(run_dir, job.spec.environment, preflight.check(job))
         return _control(run_dir, stored, Interrupt(), max_seconds, max_actors, launcher, console)
 
 
-def end(run_dir: Path, console: Console) -> int:
-    """End what an earlier controller left running in ``run_dir``, in the order of any end; answers 0.
-
-    Raises RunFolderProblem where a controller has the run.
-    """
-    with ControllerLock(run_dir):
-        stored = StoredRun(run_dir)
-        interrupt = Interrupt()
-        interrupt.set()
-        _control(run_dir, stored, interrupt, None, None, Launcher(), console)
-    return 0
+def _await_end(run_dir: Path, console: Console) -> None:
+    """Wait for the processes of a controller that was killed: they leave in good order. Raises RunFolderProblem."""
+    deadline = time.monotonic() + LEAVE_SECONDS + 10.0
+    if left := running_members(run_dir):
+        _say(console, f"what the controller before has left is ending: {', '.join(left)}")
+    while left := running_members(run_dir):
+        if time.monotonic() >= deadline:
+            which = ", ".join(f"{name} (pid {pid})" for name, pid in left.items())
+            raise run_folder.RunFolderProblem(f"{run_dir}: something of this run does not end: {which}; kill it first")
+        time.sleep(0.1)
 
 
 def _control(
@@ -146,11 +144,9 @@ def _control(
     substrate = LocalSubstrate(run_dir, stored.spec.effective_path, job, max_actors, cores, launcher)
     if job.spec.autoscaling.mode == "Disabled" and max_actors is None and asked > cores and not interrupt.requested:
         _say(console, f"{asked} actors as asked for, {oversubscribed(asked, cores)}; --max-actors bounds them")
-    if substrate.adopted:
-        _say(console, f"still running, adopted: {', '.join(substrate.adopted)}")
     interrupt.install()
     started = time.monotonic()
-    notices = _Notices(job, stored, console, OtherLoad() if not substrate.adopted else None)
+    notices = _Notices(job, stored, console)
     view = LiveView(job, console) if console.is_terminal else LineView(console)
     over = False
     try:
@@ -175,7 +171,6 @@ def _control(
         _say(console, "stopped at once: what was not written yet is lost")
         return EXIT_CODES[End.INTERRUPTED]
     finally:
-        # After a defect of the controller the processes go on; the next controller adopts them.
         substrate.close(kill=over)
     return _finish(run_dir, decision, time.monotonic() - started, notices.steps, console)
 
@@ -244,8 +239,8 @@ def _show_failures(run_dir: Path, status: RLJobStatus, console: Console) -> None
 class _Notices:
     """Lines that are said once, as soon as they are known."""
 
-    def __init__(self, job: RLJob, stored: StoredRun, console: Console, others: OtherLoad | None) -> None:
-        self._others = others  # of processes that another controller has begun it would take the run's own for others
+    def __init__(self, job: RLJob, stored: StoredRun, console: Console) -> None:
+        self._others: OtherLoad | None = OtherLoad()
         self._wants_accelerator = job.spec.learner.accelerator.count == 1
         self._resource = job.spec.learner.accelerator.resource_name
         self._stored = stored

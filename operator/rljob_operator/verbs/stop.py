@@ -1,4 +1,4 @@
-"""``rljob stop``: end a job in good order, whether its controller lives or not."""
+"""``rljob stop``: end a job in good order."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def stop(
 ) -> None:
     """End a run as Ctrl-C in its terminal would: drain, checkpoint, stop. It can be resumed.
 
-    Where its controller is dead (kill -9, for instance), the processes it left are drained and ended just the same. A job on
-    a cluster is ended in the same order, and stays stopped until `rljob resume`; `kubectl delete rljob` is the end for good.
+    A job on a cluster is ended in the same order, and stays stopped until `rljob resume`; `kubectl delete rljob` is the end for
+    good.
 
     Examples:
 

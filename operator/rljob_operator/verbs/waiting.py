@@ -58,5 +58,5 @@ def wait_for(
 
 def without_controller(seen: JobView) -> str:
     """A sentence for a run that no controller has: what goes on, and what would bring one."""
-    left = f"{len(seen.running)} of its processes run on" if seen.running else "nothing of it runs"
+    left = f"{len(seen.running)} of its processes are ending" if seen.running else "nothing of it runs"
     return f"no controller has {seen.place} ({left}); start one with `{seen.resumed_by}`"

@@ -9,10 +9,8 @@ from typing import Any
 from rljob.api.conditions import ConditionType, Reason
 from rljob.api.status import CheckpointStatus, RLJobStatus
 
-UNATTENDED = "Unattended"
-"""State of a run whose processes go on without a controller."""
 LOST = "Lost"
-"""State of a run that neither has ended nor has anything left: its machine was restarted, or all of it was killed."""
+"""State of a run that has not ended and has no controller: that was killed, or its machine was restarted."""
 
 STALE_SECONDS = 150.0
 _WATCHED = ("Starting", "Restoring", "Running", "Degraded")
@@ -57,11 +55,8 @@ class JobView:
     @property
     def state(self) -> str:
         """The job's state in one word, as the controller says; or what it is without one."""
-        if not self.attended and not self.status.finished:
-            if self.running:
-                return UNATTENDED
-            if self.status.state != "SessionEnded":
-                return LOST
+        if not self.attended and not self.status.finished and self.status.state != "SessionEnded":
+            return LOST
         return self.status.state or "Starting"
 
     @property

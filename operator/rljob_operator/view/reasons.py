@@ -7,7 +7,7 @@ import time
 from rljob.api.conditions import CATALOGUE
 from rljob.api.status import Condition
 
-from rljob_operator.view.job_view import LOST, UNATTENDED, JobView
+from rljob_operator.view.job_view import LOST, JobView
 from rljob_operator.view.words import age
 
 _FINE = {"ScalingLimited": "False", "Suspended": "False", "FailureTarget": "False", "Failed": "False"}
@@ -63,15 +63,11 @@ def is_odd(condition: Condition) -> bool:
 
 
 def _attendance(run: JobView) -> list[str]:
-    if run.state == UNATTENDED:
-        names = ", ".join(run.running)
-        return [
-            f"No controller has it, but these run on: {names}. A new controller adopts them; `rljob stop` ends them."
-        ]
-    if run.state == LOST:
-        last = f"it was last {run.status.state}" if run.status.state else "there is no status to tell how far it was"
-        return [f"Nothing of it runs, and nobody ended it in order; {last}. It can be resumed."]
-    return []
+    if run.state != LOST:
+        return []
+    last = f"it was last {run.status.state}" if run.status.state else "there is no status to tell how far it was"
+    ending = f" These are ending: {', '.join(run.running)}." if run.running else ""
+    return [f"It has no controller, which did not end in order; {last}.{ending} It can be resumed."]
 
 
 def _scaling(run: JobView) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from rljob_operator.local.launch import PROGRAM, Launched, Launcher
-from rljob_operator.local.liveness import ProcessIdentity, find_by_output
+from rljob_operator.local.liveness import ProcessIdentity
 
 from tests.support.paths import EXAMPLES
 from tests.support.waiting import eventually
@@ -33,9 +33,13 @@ def start(launcher: Launcher, tmp_path: Path) -> Iterator[Callable[..., Launched
     """Launches ``rljob WORDS`` with tmp_path/log as its log."""
     started: list[ProcessIdentity] = []
 
-    def begin(*words: str, environment: dict[str, str] | None = None) -> Launched:
+    def begin(
+        *words: str, environment: dict[str, str] | None = None, variables: dict[str, str] | None = None
+    ) -> Launched:
         with (tmp_path / "log").open("ab") as log:
-            launched = launcher.launch([*PROGRAM, *words], {**os.environ, **(environment or {})}, log.fileno(), 7)
+            launched = launcher.launch(
+                [*PROGRAM, *words], {**os.environ, **(environment or {})}, variables or {}, log.fileno(), 7
+            )
         started.append(ProcessIdentity.of(launched.pid) or ProcessIdentity(launched.pid, 0))
         return launched
 
@@ -82,14 +86,27 @@ def test_it_has_a_session_an_environment_and_a_name_of_its_own(
     assert process.cmdline()[0].startswith("rljob cartpole-apex: evaluator"), "what `ps aux` and `top -c` show"
     assert process.nice() == 7
     assert {file.path for file in process.open_files()} >= {str(tmp_path / "log")}
-    assert find_by_output(tmp_path / "log") == ProcessIdentity.of(launched.pid)
     process.terminate()
     assert launched.wait() == 143, "SIGTERM drains it"
     assert "SIGTERM: draining" in (tmp_path / "log").read_text()
-    assert find_by_output(tmp_path / "log") is None
 
 
-def test_a_killed_server_takes_no_role_with_it_and_the_next_role_starts_without_it(
+def test_one_with_variables_of_its_own_loads_everything_anew(
+    launcher: Launcher, start: Callable[..., Launched], tmp_path: Path
+) -> None:
+    words = evaluator(tmp_path)
+    launched = start(*words[:-2], variables={"RLJOB_NOTICE": words[-1]})
+    eventually((tmp_path / "announced.json").exists, (tmp_path / "log").read_text())
+    process = psutil.Process(launched.pid)
+    assert process.ppid() == server_pid(launcher)
+    shared = psutil.Process(server_pid(launcher)).memory_maps(grouped=False)[0].addr
+    assert shared != process.memory_maps(grouped=False)[0].addr, "no fork, which has the addresses of its parent"
+    assert (os.getsid(launched.pid), process.nice()) == (launched.pid, 7)
+    process.terminate()
+    assert launched.wait() == 143
+
+
+def test_a_killed_server_takes_no_role_with_it_and_another_starts_the_next(
     launcher: Launcher, start: Callable[..., Launched], tmp_path: Path
 ) -> None:
     launched = start(*evaluator(tmp_path))
@@ -98,37 +115,54 @@ def test_a_killed_server_takes_no_role_with_it_and_the_next_role_starts_without_
     os.kill(killed, signal.SIGKILL)
     eventually(lambda: ProcessIdentity.of(killed) is None, "the server is gone")
     other = start("--help")
-    assert psutil.Process(other.pid).ppid() == os.getpid(), "executed"
+    assert server_pid(launcher) != killed
+    assert psutil.Process(other.pid).ppid() == server_pid(launcher)
     assert other.wait() == 0
     running = ProcessIdentity.of(launched.pid)
     assert running is not None
     os.kill(launched.pid, signal.SIGTERM)
     eventually(lambda: not running.alive, "it drains as before")
     assert launched.wait() is None, "its parent is gone, so nobody was told"
-    third = start("--help")
-    assert server_pid(launcher) != killed
-    assert psutil.Process(third.pid).ppid() == server_pid(launcher)
 
 
-def test_the_server_ends_with_its_controller_and_its_forks_do_not(tmp_path: Path) -> None:
+def test_roles_end_with_their_controller(tmp_path: Path) -> None:
     script = f"""
 import os, sys, time
 from rljob_operator.local.launch import PROGRAM, Launcher
 launcher = Launcher()
 with open({str(tmp_path / "log")!r}, "ab") as log:
-    role = launcher.launch([*PROGRAM, *{evaluator(tmp_path)!r}], os.environ, log.fileno(), 0)
+    role = launcher.launch([*PROGRAM, *{evaluator(tmp_path)!r}], os.environ, {{}}, log.fileno(), 0)
 print(launcher._server._process.pid, role.pid, flush=True)
 time.sleep(60)
 """
     controller = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert controller.stdout is not None
     server, role = (ProcessIdentity.of(int(pid)) for pid in controller.stdout.readline().split())
-    controller.kill()
-    controller.communicate()
     assert server is not None
     assert role is not None
+    eventually((tmp_path / "announced.json").exists, "the role is up")
+    controller.kill()
+    controller.communicate()
+    eventually(lambda: not role.alive, "it was asked to leave")
+    assert "SIGTERM: draining" in (tmp_path / "log").read_text()
     eventually(lambda: not server.alive, "the server is gone")
-    eventually((tmp_path / "announced.json").exists, "the role goes on")
-    assert role.alive
-    role.send(signal.SIGTERM)
-    eventually(lambda: not role.alive, "it drains as before")
+
+
+def test_a_role_that_stays_is_ended(tmp_path: Path) -> None:
+    script = """
+import json, os, socket, sys, time
+from rljob_operator.local import fork_server
+fork_server.LEAVE_SECONDS = 1.0
+fork_server._LOADED = ()
+mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+if os.fork() == 0:
+    mine.close()
+    fork_server._become = lambda asked, log: (os.setsid(), __import__("signal").signal(15, __import__("signal").SIG_IGN))
+    sys.exit(time.sleep(60) if fork_server._serve(its) else None)
+its.close()
+socket.send_fds(mine, [json.dumps({"words": ["actor"], "variables": {}}).encode()], [1])
+print(json.loads(mine.recv(1000))["pid"], flush=True)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+    role = ProcessIdentity.of(int(ended.stdout))
+    eventually(lambda: role is None or not role.alive, "it was killed", 20)

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 from rljob_operator.core.member import Role
-from rljob_operator.local.launch import execute
 from rljob_operator.local.priority import niceness, set_niceness
 
+from tests.support.launch import execute
 from tests.support.waiting import eventually
 
 CORE_SECONDS = 1.5
@@ -34,7 +34,7 @@ def test_a_role_that_gives_way_leaves_a_core_to_one_that_does_not(tmp_path: Path
     busy = [sys.executable, "-c", f"import os\nos.sched_setaffinity(0, {{{core}}})\nwhile True: pass"]
     own = os.getpriority(os.PRIO_PROCESS, 0)
     with (tmp_path / "log").open("ab") as log:
-        roles = [execute(busy, os.environ, log.fileno(), min(19, own + more)) for more in (0, 15)]
+        roles = [execute(busy, os.environ, {}, log.fileno(), min(19, own + more)) for more in (0, 15)]
     try:
         processes = [psutil.Process(role.pid) for role in roles]
         eventually(lambda: all(p.cpu_affinity() == [core] for p in processes), "both are about to loop", 90)
@@ -61,7 +61,7 @@ def test_a_process_that_has_ended_is_left_alone() -> None:
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel does not group processes by session")
 def test_its_session_has_the_same_niceness(tmp_path: Path) -> None:
     with (tmp_path / "log").open("ab") as log:
-        role = execute([sys.executable, "-c", "import time; time.sleep(60)"], os.environ, log.fileno(), 11)
+        role = execute([sys.executable, "-c", "import time; time.sleep(60)"], os.environ, {}, log.fileno(), 11)
     try:
         assert Path(f"/proc/{role.pid}/autogroup").read_text().split()[-1] == "11"
         assert os.getpriority(os.PRIO_PROCESS, role.pid) == 11

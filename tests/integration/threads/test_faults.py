@@ -343,4 +343,3 @@ def test_a_process_says_in_its_last_line_which_thread_ended_it(tmp_path: Path) -
     assert ended.returncode == 1
     assert lines[-1] == "rljob: thread weight-server has ended: KeyError: 'evaluation'  (--debug shows where)"
     assert any("in answer" in line for line in lines), "the log has the thread's own traceback"
-    assert json.loads((tmp_path / "roles" / "learner.exit.json").read_text())["exit_code"] == 1

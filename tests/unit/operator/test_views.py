@@ -12,7 +12,7 @@ from rljob.api.controller_memory import ControllerMemory
 from rljob.api.status import AutoscalingStatus, Condition, Failure, InferenceStatus, RLJobStatus
 from rljob_operator.view.actors import blocked_fraction
 from rljob_operator.view.columns import table
-from rljob_operator.view.job_view import LOST, UNATTENDED, JobView
+from rljob_operator.view.job_view import LOST, JobView
 from rljob_operator.view.reasons import why
 from rljob_operator.view.top import screen
 from rljob_operator.view.words import age, duration, number, percent
@@ -79,7 +79,7 @@ def test_the_duration_stands_still_when_nothing_runs(
 
 @pytest.mark.parametrize(
     ("reason", "running", "state"),
-    [("Running", ("learner",), UNATTENDED), ("Running", (), LOST), ("SessionEnded", (), "SessionEnded")],
+    [("Running", ("learner",), LOST), ("Running", (), LOST), ("SessionEnded", (), "SessionEnded")],
 )
 def test_a_state_without_a_controller_is_not_what_the_last_one_wrote(
     reason: str, running: tuple[str, ...], state: str

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,34 +46,6 @@ def write_last_words(options: RoleOptions, document: dict[str, Any]) -> None:
         options.last_words.write_text(json.dumps(document) + "\n")
     except OSError as error:
         log.warning("%s: last words can't be written: %s", options.last_words, error.strerror)
-
-
-def exit_path(run_dir: Path, name: str) -> Path:
-    """Where the role ``name`` writes how it ended."""
-    return run_dir / "roles" / f"{name}.exit.json"
-
-
-@contextmanager
-def recording_exit(run_dir: Path, name: str) -> Iterator[None]:
-    """Write ``{"pid", "exit_code", "time_unix"}`` as ``roles/<name>.exit.json`` at the end of the block, however it ends.
-
-    For whoever watches the process without being its parent. A process that is killed leaves no such file.
-    """
-    code = 1
-    try:
-        yield
-        code = 0
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(bool(end.code))
-        raise
-    except Exception as end:
-        code = getattr(end, "exit_code", code)  # typer's way to leave a command
-        raise
-    finally:
-        try:
-            _write(exit_path(run_dir, name), {"pid": os.getpid(), "exit_code": code, "time_unix": time.time()})
-        except OSError as error:
-            log.warning("how this process ends is not written down: %s", error.strerror)
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:

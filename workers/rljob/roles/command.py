@@ -18,7 +18,6 @@ from rljob.api import load_manifest
 from rljob.api.exit_codes import EXIT_CONFIGURATION
 from rljob.command_errors import Debug, one_line_errors
 from rljob.data_plane import require_data_plane
-from rljob.roles.announce import recording_exit
 from rljob.roles.checks import check_options, check_protocol
 from rljob.roles.options import KEEP_SECONDS, RoleOptions
 from rljob.roles.role import Profiled, Role, role_function
@@ -229,7 +228,6 @@ def worker(
     prepare_process(logging.DEBUG if Debug.enabled else logging.INFO)
     stop = threading.Event()
     with (
-        recording_exit(run_dir, name),
         one_line_errors(configuration_exit=EXIT_CONFIGURATION),
         stopping_on_signals(stop),
     ):
