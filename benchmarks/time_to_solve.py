@@ -1,6 +1,6 @@
 """Wall-clock from the first process to the verdict, for several seeds of one job; curves go to a CSV a seed.
 
-    python -m benchmarks.time_to_solve manifests/examples/pong-apex.yaml --seeds 1 2 3 --curves docs/curves
+    python -m benchmarks.time_to_solve manifests/examples/pong-apex.yaml --seeds 1 2 3 --curves tests/data/curves
 
 Each seed is one `rljob run` in a fresh folder, one after the other. Resident memory is the sum over all processes of the run
 (proportional set size, so that shared pages count once), sampled every five seconds.
