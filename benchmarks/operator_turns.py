@@ -23,7 +23,7 @@ from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import AlreadyExists, NotFound
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.apiserver.transport import Call
-from rljob_operator.kube.job.write_times import SEEN_SECONDS
+from rljob_operator.kube.job.status_writer import SEEN_SECONDS
 from rljob_operator.kube.render import names
 from rljob_operator.kube.watch.kopf_watch import kept
 from rljob_operator.kube.watch.trim import trim

@@ -16,11 +16,11 @@ from rljob.errors import UsageError
 from rljob.roles.role import Profiled
 
 from rljob_operator.verbs.change import checkpoint, resume, scale, suspend
-from rljob_operator.verbs.choose import Meaning
 from rljob_operator.verbs.events import events
 from rljob_operator.verbs.get import get
 from rljob_operator.verbs.logs import logs
 from rljob_operator.verbs.operator import operator
+from rljob_operator.verbs.options import Meaning
 from rljob_operator.verbs.policy import policy
 from rljob_operator.verbs.render import render
 from rljob_operator.verbs.stop import stop

@@ -18,7 +18,7 @@ import pytest
 from rljob_operator import cli
 from rljob_operator.kube.apiserver.access import load_access
 from rljob_operator.kube.apiserver.resources import RLJOBS
-from rljob_operator.verbs.choose import Meaning
+from rljob_operator.verbs.options import Meaning
 from typer.testing import CliRunner
 
 from tests.cluster.kube_client import connected

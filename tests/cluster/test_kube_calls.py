@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import RLJOBS
-from rljob_operator.kube.job.write_times import SEEN_SECONDS
+from rljob_operator.kube.job.status_writer import SEEN_SECONDS
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import BreakingClient, Kubelet, Run, written

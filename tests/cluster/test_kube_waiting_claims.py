@@ -13,9 +13,9 @@ from rljob_operator.core.observed import Observation
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, VOLUME_CLAIMS, Object
 from rljob_operator.kube.job.members import UNSCHEDULED_SECONDS
+from rljob_operator.kube.job.status_writer import SELDOM_SECONDS
 from rljob_operator.kube.job.stored import read
 from rljob_operator.kube.job.waiting_claims import with_claims
-from rljob_operator.kube.job.write_times import SELDOM_SECONDS
 from rljob_operator.kube.render.settings import Settings
 
 from tests.cluster.control_plane import ControlPlane

@@ -19,8 +19,7 @@ from rljob_operator.kube.apiserver.access import load_access
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
 from rljob_operator.kube.polls.learner_poll import Learner, LearnerPoll
 from rljob_operator.kube.polls.reach import PodsProxy
-from rljob_operator.kube.polls.rhythm import Rhythm
-from rljob_operator.kube.polls.shard_poll import NO_ANSWER, STANDS_STILL, ShardPoll
+from rljob_operator.kube.polls.shard_poll import NO_ANSWER, STANDS_STILL, Rhythm, ShardPoll
 
 from tests.cluster.kube_client import connected
 from tests.cluster.kubelet_server import KubeletServer, kubelet_server, own_address

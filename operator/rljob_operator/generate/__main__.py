@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rljob_operator.generate.files import CHART, OF_THE_CHART, generated
-from rljob_operator.generate.programs import MissingProgram
+from rljob_operator.generate.files import CHART, OF_THE_CHART, MissingProgram, generated
 
 
 def main() -> None:

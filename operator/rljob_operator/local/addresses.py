@@ -1,8 +1,12 @@
-"""Where the roles of one local run meet: unix sockets in a short folder of their own, removed with the run."""
+"""Where the roles of one local run meet: unix sockets in a short folder of their own, removed with the run; and the token with
+which the learner may be asked for a checkpoint, wherever it listens.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import secrets
 import shutil
 import stat
 from dataclasses import dataclass
@@ -62,3 +66,28 @@ def _recorded(record: Path) -> Path | None:
     # Its permissions alone: below a folder with the set-group-ID bit (a pod's volume with fsGroup) a new one has that bit too.
     private = stat.S_ISDIR(found.st_mode) and found.st_mode & 0o777 == 0o700
     return folder if private and found.st_uid == record.stat().st_uid else None
+
+
+def job_token_file(run_dir: Path) -> Path | None:
+    """The file with the token of the run in ``run_dir``, made if there is none; None where the disk takes none.
+
+    Without a token the learner takes requests on loopback only.
+    """
+    path = run_dir.resolve() / "roles" / "request-token"
+    if not read_token(path):
+        try:
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                file.write(secrets.token_urlsafe(32) + "\n")
+        except OSError:
+            return None
+    return path
+
+
+def read_token(path: Path | None) -> str:
+    """The token in the file; empty where there is none."""
+    if path is None:
+        return ""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

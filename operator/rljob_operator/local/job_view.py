@@ -14,7 +14,7 @@ from rljob.api.status import RLJobStatus
 
 from rljob_operator.local import lock
 from rljob_operator.local.learner_status_client import NoAnswer, fetch_status
-from rljob_operator.local.liveness import ProcessIdentity
+from rljob_operator.local.process import ProcessIdentity
 from rljob_operator.local.run_folder import JOB_FILE, read_json, resume_command
 from rljob_operator.local.status_file import StatusFile
 from rljob_operator.view.job_view import JobView, stale_seconds

@@ -1,4 +1,7 @@
-"""One supervised process of a local run: start it, see how it is, ask it to leave, and make it leave."""
+"""One supervised process of a local run: start it, see how it is, ask it to leave, and make it leave.
+
+A process is known by its id together with when it started, so that an id that is used again is not mistaken.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,50 @@ from rljob.command_errors import Debug
 
 from rljob_operator.core.member import Member, Phase, Role, last_line
 from rljob_operator.local.launch import Launch, Launched
-from rljob_operator.local.liveness import ProcessIdentity
 from rljob_operator.local.log_files import bound
 from rljob_operator.local.priority import niceness
 from rljob_operator.local.run_folder import read_json, write_json
 from rljob_operator.surroundings import variables
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process of this boot: its id, and its start in clock ticks since the machine started."""
+
+    pid: int
+    start_ticks: int
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessIdentity | None:
+        """The process that has this id now; None where none runs (one that has ended and waits to be reaped counts as gone)."""
+        stat = _stat(pid)
+        if stat is None or stat[0] in "ZX":
+            return None
+        return cls(pid, stat[1])
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process still runs."""
+        return ProcessIdentity.of(self.pid) == self
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, but never to another process that got the same id later."""
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+def _stat(pid: int) -> tuple[str, int] | None:
+    """(state letter, start ticks) of a process; its name, which comes before them, may hold spaces and brackets."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    return fields[0], int(fields[19])
+
 
 _EXIT_NOT_STARTED = 127
 """The exit code of what could not even be started, as a shell answers it."""

@@ -14,13 +14,12 @@ from rljob_operator.core.decision import Decision
 from rljob_operator.core.learner_sample import BadSample, parse_sample
 from rljob_operator.core.member import Member, Phase, Role, number
 from rljob_operator.core.observed import LearnerSample, Observation
-from rljob_operator.local.addresses import Addresses
+from rljob_operator.local.addresses import Addresses, job_token_file, read_token
 from rljob_operator.local.checkpoints import checkpoints, last_words_path
 from rljob_operator.local.launch import PROGRAM, Launcher
 from rljob_operator.local.learner_status_client import Answer, LearnerStatusClient
 from rljob_operator.local.probes import Probes, ProbeTarget
 from rljob_operator.local.process import RoleProcess, announce_path
-from rljob_operator.local.token_file import job_token_file, read_token
 from rljob_operator.surroundings import drain_seconds, own_variables
 
 

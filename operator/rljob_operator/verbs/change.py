@@ -14,7 +14,6 @@ from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION, STOP_ANNOTATION
-from rljob_operator.verbs.choose import jobs_of
 from rljob_operator.verbs.jobs import Job, Jobs, Place
 from rljob_operator.verbs.options import (
     ContextOption,
@@ -23,6 +22,7 @@ from rljob_operator.verbs.options import (
     NamespaceOption,
     TimeoutOption,
     WaitOption,
+    jobs_of,
 )
 from rljob_operator.verbs.waiting import NotReached, wait_for, without_controller
 from rljob_operator.view.job_view import JobView

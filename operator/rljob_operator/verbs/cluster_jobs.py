@@ -26,10 +26,9 @@ from rljob_operator.kube.job.stored import read
 from rljob_operator.kube.polls.reach import NoAnswer, PodsProxy
 from rljob_operator.kube.render import names
 from rljob_operator.kube.view import job_view, pod_logs, policy
-from rljob_operator.kube.view.job_events import events_of
+from rljob_operator.kube.view.job_view import events_of
 from rljob_operator.verbs.jobs import Listing, Place, ShowLines
-from rljob_operator.verbs.not_found import listed, no_log, not_there
-from rljob_operator.verbs.refusals import in_words
+from rljob_operator.verbs.refusals import in_words, listed, no_log, not_there
 from rljob_operator.verbs.waiting import wait_for
 from rljob_operator.view.events import EventView
 from rljob_operator.view.job_view import JobView

@@ -5,9 +5,8 @@ from __future__ import annotations
 import typer
 from rljob.command_errors import one_line_errors
 
-from rljob_operator.verbs.choose import jobs_of
 from rljob_operator.verbs.jobs import Place
-from rljob_operator.verbs.options import ContextOption, JobArgument, KubeconfigOption, NamespaceOption
+from rljob_operator.verbs.options import ContextOption, JobArgument, KubeconfigOption, NamespaceOption, jobs_of
 from rljob_operator.view.events import lines
 
 

@@ -10,9 +10,8 @@ import typer
 from rljob.api.yaml_dialect import dump_document
 from rljob.command_errors import one_line_errors
 
-from rljob_operator.verbs.choose import jobs_of
 from rljob_operator.verbs.jobs import Place
-from rljob_operator.verbs.options import ContextOption, KubeconfigOption, NamespaceOption
+from rljob_operator.verbs.options import ContextOption, KubeconfigOption, NamespaceOption, jobs_of
 from rljob_operator.view.columns import table
 from rljob_operator.view.job_view import JobView
 

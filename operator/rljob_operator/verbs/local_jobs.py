@@ -22,7 +22,7 @@ from rljob_operator.local.log_files import LogFollower
 from rljob_operator.local.run_folder import RUNS, chosen_run, stored_runs
 from rljob_operator.local.spec_store import SpecStore
 from rljob_operator.verbs.jobs import Listing, ShowLines
-from rljob_operator.verbs.not_found import no_log
+from rljob_operator.verbs.refusals import no_log
 from rljob_operator.verbs.waiting import POLL_SECONDS, NotReached
 from rljob_operator.view.events import EventView
 from rljob_operator.view.job_view import JobView

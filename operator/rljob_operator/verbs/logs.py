@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 from rljob.command_errors import one_line_errors
 
-from rljob_operator.verbs.choose import jobs_of
 from rljob_operator.verbs.jobs import Place
-from rljob_operator.verbs.options import ContextOption, JobArgument, KubeconfigOption, NamespaceOption
+from rljob_operator.verbs.options import ContextOption, JobArgument, KubeconfigOption, NamespaceOption, jobs_of
 
 
 def logs(

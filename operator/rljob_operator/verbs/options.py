@@ -1,10 +1,16 @@
-"""The arguments and options that the verbs share: which job is meant, where it is, and how one waits."""
+"""What the verbs share: which job is meant, whether it is a run on this machine or one of a cluster, where it is, and how one
+waits.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
+
+from rljob_operator.verbs.jobs import Jobs, Place
 
 JobArgument = Annotated[
     str | None,
@@ -28,3 +34,23 @@ KubeconfigOption = Annotated[
 ]
 WaitOption = Annotated[bool, typer.Option("--wait", help="Return when it has happened, or say why it can't.")]
 TimeoutOption = Annotated[float, typer.Option("--timeout", min=1, help="Longest wait in seconds.")]
+
+
+class Meaning:
+    """Whether verbs mean a cluster where no place is named: set once, by `kubectl rljob`."""
+
+    cluster = False
+
+
+@contextmanager
+def jobs_of(place: Place) -> Iterator[Jobs]:
+    """The jobs of a place, until the verb is done. What talks to a cluster is loaded where it is needed alone."""
+    if not (Meaning.cluster or any(place)):
+        from rljob_operator.verbs.local_jobs import LocalJobs
+
+        yield LocalJobs()
+        return
+    from rljob_operator.verbs.cluster_jobs import ClusterJobs
+
+    with ClusterJobs(place, plugin=Meaning.cluster) as jobs:
+        yield jobs

@@ -15,9 +15,8 @@ from rljob.checkpoints.names import CheckpointProblem
 from rljob.command_errors import one_line_errors
 from rljob.errors import UsageError
 
-from rljob_operator.verbs.choose import jobs_of
 from rljob_operator.verbs.jobs import Place
-from rljob_operator.verbs.options import ContextOption, JobArgument, KubeconfigOption, NamespaceOption
+from rljob_operator.verbs.options import ContextOption, JobArgument, KubeconfigOption, NamespaceOption, jobs_of
 
 
 def policy(

@@ -17,8 +17,8 @@ from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.children import Secrets, children
 from rljob_operator.kube.render.metadata import Owned
+from rljob_operator.kube.render.names import PodProblem
 from rljob_operator.kube.render.pod import pod
-from rljob_operator.kube.render.problems import PodProblem
 from rljob_operator.kube.render.revision import revision
 from rljob_operator.kube.render.settings import Settings, default_image
 

@@ -24,12 +24,11 @@ from rljob_operator.core.rules.actors import oversubscribed
 from rljob_operator.core.turn import Turn
 from rljob_operator.local import preflight, run_folder
 from rljob_operator.local.fork_server import LEAVE_SECONDS
-from rljob_operator.local.interrupt import Interrupt
 from rljob_operator.local.job_view import running_members
 from rljob_operator.local.launch import Launcher
 from rljob_operator.local.lock import ControllerLock
 from rljob_operator.local.log_files import tail
-from rljob_operator.local.loop import run_job
+from rljob_operator.local.loop import Interrupt, run_job
 from rljob_operator.local.other_load import OtherLoad
 from rljob_operator.local.run_folder import OUTCOME_FILE
 from rljob_operator.local.spec_store import SpecStore, replace_spec

@@ -13,9 +13,8 @@ from rljob.api.exit_codes import EXIT_UNAVAILABLE
 from rljob.command_errors import one_line_errors
 from rljob.errors import CommandRefused
 
-from rljob_operator.verbs.choose import jobs_of
 from rljob_operator.verbs.jobs import Job, Place
-from rljob_operator.verbs.options import ContextOption, JobArgument, KubeconfigOption, NamespaceOption
+from rljob_operator.verbs.options import ContextOption, JobArgument, KubeconfigOption, NamespaceOption, jobs_of
 from rljob_operator.view.job_view import JobView
 from rljob_operator.view.top import screen
 

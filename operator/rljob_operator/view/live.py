@@ -12,8 +12,7 @@ from rljob.api import RLJob
 
 from rljob_operator.core.member import Phase
 from rljob_operator.core.turn import Turn
-from rljob_operator.view.actors import blocked_fraction, by_name
-from rljob_operator.view.figures import figures, stop_rule, warnings, way_covered
+from rljob_operator.view.figures import blocked_fraction, by_name, figures, stop_rule, warnings, way_covered
 from rljob_operator.view.words import duration, number, percent
 
 _COLOURS = {

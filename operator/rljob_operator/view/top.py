@@ -12,9 +12,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from rljob_operator.view.actors import blocked_fraction, by_name, stage_seconds
 from rljob_operator.view.columns import lag
-from rljob_operator.view.figures import evaluation, gpu
+from rljob_operator.view.figures import blocked_fraction, by_name, evaluation, gpu, stage_seconds
 from rljob_operator.view.job_view import JobView
 from rljob_operator.view.reasons import is_odd
 from rljob_operator.view.words import age, duration, milliseconds, number, percent

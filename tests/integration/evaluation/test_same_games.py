@@ -15,8 +15,8 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from rljob.algorithms import algorithm
 from rljob.api import EnvironmentParameters, parse_job
 from rljob.envs import make_single_environment
+from rljob.evaluation.player import judged_policy
 from rljob.evaluation.players import Players
-from rljob.evaluation.policy import judged_policy
 from rljob.evaluation.score import Played, play
 from rljob.weights.flat import snapshot
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from rljob_operator.local.launch import PROGRAM, Launched, Launcher
-from rljob_operator.local.liveness import ProcessIdentity
+from rljob_operator.local.process import ProcessIdentity
 
 from tests.support.paths import EXAMPLES
 from tests.support.waiting import eventually

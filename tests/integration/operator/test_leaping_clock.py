@@ -12,10 +12,9 @@ from rljob.api.timestamps import rfc3339
 from rljob_operator.core.decision import End
 from rljob_operator.core.desired import CHECKPOINT_ANNOTATION
 from rljob_operator.core.turn import Turn
-from rljob_operator.local.interrupt import Interrupt
 from rljob_operator.local.job_view import running_members
 from rljob_operator.local.launch import Launcher
-from rljob_operator.local.loop import run_job
+from rljob_operator.local.loop import Interrupt, run_job
 from rljob_operator.local.run_folder import prepare
 from rljob_operator.local.spec_store import SpecStore
 from rljob_operator.local.stored_run import StoredRun

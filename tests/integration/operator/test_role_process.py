@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 from rljob_operator.core.member import Member, Phase, Role
-from rljob_operator.local.liveness import ProcessIdentity
 from rljob_operator.local.priority import niceness
-from rljob_operator.local.process import RoleProcess, announce_path
+from rljob_operator.local.process import ProcessIdentity, RoleProcess, announce_path
 
 from tests.support.launch import execute
 from tests.support.waiting import eventually

@@ -13,7 +13,7 @@ import pytest
 from rljob.acting.draws import GroupedDraws
 from rljob.algorithms import algorithm
 from rljob.algorithms.conformance import check
-from rljob.algorithms.lent_draws import LentDraws
+from rljob.algorithms.conformance_acting import LentDraws
 from rljob.api import EnvironmentParameters
 from rljob.envs import EnvironmentSpec
 from rljob.loading import PluginProblem

@@ -22,9 +22,9 @@ from pydantic.alias_generators import to_snake
 from rljob.api import ManifestError, RLJob, dump_manifest, parse_job, transition_problems
 from rljob.api.algorithm import BLOCKS
 from rljob.api.generate.cel import rule_validations
-from rljob.api.nulls import without_nulls
 from rljob.api.presets.merging import with_preset
 from rljob.api.rules import RULES, broken_rules
+from rljob.api.structure import without_nulls
 
 from tests.support import api_server
 from tests.unit.api.bad_manifests import (

@@ -9,9 +9,9 @@ from pydantic import ValidationError
 from rljob.api import RLJob, dump_manifest, load_manifest
 from rljob.api.document import parse_document
 from rljob.api.effective import effective as with_defaults
-from rljob.api.nulls import without_nulls
 from rljob.api.overrides import apply_overrides
 from rljob.api.presets.merging import with_preset
+from rljob.api.structure import without_nulls
 
 from tests.support import paths
 

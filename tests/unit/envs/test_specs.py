@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from rljob.api import EnvironmentParameters
 from rljob.envs import describe_environment, describe_rewards, make_single_environment, make_vector_environment
-from rljob.envs.frames import AtariCounters
-from rljob.envs.meter import EpisodeMeter
+from rljob.envs.meter import AtariCounters, EpisodeMeter
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
-from rljob.evaluation.policy import ROWS, judged_policy
+from rljob.evaluation.player import ROWS, judged_policy
 
 OBSERVATIONS = 40
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rljob.api import EnvironmentParameters
 from rljob.envs import make_single_environment
-from rljob.evaluation.best_possible import best_possible_return
+from rljob.evaluation.player import best_possible_return
 from rljob.evaluation.score import Played, Sitting, play, score, tally
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rljob.learner.division import charges_by_error, draws_by_mass
+from rljob.learner.assembly import charges_by_error, draws_by_mass
 
 masses = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=20)
 

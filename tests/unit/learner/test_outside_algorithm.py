@@ -28,7 +28,7 @@ from rljob.api.parameters import ParameterSet
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import EnvironmentSpec
-from rljob.evaluation.policy import judged_policy
+from rljob.evaluation.player import judged_policy
 from rljob.inference.batching import Request
 from rljob.inference.model import ServedModel
 from rljob.learner.loop import Learner

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 from rljob.api.controller_memory import ControllerMemory
 from rljob.api.status import AutoscalingStatus, Condition, Failure, InferenceStatus, RLJobStatus
-from rljob_operator.view.actors import blocked_fraction
 from rljob_operator.view.columns import table
+from rljob_operator.view.figures import blocked_fraction
 from rljob_operator.view.job_view import LOST, JobView
 from rljob_operator.view.reasons import why
 from rljob_operator.view.top import screen

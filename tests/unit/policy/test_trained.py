@@ -14,7 +14,7 @@ import pytest
 import rljob
 from rljob.algorithms import algorithm
 from rljob.checkpoints.names import CheckpointProblem
-from rljob.evaluation.policy import judged_policy
+from rljob.evaluation.player import judged_policy
 from rljob.evaluation.score import score
 
 from tests.support.documents import blocks

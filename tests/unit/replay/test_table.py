@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.experience import Chunk, ChunkLayout
 from rljob.experience.ring import ChunkRing
-from rljob.ingest.stored_chunk import StoredChunk
+from rljob.ingest.table import StoredChunk
 from rljob.replay.limiter import LimiterConfig, SamplesPerInsertLimiter
 from rljob.replay.selectors import Prioritized
 from rljob.replay.table import Capacity, ReplayTable

@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.telemetry.charts import Series, compact, line_chart, nice_ticks, stacked_bars, thinned
-from rljob.telemetry.formats import duration, instant, size
 from rljob.telemetry.means import mean_figures
 from rljob.telemetry.recorder import Recorder
-from rljob.telemetry.report import stood_still, tiles, write_report
+from rljob.telemetry.report import duration, instant, size, stood_still, tiles, write_report
 from rljob.telemetry.run_charts import learning_charts, run_charts
 from rljob.telemetry.run_folder import read_run_folder
 

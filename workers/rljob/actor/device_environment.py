@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from rljob.envs.errors import EnvironmentProblem
-from rljob.envs.on_device import DeviceVector
 from rljob.envs.received import close
+from rljob.envs.user_vector import DeviceVector
 from rljob.loading import PLUGIN_FAILURES, short, shown, told
 
 _NO_DLPACK = (AttributeError, TypeError, ValueError, RuntimeError, BufferError)

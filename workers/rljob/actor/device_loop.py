@@ -15,7 +15,7 @@ from rljob.envs.base import Observation
 from rljob.envs.errors import EnvironmentProblem
 from rljob.envs.meter import EpisodeMeter
 from rljob.envs.restarting import KeepsFailing
-from rljob.weights.source import WeightSource
+from rljob.weights.flat import WeightSource
 
 
 class DeviceLoop(LocalLoop):

@@ -10,7 +10,7 @@ import numpy as np
 from rljob.acting.identity import ActorIdentity
 from rljob.actor.shards import MultiShard
 from rljob.telemetry.clock import StageClock
-from rljob.telemetry.resources import rss_bytes
+from rljob.telemetry.machine import rss_bytes
 from rljob.wire import Message
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from rljob.actor.recorder import Recorder
 from rljob.actor.shards import MultiShard
 from rljob.algorithms.decision import Decision
 from rljob.envs.base import EpisodeRecord, Observation, StepResult, VectorEnvironment
-from rljob.weights.flat import Weights
-from rljob.weights.source import WeightSource
+from rljob.weights.flat import Weights, WeightSource
 from rljob.wire import Message
 
 log = logging.getLogger(__name__)

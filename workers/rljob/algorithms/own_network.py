@@ -18,7 +18,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from rljob.algorithms.defaults import check_defaults
+from rljob.algorithms.parameters import check_defaults
 from rljob.algorithms.trunk import seen_by_convolutions
 from rljob.api.networks import Image
 from rljob.api.parameters import ParameterSet

@@ -1,4 +1,5 @@
-"""What the loops read of an algorithm's parameters, whichever algorithm it is. All else is the algorithm's own affair.
+"""What the loops read of an algorithm's parameters, whichever algorithm it is. All else is the algorithm's own affair. A wrong
+default of a plug-in is its author's mistake, and none in a manifest.
 
 Needs no torch. A parameter set satisfies these by having the fields; nothing has to be registered.
 """
@@ -6,6 +7,12 @@ Needs no torch. A parameter set satisfies these by having the fields; nothing ha
 from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
+
+from pydantic import ValidationError
+
+from rljob.api.parameters import ParameterSet
+from rljob.api.structure import structural_problems
+from rljob.loading import PLUGIN_FAILURES, PluginProblem
 
 
 class LearnerParameters(Protocol):
@@ -102,3 +109,21 @@ class UnrollParameters(LearnerParameters, Protocol):
     def unroll_length(self) -> int:
         """Steps of one environment."""
         ...
+
+
+def check_defaults(whose: str, kind: type[ParameterSet]) -> None:
+    """Raise PluginProblem where a default of ``kind`` is none that its own type takes. A rule between several fields may ask for
+    values that only a manifest can give, so it is no matter of defaults."""
+    try:
+        kind.model_validate({}, by_alias=True, by_name=False)
+    except ValidationError as error:
+        problems, places = structural_problems(error, kind)
+        names = {field.alias or name: name for name, field in kind.model_fields.items()}
+        for problem, place in zip(problems, places, strict=True):
+            name = names.get(str(place[0]) if place else "")
+            if name is not None and not kind.model_fields[name].is_required():
+                raise PluginProblem(
+                    f"{whose}: the default of {name} in {kind.__name__} is {problem.value!r}; {problem.message}"
+                ) from None
+    except PLUGIN_FAILURES:  # a check of the author's own that fails is told where it is asked about a manifest
+        return

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from rljob.algorithms import parameters as seam
-from rljob.algorithms.defaults import check_defaults
+from rljob.algorithms.parameters import check_defaults
 from rljob.api import ManifestError, Problem, RLJob
 from rljob.api.algorithm import BLOCKS
 from rljob.api.parameters import ParameterSet

@@ -4,11 +4,10 @@ no numpy."""
 from __future__ import annotations
 
 from rljob.api.apex_dqn import ApeXDQNParameters
-from rljob.api.beside import with_files_beside
 from rljob.api.environment import EnvironmentParameters
 from rljob.api.impala import ImpalaParameters
 from rljob.api.job import API_VERSION, KIND, RLJob, RLJobSpec
-from rljob.api.load import dump_manifest, load_manifest, parse_job, read_manifest
+from rljob.api.load import dump_manifest, load_manifest, parse_job, read_manifest, with_files_beside
 from rljob.api.local import not_applied_locally
 from rljob.api.memory_estimate import memory_estimate
 from rljob.api.presets import PRESETS, Preset

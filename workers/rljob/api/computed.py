@@ -16,9 +16,9 @@ from pydantic import BaseModel
 from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.autoscaling import AutoscalingSpec, ScalingGuards
 from rljob.api.impala import ImpalaParameters
-from rljob.api.inference import InferenceSpec
 from rljob.api.job import RLJobSpec
 from rljob.api.replay import RateLimiter
+from rljob.api.roles import InferenceSpec
 from rljob.api.staleness import in_flight
 from rljob.api.unroll_queue import UnrollQueue
 

@@ -10,7 +10,6 @@ from rljob.api.algorithm import AlgorithmSpec
 from rljob.api.autoscaling import AutoscalingSpec
 from rljob.api.cluster import MonitoringSpec, NetworkSpec, SchedulingSpec
 from rljob.api.environment import EnvironmentSource
-from rljob.api.inference import InferenceSpec
 from rljob.api.lifecycle import CheckpointSpec, EarlyStopping, FailurePolicy, PodCleanup, SuccessPolicy
 from rljob.api.mutability import ANY_TIME, WHILE_SUSPENDED, never
 from rljob.api.pods import SecretRef
@@ -18,7 +17,7 @@ from rljob.api.presets import PresetName
 from rljob.api.presets.values import REMOVABLE
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.replay import ReplaySpec
-from rljob.api.roles import ActorsSpec, EvaluatorSpec, LearnerSpec
+from rljob.api.roles import ActorsSpec, EvaluatorSpec, InferenceSpec, LearnerSpec
 from rljob.api.types import APIModel, Flag, Integer, Name, Seconds, SecondsOrZero, Text
 
 API_VERSION = "rljob.dev/v1alpha1"

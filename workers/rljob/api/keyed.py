@@ -6,11 +6,10 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from rljob.api.controller_memory import ControllerMemory
-from rljob.api.inference import InferenceSpec
 from rljob.api.job import RLJobSpec
 from rljob.api.lifecycle import CheckpointSpec, FailurePolicy, FailureRule
 from rljob.api.replay import ReplaySpec
-from rljob.api.roles import ActorsSpec, EvaluatorSpec, LearnerSpec
+from rljob.api.roles import ActorsSpec, EvaluatorSpec, InferenceSpec, LearnerSpec
 from rljob.api.status import RLJobStatus
 
 _ROLES = (LearnerSpec, ReplaySpec, ActorsSpec, InferenceSpec, EvaluatorSpec)

@@ -1,4 +1,4 @@
-"""From a manifest file to a checked `RLJob`, or to every problem at once."""
+"""From a manifest file, and the files that it names from where it is, to a checked `RLJob`, or to every problem at once."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from rljob.api.algorithm import BLOCKS
 from rljob.api.document import parse_document
 from rljob.api.effective import effective
 from rljob.api.job import API_VERSION, KIND, Metadata, RLJob
-from rljob.api.nulls import without_nulls
 from rljob.api.overrides import apply_overrides
 from rljob.api.presets.merging import preset_of, value_at, with_preset
 from rljob.api.problems import ABSENT, ManifestError, Problem
 from rljob.api.rules import cross_field_problems
-from rljob.api.structure import Location, path_of, structural_problems
+from rljob.api.structure import Location, path_of, structural_problems, without_nulls
 from rljob.api.yaml_dialect import dump_document
 
 _SKELETON: dict[str, Any] = {
@@ -82,8 +81,8 @@ def parse_job(document: Mapping[str, Any]) -> RLJob:
     """Check a document that has been parsed already (one from an API server, for instance). Raises ManifestError.
 
     Returns the job in force: its preset and all defaults filled in (`rljob.api.effective`). Known fields that are null count as
-    not given (`rljob.api.nulls`); the status and the metadata that a stored object has are passed over. Rules between fields are
-    tried even when single fields are wrong: for that purpose a wrong field has what its preset says, or its default, and rules
+    not given (`rljob.api.structure`); the status and the metadata that a stored object has are passed over. Rules between fields
+    are tried even when single fields are wrong: for that purpose a wrong field has what its preset says, or its default, and rules
     that read it are passed over.
     """
     written = _given(document)
@@ -170,3 +169,39 @@ def _fill(node: dict[str, Any], skeleton: Mapping[str, Any]) -> None:
             _fill(node[key], value)
         else:
             node.setdefault(key, value)
+
+
+_PLACES = (
+    ("environment", "id"),
+    ("algorithm", "custom", "factory"),
+    ("algorithm", "custom", "parameters", "network"),
+    ("algorithm", "apeXDQN", "network"),
+    ("algorithm", "impala", "network"),
+)
+
+
+def with_files_beside(written: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """A copy of a job as written in ``folder`` whose files are named by their whole paths, so that every process of a run finds
+    them wherever it works. A file that is not there stays as it is named: it may be a module in an image."""
+    spec = written.get("spec")
+    if not isinstance(spec, Mapping):
+        return dict(written)
+    found: Any = spec
+    for place in _PLACES:
+        found = _replaced(found, place, folder)
+    return {**written, "spec": found}
+
+
+def _replaced(node: Any, place: tuple[str, ...], folder: Path) -> Any:
+    if not isinstance(node, Mapping) or place[0] not in node:
+        return node
+    name, value = place[0], node[place[0]]
+    new = _whole(value, folder) if len(place) == 1 else _replaced(value, place[1:], folder)
+    return node if new is value else {**node, name: new}
+
+
+def _whole(value: Any, folder: Path) -> Any:
+    path, _, factory = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    if not path.endswith(".py") or not (folder / path).is_file():
+        return value
+    return f"{(folder / path).resolve()}:{factory}"

@@ -1,4 +1,5 @@
-"""``spec.learner``, ``spec.actors`` and ``spec.evaluator``."""
+"""``spec.learner``, ``spec.actors``, ``spec.evaluator`` and ``spec.inference`` (who computes the actions with ``actors.inference:
+Central``)."""
 
 from __future__ import annotations
 
@@ -74,3 +75,18 @@ class EvaluatorSpec(RoleSpec):
     """Time between the starts of two evaluations; from the end of one for which training stood still."""
     trigger_return: Annotated[Annotated[float, Real()] | None, WHILE_SUSPENDED] = None
     """Evaluate only once the mean training return of ten games or more has reached this; unset evaluates from the start."""
+
+
+class InferenceSpec(RoleSpec):
+    """The server that answers observations with actions, in batches from many actors (as in SEED RL)."""
+
+    replicas: Annotated[int, Integer(0, 1000), WHILE_SUSPENDED] = 0
+    """Servers of their own, each a pod or process; 0 puts the server into the learner."""
+    accelerator: Annotated[Accelerator, WHILE_SUSPENDED] = Field(default_factory=Accelerator)
+    """The device that each server of its own computes on; one in the learner uses the learner's."""
+    max_batch_size: Annotated[int, Integer(1, 65_536), WHILE_SUSPENDED] = 64
+    """Observations computed together at most."""
+    max_wait_milliseconds: Annotated[int, Integer(0, 10_000), WHILE_SUSPENDED] = 2
+    """Longest that an observation waits for others before it is computed."""
+    timeout_seconds: Annotated[int, Integer(1, 3600), WHILE_SUSPENDED] = 30
+    """Longest that an actor waits for an answer, once it has had one, before it gives up and restarts."""

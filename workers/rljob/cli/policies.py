@@ -132,7 +132,7 @@ def play(
         _can_write_video()
         from rljob.algorithms import algorithm
         from rljob.checkpoints.policy import load_policy
-        from rljob.evaluation.policy import judged_policy
+        from rljob.evaluation.player import judged_policy
         from rljob.evaluation.video import record_game
 
         policy = load_policy(where)

@@ -10,10 +10,10 @@ from rljob.envs.factory import (
     make_single_environment,
     make_vector_environment,
 )
-from rljob.envs.on_device import make_device_vector
 from rljob.envs.restarting import KeepsFailing, RestartLimit
 from rljob.envs.spec import EnvironmentSpec, hand_over
 from rljob.envs.trial import try_environment
+from rljob.envs.user_vector import make_device_vector
 
 __all__ = [
     "EnvironmentProblem",

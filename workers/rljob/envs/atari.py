@@ -21,8 +21,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from rljob.envs.base import Observation, StepResult
-from rljob.envs.frames import AtariCounters
-from rljob.envs.meter import EpisodeMeter
+from rljob.envs.meter import AtariCounters, EpisodeMeter
 from rljob.envs.spaces import checked_actions
 from rljob.envs.spec import EnvironmentSpec
 

@@ -11,23 +11,55 @@ step handed out as a transition would poison the replay. Such an environment is 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from rljob.envs.base import Observation, StepResult
 from rljob.envs.errors import EnvironmentProblem
-from rljob.envs.frames import AtariCounters
-from rljob.envs.meter import EpisodeMeter
+from rljob.envs.meter import AtariCounters, EpisodeMeter
 from rljob.envs.received import close, expect_finite
 from rljob.envs.restarting import FAILURE
-from rljob.envs.rows import RowReset, row_reset
 from rljob.envs.spaces import checked_actions
 from rljob.envs.spec import EnvironmentSpec
 from rljob.loading import PLUGIN_FAILURES, short, told
+
+# (env, rows to reset bool[N], observation [N, ...] after the step) -> observation [N, ...] with those rows begun anew
+RowReset = Callable[[VectorEnv[Any, Any, Any], NDArray[np.bool_], Any], Any]
+
+
+def row_reset(env: VectorEnv[Any, Any, Any]) -> RowReset | None:
+    """How to reset single rows of ``env``, or None if nobody knows."""
+    if env.metadata.get("autoreset_mode") == AutoresetMode.DISABLED:
+        return _by_mask
+    if type(env.unwrapped) is CartPoleVectorEnv:
+        return _cart_pole
+    return None
+
+
+def _by_mask(env: VectorEnv[Any, Any, Any], ended: NDArray[np.bool_], observation: Any) -> Any:
+    fresh, _ = env.reset(options={"reset_mask": ended})
+    rows = np.array(observation, copy=True)
+    rows[ended] = np.asarray(fresh)[ended]
+    return rows
+
+
+def _cart_pole(env: VectorEnv[Any, Any, Any], ended: NDArray[np.bool_], observation: Any) -> Any:
+    """Gymnasium's CartPole resets at the next step and drops that row's action. Its state is public, so the same reset
+    (uniform in [low, high] from its own generator) is done one step earlier, and its note to do it later is erased."""
+    cart_pole = env.unwrapped
+    assert isinstance(cart_pole, CartPoleVectorEnv)
+    state: Any = cart_pole.state
+    state[:, ended] = cart_pole.np_random.uniform(cart_pole.low, cart_pole.high, size=(4, int(ended.sum())))
+    cart_pole.steps[ended] = 0
+    cart_pole.prev_done[:] = False
+    rows = np.array(observation, copy=True)
+    rows[ended] = state.T[ended]
+    return rows
 
 
 class GymnasiumVector:

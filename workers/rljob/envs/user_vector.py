@@ -1,14 +1,24 @@
-"""The vector environment that a user's own factory gives where it takes ``num_envs``."""
+"""Vector environments that a user's own factory gives where it takes ``num_envs``.
+
+One that takes ``device`` as well gives a ``gymnasium.vector.VectorEnv`` that follows the SAME_STEP rule and whose arrays speak
+DLPack, whichever framework they are of, such as a simulator on a GPU. Here it is found and made; what reads its arrays is an
+actor's business (``rljob.actor.device_environment``), so that this room needs no torch.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from rljob.envs.errors import EnvironmentProblem
-from rljob.envs.target import UserFactory
+from rljob.envs.spec import EnvironmentSpec
+from rljob.envs.target import UserFactory, clips_rewards, resolve
 from rljob.loading import PLUGIN_FAILURES, short, told
+
+if TYPE_CHECKING:
+    from rljob.api import EnvironmentParameters
 
 
 def user_vector(target: UserFactory, num_envs: int) -> VectorEnv[Any, Any, Any]:
@@ -23,3 +33,39 @@ def user_vector(target: UserFactory, num_envs: int) -> VectorEnv[Any, Any, Any]:
             f"must return a gymnasium.vector.VectorEnv of {num_envs}"
         )
     return vector
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceVector:
+    """A vector environment on a device, as its author gives it. ``spec``: its observations have a stack of one frame.
+
+    ``actions``: for each of our actions the one of ``env``, empty for the same. ``reward_clipping``: whether training sees
+    rewards clipped to [-1, 1].
+    """
+
+    spec: EnvironmentSpec
+    env: VectorEnv[Any, Any, Any]
+    actions: tuple[int, ...]
+    reward_clipping: bool
+
+
+def make_device_vector(spec: EnvironmentSpec, parameters: EnvironmentParameters, num_envs: int) -> DeviceVector | None:
+    """``num_envs`` copies of the environment of ``spec`` on the device that its factory chooses; None for every other kind,
+    and where ``backend`` asks for plain environments. Raises EnvironmentProblem where it cannot be used as it is."""
+    target = resolve(spec.id, parameters)
+    if not isinstance(target, UserFactory) or not target.on_device or parameters.backend not in ("Auto", "Native"):
+        return None
+    if spec.stack > 1:
+        raise EnvironmentProblem(
+            f"environment {short(spec.id)!r}: frames are not stacked on a device; write frameStack: 1, and put what was "
+            "seen before into the observation itself"
+        )
+    env = user_vector(target, num_envs)
+    mode = env.metadata.get("autoreset_mode")
+    if mode != AutoresetMode.SAME_STEP:
+        env.close()
+        raise EnvironmentProblem(
+            f"environment {short(spec.id)!r}: on a device it must reset with SAME_STEP, as its metadata's autoreset_mode says, "
+            f"but that is {getattr(mode, 'value', mode)!r}"
+        )
+    return DeviceVector(spec, env, tuple(parameters.actions), clips_rewards(target.id, parameters))

@@ -1,25 +1,86 @@
-"""One process's part of an evaluation: a policy, and the environments that it plays in."""
+"""One process's part of an evaluation: a network as the policy that a scorer wants, and the environments that it plays in."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
 from multiprocessing import current_process
-from typing import Any
+from typing import Any, Final
 
 import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
 
 from rljob.algorithms import algorithm
+from rljob.algorithms.base import AnyAlgorithm
+from rljob.algorithms.decision import Game
 from rljob.algorithms.shapes import shapes_of
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import EnvironmentProblem, RestartLimit, make_single_environment
 from rljob.envs.seeds import seed_generators, seed_of
-from rljob.evaluation.best_possible import best_possible_return
-from rljob.evaluation.policy import ROWS, judged_policy
-from rljob.evaluation.score import Played, Sitting
+from rljob.evaluation.score import JudgedPolicy, Played, Sitting
 from rljob.weights.flat import Weights
 
 log = logging.getLogger(__name__)
+
+ROWS: Final = 16
+"""Observations in every forward pass of a judged policy."""
+
+
+class _Nobody:
+    """Takes the place of a game in a row that nobody needs."""
+
+    def __init__(self) -> None:
+        self.random = np.random.default_rng(0)
+        self.memory: Any = None
+
+
+def judged_policy(algorithm: AnyAlgorithm, module: nn.Module, parameters: Any) -> JudgedPolicy:
+    """How the algorithm plays when it is judged; follows later changes of ``module``'s weights.
+
+    The network sees ``ROWS`` observations in each pass, whatever the number of games. A matrix product rounds differently for
+    different numbers of rows, and one other action makes another game; with the same number of rows each row has the same
+    result wherever it stands and whatever the others hold (on one kind of processor, with one thread: tested).
+    """
+    nobody = [_Nobody() for _ in range(ROWS)]
+
+    def act(observation: NDArray[Any], games: Sequence[Game]) -> NDArray[np.int64]:
+        actions = np.empty(len(games), np.int64)
+        for first in range(0, len(games), ROWS):
+            some = list(games[first : first + ROWS])
+            shown = np.zeros((ROWS, *observation.shape[1:]), observation.dtype)
+            shown[: len(some)] = observation[first : first + ROWS]
+            chosen = algorithm.evaluation_action(parameters, module, shown, [*some, *nobody[len(some) :]])
+            actions[first : first + ROWS] = chosen[: len(some)]
+        return actions
+
+    return act
+
+
+# Pong ends when one side has 21 points; each point of ours counts 1.
+_BY_ROM = {"pong": 21.0}
+
+
+def best_possible_return(environment_id: str, made: gymnasium.Env[Any, Any]) -> float | None:
+    """An upper bound on the return of one game of ``environment_id``, which was ``made`` as the job says, or None where nobody
+    vouches for one.
+
+    Gymnasium's CartPole pays 1 a step up to its step limit; a sparser reward option pays less, never more.
+    """
+    spec = gymnasium.registry.get(environment_id)
+    if spec is None:
+        return None
+    if spec.entry_point == "ale_py.env:AtariEnv":
+        return _BY_ROM.get(str(spec.kwargs.get("game")))
+    if (
+        spec.entry_point == "gymnasium.envs.classic_control.cartpole:CartPoleEnv"
+        and made.spec
+        and made.spec.max_episode_steps
+    ):
+        return float(made.spec.max_episode_steps)
+    return None
+
 
 SIDE_BY_SIDE = ROWS
 """The most games that a process plays at once: they share a forward pass."""

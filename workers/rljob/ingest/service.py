@@ -10,12 +10,11 @@ from typing import Any
 
 from rljob.experience import Chunk, InvalidChunk, Unroll
 from rljob.ingest.accepted import Accepted, AcceptedOfActors
-from rljob.ingest.experience_log import ExperienceLog
 from rljob.ingest.grants import share_credits
 from rljob.ingest.leases import LEASE_SECONDS, Lease, SlotLeases
 from rljob.ingest.roster import Roster, episode_fields
 from rljob.ingest.session import Session
-from rljob.ingest.table import IngestTable
+from rljob.ingest.table import ExperienceLog, IngestTable
 from rljob.wire import CreditLedger, MalformedMessage, Message, RawMessage, Server, Verdict
 from rljob.wire.schema import Scalar
 

@@ -1,10 +1,31 @@
-"""What the ingest needs of the table that it fills."""
+"""What the ingest needs of the table that it fills, and of the log that it is written down in; and what a table has of each
+chunk.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rljob.ingest.stored_chunk import StoredChunk
+from rljob.ingest.leases import Lease
+from rljob.wire import RawMessage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredChunk:
+    """One accepted chunk as it arrived (columns still compressed) and where it went.
+
+    ``ordinal`` counts the chunks of this table since it was built: stored ordinals are consecutive, so that readers
+    follow the table with a plain cursor. ``generation`` counts the chunks of the whole run and is what a slot holds.
+    """
+
+    ordinal: int
+    generation: int
+    slot: int
+    steps: int
+    nbytes: int
+    raw: RawMessage
 
 
 class InsertLimiter(Protocol):
@@ -26,3 +47,54 @@ class IngestTable(Protocol):
     def oldest(self) -> int: ...
     def chunk(self, ordinal: int) -> StoredChunk: ...
     def insert(self, arrivals: Any) -> list[StoredChunk]: ...
+
+
+class ExperienceLog(Protocol):
+    """A durable log beside a table. Calls never block; what can't be written is the log's own concern."""
+
+    @property
+    def durable(self) -> bool:
+        """Whether what is acknowledged now outlives this process."""
+
+    @property
+    def acknowledged(self) -> int:
+        """Chunks with an ordinal below this may be acknowledged."""
+
+    def evicted(self, chunks: Sequence[StoredChunk]) -> None:
+        """The table has dropped these."""
+
+    def lease(self, lease: Lease) -> None:
+        """A slot was taken or given back."""
+
+    def episodes(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Finished games."""
+
+
+class Head(Protocol):
+    """A table whose chunks are counted."""
+
+    @property
+    def head(self) -> int: ...
+
+
+class NoLog:
+    """Nothing is written down: whatever is in ``table`` counts as accepted at once."""
+
+    durable = False
+
+    def __init__(self, table: Head) -> None:
+        self._table = table
+
+    @property
+    def acknowledged(self) -> int:
+        """Everything in the table."""
+        return self._table.head
+
+    def evicted(self, chunks: Sequence[StoredChunk]) -> None:
+        """Nothing to do."""
+
+    def lease(self, lease: Lease) -> None:
+        """Nothing to do."""
+
+    def episodes(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Nothing to do."""

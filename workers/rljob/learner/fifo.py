@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 from rljob.experience import Unroll, UnrollLayout
-from rljob.ingest.stored_chunk import StoredChunk
+from rljob.ingest.table import StoredChunk
 from rljob.wire import RawMessage
 
 

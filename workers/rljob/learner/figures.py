@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.status import actors, limited, mean_return, stage_totals
-from rljob.telemetry.resources import rss_bytes
+from rljob.telemetry.machine import rss_bytes
 
 LAG_BOUNDS = (10, 20, 50, 100, 200, 400, 1000, 4000)
 """Upper bounds of the policy-lag histogram, in updates."""

@@ -19,11 +19,11 @@ import zmq
 
 from rljob.experience import Unroll, UnrollLayout
 from rljob.ingest.arrival import read_unroll
-from rljob.ingest.experience_log import NoLog
 from rljob.ingest.leases import SlotLeases
 from rljob.ingest.roster import Counted, Roster
 from rljob.ingest.service import Ingest
 from rljob.ingest.shard_status import ShardStatus
+from rljob.ingest.table import NoLog
 from rljob.learner.fifo import FifoTable
 from rljob.learner.lag_limit import LagLimit
 from rljob.learner.unroll_staging import ReadyUnrolls, UnrollStagingRing

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import safetensors.torch
@@ -28,10 +28,83 @@ from torch import Tensor, nn
 
 from rljob.algorithms import algorithm
 from rljob.algorithms.base import AnyAlgorithm
-from rljob.errors import UsageError
-from rljob.policy.document import document
-from rljob.policy.samples import Samples, sample
+from rljob.envs import EnvironmentProblem
+from rljob.errors import UsageError, named
+from rljob.loading import short
 from rljob.policy.trained import Policy
+
+COUNT = 64
+_STEPS_APART = 4
+
+
+class Samples(NamedTuple):
+    """``observations`` [N, S, *F], ``memory`` float32 [N, 2, H], and where they are from, in words."""
+
+    observations: NDArray[Any]
+    memory: NDArray[np.float32]
+    origin: str
+
+
+def sample(policy: Policy) -> Samples:
+    """Observations of games of the policy's environment, played at random; random numbers where it can't be made or played here.
+    The same at every call."""
+    random = np.random.default_rng(0)
+    memory = random.normal(size=(COUNT, 2, policy.memory_units)).astype(np.float32)
+    try:
+        return Samples(_played(policy, random), memory, policy.environment_id)
+    except EnvironmentProblem as problem:
+        shape = (COUNT, *policy.observation_shape)
+        drawn = random.integers(0, 256, shape) if policy.observation_dtype == "uint8" else random.normal(size=shape)
+        return Samples(drawn.astype(policy.observation_dtype), memory, f"random numbers, as {problem}")
+
+
+def _played(policy: Policy, random: np.random.Generator) -> NDArray[Any]:
+    env = policy.environment()
+    try:
+        observation, _ = env.reset(seed=0)
+        seen = []
+        for step in range(COUNT * _STEPS_APART):
+            if step % _STEPS_APART == 0:
+                seen.append(np.array(observation))
+            observation, _, terminated, truncated, _ = env.step(int(random.integers(policy.num_actions)))
+            if terminated or truncated:
+                observation, _ = env.reset()
+        return np.stack(seen)
+    except EnvironmentProblem:
+        raise
+    except Exception as error:
+        raise EnvironmentProblem(f"environment {short(policy.environment_id)!r} failed: {named(error)}") from error
+    finally:
+        env.close()
+
+
+FORMAT = 1
+
+
+def document(policy: Policy, form: str) -> dict[str, Any]:
+    """As JSON. Names of parameters are those of a manifest (docs/api-reference.md)."""
+    spec, env_params = policy.stored.spec, policy.stored.env_params
+    memory = {"shape": ["N", 2, policy.memory_units], "dtype": "float32"} if policy.memory_units else None
+    return {
+        "format": FORMAT,
+        "form": form,
+        "algorithm": policy.algorithm,
+        "observations": {
+            "shape": ["N", *spec.observation_shape],
+            "dtype": spec.frame_dtype,
+            "stack": spec.stack,
+            "order": "oldest frame first",
+            "scaling": "inside the network: frames go in as they are",
+        },
+        "actions": {"count": spec.num_actions, "ofTheEnvironment": list(env_params.actions) or "all, in its own order"},
+        "memory": memory,
+        "environment": {"id": spec.id, **env_params.model_dump(mode="json", by_alias=True)},
+        "algorithmParameters": policy.stored.params.model_dump(mode="json", by_alias=True),
+        "counters": policy.manifest.get("counters"),
+        "verdict": policy.manifest.get("verdict"),
+        "checkpointSha256": policy.manifest.get("sha256"),
+    }
+
 
 Answer = tuple[NDArray[np.int64], NDArray[np.float32]]
 """Actions int64 [N] and preferences float32 [N, A]."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from rljob.ingest.leases import Lease
-from rljob.ingest.stored_chunk import StoredChunk
+from rljob.ingest.table import StoredChunk
 from rljob.replay.chunk_log import Commit, LogEntry, LoggedChunk, LogState
 from rljob.replay.log_writer import LogWriter, WriterEvent
 

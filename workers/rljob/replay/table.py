@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rljob.experience import Chunk, ChunkLayout
 from rljob.experience.ring import ChunkRing
-from rljob.ingest.stored_chunk import StoredChunk
+from rljob.ingest.table import StoredChunk
 from rljob.replay.limiter import SamplesPerInsertLimiter
 from rljob.replay.selectors import Prioritized
 from rljob.wire import RawMessage

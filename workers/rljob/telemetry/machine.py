@@ -1,4 +1,6 @@
-"""The machine and the versions a run was made with, so that its figures can be compared with others later."""
+"""The machine and the versions a run was made with, so that its figures can be compared with others later, and what the process
+itself takes from it.
+"""
 
 from __future__ import annotations
 
@@ -41,3 +43,27 @@ def _processor() -> str:
     except OSError:
         pass
     return platform.processor() or "unknown"
+
+
+_STATUS = Path("/proc/self/status")
+
+
+def rss_bytes() -> int:
+    """Resident memory of this process in bytes, shared pages included."""
+    return _field("VmRSS") or int(psutil.Process().memory_info().rss)
+
+
+def shm_bytes() -> int:
+    """The part of the resident memory that lives in shared memory (``/dev/shm``, tmpfs), in bytes; 0 where unknown."""
+    return _field("RssShmem")
+
+
+def _field(name: str) -> int:
+    """A ``kB`` line of /proc/self/status in bytes; 0 if there is none (not Linux)."""
+    try:
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from rljob.telemetry.catalogue import PREFIX, PROCESS, ROLES
 from rljob.telemetry.catalogue import Metric as Declared
 from rljob.telemetry.figures import number
-from rljob.telemetry.resources import rss_bytes, shm_bytes
+from rljob.telemetry.machine import rss_bytes, shm_bytes
 
 Snapshot = Callable[[], Mapping[str, Any]]
 

@@ -1,4 +1,4 @@
-"""A network's state as one flat buffer with a manifest and a digest: what travels to actors and evaluator.
+"""A network's state as one flat buffer with a manifest and a digest: what travels to actors and evaluator, whatever way it comes.
 
 The buffer is the float32 tensors of ``state_dict()`` one after the other, in its order, without gaps; the manifest is JSON,
 ``{"tensors": [{"name", "shape", "dtype", "offset"}, ...], "meta": {...}}``, offsets in bytes.
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -180,3 +180,14 @@ def pack(state: Mapping[str, Tensor], version: int, epoch: int, meta: Mapping[st
     flat = torch.cat(parts).cpu().numpy() if parts else np.zeros(0, np.float32)
     manifest = json.dumps({"tensors": entries, "meta": dict(meta)}, separators=(",", ":")).encode()
     return Weights(version, epoch, flat.view(np.uint8), np.frombuffer(manifest, np.uint8))
+
+
+class WeightSource(Protocol):
+    """A client of the learner in another process, or the learner's own weights in the same one."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether the learner has said yet which weights there are, if any."""
+
+    def poll(self) -> Weights | None:
+        """Newly arrived weights, or None; at once."""

@@ -7,13 +7,12 @@ from dataclasses import replace
 from rljob.api.autoscaling import AutoscalingSpec
 
 from rljob_operator.core.autoscaling import behavior, guards, law, sentence
-from rljob_operator.core.autoscaling.fallback import fallback
 from rljob_operator.core.autoscaling.limits import Limited, bounded, limits_now, through
 from rljob_operator.core.autoscaling.memory import AutoscalingMemory, GuardMemory
 from rljob_operator.core.autoscaling.model import ActiveReason, LimitedBy, ScalingSample, Supply
 from rljob_operator.core.autoscaling.rates import observe, rates
 from rljob_operator.core.autoscaling.recommendation import Calculation, Recommendation
-from rljob_operator.core.autoscaling.samples import fault
+from rljob_operator.core.autoscaling.samples import fallback, fault
 from rljob_operator.core.autoscaling.warmup import attended, on_this_clock, warming_up
 
 

@@ -1,9 +1,12 @@
-"""Which figures may be believed, by range and age. `rljob_operator.core.learner_sample` reads them; missing is never zero."""
+"""Which figures may be believed, by range and age, and what is done while they stay away, in KEDA's words.
+`rljob_operator.core.learner_sample` reads them; missing is never zero."""
 
 from __future__ import annotations
 
 import math
 from typing import Final
+
+from rljob.api.autoscaling import AutoscalingSpec
 
 from rljob_operator.core.autoscaling.model import ScalingSample
 
@@ -39,3 +42,15 @@ def fault(sample: ScalingSample | None, now_seconds: float, stale_after_seconds:
     if age < -_CLOCK_SLACK_SECONDS:
         return f"the figures are {-age:.0f} s ahead of the clock"
     return ""
+
+
+def fallback(spec: AutoscalingSpec, current: int, missing_seconds: float) -> int | None:
+    """The number of actors to fall back to; None as long as the present number is held."""
+    missing = spec.missing_metrics
+    if missing.action != "Fallback" or missing_seconds < missing.fallback.after_seconds:
+        return None
+    if missing.fallback.behavior == "CurrentReplicasIfHigher":
+        return max(current, missing.fallback.replicas)
+    if missing.fallback.behavior == "CurrentReplicasIfLower":
+        return min(current, missing.fallback.replicas)
+    return missing.fallback.replicas

@@ -1,4 +1,4 @@
-"""The kinds of objects that the operator handles, and where an API server has them."""
+"""The kinds of objects that the operator handles, where an API server has them, and the patches that change them (RFC 7386)."""
 
 from __future__ import annotations
 
@@ -66,3 +66,16 @@ _BY_KIND = {(resource.api_version, resource.kind): resource for resource in ALL}
 def resource_of(document: Mapping[str, Any]) -> Resource:
     """The resource that an object belongs to, by its apiVersion and kind. Raises ``KeyError`` for one not handled here."""
     return _BY_KIND[document["apiVersion"], document["kind"]]
+
+
+def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes ``after`` of ``before``, and no more; empty where they are the same. Neither has a null in it; lists are
+    replaced as a whole."""
+    change: dict[str, Any] = {name: None for name in before if name not in after}
+    for name, value in after.items():
+        if name not in before:
+            change[name] = value
+        elif value != (old := before[name]):
+            both = isinstance(value, Mapping) and isinstance(old, Mapping)
+            change[name] = merge_patch(old, value) if both else value
+    return change

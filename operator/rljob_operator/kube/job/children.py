@@ -1,28 +1,44 @@
-"""Makes sure that a job has everything besides its pods: Secrets once, the rest as the job in force says.
+"""Makes sure that a job has everything besides its pods: Secrets once, the rest as the job in force says; the NetworkPolicy
+follows this operator's configuration.
 
-A child is created by POST, so that a name which belongs to somebody else is found out and never merged into; from then on it is
-changed by server-side apply under its own uid.
+A child is created by POST, so that a name which belongs to somebody else is found out and never merged into; from then on it
+is changed by server-side apply under its own uid. What a replay shard has left in a Redis of others is removed once its job is
+over, by a Job that is left behind: it is never waited for, and what it can't remove expires (``rljob worker replay --redis-
+keep-seconds``).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import Conflict, NotFound
-from rljob_operator.kube.apiserver.resources import ALL, Object, resource_of
+from rljob_operator.kube.apiserver.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    NotFound,
+    TooManyRequests,
+    Unavailable,
+)
+from rljob_operator.kube.apiserver.resources import ALL, JOBS, NETWORK_POLICIES, PODS, Object, resource_of
 from rljob_operator.kube.apiserver.together import together
 from rljob_operator.kube.job.keys import ensure_secrets
-from rljob_operator.kube.job.owned import create
-from rljob_operator.kube.render.children import changing_children, unwanted
-from rljob_operator.kube.render.config import service_account
+from rljob_operator.kube.job.members import Pod
+from rljob_operator.kube.job.owned import NameConflict, create, get_own
+from rljob_operator.kube.render import names
+from rljob_operator.kube.render.children import changing_children, network_policy, service_account, unwanted
+from rljob_operator.kube.render.external_redis import removal
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.watch.pods import is_gone
+
+log = logging.getLogger(__name__)
 
 _MADE_ONCE = ("PersistentVolumeClaim", "ServiceAccount")
 """Kinds that are left as they are once they are there: nothing of them may or need be changed."""
@@ -130,3 +146,45 @@ async def _ensure(client: Client, owned: Owned, document: Object, known: Known) 
             known.digests.pop(place, None)
             raise
     known.digests[place] = digest
+
+
+async def renew_policy(client: Client, owned: Owned, settings: Settings) -> None:
+    """Have the job's NetworkPolicy let in whom ``settings`` name, such as this operator itself in its own namespace.
+
+    One that is not there, or is somebody else's, is left to `children.ensure`. Raises whatever `Client` raises.
+    """
+    if owned.job.spec.network.policy != "Enabled":
+        return
+    try:
+        found = await get_own(client, owned, NETWORK_POLICIES, names.network_policy(owned.name))
+    except NameConflict:
+        return
+    wanted = network_policy(owned, settings)
+    if found is not None and found.get("spec") != wanted["spec"]:
+        await client.apply(NETWORK_POLICIES, wanted, uid=found["metadata"]["uid"])
+
+
+_WEBHOOK_FAILED: Final = 500
+"""What an API server answers where a webhook that it has to ask is down, or was left behind when its queue was uninstalled: to
+wait for that would keep the pod for ever."""
+
+
+async def leave_removal(client: Client, found: Pod) -> None:
+    """Make the Job for the shard of this pod, if it is one with such a log, and is there still.
+
+    Raises `ApiError` where the API server does not answer or asks for patience.
+    """
+    about = found["metadata"]
+    if is_gone(found) or names.EXTERNAL_LOG_ANNOTATION not in (about.get("annotations") or {}):
+        return
+    try:
+        with suppress(NotFound, AlreadyExists):
+            made = removal(await client.get(PODS, about["namespace"], about["name"]))
+            if made is not None:
+                await client.create(JOBS, made)
+    except ApiError as problem:  # no quota, or the namespace is going, or a webhook does not answer
+        if isinstance(problem, TooManyRequests) or (
+            isinstance(problem, Unavailable) and problem.code != _WEBHOOK_FAILED
+        ):
+            raise
+        log.warning("%s/%s: its log in Redis stays until it expires: %s", about["namespace"], about["name"], problem)

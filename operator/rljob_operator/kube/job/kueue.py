@@ -23,12 +23,17 @@ from rljob_operator.kube.apiserver.errors import AlreadyExists, ApiError, NotFou
 from rljob_operator.kube.apiserver.resources import Object, Resource
 from rljob_operator.kube.job import workload_state as state
 from rljob_operator.kube.job.actor_blocks import Block, change, wanted_actors
-from rljob_operator.kube.job.admission import ignored, in_queue, unknown, waiting
-from rljob_operator.kube.job.cluster_objects import ClusterObjects
 from rljob_operator.kube.job.members import Pod
-from rljob_operator.kube.job.queue_places import QueuePlaces, places, users
-from rljob_operator.kube.job.queue_priority import PriorityUnknown, priority_of
+from rljob_operator.kube.job.queue_places import (
+    ClusterObjects,
+    PriorityUnknown,
+    QueuePlaces,
+    places,
+    priority_of,
+    users,
+)
 from rljob_operator.kube.job.stored import StoredJob
+from rljob_operator.kube.job.workload_state import ignored, in_queue, unknown, waiting
 from rljob_operator.kube.render import workload
 from rljob_operator.kube.render.rendering import settings_for
 from rljob_operator.kube.render.settings import Settings

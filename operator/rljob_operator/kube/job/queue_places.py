@@ -1,19 +1,51 @@
-"""Where the pods of a job go that Kueue has admitted: which quota an actor uses, and what a ResourceFlavor says of nodes."""
+"""What Kueue's queues say of a job: its priority, and where its pods go once it is admitted: which quota an actor uses, and what
+a ResourceFlavor says of nodes.
+
+The objects that this goes by have no namespace; the operator reads them and does not watch them.
+"""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from rljob_operator.core.member import Role
-from rljob_operator.kube.apiserver.resources import Object, Resource
+from rljob_operator.kube.apiserver.client import Client
+from rljob_operator.kube.apiserver.errors import Forbidden, NotFound
+from rljob_operator.kube.apiserver.resources import PRIORITY_CLASSES, Object, Resource
 from rljob_operator.kube.job import workload_state as state
-from rljob_operator.kube.job.cluster_objects import ClusterObjects
 from rljob_operator.kube.job.members import Pod, current, member_of
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.workload import WORKLOAD_ANNOTATION, core_name
+from rljob_operator.kube.render.workload import PRIORITY_LABEL, WORKLOAD_ANNOTATION, core_name
+
+KNOWN_SECONDS: Final = 300.0
+"""What one says is believed for so long."""
+MISSING_SECONDS: Final = 15.0
+"""And that one is missing or may not be read, for so long."""
+
+
+class ClusterObjects:
+    """What was read of them, by kind and name."""
+
+    def __init__(self, client: Client, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._monotonic = client, monotonic
+        self._known: dict[tuple[str, str], tuple[float, Mapping[str, Any] | None]] = {}
+
+    async def get(self, resource: Resource, name: str) -> Mapping[str, Any] | None:
+        """None where it is missing or can't be read: an operator of single namespaces may not."""
+        until, found = self._known.get((resource.kind, name), (0.0, None))
+        if self._monotonic() < until:
+            return found
+        try:
+            found = await self._client.get(resource, None, name)
+        except (NotFound, Forbidden):
+            found = None
+        seconds = MISSING_SECONDS if found is None else KNOWN_SECONDS
+        self._known[resource.kind, name] = self._monotonic() + seconds, found
+        return found
 
 
 @dataclass(slots=True)
@@ -93,3 +125,29 @@ def _merged(pod: Object, change: Mapping[str, Any]) -> Object:
     if more:
         spec["tolerations"] = [*given, *more]
     return {**pod, "metadata": about, "spec": spec}
+
+
+class PriorityUnknown(Exception):
+    """A class that is named is missing or may not be read. ``str()`` is what the job's user is told."""
+
+
+async def priority_of(
+    labels: Mapping[str, str], pod_sets: Sequence[Mapping[str, Any]], workloads: Resource, objects: ClusterObjects
+) -> dict[str, Any]:
+    """Fields of a Workload's spec: the priority of the WorkloadPriorityClass that the job's label names, else that of the
+    PriorityClass of the first of its pods that have one, else 0. Raises `PriorityUnknown`: Kueue, too, makes no Workload then."""
+    resource, name = (
+        replace(workloads, plural="workloadpriorityclasses", kind="WorkloadPriorityClass"),
+        labels.get(PRIORITY_LABEL),
+    )
+    if not name:
+        of_pods = (each["template"]["spec"].get("priorityClassName") for each in pod_sets)
+        resource, name = PRIORITY_CLASSES, next((each for each in of_pods if each), None)
+    if not name:
+        return {"priority": 0}
+    found = await objects.get(resource, name)
+    if found is None:
+        raise PriorityUnknown(f"{resource.kind} {name} is missing, or the operator may not read it (docs/kueue.md)")
+    named = {"group": resource.group, "kind": resource.kind, "name": name}
+    # v1beta1 has other fields for the name, and needs none.
+    return {"priority": int(found["value"]), **({} if workloads.version == "v1beta1" else {"priorityClassRef": named})}

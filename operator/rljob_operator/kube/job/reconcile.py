@@ -21,19 +21,16 @@ from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.job import children
 from rljob_operator.kube.job.alike import Alike
 from rljob_operator.kube.job.apply import PodWriter
+from rljob_operator.kube.job.children import renew_policy
 from rljob_operator.kube.job.keys import token_of
 from rljob_operator.kube.job.kueue import JobQueue, NoQueue
 from rljob_operator.kube.job.members import Pod, current, members
 from rljob_operator.kube.job.observe import checkpoint_in_its_pod, newest_checkpoint, recommendation, seen, unseen_end
 from rljob_operator.kube.job.other_protocol import another_protocol
-from rljob_operator.kube.job.policy import renew_policy
 from rljob_operator.kube.job.refusals import in_words
-from rljob_operator.kube.job.remembered import NEVER, RememberedJob
-from rljob_operator.kube.job.status_writer import StatusWriter
+from rljob_operator.kube.job.status_writer import NEVER, SEEN_SECONDS, RememberedJob, StatusWriter, WriteTimes
 from rljob_operator.kube.job.stored import ReadBefore, StoredJob, is_ours, read, status_of
-from rljob_operator.kube.job.volumes_given import settings_of_start
-from rljob_operator.kube.job.waiting_claims import is_held_up, with_claims
-from rljob_operator.kube.job.write_times import SEEN_SECONDS, WriteTimes
+from rljob_operator.kube.job.waiting_claims import is_held_up, settings_of_start, with_claims
 from rljob_operator.kube.polls.learner_poll import Answer, Learner, LearnerPoll
 from rljob_operator.kube.polls.reach import has_address
 from rljob_operator.kube.polls.shard_poll import ShardPoll, Silence

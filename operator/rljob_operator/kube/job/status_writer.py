@@ -1,9 +1,13 @@
-"""Stores the statuses of jobs: before anything is done about what must not be forgotten, and otherwise when they are due."""
+"""Stores the statuses of jobs: before anything is done about what must not be forgotten, and otherwise when they are due, which
+is the later the longer the API server takes for a write. What is remembered of a job between two turns can all be found out
+again but what is in the status.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rljob.api.conditions import ConditionType
@@ -11,12 +15,92 @@ from rljob.api.status import RLJobStatus
 
 from rljob_operator.core.turn import StatusWrite
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.merge_patch import merge_patch
-from rljob_operator.kube.apiserver.resources import RLJOBS
+from rljob_operator.kube.apiserver.resources import RLJOBS, merge_patch
+from rljob_operator.kube.job import children
 from rljob_operator.kube.job.alike import Alike
-from rljob_operator.kube.job.remembered import NEVER, RememberedJob
-from rljob_operator.kube.job.stored import StoredJob, status_document
-from rljob_operator.kube.job.write_times import WriteTimes
+from rljob_operator.kube.job.refusals import Refusals
+from rljob_operator.kube.job.stored import ReadBefore, StoredJob, status_document
+from rljob_operator.kube.render.settings import Settings
+
+NEVER: Final = float("inf")
+
+
+@dataclass(slots=True)
+class RememberedJob:
+    """What is remembered of one stored object.
+
+    Attributes:
+        uid: of the object; one that is made anew under the same name is another job.
+        status: the newest one, where it is newer than the stored one.
+        stored: the one that our own last write has stored; None where what the object says of itself is newer.
+        of_others: conditions in it that somebody else has added; they are left alone.
+        resource_version: of the object after our own last write of its status.
+        written: when that was, monotonic.
+        due: when ``status``, which is not stored yet, has to be; infinity where it is.
+        were_up: incarnations that were ready once; a learner that is not ready any more is still asked for its checkpoint.
+        at_start: the operator's settings as far as the cluster has volumes for them, found out before the job starts.
+        children_seen: whether this operator has looked at what there is besides the pods, and whom the NetworkPolicy lets in.
+    """
+
+    uid: str
+    status: RLJobStatus | None = None
+    stored: RLJobStatus | None = None
+    of_others: list[Mapping[str, Any]] = field(default_factory=list)
+    resource_version: str = ""
+    written: float = -NEVER
+    due: float = NEVER
+    read: ReadBefore = field(default_factory=ReadBefore)
+    children: children.Known = field(default_factory=children.Known)
+    refusals: Refusals = field(default_factory=Refusals)
+    were_up: set[str] = field(default_factory=set)
+    at_start: Settings | None = None
+    children_seen: bool = False
+
+    def note_version(self, version: str) -> None:
+        """The object as it is stored has this version. Where that is newer than our own last write somebody else has changed it,
+        perhaps its status, too: what is remembered gives way."""
+        if not self.resource_version or int(version) > int(self.resource_version):
+            self.status, self.stored, self.due, self.resource_version = None, None, NEVER, version
+
+
+PROGRESS_SECONDS: Final = 30.0
+"""A status that differs in progress alone is written at most so often."""
+SEEN_SECONDS: Final = 3.0
+"""And so often one that differs in what is seen."""
+SELDOM_SECONDS: Final = 90.0
+"""However little there is to tell, and however slow the API server: a status that is older has nobody who looks after it."""
+QUICK_WRITE_SECONDS: Final = 0.1
+MOST_TIMES_LATER: Final = 3.0
+"""Where writes take longer than the first, the API server has too much to do: those that may wait do so as many times longer, up
+to this."""
+_NEWEST_COUNTS: Final = 0.2
+
+
+class WriteTimes:
+    """Of all jobs of one operator, whose writes go to one API server. Seconds are of a clock that only goes forward."""
+
+    def __init__(self, seen_seconds: float = SEEN_SECONDS) -> None:
+        self._seen_seconds, self._write_seconds = seen_seconds, 0.0
+
+    def took(self, seconds: float) -> None:
+        """A status was written, and that took so long."""
+        self._write_seconds += _NEWEST_COUNTS * (seconds - self._write_seconds)
+
+    def due(self, write: StatusWrite, now: float, written: float) -> float:
+        """When a status has to be stored that differs so from the stored one, which was written at ``written``.
+
+        What is seen is told at once where nothing was written just before. Only of an API server that has too much to do it waits
+        for more to come: a role that is ready, and what its learner says then, are one write.
+        """
+        later = min(max(1.0, self._write_seconds / QUICK_WRITE_SECONDS), MOST_TIMES_LATER)
+        if write is StatusWrite.BEFORE_ACTING:
+            return now
+        if write is StatusWrite.SOON:
+            return max(written + later * self._seen_seconds, now + (later - 1.0) * self._seen_seconds)
+        if write is StatusWrite.WHEN_DUE:
+            return written + min(later * PROGRESS_SECONDS, SELDOM_SECONDS)
+        return written + SELDOM_SECONDS if write is StatusWrite.SELDOM else float("inf")
+
 
 _OURS: Final = frozenset(ConditionType)
 

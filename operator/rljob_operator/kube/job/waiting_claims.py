@@ -8,6 +8,7 @@ more, and its StorageClass and its volume the rest.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,11 +19,14 @@ from rljob.api.timestamps import parse_rfc3339
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Observation
 from rljob_operator.kube.apiserver.client import Client
-from rljob_operator.kube.apiserver.errors import Forbidden, NotFound
+from rljob_operator.kube.apiserver.errors import Forbidden, Invalid, NotFound
 from rljob_operator.kube.apiserver.resources import NODES, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES, Object, Resource
+from rljob_operator.kube.render.children import checkpoint_claim_of
 from rljob_operator.kube.render.metadata import Owned
 from rljob_operator.kube.render.settings import Settings
-from rljob_operator.kube.render.volumes import pod_volumes
+from rljob_operator.kube.render.volumes import makes_checkpoint_claim, pod_volumes
+
+log = logging.getLogger(__name__)
 
 _ABOUT_A_CLAIM: Final = re.compile(r"persistent ?volume|volume node affinity", re.IGNORECASE)
 """Words of the scheduler, where a claim is what keeps a pod from a node."""
@@ -194,3 +198,21 @@ def _name_one(claim: Object) -> str:
     if claim["metadata"]["name"].endswith("-learner"):
         return "name one in checkpointClaim.storageClass of the operator's configuration and make the job anew"
     return "name one in spec.replay.redis.persistence.storageClassName of a new job"
+
+
+async def settings_of_start(client: Client, owned: Owned, settings: Settings) -> Settings:
+    """``settings``, without a claim for checkpoints where it would stay without a volume. A StorageClass that the operator's
+    configuration names is taken as it stands."""
+    if settings.checkpoint_class or not makes_checkpoint_claim(owned.job, settings):
+        return settings
+    document = checkpoint_claim_of(owned, settings)
+    about = {name: value for name, value in document["metadata"].items() if name != "name"}
+    tried = {**document, "metadata": {**about, "generateName": "rljob-"}}
+    try:
+        stored = await client.create(VOLUME_CLAIMS, tried, dry_run=True)
+    except (Forbidden, Invalid) as refusal:
+        log.warning(
+            "%s: checkpoints end with the learner's pod, since a claim for them is refused: %s", owned.name, refusal
+        )
+        return replace(settings, checkpoint_size="")
+    return settings if stored["spec"].get("storageClassName") else replace(settings, checkpoint_size="")

@@ -16,7 +16,7 @@ from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.learner_sample import BadSample, parse_sample, status_document
 from rljob_operator.core.observed import CheckpointFacts, LearnerSample
 from rljob_operator.kube.polls.reach import NoAnswer, Reach
-from rljob_operator.kube.polls.rhythm import Rhythm
+from rljob_operator.kube.polls.shard_poll import Rhythm
 
 Key = TypeVar("Key", bound=Hashable)
 

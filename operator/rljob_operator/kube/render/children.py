@@ -1,18 +1,130 @@
-"""Everything that a job has besides its pods."""
+"""Everything that a job has besides its pods: volume claims that outlive them, what the pods are given (the job in force, keys,
+the token, an identity without rights), and how they find each other and who else may reach them.
+"""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rljob.api import dump_manifest
+from rljob.api.memory_estimate import log_gib
+
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.claims import claims
-from rljob_operator.kube.render.config import config_map, keys_secret, service_account, token_secret
 from rljob_operator.kube.render.metadata import Owned
-from rljob_operator.kube.render.network import network_policy, service
+from rljob_operator.kube.render.roles import has_own_redis
 from rljob_operator.kube.render.settings import Settings
+from rljob_operator.kube.render.volumes import makes_checkpoint_claim
+
+
+def service(owned: Owned) -> dict[str, Any]:
+    """The headless Service: names for pods, also before they are ready, as roles wait for each other while they start."""
+    ports = {**names.DATA_PORTS, names.METRICS: owned.job.spec.monitoring.metrics_port}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": owned.metadata(names.service(owned.name)),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {**names.labels(owned.name), names.REACHABLE_LABEL: "true"},
+            "ports": [{"name": name, "port": number} for name, number in ports.items()],
+        },
+    }
+
+
+def network_policy(owned: Owned, settings: Settings) -> dict[str, Any]:
+    """Pods of the job reach each other; the operator and Prometheus reach the metrics, nobody reaches more. What the pods
+    themselves reach is not limited: an environment may need the world."""
+    own = {"podSelector": {"matchLabels": names.labels(owned.name)}}
+    readers = [dict(settings.operator_namespaces)]
+    if settings.prometheus_namespaces is not None:
+        readers.append(dict(settings.prometheus_namespaces))
+    metrics = [{"protocol": "TCP", "port": owned.job.spec.monitoring.metrics_port}]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": owned.metadata(names.network_policy(owned.name)),
+        "spec": {
+            "podSelector": {"matchLabels": names.labels(owned.name)},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {"from": [own]},
+                {"from": [{"namespaceSelector": {"matchLabels": each}} for each in readers], "ports": metrics},
+            ],
+        },
+    }
+
+
+def config_map(owned: Owned) -> dict[str, Any]:
+    """The job in force, with every preset and default filled in, as roles read it when they start; in the fields of the release
+    whose images they run."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": owned.metadata(names.config_map(owned.name)),
+        "data": {names.JOB_FILE: dump_manifest(owned.job, owned.in_fields_of_start)},
+    }
+
+
+def keys_secret(owned: Owned, role: Role, keys: str) -> dict[str, Any]:
+    """A role's keys: ``keys`` is the text of its file as `rljob.wire.keyfile` writes it, with its own secret and everyone's
+    public key. They are made once and never change while pods hold them."""
+    return {
+        **_secret(owned, names.keys_secret(owned.name, role), {names.KEYS_FILE: keys}),
+        "immutable": True,
+    }
+
+
+def token_secret(owned: Owned, token: str) -> dict[str, Any]:
+    """The token that requests to the learner need; the learner reads it anew for each request, so it may be replaced."""
+    return _secret(owned, names.token_secret(owned.name), {names.TOKEN_FILE: token})
+
+
+def service_account(owned: Owned) -> dict[str, Any]:
+    """Of the pods, which ask the API server for nothing."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": owned.metadata(names.service_account(owned.name)),
+        "automountServiceAccountToken": False,
+    }
+
+
+def _secret(owned: Owned, name: str, files: Mapping[str, str]) -> dict[str, Any]:
+    data = {file: base64.b64encode(text.encode()).decode() for file, text in files.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": owned.metadata(name), "data": data}
+
+
+def claims(owned: Owned, settings: Settings) -> list[dict[str, Any]]:
+    """Every PersistentVolumeClaim of the job. They go with it: ``checkpoint.storage`` is for what is to outlive it."""
+    job, found = owned.job, []
+    if makes_checkpoint_claim(job, settings):
+        found.append(checkpoint_claim_of(owned, settings))
+    if has_own_redis(job):
+        kept = job.spec.required_replay.redis.persistence
+        replay, frame_size = job.spec.required_replay.resolved(), job.spec.environment.parameters.frame_size
+        size = kept.storage or f"{log_gib(replay, frame_size)}Gi"
+        found += [_claim(owned, shard, size, kept.storage_class_name) for shard in names.shards(job)]
+    return found
+
+
+def checkpoint_claim_of(owned: Owned, settings: Settings) -> dict[str, Any]:
+    """The claim for the checkpoints of a job that names no place for them."""
+    return _claim(owned, "learner", settings.checkpoint_size, settings.checkpoint_class)
+
+
+def _claim(owned: Owned, member: str, size: str, storage_class: str) -> dict[str, Any]:
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": size}},
+        **({"storageClassName": storage_class} if storage_class else {}),
+    }
+    metadata = owned.metadata(owned.claim(member), {**names.labels(owned.name), names.MEMBER_LABEL: member})
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
 
 @dataclass(frozen=True, slots=True)

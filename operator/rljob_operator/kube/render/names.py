@@ -1,9 +1,10 @@
-"""What everything that a job has on a cluster is called: objects, labels, annotations, ports and places in a container."""
+"""What everything that a job has on a cluster is called: objects, labels, annotations, ports and places in a container; and how
+a mapping is written into that a user may have filled."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from rljob.api import RLJob
 from rljob.api.cluster import DATA_PORTS as PORT_NUMBERS
@@ -156,3 +157,15 @@ def first_members(job: RLJob) -> Iterable[str]:
     yield from (f"actor-{k}" for k in range(job.spec.requested_actors))
     if job.spec.evaluator.enabled:
         yield "evaluator"
+
+
+class PodProblem(ValueError):
+    """A role's fields contradict what the operator needs of its pods; ``str()`` says where and why."""
+
+
+def at(mapping: dict[str, Any], name: str, empty: Any) -> Any:
+    """The list or mapping at ``name``, put there where there is nothing; one apart from ``mapping`` where there is something
+    else."""
+    if mapping.get(name) is None:
+        mapping[name] = empty
+    return mapping[name] if isinstance(mapping[name], type(empty)) else empty

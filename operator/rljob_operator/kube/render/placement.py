@@ -10,7 +10,7 @@ from rljob.api.pods import Resources
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
-from rljob_operator.kube.render.nested import at
+from rljob_operator.kube.render.names import at
 from rljob_operator.kube.render.roles import device, section
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.spot import on_spot_nodes

@@ -14,8 +14,8 @@ from typing import Any, Final
 from rljob.api.job import RLJobSpec
 from rljob.api.keyed import KEYED
 from rljob.api.mutability import Place, When, places
-from rljob.api.nulls import without_nulls
 from rljob.api.pods import RoleSpec
+from rljob.api.structure import without_nulls
 
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render.roles import section_name

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rljob_operator.kube.render.nested import at
+from rljob_operator.kube.render.names import at
 
 
 @dataclass(frozen=True, slots=True)

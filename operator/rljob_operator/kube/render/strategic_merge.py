@@ -14,7 +14,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from rljob_operator.kube.render.problems import PodProblem
+from rljob_operator.kube.render.names import PodProblem
 
 MERGE_KEYS: Final[Mapping[str, str]] = {
     "containers": "name",

@@ -10,7 +10,7 @@ from rljob_operator import surroundings
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import external_redis, names
 from rljob_operator.kube.render.metadata import Owned
-from rljob_operator.kube.render.problems import PodProblem
+from rljob_operator.kube.render.names import PodProblem
 from rljob_operator.kube.render.roles import external_redis_of, has_own_redis, section, section_name
 from rljob_operator.kube.render.settings import Settings
 

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 import torch
-from rljob.learner.optim.adam import Adam
+from rljob.learner.optim.optimizer import Adam
 
 
 @pytest.mark.parametrize("blocked", [None, 0.0, 1.0])

@@ -14,9 +14,9 @@ from rljob.algorithms.compute import Compute
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.learner.optim import precision
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.optimizer import RMSProp
 from rljob.learner.optim.precision import choose
 from rljob.learner.optim.readback import Readback
-from rljob.learner.optim.rmsprop import RMSProp
 
 from tests.support.devices import needs_cuda
 from tests.unit.learner.learner_builders import IMAGES, batches, parameters, updater

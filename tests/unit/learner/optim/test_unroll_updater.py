@@ -23,8 +23,8 @@ from rljob.learner import state
 from rljob.learner.loop import Learner
 from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.optimizer import RMSProp
 from rljob.learner.optim.readback import LateNumber
-from rljob.learner.optim.rmsprop import RMSProp
 from rljob.learner.optim.updater import AnyUpdater, make_updater
 from rljob.learner.saver import Saver
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig

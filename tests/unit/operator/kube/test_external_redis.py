@@ -7,7 +7,7 @@ import json
 import pytest
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.external_redis import removal
-from rljob_operator.kube.render.problems import PodProblem
+from rljob_operator.kube.render.names import PodProblem
 from rljob_operator.kube.render.settings import Settings
 
 from .rendered import child, environment, names_of, owned, pod_of, worker

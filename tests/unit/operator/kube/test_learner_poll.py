@@ -16,7 +16,7 @@ from rljob_operator.core.observed import CheckpointState
 from rljob_operator.kube.polls import reach
 from rljob_operator.kube.polls.learner_poll import Learner, LearnerPoll
 from rljob_operator.kube.polls.reach import PodNetwork
-from rljob_operator.kube.polls.rhythm import NEWS_SECONDS, Rhythm
+from rljob_operator.kube.polls.shard_poll import NEWS_SECONDS, Rhythm
 
 GOOD = {
     "updates": 7,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rljob_operator.kube.apiserver.merge_patch import merge_patch
+from rljob_operator.kube.apiserver.resources import merge_patch
 
 
 @pytest.mark.parametrize(

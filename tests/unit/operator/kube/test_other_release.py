@@ -16,7 +16,7 @@ from rljob_operator.core.context import ReconcileContext
 from rljob_operator.core.observed import Observation
 from rljob_operator.core.rules import facts
 from rljob_operator.kube.job.stored import StoredJob, read
-from rljob_operator.kube.render.config import config_map
+from rljob_operator.kube.render.children import config_map
 
 FIELDS_OF_THEN = "0123abcd-0123456789abcdef"
 """What the release that started the job has noted of what its user wrote: a digest of other fields than this one's."""

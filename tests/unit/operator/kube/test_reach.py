@@ -11,7 +11,7 @@ from aiohttp import web
 from rljob_operator.kube.polls import reach
 from rljob_operator.kube.polls.learner_poll import Learner, LearnerPoll
 from rljob_operator.kube.polls.reach import NoAnswer, PodNetwork, PodsProxy
-from rljob_operator.kube.polls.rhythm import Rhythm
+from rljob_operator.kube.polls.shard_poll import Rhythm
 
 from tests.unit.operator.kube.fake_api_server import never, refuses, says, served, text
 from tests.unit.operator.kube.sample_pods import running_pod

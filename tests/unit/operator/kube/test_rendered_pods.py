@@ -13,8 +13,8 @@ from rljob.cli.app import app
 from rljob.roles.options import RoleOptions
 from rljob_operator.core.member import Role
 from rljob_operator.kube.render import names
+from rljob_operator.kube.render.names import PodProblem
 from rljob_operator.kube.render.pod import grace_seconds
-from rljob_operator.kube.render.problems import PodProblem
 from rljob_operator.kube.render.settings import Settings
 from typer.testing import CliRunner
 

@@ -10,8 +10,15 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 from rljob_operator.core.rules.hangs import NAMED_SECONDS
 from rljob_operator.kube.polls.reach import TIMEOUT_SECONDS, PodNetwork
-from rljob_operator.kube.polls.rhythm import AGAIN_SECONDS, NEWS_SECONDS, PERIOD_SECONDS, Rhythm
-from rljob_operator.kube.polls.shard_poll import NO_ANSWER, STANDS_STILL, ShardPoll
+from rljob_operator.kube.polls.shard_poll import (
+    AGAIN_SECONDS,
+    NEWS_SECONDS,
+    NO_ANSWER,
+    PERIOD_SECONDS,
+    STANDS_STILL,
+    Rhythm,
+    ShardPoll,
+)
 
 SOON_SECONDS = 5.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rljob_operator.core.turn import StatusWrite
-from rljob_operator.kube.job.write_times import SEEN_SECONDS, SELDOM_SECONDS, WriteTimes
+from rljob_operator.kube.job.status_writer import SEEN_SECONDS, SELDOM_SECONDS, WriteTimes
 
 LONG_AGO = 0.0
 NOW = 1000.0

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from rljob_operator.verbs.local_jobs import LocalJobs, merge
-from rljob_operator.verbs.not_found import listed, no_log, not_there
+from rljob_operator.verbs.refusals import listed, no_log, not_there
 
 
 @pytest.mark.parametrize(

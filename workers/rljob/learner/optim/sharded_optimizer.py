@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from rljob.algorithms.parameters import LearnerParameters
-from rljob.learner.optim.adam import Adam
 from rljob.learner.optim.data_parallel_threads import DataParallelThreads
-from rljob.learner.optim.optimizer import Optimizer
+from rljob.learner.optim.optimizer import Adam, Optimizer, RMSProp
 from rljob.learner.optim.parameter_slice import ParameterSlice, shard_evenly
-from rljob.learner.optim.rmsprop import RMSProp
 
 FEW_NUMBERS = 200_000
 """Of fewer weights than this a second thread moves its shard no sooner than it has been woken."""
