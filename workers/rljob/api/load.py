@@ -81,9 +81,9 @@ def parse_job(document: Mapping[str, Any]) -> RLJob:
     """Check a document that has been parsed already (one from an API server, for instance). Raises ManifestError.
 
     Returns the job in force: its preset and all defaults filled in (`rljob.api.effective`). Known fields that are null count as
-    not given (`rljob.api.structure`); the status and the metadata that a stored object has are passed over. Rules between fields
-    are tried even when single fields are wrong: for that purpose a wrong field has what its preset says, or its default, and rules
-    that read it are passed over.
+    not given (`rljob.api.structure`); the status and the metadata that a stored object has are passed over. Rules between
+    fields are tried even when single fields are wrong: for that purpose a wrong field has what its preset says, or its
+    default, and rules that read it are passed over.
     """
     written = _given(document)
     problems: list[Problem] = []
