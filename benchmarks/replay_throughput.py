@@ -22,7 +22,7 @@ from rljob.api import EnvironmentParameters
 from rljob.envs import make_vector_environment
 from rljob.experience import Chunk, ChunkLayout
 from rljob.experience.ring import ChunkRing, TransitionArrays
-from rljob.ingest.arrival import read_chunk
+from rljob.ingest.table import read_chunk
 from rljob.replay.config import ReplayConfig
 from rljob.replay.limiter import LimiterConfig, SamplesPerInsertLimiter
 from rljob.replay.selectors import Prioritized

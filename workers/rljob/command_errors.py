@@ -17,7 +17,7 @@ from rljob.loading import authors_line
 from rljob.threads import ThreadEnded
 
 _INPUT_PROBLEMS = (
-    ("rljob.envs.errors", "EnvironmentProblem"),
+    ("rljob.envs.base", "EnvironmentProblem"),
     ("rljob.api.networks", "NetworkProblem"),
     ("rljob.checkpoints.names", "CheckpointProblem"),
     ("rljob.checkpoints.names", "StorageNotInstalled"),

@@ -7,12 +7,11 @@ own is a plain ``gymnasium.Env`` and needs nothing of this.
 from __future__ import annotations
 
 from rljob.algorithms.base import TransitionAlgorithm, UnrollAlgorithm
-from rljob.algorithms.batches import TransitionBatch, UnrollBatch
+from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch
 from rljob.algorithms.conformance import check
 from rljob.algorithms.decision import Decision, Game, Inference, RandomNumbers
 from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm, epsilon_ladder
 from rljob.algorithms.impala import IMPALA
-from rljob.algorithms.loss_result import LossResult
 from rljob.algorithms.minibatches import minibatches_of_steps, minibatches_of_unrolls
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 from rljob.algorithms.trunk import FrameNetwork, convolution_layers, dense_layers, seen_by_convolutions

@@ -16,10 +16,9 @@ import pytest
 import torch
 from rljob.actor.policy import Policy
 from rljob.algorithms.base import TransitionAlgorithm, UnrollAlgorithm
-from rljob.algorithms.batches import TransitionBatch, UnrollBatch
+from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch
 from rljob.algorithms.compute import Compute
 from rljob.algorithms.decision import Decision, Game, Inference, RandomNumbers
-from rljob.algorithms.loss_result import LossResult
 from rljob.algorithms.minibatches import minibatches_of_steps
 from rljob.algorithms.parameters import TransitionParameters
 from rljob.algorithms.trunk import FrameNetwork, dense_layers

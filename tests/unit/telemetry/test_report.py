@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rljob.telemetry.charts import Series, compact, line_chart, nice_ticks, stacked_bars, thinned
-from rljob.telemetry.means import mean_figures
+from rljob.telemetry.figures import mean_figures
 from rljob.telemetry.recorder import Recorder
 from rljob.telemetry.report import duration, instant, size, stood_still, tiles, write_report
 from rljob.telemetry.run_charts import learning_charts, run_charts

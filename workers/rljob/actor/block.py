@@ -14,8 +14,7 @@ from rljob.acting.device_rule import DeviceDecision
 from rljob.actor.device_environment import DeviceStep
 from rljob.actor.device_policy import DevicePolicy
 from rljob.algorithms.decision import Decision
-from rljob.envs.base import StepResult
-from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.base import EnvironmentProblem, StepResult
 from rljob.envs.meter import EpisodeMeter
 from rljob.envs.received import expect_finite
 from rljob.envs.spec import EnvironmentSpec

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.base import EnvironmentProblem
 from rljob.envs.received import close
 from rljob.envs.user_vector import DeviceVector
 from rljob.loading import PLUGIN_FAILURES, short, shown, told

@@ -11,8 +11,7 @@ from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import LocalLoop
 from rljob.actor.recorder import Recorder
 from rljob.actor.shards import MultiShard
-from rljob.envs.base import Observation
-from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.base import EnvironmentProblem, Observation
 from rljob.envs.meter import EpisodeMeter
 from rljob.envs.restarting import KeepsFailing
 from rljob.weights.flat import WeightSource

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rljob.algorithms.batches import TransitionBatch
+from rljob.algorithms.batches import LossResult, TransitionBatch
 from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm
-from rljob.algorithms.loss_result import LossResult
 from rljob.algorithms.q_network import QNetwork, QNetworkConfig
 from rljob.api import ApeXDQNParameters
 

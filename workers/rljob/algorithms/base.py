@@ -20,9 +20,8 @@ import torch
 from torch import Tensor
 
 from rljob.algorithms import prioritized_replay
-from rljob.algorithms.batches import TransitionBatch, UnrollBatch
+from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch
 from rljob.algorithms.decision import Decision, Game, Inference, RandomNumbers
-from rljob.algorithms.loss_result import LossResult
 from rljob.algorithms.parameters import LearnerParameters, TransitionParameters, UnrollParameters
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.experience import ChunkLayout, UnrollLayout

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from rljob.algorithms.base import TransitionAlgorithm, UnrollAlgorithm
-from rljob.algorithms.batches import TransitionBatch, UnrollBatch
-from rljob.algorithms.loss_result import LossResult
+from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch
 from rljob.algorithms.trial import Trial
 from rljob.algorithms.trunk import FrameNetwork
 

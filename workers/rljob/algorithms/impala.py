@@ -28,9 +28,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from rljob.algorithms.base import UnrollAlgorithm
-from rljob.algorithms.batches import UnrollBatch
+from rljob.algorithms.batches import LossResult, UnrollBatch
 from rljob.algorithms.decision import Decision, Game, Inference, RandomNumbers
-from rljob.algorithms.loss_result import LossResult
 from rljob.algorithms.minibatches import minibatches_of_steps, minibatches_of_unrolls
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 from rljob.algorithms.vtrace import Targets, gae, vtrace

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.environment import EnvironmentParameters
-from rljob.api.impala import ImpalaParameters
+from rljob.api.impala import ImpalaParameters, UnrollQueue
 from rljob.api.job import API_VERSION, KIND, RLJob, RLJobSpec
 from rljob.api.load import dump_manifest, load_manifest, parse_job, read_manifest, with_files_beside
 from rljob.api.local import not_applied_locally
@@ -15,7 +15,6 @@ from rljob.api.problems import ManifestError, Problem, nearest
 from rljob.api.rules import transition_problems
 from rljob.api.staleness import credits_per_actor
 from rljob.api.types import quantity
-from rljob.api.unroll_queue import UnrollQueue
 
 __all__ = [
     "API_VERSION",

@@ -15,12 +15,11 @@ from pydantic import BaseModel
 
 from rljob.api.apex_dqn import ApeXDQNParameters
 from rljob.api.autoscaling import AutoscalingSpec, ScalingGuards
-from rljob.api.impala import ImpalaParameters
+from rljob.api.impala import ImpalaParameters, UnrollQueue
 from rljob.api.job import RLJobSpec
 from rljob.api.replay import RateLimiter
 from rljob.api.roles import InferenceSpec
 from rljob.api.staleness import in_flight
-from rljob.api.unroll_queue import UnrollQueue
 
 GUARD_PERCENT = 80
 """The autoscaler's guard on policy lag, in percent of unrollQueue.maxPolicyLagUpdates: it must act before unrolls are discarded,

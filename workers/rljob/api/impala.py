@@ -1,5 +1,5 @@
 """The parameters of IMPALA: an actor-critic on unrolls from many actors, corrected by V-trace (Espeholt et al., 2018), or
-by a clipped surrogate (Schulman et al., 2017) on the same unrolls."""
+by a clipped surrogate (Schulman et al., 2017) on the same unrolls; and the queue of unrolls in front of its learner."""
 
 from __future__ import annotations
 
@@ -9,8 +9,19 @@ from pydantic import Field
 
 from rljob.api.mutability import never
 from rljob.api.parameters import OF_THIS_NETWORK, ParameterSet
-from rljob.api.types import Flag, Integer, JSONObject, Real, WordOrFactory
-from rljob.api.unroll_queue import UnrollQueue
+from rljob.api.types import APIModel, Flag, Integer, JSONObject, Real, WordOrFactory
+
+
+class UnrollQueue(APIModel):
+    """The queue of unrolls in the learner; its bound is a budget for staleness."""
+
+    capacity: Annotated[int, Integer(1, 1_000_000)] = 64
+    """Unrolls that may wait; at least one batch."""
+    overflow: Literal["Block", "DropOldest"] = "Block"
+    """What happens when it is full. Block: actors wait. DropOldest: the oldest unroll is dropped, and counted."""
+    max_policy_lag_updates: Annotated[int, Integer(1, 10**9)] = 50
+    """Unrolls with weights older than so many updates are discarded. Unset, the time that weights travel is added, to at most
+    1000."""
 
 
 class ImpalaParameters(ParameterSet):

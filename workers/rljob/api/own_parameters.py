@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rljob.api.impala import UnrollQueue
 from rljob.api.parameters import ParameterSet
 from rljob.api.types import Flag, Integer, Real
-from rljob.api.unroll_queue import UnrollQueue
 
 
 class _LearnerParameterSet(ParameterSet):

@@ -54,7 +54,7 @@ def _with_parameters(job: RLJob) -> RLJob:
 
 def _found_environment(job: RLJob, made: bool) -> None:
     from rljob.envs.apart import apart
-    from rljob.envs.errors import EnvironmentProblem
+    from rljob.envs.base import EnvironmentProblem
 
     source = job.spec.environment
     look = partial(_look, source.id, source.parameters, made)
@@ -68,7 +68,7 @@ def _found_environment(job: RLJob, made: bool) -> None:
 
 
 def _look(environment_id: str, parameters: EnvironmentParameters, made: bool) -> None:
-    from rljob.envs.errors import EnvironmentProblem, UnknownEnvironment
+    from rljob.envs.base import EnvironmentProblem, UnknownEnvironment
     from rljob.envs.target import resolve
 
     try:

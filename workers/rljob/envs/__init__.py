@@ -1,8 +1,7 @@
 """Environments: Gymnasium and Atari behind one vector interface with exact episode ends."""
 
 from rljob.envs.apart import apart, describe_environment_apart, environment_of
-from rljob.envs.base import EpisodeRecord, StepResult, VectorEnvironment
-from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.base import EnvironmentProblem, EpisodeRecord, StepResult, VectorEnvironment
 from rljob.envs.factory import (
     describe_environment,
     describe_rewards,

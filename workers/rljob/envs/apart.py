@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import gymnasium
 
-from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.base import EnvironmentProblem
 from rljob.envs.factory import describe_environment
 from rljob.envs.spec import EnvironmentSpec, handed_over
 from rljob.envs.trial import try_environment

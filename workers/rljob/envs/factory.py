@@ -23,8 +23,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from rljob.cores import usable_cores
 from rljob.envs import single, wrappers
 from rljob.envs.atari import NativeAtari
-from rljob.envs.base import VectorEnvironment
-from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.base import EnvironmentProblem, VectorEnvironment
 from rljob.envs.gymnasium_vector import GymnasiumVector
 from rljob.envs.processes import ProcessVector
 from rljob.envs.received import close

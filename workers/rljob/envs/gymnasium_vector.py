@@ -19,8 +19,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
-from rljob.envs.base import Observation, StepResult
-from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.base import EnvironmentProblem, Observation, StepResult
 from rljob.envs.meter import AtariCounters, EpisodeMeter
 from rljob.envs.received import close, expect_finite
 from rljob.envs.restarting import FAILURE

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.base import EnvironmentProblem
 from rljob.envs.seeds import seed_generators
 from rljob.envs.spaces import FrameFormat
 from rljob.loading import PLUGIN_FAILURES, short, shown, told

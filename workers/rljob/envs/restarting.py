@@ -16,8 +16,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from rljob.envs.base import Observation, StepResult, VectorEnvironment
-from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.base import EnvironmentProblem, Observation, StepResult, VectorEnvironment
 from rljob.envs.seeds import seed_of
 
 log = logging.getLogger(__name__)

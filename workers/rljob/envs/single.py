@@ -8,7 +8,7 @@ import gymnasium
 from gymnasium.wrappers import FrameStackObservation
 
 from rljob.envs import wrappers
-from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.base import EnvironmentProblem
 from rljob.envs.received import Received
 from rljob.envs.spaces import frame_format
 from rljob.envs.target import AtariGame, RegisteredEnvironment, Target, UserFactory, named_authors

@@ -14,7 +14,7 @@ import ale_py
 import gymnasium
 from ale_py import roms
 
-from rljob.envs.errors import EnvironmentProblem, UnknownEnvironment
+from rljob.envs.base import EnvironmentProblem, UnknownEnvironment
 from rljob.loading import PluginProblem, by_a_user, imported, loaded, short
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 
 from rljob.envs import single
-from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.base import EnvironmentProblem
 from rljob.envs.received import close, observed, rewarded
 from rljob.envs.spaces import frame_format, num_actions
 from rljob.envs.target import AtariGame, RegisteredEnvironment, UserFactory, resolve

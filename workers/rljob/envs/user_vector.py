@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from rljob.envs.errors import EnvironmentProblem
+from rljob.envs.base import EnvironmentProblem
 from rljob.envs.spec import EnvironmentSpec
 from rljob.envs.target import UserFactory, clips_rewards, resolve
 from rljob.loading import PLUGIN_FAILURES, short, told

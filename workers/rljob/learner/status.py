@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rljob.ingest.shard_status import ActorStatus, ShardStatus
-from rljob.telemetry.means import GAMES_TO_GO_BY
+from rljob.telemetry.figures import GAMES_TO_GO_BY
 
 GAMES_IN_MEAN = 20
 _STATES = ("warming", "filling", "serving")

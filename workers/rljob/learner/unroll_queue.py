@@ -18,12 +18,11 @@ import torch
 import zmq
 
 from rljob.experience import Unroll, UnrollLayout
-from rljob.ingest.arrival import read_unroll
 from rljob.ingest.leases import SlotLeases
 from rljob.ingest.roster import Counted, Roster
 from rljob.ingest.service import Ingest
 from rljob.ingest.shard_status import ShardStatus
-from rljob.ingest.table import NoLog
+from rljob.ingest.table import NoLog, read_unroll
 from rljob.learner.fifo import FifoTable
 from rljob.learner.lag_limit import LagLimit
 from rljob.learner.unroll_staging import ReadyUnrolls, UnrollStagingRing

@@ -17,7 +17,7 @@ import numpy as np
 import redis
 
 from rljob.experience import Chunk
-from rljob.ingest.arrival import InvalidChunk, MalformedMessage, read_chunk
+from rljob.ingest.table import InvalidChunk, MalformedMessage, read_chunk
 from rljob.replay.chunk_log import ChunkLog, LogEntry
 from rljob.replay.redis_client import in_words
 from rljob.replay.table import ReplayTable

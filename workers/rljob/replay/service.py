@@ -14,11 +14,11 @@ import redis
 import zmq
 
 from rljob.experience.ring import ChunkRing
-from rljob.ingest.arrival import read_chunk
 from rljob.ingest.leases import SlotLeases
 from rljob.ingest.roster import EPISODES_SHOWN, Counted, Roster
 from rljob.ingest.service import Ingest
 from rljob.ingest.shard_status import ShardStatus
+from rljob.ingest.table import read_chunk
 from rljob.replay.chunk_log import ChunkLog, DamagedLog, LogState
 from rljob.replay.config import ReplayConfig
 from rljob.replay.durability import Durability

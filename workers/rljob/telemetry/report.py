@@ -12,9 +12,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from rljob.telemetry.bottleneck import Kind, Verdict, bottleneck
 from rljob.telemetry.charts import COLOURS, compact, stacked_bars
-from rljob.telemetry.figures import number
+from rljob.telemetry.figures import Points, mean_figures, mean_stages, number, numbers, with_returns_to_go_by
 from rljob.telemetry.fill_trend import fill_trend
-from rljob.telemetry.means import Points, mean_figures, mean_stages, numbers, with_returns_to_go_by
 from rljob.telemetry.run_charts import evaluations, learning_charts, run_charts
 from rljob.telemetry.run_folder import RunFolder, read_run_folder
 

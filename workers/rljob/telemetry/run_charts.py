@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rljob.telemetry.charts import NO_BANDS, Bands, Chart, Series, line_chart
-from rljob.telemetry.figures import number
-from rljob.telemetry.means import Points, with_returns_to_go_by
+from rljob.telemetry.figures import Points, number, with_returns_to_go_by
 from rljob.telemetry.run_folder import RunFolder
 
 

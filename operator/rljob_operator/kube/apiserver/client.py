@@ -15,8 +15,7 @@ from aiohttp import StreamReader
 from rljob_operator.kube.apiserver.access import Access
 from rljob_operator.kube.apiserver.errors import Conflict, Invalid
 from rljob_operator.kube.apiserver.resources import PODS, Object, Resource
-from rljob_operator.kube.apiserver.transport import JSON, Call, CallObserver, Transport
-from rljob_operator.kube.apiserver.watch_lines import WatchEvent, watch_events
+from rljob_operator.kube.apiserver.transport import JSON, Call, CallObserver, Transport, WatchEvent, watch_events
 
 FIELD_MANAGER = "rljob-operator"
 TIMEOUT_SECONDS = 36.0

@@ -1,4 +1,5 @@
-"""One call to the API server: sent with the login, bounded in time, counted, and its refusal made a type.
+"""One call to the API server: sent with the login, bounded in time, counted, and its refusal made a type; and
+what a watch sends, one JSON object a line.
 
 It stands on the library's `ApiClient` for the connection, TLS and login, and leaves its generated models alone. Nothing is tried
 again here, apart from a call whose token the server refused: whoever calls knows what a repetition would mean.
@@ -9,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 import aiohttp
+from aiohttp import StreamReader
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.rest import RESTResponse
 from kubernetes.aio.config import ConfigException
@@ -194,3 +196,40 @@ def _status(content: bytes) -> Object:
 
 def _words(problem: BaseException) -> str:
     return str(problem) or type(problem).__name__
+
+
+class WatchEvent(NamedTuple):
+    """One event. A BOOKMARK's object has nothing but its resource version."""
+
+    kind: str
+    document: Object
+
+    @property
+    def resource_version(self) -> str:
+        """From where a later watch can go on."""
+        return str(self.document["metadata"]["resourceVersion"])
+
+
+async def watch_events(content: StreamReader) -> AsyncGenerator[WatchEvent]:
+    """The events of a watch until it ends. Raises the `ApiError` that the server sends in their place, such as `Gone`.
+
+    A last line without its end belongs to a connection that was cut, and is dropped: what it says will be said again.
+    """
+    rest = b""
+    async for piece in content.iter_any():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield _event(line)
+
+
+def _event(line: bytes) -> WatchEvent:
+    try:
+        sent = json.loads(line)
+        kind, document = sent["type"], sent["object"]
+        if kind == "ERROR":
+            raise error_of(int(document.get("code") or 500), document, None)
+        event = WatchEvent(kind, document)
+        _ = event.resource_version
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise Unavailable("a watch sent what is no event") from problem
+    return event

@@ -26,8 +26,8 @@ from rljob_operator.kube.apiserver.errors import (
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.apiserver.together import together
 from rljob_operator.kube.job.children import leave_removal
+from rljob_operator.kube.job.keys import NameConflict
 from rljob_operator.kube.job.members import Pod, current, former, outlives_its_worker
-from rljob_operator.kube.job.owned import NameConflict
 from rljob_operator.kube.job.stored import StoredJob
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.metadata import Owned

@@ -28,9 +28,8 @@ from rljob_operator.kube.apiserver.errors import (
 )
 from rljob_operator.kube.apiserver.resources import ALL, JOBS, NETWORK_POLICIES, PODS, Object, resource_of
 from rljob_operator.kube.apiserver.together import together
-from rljob_operator.kube.job.keys import ensure_secrets
+from rljob_operator.kube.job.keys import NameConflict, create, ensure_secrets, get_own
 from rljob_operator.kube.job.members import Pod
-from rljob_operator.kube.job.owned import NameConflict, create, get_own
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.children import changing_children, network_policy, service_account, unwanted
 from rljob_operator.kube.render.external_redis import removal

@@ -24,8 +24,7 @@ from rljob_operator.kube.apiserver.errors import (
     QuotaExceeded,
     Unavailable,
 )
-from rljob_operator.kube.job.keys import KeysLost
-from rljob_operator.kube.job.owned import NameConflict
+from rljob_operator.kube.job.keys import KeysLost, NameConflict
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from rljob.algorithms.batches import TransitionBatch
+from rljob.algorithms.batches import LossResult, TransitionBatch
 from rljob.algorithms.compute import Arithmetic
-from rljob.algorithms.loss_result import LossResult
 from rljob.api import ImpalaParameters
 from rljob.checkpoints import store as checkpoint
 from rljob.learner import state

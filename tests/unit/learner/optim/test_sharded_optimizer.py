@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rljob.api import ImpalaParameters
 from rljob.learner.optim import sharded_optimizer
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.data_parallel_threads import DataParallelThreads, ParameterSlice, shard_evenly
 from rljob.learner.optim.optimizer import RMSProp
-from rljob.learner.optim.parameter_slice import ParameterSlice, shard_evenly
 from rljob.learner.optim.sharded_optimizer import ShardedOptimizer
 from torch import Tensor
 

@@ -9,8 +9,7 @@ import pytest
 from rljob.api.conditions import Reason
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.kube.apiserver.errors import Forbidden, Invalid, QuotaExceeded, Unavailable
-from rljob_operator.kube.job.keys import KeysLost
-from rljob_operator.kube.job.owned import NameConflict
+from rljob_operator.kube.job.keys import KeysLost, NameConflict
 from rljob_operator.kube.job.refusals import FIRST_PAUSE_SECONDS, Refusals
 
 

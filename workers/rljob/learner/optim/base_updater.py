@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rljob.algorithms.base import AnyAlgorithm
-from rljob.algorithms.batches import MicroBatch, TransitionBatch, UnrollBatch
+from rljob.algorithms.batches import LossResult, MicroBatch, TransitionBatch, UnrollBatch
 from rljob.algorithms.compute import let_round_to_tf32
-from rljob.algorithms.loss_result import LossResult
 from rljob.algorithms.parameters import LearnerParameters
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.learner.optim.adaptive_learning_rate import AdaptiveLearningRate

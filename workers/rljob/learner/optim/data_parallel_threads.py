@@ -1,4 +1,5 @@
-"""The work of one update on several cores of a CPU: each thread does an equal share of it.
+"""The work of one update on several cores of a CPU: each thread does an equal share of it, of the batch or of
+all tensors' numbers.
 
 Torch's own threads share out every single operation and meet after each, some two hundred times an update, spinning until the
 last arrives. Beside actors and a replay service on the same cores, one that is not running at that moment holds up all
@@ -9,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -38,3 +41,36 @@ class DataParallelThreads:
         first, *rest = items
         others = [self._pool.submit(work, item) for item in rest]
         return [work(first), *(other.result() for other in others)]
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterSlice:
+    """Numbers ``start`` to ``stop`` (in their order in memory) of the ``index``-th of some tensors."""
+
+    index: int
+    start: int
+    stop: int
+
+    def view(self, tensor: Tensor) -> Tensor:
+        """A view [stop - start] of these numbers, without a gradient. The tensor must be dense: each number once, no gaps."""
+        plain = tensor.detach()
+        return plain.as_strided((self.stop - self.start,), (1,), plain.storage_offset() + self.start)
+
+    def select(self, tensors: Sequence[Tensor]) -> Tensor:
+        """The same view of the tensor that this is a slice of."""
+        return self.view(tensors[self.index])
+
+
+def shard_evenly(sizes: Sequence[int], count: int) -> list[list[ParameterSlice]]:
+    """What each of ``count`` threads works on, of tensors with so many numbers: shards of about equal length, none empty."""
+    total = sum(sizes)
+    edges = [total * shard // count for shard in range(count + 1)]
+    shards: list[list[ParameterSlice]] = [[] for _ in range(count)]
+    before = 0
+    for index, size in enumerate(sizes):
+        for shard, start, stop in zip(shards, edges, edges[1:], strict=False):
+            first, last = max(start - before, 0), min(stop - before, size)
+            if first < last:
+                shard.append(ParameterSlice(index, first, last))
+        before += size
+    return [shard for shard in shards if shard]

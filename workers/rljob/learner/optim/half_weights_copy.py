@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rljob.algorithms.trunk import FrameNetwork
-from rljob.learner.optim.parameter_slice import ParameterSlice
+from rljob.learner.optim.data_parallel_threads import ParameterSlice
 
 
 class HalfWeightsCopy:

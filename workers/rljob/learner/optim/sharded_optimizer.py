@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from rljob.algorithms.parameters import LearnerParameters
-from rljob.learner.optim.data_parallel_threads import DataParallelThreads
+from rljob.learner.optim.data_parallel_threads import DataParallelThreads, ParameterSlice, shard_evenly
 from rljob.learner.optim.optimizer import Adam, Optimizer, RMSProp
-from rljob.learner.optim.parameter_slice import ParameterSlice, shard_evenly
 
 FEW_NUMBERS = 200_000
 """Of fewer weights than this a second thread moves its shard no sooner than it has been woken."""

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rljob.algorithms.base import AnyAlgorithm, TransitionAlgorithm, UnrollAlgorithm
-from rljob.algorithms.batches import TransitionBatch, UnrollBatch
-from rljob.algorithms.loss_result import LossResult
+from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch
 from rljob.algorithms.parameters import TransitionParameters, UnrollParameters
 from rljob.algorithms.trunk import FrameNetwork
 from rljob.learner.optim.base_updater import Updater
