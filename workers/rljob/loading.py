@@ -163,7 +163,8 @@ def _of_file(path: Path) -> ModuleType:
     if not path.is_file():
         if _spec(name) is None:
             raise NotBesideManifest(
-                f"{path}: there is no such file, and no module {name!r} that can be imported in its place"
+                f"{path}: there is no such file, and no module {name!r} that can be imported in its place; one that has moved "
+                "is found by PYTHONPATH=its folder"
             )
         return _module(name)
     path = path.resolve()

@@ -74,7 +74,7 @@ def test_an_environment_that_no_run_would_take_is_refused(made: str, said: str, 
         (
             "spec.environment.id=corridr.py:make",
             "environment 'corridr.py:make': corridr.py: there is no such file, and no module 'corridr' that can be imported in "
-            "its place\n",
+            "its place; one that has moved is found by PYTHONPATH=its folder\n",
         ),
         ("spec.environment.id=corridor.py:mak", "has no callable 'mak'; did you mean make?\n"),
         (
@@ -102,7 +102,10 @@ def test_what_is_wrong_with_an_environment_is_said_as_run_says_it(tmp_path: Path
 
 def test_a_missing_file_of_an_algorithm(tmp_path: Path) -> None:
     said = same_line(tmp_path, write_example(tmp_path), "spec.algorithm.custom.factory=soft.py:SoftQ")
-    assert said == "soft.py: there is no such file, and no module 'soft' that can be imported in its place\n"
+    assert said == (
+        "soft.py: there is no such file, and no module 'soft' that can be imported in its place; one that has moved is found by "
+        "PYTHONPATH=its folder\n"
+    )
 
 
 def test_what_an_image_has_is_not_looked_for_here(tmp_path: Path) -> None:
@@ -112,8 +115,9 @@ def test_what_an_image_has_is_not_looked_for_here(tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == (
         f"{manifest}: ok, soft_q.py:SoftQ on corridor.py:make; its own parameters were not checked: soft_q.py: there is no such "
-        "file, and no module 'soft_q' that can be imported in its place; its environment was not checked: environment "
-        "'corridor.py:make': corridor.py: there is no such file, and no module 'corridor' that can be imported in its place\n"
+        "file, and no module 'soft_q' that can be imported in its place; one that has moved is found by PYTHONPATH=its folder; "
+        "its environment was not checked: environment 'corridor.py:make': corridor.py: there is no such file, and no module "
+        "'corridor' that can be imported in its place; one that has moved is found by PYTHONPATH=its folder\n"
     )
     write_environment(tmp_path)  # what is here is checked all the same
     result = invoke("validate", manifest, "--set", "spec.environment.kwargs={lenght: 3}")

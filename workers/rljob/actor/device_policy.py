@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from typing import Any
 
 import numpy as np
@@ -59,7 +58,6 @@ class DevicePolicy:
         self.memory = torch.zeros(num_envs, 2, units, device=device)
         self.take_epsilon(np.ones(num_envs, np.float32))
         self.version = 0
-        self.loaded_at = 0.0
 
     def take_slot(self, slot: int, slots: int) -> None:
         """Explore as the ``slot``-th of ``slots`` actors, in the way of the algorithm."""
@@ -81,7 +79,7 @@ class DevicePolicy:
         weights.load_into(self._acting)
         if self.version == 0:
             log.info("acting with weights, version %d, on %s", weights.version, self._device)
-        self.version, self.loaded_at = weights.version, time.monotonic()
+        self.version = weights.version
 
     def act(self, observation: Tensor) -> DeviceDecision:
         """Actions for ``observation`` [N, S, *F*] on the device, which is only read; nothing is waited for."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from typing import Any
 
 import numpy as np
@@ -55,7 +54,6 @@ class Policy:
         self._remembers = self._memory.size > 0
         self.epsilon = np.ones(num_envs, np.float32)
         self.version = 0
-        self.loaded_at = 0.0
 
     def take_slot(self, slot: int, slots: int) -> None:
         """Explore as the ``slot``-th of ``slots`` actors, in the way of the algorithm."""
@@ -74,7 +72,6 @@ class Policy:
         if self.version == 0:
             log.info("acting with weights, version %d", weights.version)
         self.version = weights.version
-        self.loaded_at = time.monotonic()
 
     def act(self, observation: Array) -> Decision:
         """Actions for ``observation`` ``[N, S, *F*]``, which is only read."""

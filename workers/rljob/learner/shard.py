@@ -55,8 +55,7 @@ class ShardSession:
     """State of one conversation; owned by the prefetch thread. ``now`` is always a monotonic time in seconds.
 
     ``epoch`` is the learner's. ``status`` is the service's latest status (None before the first), ``mass`` the sum of its
-    transitions' p^alpha when it was last heard of, 0 before. Counters: ``mirrored_chunks``, ``resubscriptions``,
-    ``dropped_priorities``.
+    transitions' p^alpha when it was last heard of, 0 before.
     ``new_ring`` makes an empty mirror of a table with so many chunks; None: in this process's memory.
     """
 
@@ -77,9 +76,7 @@ class ShardSession:
         self.ring: ChunkRing | None = None
         self.subscribed = False
         self.outstanding: dict[int, tuple[int, int]] = {}  # transitions asked for and what they cost, by request
-        self.mirrored_chunks = 0
         self.resubscriptions = 0
-        self.dropped_priorities = 0
         self._layout, self._mode, self._inc = layout, mode, inc
         self._new_ring = new_ring or partial(ChunkRing, layout)
         self._service = ""
@@ -143,10 +140,10 @@ class ShardSession:
         self.outstanding.pop(request, None)
 
     def priorities(self, slots: NDArray[Any], generations: NDArray[Any], priority: NDArray[Any]) -> None:
-        """Pass on new priorities; kept and merged while the socket is full, dropped (counted) when that lasts."""
+        """Pass on new priorities; kept and merged while the socket is full, dropped when that lasts."""
         self._pending.append((slots, generations, priority))
         if len(self._pending) > MAX_PENDING_PRIORITIES:
-            self.dropped_priorities += len(self._pending.pop(0)[0])
+            self._pending.pop(0)
         self._flush_priorities()
 
     def receive(self, now: float) -> Iterator[Message]:
@@ -202,7 +199,6 @@ class ShardSession:
         try:
             chunk = Chunk.from_message(message, self._layout)
             ring.insert_at(int(message.fields["slot"]), int(message.fields["gen"]), chunk)
-            self.mirrored_chunks += 1
         except (InvalidChunk, IndexError, ValueError) as error:
             self._start_over(f"its chunk does not fit the mirror: {error}", now)
 

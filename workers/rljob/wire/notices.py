@@ -30,14 +30,12 @@ class Publisher(Closing):
     ) -> None:
         self.socket = transport.make_socket(context or zmq.Context.instance(), zmq.PUB, high_water_mark)
         self.endpoint, self._domain = transport.bind(self.socket, endpoint, security)
-        self.sent_total = 0
 
     def publish(self, notice: bytes) -> None:
         """Sends one notice of at most 64 bytes to whoever listens; raises `ValueError` for a longer one."""
         if len(notice) > MAX_NOTICE_BYTES:
             raise ValueError(f"a notice has at most {MAX_NOTICE_BYTES} bytes, this one {len(notice)}; let them fetch")
         self.socket.send(notice, zmq.NOBLOCK)
-        self.sent_total += 1
 
     def close(self) -> None:
         if not self.socket.closed:
@@ -59,7 +57,6 @@ class Subscriber(Closing):
         self.socket.setsockopt(zmq.SUBSCRIBE, b"")
         transport.connect(self.socket, endpoint, security)
         self.endpoint = endpoint
-        self.received_total = 0
         self.malformed_total = 0
 
     def receive(self, timeout_seconds: float = 0.0) -> bytes | None:
@@ -72,7 +69,6 @@ class Subscriber(Closing):
             except zmq.Again:
                 return None
             if len(parts) == 1 and len(parts[0]) <= MAX_NOTICE_BYTES:
-                self.received_total += 1
                 return bytes(parts[0])
             self.malformed_total += 1
 

@@ -39,8 +39,6 @@ class _Endpoint(Closing):
         self.sent_total = 0
         self.received_total = 0
         self.eagain_total = 0
-        self.sent_bytes_total = 0
-        self.received_bytes_total = 0
         self.malformed: Counter[str] = Counter()
 
     def close(self) -> None:
@@ -62,17 +60,14 @@ class _Endpoint(Closing):
         except zmq.Again:
             return None
         parts: list[Buffer] = []
-        received_bytes = 0
         while True:
             size = len(frame)
-            received_bytes += size
             if len(parts) <= max_parts:
                 parts.append(frame.bytes if size < _COPY_BYTES else frame.buffer)
             if not frame.more:
                 break
             frame = self.socket.recv(zmq.NOBLOCK, copy=False)
         self.received_total += 1
-        self.received_bytes_total += received_bytes
         return parts
 
     def _write(self, parts: Sequence[Buffer], *, copy: bool) -> bool:
@@ -82,7 +77,6 @@ class _Endpoint(Closing):
             self.eagain_total += 1
             return False
         self.sent_total += 1
-        self.sent_bytes_total += sum(map(len, parts))
         return True
 
 
