@@ -22,7 +22,11 @@ HOUSE = ("workers", "operator")
 def statements(source: str) -> int:
     """Statements of a file without its docstrings."""
     found = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt)]
-    return sum(not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)) for each in found)
+    return sum(not _is_text(node) for node in found)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def counted(revision: str) -> Counter[str]:

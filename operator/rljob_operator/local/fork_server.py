@@ -61,20 +61,26 @@ def main(words: Sequence[str]) -> None:
     gc.collect()
     gc.freeze()  # what is loaded stays: no fork has to look through it, which would copy its memory, too
     controller.send(json.dumps({"ready": os.getpid()}).encode())
-    role = _serve(controller)
-    if role is not None:
+    roles: dict[int, str] = {}
+    role = None
+    with contextlib.suppress(
+        ConnectionError
+    ):  # the controller is gone, and something of the talk with it was under way
+        role = _serve(controller, roles)
+    if role is None:
+        _end(roles)
+    else:
         from rljob.roles.command import app
 
         app(role, prog_name="rljob worker")
 
 
-def _serve(controller: socket.socket) -> list[str] | None:
-    """Answer the controller until it is gone (None); in a fork, the command line of its role."""
-    roles: dict[int, str] = {}
+def _serve(controller: socket.socket, roles: dict[int, str]) -> list[str] | None:
+    """Answer the controller until it is gone (None); in a fork, the command line of its role. ``roles``: those that were forked
+    and not waited for, by process id."""
     while True:
         data, ancillary, _, _ = controller.recvmsg(LARGEST_BYTES, socket.CMSG_SPACE(array.array("i").itemsize))
         if not data:
-            _end(roles)
             return None
         asked = json.loads(data)
         if "wait" in asked:

@@ -150,7 +150,7 @@ time.sleep(60)
 
 def test_a_role_that_stays_is_ended(tmp_path: Path) -> None:
     script = """
-import json, os, socket, sys, time
+import contextlib, json, os, socket, sys, time
 from rljob_operator.local import fork_server
 fork_server.LEAVE_SECONDS = 1.0
 fork_server._LOADED = ()
@@ -158,7 +158,10 @@ mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 if os.fork() == 0:
     mine.close()
     fork_server._become = lambda asked, log: (os.setsid(), __import__("signal").signal(15, __import__("signal").SIG_IGN))
-    sys.exit(time.sleep(60) if fork_server._serve(its) else None)
+    roles, role = {}, None
+    with contextlib.suppress(ConnectionError):
+        role = fork_server._serve(its, roles)
+    sys.exit(time.sleep(60) if role else fork_server._end(roles))
 its.close()
 socket.send_fds(mine, [json.dumps({"words": ["actor"], "variables": {}}).encode()], [1])
 print(json.loads(mine.recv(1000))["pid"], flush=True)
