@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from rljob.api import EnvironmentParameters
 from rljob.envs import StepResult, make_vector_environment
-from rljob.envs.conformance import NonConforming, check_environment
 from rljob.envs.gymnasium_vector import GymnasiumVector
+
+from tests.support.vector_rules import NonConforming, check_environment
 
 SHORT = {"max_episode_raw_frames": 240, "noop_max": 5}
 

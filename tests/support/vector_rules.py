@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-
 from rljob.envs.base import Observation, StepResult, VectorEnvironment
 
 
