@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from rljob.api import load_manifest
 from rljob_operator.core.member import Phase, Role
-from rljob_operator.local.launch import Launched
 from rljob_operator.local.process import RoleProcess
 from rljob_operator.surroundings import own_variables
 
+from tests.support.launch import execute
 from tests.support.paths import SUPPORT
 
 HERE = {"HOME": "/home/me", "EMPTY": ""}
@@ -53,15 +53,11 @@ def test_what_a_cluster_takes_from_elsewhere_is_what_is_there() -> None:
 
 
 def test_a_role_has_them_from_its_beginning(tmp_path: Path) -> None:
-    """Not from a fork of a process that has read its own already; they win over those that every such role has."""
-
-    def fork(*ignored: object) -> Launched:
-        raise AssertionError("a fork server has loaded its libraries")
-
+    """They win over those that every such role has."""
     (tmp_path / "logs").mkdir()
     (tmp_path / "roles").mkdir()
     code = "import os; print(os.environ['OMP_NUM_THREADS'], os.environ['MKL_NUM_THREADS'], os.environ['A'])"
-    process = RoleProcess("actor-0", Role.ACTOR, [sys.executable, "-c", code], tmp_path, launch=fork)
+    process = RoleProcess("actor-0", Role.ACTOR, [sys.executable, "-c", code], tmp_path, execute)
     process.variables = {"OMP_NUM_THREADS": "4", "A": "b"}
     process.start()
     ends = time.monotonic() + 30
