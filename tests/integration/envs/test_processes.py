@@ -157,3 +157,14 @@ def test_close_ends_the_workers_and_leaves_no_shared_memory() -> None:
     env.close()
     assert not any(psutil.pid_exists(pid) for pid in pids)
     assert ours() == before
+
+
+def test_the_copy_that_is_tried_leaves_the_seed_of_the_process_alone() -> None:
+    drawn = []
+    for seed in (1, 2):
+        np.random.seed(seed)
+        make_vector_environment(
+            f"{__name__}:WithAChild", EnvironmentParameters(kwargs={"seconds": 0.0, "child": False}), 3, 0
+        ).close()
+        drawn.append(np.random.random())
+    assert drawn[0] != drawn[1], "environments that draw while they are made differ between actors"

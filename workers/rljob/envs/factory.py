@@ -222,7 +222,7 @@ def _worth_processes(makers: Sequence[Callable[[], gymnasium.Env[Any, Any]]], nu
         return False
     env = makers[0]()
     try:
-        env.reset(seed=0)
+        env.reset()  # without a seed: one would be that of this process's generators, and the same in every actor
         took = sorted(_step_seconds(env, step % num_actions) for step in range(_TRIED_STEPS))
     finally:
         env.close()
