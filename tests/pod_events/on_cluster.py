@@ -14,7 +14,7 @@ from rljob.api.timestamps import rfc3339
 from tests.e2e import jobs, nodes
 from tests.e2e.cluster import LONG_SECONDS, KubectlFailed, Namespace, pause
 from tests.pod_events import trouble
-from tests.pod_events.table import CORE, ROLES, Event, Outcome, Phase
+from tests.pod_events.table import CORE, COUNTED, ROLES, Event, Outcome, Phase
 from tests.support.waiting import eventually
 
 JOB = "events"
@@ -208,7 +208,7 @@ class PodEvents:
         restarts = self.namespace.job_status(JOB)["restarts"]
         counted, ignored = restarts["counted"] - before.counted, restarts["ignored"] - before.ignored
         words = f"counted +{counted}, ignored +{ignored}"
-        if event.outcome is Outcome.FAILED and role in CORE:
+        if event.outcome is Outcome.FAILED and role in COUNTED:
             assert counted >= 1, words
         elif event.outcome is Outcome.FAILED:
             assert counted == 0, words

@@ -11,7 +11,9 @@ from enum import StrEnum
 
 ROLES = ("learner", "replay", "inference", "actor", "evaluator")
 CORE = ("learner", "replay", "inference")
-"""Roles whose failures count towards ``backoffLimit``."""
+"""Roles without which a job does not train."""
+COUNTED = (*CORE, "evaluator")
+"""Roles whose failures count towards ``backoffLimit`` in a job with a ``targetReturn``, as the table's job is."""
 
 
 class Phase(StrEnum):
@@ -29,8 +31,8 @@ class Outcome(StrEnum):
     DISRUPTED = "replaced, a disruption"
     """Another pod takes its place; ``restarts.ignored`` grows by one, and no limit is touched."""
     FAILED = "replaced, a failure"
-    """Another pod takes its place; the end counts: of the core towards ``backoffLimit``, of an actor towards
-    ``maxActorCrashLoopPercent``."""
+    """Another pod takes its place; the end counts: of an actor towards ``maxActorCrashLoopPercent``, of another role towards
+    ``backoffLimit``."""
     EITHER = "replaced, as whichever came first"
     """The pod ended by itself in the second in which it was deleted: one end, counted once."""
     WAITS = "waits, and says for what"
