@@ -23,14 +23,13 @@ from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
 from rljob.actor.policy import Decision, Policy
-from rljob.actor.recorder import TransitionRecorder
 from rljob.actor.session import ReplaySession
 from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
 from rljob.algorithms.compute import native_arithmetic
 from rljob.api import ApeXDQNParameters, EnvironmentParameters
 from rljob.envs import make_vector_environment
-from rljob.experience import ChunkLayout
+from rljob.experience import make_builder, transition_layout
 from rljob.weights.flat import snapshot
 from rljob.wire import Client
 
@@ -109,12 +108,12 @@ def actor(
     environment_parameters, parameters = EnvironmentParameters(), ApeXDQNParameters(precision=precision or "FP32")
     environment = make_vector_environment(GAME, environment_parameters, num_envs, seed=0)
     spec = environment.spec
-    layout = ChunkLayout(50, spec.frame_shape, np.dtype(spec.frame_dtype), spec.stack, 3)
+    layout = transition_layout(50, spec.frame_shape, np.dtype(spec.frame_dtype), spec.stack, 3)
     identity = ActorIdentity(name, "benchmark", num_envs)
     figures = ActorFigures(identity)
     session = ReplaySession(Client(endpoint), identity, figures.heartbeat, compress=layout.compressed_columns)
     figures.sink = sink = MultiShard([session])
-    recorder = TransitionRecorder(layout, num_envs, 0.99, False, name, "benchmark", 0)
+    recorder = make_builder(layout, num_envs, 0.99, False, name, "benchmark", 0)
     computed = "none"
     if precision is None:
         policy: Policy | RandomPolicy = RandomPolicy(num_envs, spec.num_actions)

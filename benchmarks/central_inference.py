@@ -32,13 +32,13 @@ from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
 from rljob.actor.loop import ActorLoop, Loop
 from rljob.actor.policy import Policy
-from rljob.actor.recorder import make_recorder
 from rljob.actor.session import ReplaySession
 from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
 from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.envs import describe_environment, make_vector_environment
 from rljob.envs.grouped import GroupedEnvironment
+from rljob.experience import make_builder
 from rljob.inference.client import InferenceClient
 from rljob.inference.model import ServedModel
 from rljob.inference.policy import RemotePolicy
@@ -121,7 +121,7 @@ def actor(name: str, num_envs: int, replay: str, server: str | None) -> tuple[Ca
     figures = ActorFigures(identity)
     session = ReplaySession(Client(replay), identity, figures.heartbeat, compress=layout.compressed_columns)
     figures.sink = sink = MultiShard([session])
-    recorder = make_recorder(layout, num_envs, 0.99, False, label, "benchmark", 0)
+    recorder = make_builder(layout, num_envs, 0.99, False, label, "benchmark", 0)
     generator = np.random.default_rng(0)
     loop: Loop
     computed = "elsewhere"

@@ -30,7 +30,6 @@ from rljob.acting.identity import ActorIdentity as Sender
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import ActorLoop
 from rljob.actor.policy import Policy
-from rljob.actor.recorder import make_recorder
 from rljob.actor.session import Welcome
 from rljob.algorithms import algorithm
 from rljob.api import load_manifest
@@ -38,7 +37,7 @@ from rljob.checkpoints.policy import PolicyIdentity, load_policy
 from rljob.envs import describe_environment, make_vector_environment
 from rljob.evaluation.players import Players
 from rljob.evaluation.score import tally
-from rljob.experience import Chunk, Unroll
+from rljob.experience import Segment, make_builder
 from rljob.weights.flat import Weights, snapshot
 from rljob.wire import Message, encode
 
@@ -62,7 +61,7 @@ class Dropped:
         self._compress = compress
         self.bytes = 0
 
-    def encode(self, chunk: Chunk | Unroll) -> None:
+    def encode(self, chunk: Segment) -> None:
         self.bytes += sum(map(len, encode(chunk.to_message(), compress=self._compress)))
 
     def episodes(self, message: Message) -> None: ...
@@ -135,7 +134,7 @@ def _act(
     sink = Dropped(layout.compressed_columns)
     figures.sink = sink  # type: ignore[assignment]
     ends = judged.env_params.life_loss == "EndsEpisode"
-    recorder = make_recorder(layout, num_envs, params.gamma, ends, sender.actor, sender.incarnation, 1)
+    recorder = make_builder(layout, num_envs, params.gamma, ends, sender.actor, sender.incarnation, 1)
     loop = ActorLoop(environment, policy, recorder, sink, Given(weights), figures)  # type: ignore[arg-type]
     never = threading.Event()
     loop.start()

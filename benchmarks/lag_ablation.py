@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import torch
 from rljob.actor.policy import Policy
-from rljob.actor.recorder import make_recorder
 from rljob.algorithms import algorithm
 from rljob.api import ImpalaParameters, load_manifest
 from rljob.envs import describe_environment, make_vector_environment
+from rljob.experience import make_builder
 from rljob.learner.optim.updater import make_updater
-from rljob.learner.unroll_staging import UnrollStagingRing
+from rljob.learner.staging import unroll_buffers
 from rljob.weights.flat import snapshot
 
 from benchmarks.common import machine, report
@@ -60,13 +60,13 @@ def run(lag_versions: int, corrected: bool, seed: int, steps: int, overrides: li
     updater = make_updater(method, params, method.build(spec, params, environment_params), CPU)
     policy = Policy(method, spec, params, environment_params, NUM_ENVS, np.random.default_rng(seed))
     layout = method.layout(spec, params)
-    recorder = make_recorder(layout, NUM_ENVS, params.gamma, False, "actor-0", "one", 1)
-    buffers = UnrollStagingRing(layout, params.batch_size, 1, CPU)
+    builder = make_builder(layout, NUM_ENVS, params.gamma, False, "actor-0", "one", 1)
+    buffers = unroll_buffers(layout, params.batch_size, 1, CPU)
     published = deque([snapshot(updater.online, 1, 1, {})], maxlen=lag_versions + 1)
     policy.load(published[0])
     environment = make_vector_environment("CartPole-v1", environment_params, NUM_ENVS, seed)
     observation = environment.reset()
-    recorder.begin(observation)
+    builder.begin(observation)
     returns: list[tuple[int, float]] = []
     waiting: deque[Any] = deque()
     started = time.monotonic()
@@ -75,14 +75,14 @@ def run(lag_versions: int, corrected: bool, seed: int, steps: int, overrides: li
         decision = policy.act(observation)
         result = environment.step(decision.action)
         final_values = policy.final_values(result.final_observation, result.truncated)
-        waiting.extend(recorder.record(decision, result, final_values))
+        waiting.extend(builder.record(decision, result, final_values))
         observation = result.observation
         taken += NUM_ENVS
         returns += [(taken, episode.game_return) for episode in result.episodes]
         while len(waiting) >= params.batch_size:
             staging = buffers.take()
             assert staging is not None
-            staging.fill([waiting.popleft() for _ in range(params.batch_size)], layout)
+            staging.fill([waiting.popleft() for _ in range(params.batch_size)])
             batch, _ = buffers.upload(staging)
             for _ in updater.updates_from(batch, taken):
                 published.append(snapshot(updater.online, updater.updates + 1, 1, {}))

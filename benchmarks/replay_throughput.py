@@ -1,4 +1,4 @@
-"""Replay on one core: inserts, sampling with and without frames, in process and through a socket.
+"""Replay on one core: inserts, sampling, the learner's mirror, in process and through a socket.
 
 One JSON line a result, medians over rounds. Chunks are built from real Pong frames (random play, the job's own
 preprocessing) and arrive as wire buffers, LZ4 frames included; inserting therefore includes decoding, checking, storing
@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from rljob.api import EnvironmentParameters
 from rljob.envs import make_vector_environment
-from rljob.experience import Chunk, ChunkLayout
-from rljob.experience.ring import ChunkRing, TransitionArrays
-from rljob.ingest.table import read_chunk
+from rljob.experience import Segment, transition_layout
+from rljob.experience.ring import SegmentRing, Slots, empty_batch
+from rljob.ingest.table import read_segment
 from rljob.replay.config import ReplayConfig
 from rljob.replay.limiter import LimiterConfig, SamplesPerInsertLimiter
 from rljob.replay.selectors import Prioritized
@@ -33,49 +33,49 @@ from rljob.wire import Client, CreditWindow, Message, RawMessage, decode_header,
 from benchmarks.common import machine, report
 
 LENGTH, STACK, N_STEP, BATCH = 50, 4, 3, 512
-LAYOUT = ChunkLayout(LENGTH, (84, 84), np.dtype(np.uint8), STACK, N_STEP)
+LAYOUT = transition_layout(LENGTH, (84, 84), np.dtype(np.uint8), STACK, N_STEP)
 
 
-def pong_chunks(count: int) -> list[Chunk]:
+def pong_chunks(count: int) -> list[Segment]:
     """Chunks of random play in Pong, 8 environments; the small columns are drawn at random."""
     rng = np.random.default_rng(1)
     environment = make_vector_environment("ALE/Pong-v5", EnvironmentParameters(), 8, seed=1)
     observation = environment.reset()
     frames: list[list[Any]] = [[] for _ in range(8)]
-    chunks: list[Chunk] = []
+    chunks: list[Segment] = []
     rows = STACK - 1 + LENGTH + N_STEP
     at = np.arange(LENGTH, dtype=np.uint16) + STACK - 1
     while len(chunks) < count:
         for index in range(8):
             frames[index].append(observation[index, -1].copy())
             if len(frames[index]) == rows:
-                chunks.append(
-                    Chunk(
-                        actor="actor-0", incarnation="a", sequence=len(chunks), environment=index, policy_version=1,
-                        epoch=1, frames=np.stack(frames[index]), observation_at=at, bootstrap_at=at + np.uint16(N_STEP),
-                        action=rng.integers(0, 6, LENGTH).astype(np.int32),
-                        n_step_return=rng.choice([0.0, 1.0, -1.0], LENGTH, p=[0.94, 0.03, 0.03]).astype(np.float32),
-                        discount=np.full(LENGTH, 0.97, np.float32),
-                        priority=rng.gamma(0.5, 0.2, LENGTH).astype(np.float32) + np.float32(1e-3),
-                        flags=np.zeros(LENGTH, np.uint8),
-                    )
-                )  # fmt: skip
+                columns = {
+                    "frames": np.stack(frames[index]),
+                    "observation": at,
+                    "next_observation": at + np.uint16(N_STEP),
+                    "action": rng.integers(0, 6, LENGTH).astype(np.int32),
+                    "n_step_return": rng.choice([0.0, 1.0, -1.0], LENGTH, p=[0.94, 0.03, 0.03]).astype(np.float32),
+                    "discount": np.full(LENGTH, 0.97, np.float32),
+                    "priority": rng.gamma(0.5, 0.2, LENGTH).astype(np.float32) + np.float32(1e-3),
+                    "flags": np.zeros(LENGTH, np.uint8),
+                }
+                chunks.append(Segment(LAYOUT, "actor-0", "a", len(chunks), index, 1, 1, LENGTH, columns))
                 frames[index] = frames[index][-(STACK - 1 + N_STEP) :]
         observation = environment.step(rng.integers(0, 6, 8)).observation
     environment.close()
     return chunks[:count]
 
 
-def on_the_wire(chunks: list[Chunk]) -> list[list[bytes]]:
+def on_the_wire(chunks: list[Segment]) -> list[list[bytes]]:
     """What a socket would deliver."""
     return [[bytes(p) for p in encode(c.to_message(), compress=LAYOUT.compressed_columns)] for c in chunks]
 
 
-def table(capacity: int, *, keep_frames: bool) -> ReplayTable:
+def table(capacity: int) -> ReplayTable:
     size = Capacity(capacity)
-    ring = ChunkRing(LAYOUT, size.chunks(LAYOUT), keep_frames)
+    slots = Slots(LAYOUT, size.chunks(LAYOUT))
     limiter = SamplesPerInsertLimiter(LimiterConfig(0.0, 1, 0.0, LENGTH, BATCH))
-    return ReplayTable(ring, Prioritized(ring.capacity_steps, 0.6), limiter, size)
+    return ReplayTable(slots, Prioritized(slots.capacity_steps, 0.6), limiter, size)
 
 
 def rate(work: Callable[[], int], seconds: float, rounds: int = 5) -> float:
@@ -89,16 +89,17 @@ def rate(work: Callable[[], int], seconds: float, rounds: int = 5) -> float:
     return statistics.median(rates[1:])
 
 
-def inserts(wire: list[list[bytes]], capacity: int, seconds: float, *, keep_frames: bool) -> float:
-    target, position = table(capacity, keep_frames=keep_frames), 0
+def inserts(wire: list[list[bytes]], capacity: int, seconds: float) -> float:
+    """Transitions a second into a shard's table."""
+    target, position = table(capacity), 0
 
     def work() -> int:
         nonlocal position
-        arrivals: list[tuple[Chunk, RawMessage]] = []
+        arrivals: list[tuple[Segment, RawMessage]] = []
         for _ in range(16):
             raw = decode_header(wire[position % len(wire)])
             raw.verify()
-            arrivals.append((read_chunk(raw, LAYOUT, with_frames=keep_frames), raw))
+            arrivals.append((read_segment(raw, LAYOUT, with_frames=False), raw))
             position += 1
         target.insert(arrivals)
         return sum(chunk.steps for chunk, _ in arrivals)
@@ -106,24 +107,39 @@ def inserts(wire: list[list[bytes]], capacity: int, seconds: float, *, keep_fram
     return rate(work, seconds)
 
 
-def filled(wire: list[list[bytes]], capacity: int, *, keep_frames: bool) -> ReplayTable:
-    target = table(capacity, keep_frames=keep_frames)
+def mirrored(wire: list[list[bytes]], ring: SegmentRing, seconds: float) -> float:
+    """Transitions a second into a learner's mirror."""
+    position = 0
+
+    def work() -> int:
+        nonlocal position
+        chunk = read_segment(decode_header(wire[position % len(wire)]), LAYOUT)
+        ring.insert(position % ring.capacity, 1 + position // ring.capacity, chunk)
+        position += 1
+        return chunk.steps
+
+    return rate(work, seconds)
+
+
+def filled(wire: list[list[bytes]], capacity: int) -> ReplayTable:
+    target = table(capacity)
     raws = [decode_header(parts) for parts in wire]
-    chunks = [read_chunk(raw, LAYOUT, with_frames=keep_frames) for raw in raws]
+    chunks = [read_segment(raw, LAYOUT, with_frames=False) for raw in raws]
     for start in range(0, capacity // LENGTH, len(wire)):
         take = min(len(wire), capacity // LENGTH - start)
         target.insert(list(zip(chunks[:take], raws[:take], strict=True)))
     return target
 
 
-def sampling(target: ReplayTable, seconds: float, *, with_frames: bool) -> float:
+def sampling(target: ReplayTable, seconds: float, mirror: SegmentRing | None = None) -> float:
+    """Batches a second, drawn and given new priorities; with ``mirror`` gathered, too."""
     rng = np.random.default_rng(2)
-    buffers = TransitionArrays.empty(LAYOUT, BATCH) if with_frames else None
+    buffers = empty_batch(LAYOUT, BATCH)
 
     def work() -> int:
         slots, generations, _ = target.sample(BATCH, rng)
-        if buffers is not None:
-            target.ring.gather(slots, buffers)
+        if mirror is not None:
+            mirror.gather(slots, buffers)
         target.update_priorities(slots, generations, rng.gamma(0.5, 0.2, BATCH).astype(np.float32))
         return 1
 
@@ -134,7 +150,7 @@ def chi_square(target: ReplayTable, batches: int = 400) -> float:
     """Pearson's statistic over degrees of freedom for sampled frequencies in 256 bins of slots; 1 is expected, less
     when sampling is stratified."""
     rng = np.random.default_rng(3)
-    leaves = target.selector.weights(0, target.ring.capacity_steps)
+    leaves = target.selector.weights(0, target.slots.capacity_steps)
     edges = np.linspace(0, len(leaves), 257).astype(int)
     share = np.add.reduceat(leaves, edges[:-1]) / leaves.sum()
     counts = np.zeros(256)
@@ -145,13 +161,13 @@ def chi_square(target: ReplayTable, batches: int = 400) -> float:
     return float((((counts - expected) ** 2)[use] / expected[use]).sum() / (use.sum() - 1))
 
 
-def through_a_socket(wire: list[list[bytes]], capacity: int, seconds: float, *, frames: bool) -> dict[str, float]:
+def through_a_socket(wire: list[list[bytes]], capacity: int, seconds: float) -> dict[str, float]:
     """A whole service on its thread, an actor and a learner on this one (two cores, one interpreter lock)."""
     service = ReplayService(
         ReplayConfig(
             run="benchmark", layout=LAYOUT, capacity=Capacity(capacity), limiter=LimiterConfig(0.0, 1, 0.0, LENGTH, BATCH),
             ingest=f"ipc:///tmp/rljob-{uuid.uuid4().hex[:8]}", sample=f"ipc:///tmp/rljob-{uuid.uuid4().hex[:8]}",
-            keep_frames=frames, credits=32,
+            credits=32,
         )
     )  # fmt: skip
     stop = threading.Event()
@@ -160,7 +176,7 @@ def through_a_socket(wire: list[list[bytes]], capacity: int, seconds: float, *, 
     actor, learner = Client(service.ingest_endpoint), Client(service.sample_endpoint)
     try:
         inserted = _send_chunks(actor, wire, seconds)
-        batches = _draw(learner, "frames" if frames else "index", seconds)
+        batches = _draw(learner, seconds)
     finally:
         stop.set()
         thread.join()
@@ -197,8 +213,8 @@ def _send_chunks(client: Client, wire: list[list[bytes]], seconds: float) -> flo
     return acknowledged * LENGTH / (time.perf_counter() - started)
 
 
-def _draw(client: Client, mode: str, seconds: float) -> float:
-    while not client.send(Message("subscribe", {"mode": mode, "inc": "l"}, {})):
+def _draw(client: Client, seconds: float) -> float:
+    while not client.send(Message("subscribe", {"inc": "l"}, {})):
         time.sleep(0.01)
     for request in range(4):
         client.send(Message("sample", {"req": request, "n": BATCH}, {}))
@@ -227,16 +243,15 @@ def main() -> None:
     wire = on_the_wire(pong_chunks(400))
     per_transition = sum(len(p) for parts in wire for p in parts) / (len(wire) * LENGTH)
     report("replay_wire_bytes", bytes_per_transition=per_transition)
-    for name, keep_frames in (("index", False), ("frames", True)):
-        figure = inserts(wire, capacity, seconds, keep_frames=keep_frames)
-        report("replay_insert", mode=name, transitions_per_second=figure, capacity=capacity)
-    target = filled(wire, capacity, keep_frames=True)
-    for name, with_frames in (("index", False), ("frames", True)):
-        figure = sampling(target, seconds, with_frames=with_frames)
-        report("replay_sample_update", mode=name, batches_per_second=figure, batch=BATCH, capacity=capacity)
+    report("replay_insert", transitions_per_second=inserts(wire, capacity, seconds), capacity=capacity)
+    target = filled(wire, capacity)
+    mirror = SegmentRing(LAYOUT, target.slots.capacity)
+    report("replay_mirror", transitions_per_second=mirrored(wire, mirror, seconds), capacity=capacity)
+    report("replay_sample_update", batches_per_second=sampling(target, seconds), batch=BATCH, capacity=capacity)
+    with_gather = sampling(target, seconds, mirror)
+    report("replay_sample_gather_update", batches_per_second=with_gather, batch=BATCH, capacity=capacity)
     report("replay_sample_frequencies", chi_square_per_degree=chi_square(target))
-    for name, frames in (("index", False), ("frames", True)):
-        report("replay_socket", mode=name, **through_a_socket(wire, capacity, seconds, frames=frames))
+    report("replay_socket", **through_a_socket(wire, capacity, seconds))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--transitions", type=int, default=500_000)
     options = parser.parse_args()
     report("machine", **machine())
-    source = filled(on_the_wire(pong_chunks(400)), options.transitions, keep_frames=False)
+    source = filled(on_the_wire(pong_chunks(400)), options.transitions)
     with tempfile.TemporaryDirectory() as directory, EmbeddedRedis(Path(directory) / "redis") as server:
         log = ChunkLog(connect(str(server.socket)), "benchmark", 0, "writer")
         log.take_over()
@@ -43,18 +43,14 @@ def main() -> None:
         log.commit(Commit(state=state, weights=pack_weights(source)))
         used = log.client.info("memory")["used_memory"]
         report("replay_redis_memory", bytes_per_transition=used / source.items)
-        for keep_frames in (False, True):
-            seconds = _restart(str(server.socket), source.items, keep_frames)
-            mode = "frames" if keep_frames else "index"
-            report("replay_warm_restart", mode=mode, seconds=seconds, transitions=source.items, chunk_length=LENGTH)
-            if keep_frames is False and options.transitions * LAYOUT.transition_bytes > 8e9:
-                break  # the decoded frames would not fit beside everything else
+        seconds = _restart(str(server.socket), source.items)
+        report("replay_warm_restart", seconds=seconds, transitions=source.items, chunk_length=LENGTH)
 
 
-def _restart(redis: str, transitions: int, keep_frames: bool) -> float:
+def _restart(redis: str, transitions: int) -> float:
     config = ReplayConfig(
         run="benchmark", layout=LAYOUT, capacity=Capacity(transitions), limiter=LimiterConfig(0.0, 1, 0.0, LENGTH, BATCH),
-        ingest=f"inproc://{uuid.uuid4().hex}", sample=f"inproc://{uuid.uuid4().hex}", redis=redis, keep_frames=keep_frames,
+        ingest=f"inproc://{uuid.uuid4().hex}", sample=f"inproc://{uuid.uuid4().hex}", redis=redis,
     )  # fmt: skip
     started, stop = time.perf_counter(), threading.Event()
     service = ReplayService(config)

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from rljob.algorithms.batches import TransitionBatch
 from rljob.algorithms.compute import Compute
-from rljob.experience import ChunkLayout
-from rljob.experience.ring import ChunkRing
+from rljob.experience import transition_layout
+from rljob.experience.ring import SegmentRing
 from rljob.learner.device_mirror import DeviceMirror, MirrorStagingRing
 from rljob.learner.optim.updater import AnyUpdater
-from rljob.learner.staging import BufferRing, StagingRing, on_current_stream
+from rljob.learner.staging import BufferRing, on_current_stream, transition_buffers
 
 from benchmarks.gpu.bench import begin, options, rate
 from benchmarks.gpu.learner_alone import batch_of, learner, learners
@@ -43,7 +43,7 @@ def main() -> None:
     each = learner("ApeXDQN", frames, params, plan, device)
     there = batch_of("ApeXDQN", frames, params, device)
     size = sum(tensor.nbytes for tensor in there)
-    layout = ChunkLayout(50, frames.frame_shape, np.dtype(np.uint8), frames.stack, 3)
+    layout = transition_layout(50, frames.frame_shape, np.dtype(np.uint8), frames.stack, 3)
 
     def on_device() -> None:
         list(each.updates_from(there, 0))
@@ -53,11 +53,11 @@ def main() -> None:
         host = TransitionBatch(*(t.cpu().pin_memory() if pinned else t.cpu() for t in there))
         ways["pinned" if pinned else "pageable"] = in_turn(each, host, device), size
     for ahead in AHEAD:
-        ring = StagingRing(layout, params.batch_size, ahead + 2, device)
+        ring = transition_buffers(layout, params.batch_size, ahead + 2, device)
         ways[f"pinned, side stream, {ahead} ahead"] = overlapped(each, filled(ring, there), ahead), size
     chunks = 400 if cuda else 8
-    in_ram = ChunkRing(layout, chunks)
-    ring = StagingRing(layout, params.batch_size, 4, device)
+    in_ram = SegmentRing(layout, chunks)
+    ring = transition_buffers(layout, params.batch_size, 4, device)
     ways["mirror in RAM, 2 ahead"] = overlapped(each, ring, 2, draws_from(in_ram, params.batch_size)), size
     mirror = DeviceMirror(layout, chunks, 1, device)
     there_too, rows = mirror.ring(0, chunks), MirrorStagingRing(mirror, params.batch_size, 4)
@@ -91,7 +91,7 @@ def in_turn(each: AnyUpdater, host: TransitionBatch, device: torch.device) -> Ca
     return call
 
 
-def filled(ring: StagingRing, batch: TransitionBatch) -> StagingRing:
+def filled(ring: BufferRing[Any], batch: TransitionBatch) -> BufferRing[Any]:
     """``ring``, with ``batch`` in every buffer of it."""
     taken = [staging for _ in range(ring.available()) if (staging := ring.take()) is not None]
     for staging in taken:
@@ -101,18 +101,18 @@ def filled(ring: StagingRing, batch: TransitionBatch) -> StagingRing:
     return ring
 
 
-def draws_from(ring: ChunkRing, size: int) -> Callable[[Any], None]:
+def draws_from(ring: SegmentRing, size: int) -> Callable[[Any], None]:
     """Fills ``ring`` with random frames; fills a buffer with random transitions out of it."""
     random = np.random.default_rng(0)
     layout = ring.layout
-    for number in range(ring.capacity_chunks):
+    for number in range(ring.capacity):
         count = layout.length + layout.stack - 1 + layout.n_step
         frames = random.integers(0, 256, (count, *layout.frame_shape), dtype=np.uint8)
-        ring.insert(make_chunk("actor-0", number, layout, frames=frames))
+        ring.insert(number, 1, make_chunk("actor-0", number, layout, frames=frames))
 
     def fill(staging: Any) -> None:
         slots = random.integers(0, ring.capacity_steps, size).astype(np.uint32)
-        staging.fill(slice(0, size), {"slot": slots}, ring)
+        staging.fill(slice(0, size), slots, ring)
 
     return fill
 

@@ -17,10 +17,10 @@ from rljob.actor.device_environment import DeviceEnvironment
 from rljob.actor.device_loop import DeviceLoop
 from rljob.actor.device_policy import DevicePolicy
 from rljob.actor.figures import ActorFigures
-from rljob.actor.recorder import make_recorder
 from rljob.algorithms.impala import IMPALA
 from rljob.api import EnvironmentParameters, ImpalaParameters
 from rljob.envs import describe_environment, make_device_vector
+from rljob.experience import make_builder
 from rljob.weights.flat import snapshot
 
 from benchmarks.gpu.bench import begin, options, rate
@@ -68,7 +68,7 @@ def turn_of(count: int, every: int, device: str) -> Callable[[], None]:
     environment = DeviceEnvironment(vector, 0)
     policy = DevicePolicy(method, spec, params, env_params, count, environment.device, 0)
     policy.load(snapshot(method.build(spec, params, env_params), 1, 0, {}))
-    recorder = make_recorder(method.layout(spec, params), count, 0.99, False, "actor-0", "benchmark", 0)
+    recorder = make_builder(method.layout(spec, params), count, 0.99, False, "actor-0", "benchmark", 0)
     nowhere: Any = Nowhere()
     figures = ActorFigures(ActorIdentity("actor-0", "benchmark", count))
     loop = DeviceLoop(environment, policy, recorder, nowhere, nowhere, figures, every)

@@ -1,51 +1,78 @@
-"""The plainest chunks and unrolls that a layout allows, for tests that care for the way they go and not for what is in them."""
+"""The plainest chunks and unrolls that a layout allows, for tests that care for the way they go and not for what is in them; and
+steps for builders, from bare arrays."""
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-from rljob.experience import Chunk, ChunkLayout, Unroll, UnrollLayout
+from rljob.envs.base import StepResult
+from rljob.experience import Decision, Segment, SegmentBuilder, SegmentLayout, transition_layout, unroll_layout
 
-CHUNKS = ChunkLayout(length=10, frame_shape=(6, 6), frame_dtype=np.dtype(np.uint8), stack=4, n_step=3)
-UNROLLS = UnrollLayout(length=3, frame_shape=(2, 2), frame_dtype=np.dtype(np.uint8), stack=2)
+CHUNKS = transition_layout(length=10, frame_shape=(6, 6), frame_dtype=np.dtype(np.uint8), stack=4, n_step=3)
+UNROLLS = unroll_layout(length=3, frame_shape=(2, 2), frame_dtype=np.dtype(np.uint8), stack=2)
+_FIELDS = {field.name for field in fields(Segment)}
 
 
 def make_chunk(
-    actor: str, number: int, layout: ChunkLayout = CHUNKS, steps: int | None = None, **changes: Any
-) -> Chunk:
+    actor: str, number: int, layout: SegmentLayout = CHUNKS, steps: int | None = None, **changes: Any
+) -> Segment:
     """The ``number``th of an actor: as many steps as the layout allows unless ``steps`` says fewer, inside one episode, zeros
-    where zero is allowed and ones elsewhere; ``changes`` replace its fields."""
+    where zero is allowed and ones elsewhere; ``changes`` replace fields and columns."""
     steps = steps or layout.length
     at = np.arange(steps, dtype=np.uint16) + np.uint16(layout.stack - 1)
-    values = {
+    columns = {
         "frames": np.zeros((steps + layout.stack - 1 + layout.n_step, *layout.frame_shape), layout.frame_dtype),
-        "observation_at": at,
-        "bootstrap_at": at + np.uint16(layout.n_step),
-        "action": np.zeros(steps, np.int32),
-        "n_step_return": np.zeros(steps, np.float32),
+        "observation": at,
+        "next_observation": at + np.uint16(layout.n_step),
         "discount": np.ones(steps, np.float32),
         "priority": np.ones(steps, np.float32),
-        "flags": np.zeros(steps, np.uint8),
     }
-    return Chunk(**{**_stamp(actor, number), **values, **changes})
+    return changed(_segment(actor, number, layout, steps, columns), **changes)
 
 
-def make_unroll(actor: str, number: int, layout: UnrollLayout = UNROLLS, **changes: Any) -> Unroll:
-    """The ``number``th of an actor: inside one episode, zeros but for the versions; ``changes`` replace its fields."""
+def make_unroll(actor: str, number: int, layout: SegmentLayout = UNROLLS, **changes: Any) -> Segment:
+    """The ``number``th of an actor: inside one episode, zeros but for the version, which is that of all steps; ``changes``
+    replace fields and columns."""
     steps = layout.length
-    zeros = {name: np.zeros(steps, np.float32) for name in ("reward", "discount", "log_prob", "final_value")}
-    values = {
+    columns = {
         "frames": np.zeros((steps + layout.stack, *layout.frame_shape), layout.frame_dtype),
-        "observation_at": np.arange(steps + 1, dtype=np.uint16) + np.uint16(layout.stack - 1),
-        "action": np.zeros(steps, np.int32),
-        "value": np.zeros(steps + 1, np.float32),
-        "policy_versions": np.ones(steps, np.int64),
-        "state": np.zeros((2, layout.memory), np.float32),
+        "observation": np.arange(steps + 1, dtype=np.uint16) + np.uint16(layout.stack - 1),
+        "policy_version": np.full(steps, changes.get("policy_version", 1), np.int64),
     }
-    return Unroll(**{**_stamp(actor, number), **zeros, **values, **changes})
+    return changed(_segment(actor, number, layout, steps, columns), **changes)
 
 
-def _stamp(actor: str, number: int) -> dict[str, Any]:
-    stamp = {"incarnation": "life", "environment": 0, "policy_version": 1, "epoch": 1}
-    return {"actor": actor, "sequence": number, **stamp}
+def changed(segment: Segment, **changes: Any) -> Segment:
+    """A copy with other fields or columns."""
+    of_segment = {name: value for name, value in changes.items() if name in _FIELDS}
+    columns = {name: value for name, value in changes.items() if name not in _FIELDS}
+    return replace(segment, **of_segment, columns={**segment.columns, **columns})
+
+
+def recorded(
+    builder: SegmentBuilder,
+    action: Any,
+    reward: Any,
+    terminated: Any,
+    truncated: Any,
+    life_lost: Any,
+    observation: Any,
+    final_observation: Any = None,
+    *,
+    taken: Any,
+    value: Any,
+    final_value: Any = None,
+    version: Any = 1,
+    state: Any = None,
+    cut: Any = None,
+) -> list[Segment]:
+    """What a builder emits for a step that is given by its arrays."""
+    result = StepResult(observation, reward, terminated, truncated, life_lost, final_observation, 0, (), cut)
+    return builder.record(Decision(action, taken, value, version, state), result, final_value)
+
+
+def _segment(actor: str, number: int, layout: SegmentLayout, steps: int, columns: dict[str, Any]) -> Segment:
+    zeros = {column.name: np.zeros(column.extent(steps), column.dtype) for column in layout.columns}
+    return Segment(layout, actor, "life", number, 0, 1, 1, steps, zeros | columns)

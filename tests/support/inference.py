@@ -17,7 +17,6 @@ from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
 from rljob.actor.loop import ActorLoop, Loop
 from rljob.actor.policy import Policy
-from rljob.actor.recorder import make_recorder
 from rljob.actor.session import Welcome
 from rljob.algorithms import algorithm
 from rljob.algorithms.base import AnyAlgorithm
@@ -26,7 +25,7 @@ from rljob.api import ApeXDQNParameters, EnvironmentParameters, ImpalaParameters
 from rljob.envs import EnvironmentSpec, describe_environment, make_vector_environment
 from rljob.envs.base import VectorEnvironment
 from rljob.envs.grouped import GroupedEnvironment
-from rljob.experience import Chunk, Unroll
+from rljob.experience import Segment, make_builder
 from rljob.inference.client import Answer, InferenceClient
 from rljob.inference.model import ServedModel
 from rljob.inference.policy import RemotePolicy
@@ -89,10 +88,10 @@ class Kept:
 
     def __init__(self) -> None:
         self.welcome = Welcome(1, 3, 1, 7)
-        self.chunks: list[Chunk | Unroll] = []
+        self.chunks: list[Segment] = []
         self.reported: list[Message] = []
 
-    def encode(self, chunk: Chunk | Unroll) -> None:
+    def encode(self, chunk: Segment) -> None:
         self.chunks.append(chunk)
 
     def episodes(self, message: Message) -> None:
@@ -122,7 +121,7 @@ class Player:
         identity = ActorIdentity("actor-0", uuid.uuid4().hex[:12], num_envs)
         self.sink, self.figures = Kept(), ActorFigures(identity)
         layout = method.layout(spec, parameters)
-        recorder = make_recorder(layout, num_envs, 0.99, False, "actor-0", "life", 0)
+        recorder = make_builder(layout, num_envs, 0.99, False, "actor-0", "life", 0)
         generator = np.random.default_rng(SEED)
         sink: Any = self.sink
         self.client: InferenceClient | None = None

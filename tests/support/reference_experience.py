@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from rljob.experience import LIFE_LOST, TERMINATED, TRUNCATED, Chunk
+from rljob.experience import LIFE_LOST, TERMINATED, TRUNCATED, Segment
 
 
 @dataclass
@@ -79,18 +79,18 @@ def reference_transitions(steps: list[Step], n_step: int, gamma: float, life_los
     return transitions
 
 
-def assert_chunk_equals(chunk: Chunk, expected: list[Transition], stack: int) -> None:
+def assert_chunk_equals(chunk: Segment, expected: list[Transition], stack: int) -> None:
     """Every transition of ``chunk`` against the reference: frames bit for bit, numbers to float32 rounding."""
     assert chunk.policy_version == expected[0].policy_version
     for i, want in enumerate(expected):
-        here, there = int(chunk.observation_at[i]), int(chunk.bootstrap_at[i])
-        np.testing.assert_array_equal(chunk.frames[here - stack + 1 : here + 1], want.observation)
-        np.testing.assert_array_equal(chunk.frames[there - stack + 1 : there + 1], want.successor)
-        assert chunk.action[i] == want.action
-        assert chunk.flags[i] == want.flags
-        np.testing.assert_allclose(chunk.n_step_return[i], want.n_step_return, rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(chunk.discount[i], want.discount, rtol=1e-6)
-        np.testing.assert_allclose(chunk.priority[i], want.priority, rtol=1e-5, atol=1e-5)
+        here, there = int(chunk["observation"][i]), int(chunk["next_observation"][i])
+        np.testing.assert_array_equal(chunk["frames"][here - stack + 1 : here + 1], want.observation)
+        np.testing.assert_array_equal(chunk["frames"][there - stack + 1 : there + 1], want.successor)
+        assert chunk["action"][i] == want.action
+        assert chunk["flags"][i] == want.flags
+        np.testing.assert_allclose(chunk["n_step_return"][i], want.n_step_return, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(chunk["discount"][i], want.discount, rtol=1e-6)
+        np.testing.assert_allclose(chunk["priority"][i], want.priority, rtol=1e-5, atol=1e-5)
 
 
 class Recorder:
@@ -104,7 +104,7 @@ class Recorder:
     def record(self, environment: int, step: Step) -> None:
         self.steps[environment].append(step)
 
-    def check(self, chunks: list[Chunk], n_step: int, gamma: float, life_loss_ends: bool) -> None:
+    def check(self, chunks: list[Segment], n_step: int, gamma: float, life_loss_ends: bool) -> None:
         for chunk in chunks:
             all_of_stream = reference_transitions(self.steps[chunk.environment], n_step, gamma, life_loss_ends)
             start = self.seen[chunk.environment]

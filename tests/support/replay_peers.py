@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from rljob.experience import Chunk
+from rljob.experience import Segment
 from rljob.replay.config import ReplayConfig
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.service import ReplayService
@@ -23,7 +23,7 @@ from tests.support.threads import running
 from tests.support.waiting import eventually
 
 
-def random_chunk(number: int, actor: str = "actor-0", inc: str = "a") -> Chunk:
+def random_chunk(number: int, actor: str = "actor-0", inc: str = "a") -> Segment:
     """A chunk whose contents depend on (actor, number) alone."""
     rng = np.random.default_rng([number, *actor.encode()])
     steps = CHUNKS.length
@@ -128,7 +128,6 @@ class Actor:
 @dataclass
 class Learner:
     endpoint: str
-    mode: str = "index"
     epoch: int = 0
 
     def __post_init__(self) -> None:
@@ -145,7 +144,7 @@ class Learner:
         raise AssertionError(f"no {answer} in time")
 
     def subscribe(self, inc: str = "learner") -> Message:
-        return self.ask("subscribe", "subscribed", {"mode": self.mode, "inc": inc, "epoch": self.epoch})
+        return self.ask("subscribe", "subscribed", {"inc": inc, "epoch": self.epoch})
 
     def sample(self, count: int = 16) -> Message:
         self.request += 1

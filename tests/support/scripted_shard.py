@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import uuid
 
-from rljob.experience import Chunk
+from rljob.experience import Segment, SegmentLayout
 from rljob.wire import CreditLedger, Message, Server, Verdict
 
 
 class ScriptedShard:
     """Accepts chunks as the replay service does; ``grant`` limits the credits, ``restart`` forgets all sessions."""
 
-    def __init__(self, endpoint: str, window: int = 4) -> None:
+    def __init__(self, endpoint: str, layout: SegmentLayout, window: int = 4) -> None:
         self.server = Server(endpoint)
         self.window = window
-        self.stored: list[Chunk] = []
+        self.layout = layout
+        self.stored: list[Segment] = []
         self.received: list[Message] = []
         self.grant = True
         self.mute = False
@@ -57,7 +58,7 @@ class ScriptedShard:
         elif message.kind == "chunk":
             verdict = self.ledger.receive(peer, message.fields["seq"])
             if verdict is Verdict.NEW:
-                self.stored.append(Chunk.from_message(message))
+                self.stored.append(Segment.from_message(message, self.layout))
             if verdict in (Verdict.NEW, Verdict.DUPLICATE):
                 fields = {"seq": self.ledger.accepted(peer), "credits": self._credits(peer), "durable": True}
                 self.server.send(peer, Message("ack", fields, {}))

@@ -9,7 +9,7 @@ import numpy as np
 from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import ReplaySession
-from rljob.experience import Chunk, ChunkLayout
+from rljob.experience import Segment, transition_layout
 from rljob.wire import Client
 
 from tests.support.clock import Clock
@@ -17,11 +17,11 @@ from tests.support.experience import make_chunk
 from tests.support.scripted_shard import ScriptedShard
 from tests.support.waiting import eventually
 
-LAYOUT = ChunkLayout(length=3, frame_shape=(2,), frame_dtype=np.dtype(np.uint8), stack=1, n_step=1)
+LAYOUT = transition_layout(length=3, frame_shape=(2,), frame_dtype=np.dtype(np.uint8), stack=1, n_step=1)
 _NUMBERS = itertools.count()
 
 
-def a_chunk(number: int) -> Chunk:
+def a_chunk(number: int) -> Segment:
     """The ``number``th, as its actions say."""
     return make_chunk("actor-0", number, LAYOUT, incarnation="i1", action=np.full(LAYOUT.length, number, np.int32))
 
@@ -31,7 +31,7 @@ class Pair:
 
     def __init__(self, window: int = 4) -> None:
         endpoint = f"inproc://session-{next(_NUMBERS)}"
-        self.shard = ScriptedShard(endpoint, window)
+        self.shard = ScriptedShard(endpoint, LAYOUT, window)
         self.clock = Clock(100.0)
         identity = ActorIdentity("actor-0", "i1", 8)
         self.session = ReplaySession(Client(endpoint), identity, ActorFigures(identity).heartbeat, clock=self.clock)
@@ -47,7 +47,7 @@ class Pair:
         eventually(condition, between=lambda: self.turn(1, seconds_each))
 
     def numbers(self) -> list[int]:
-        return [int(chunk.action[0]) for chunk in self.shard.stored]
+        return [int(chunk["action"][0]) for chunk in self.shard.stored]
 
     def close(self) -> None:
         self.session.close()

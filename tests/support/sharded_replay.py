@@ -20,9 +20,9 @@ from rljob.actor.figures import ActorFigures
 from rljob.actor.session import ReplaySession
 from rljob.actor.shards import MultiShard
 from rljob.algorithms.prioritized_replay import importance_weights
-from rljob.experience import Chunk, ChunkLayout
+from rljob.experience import Segment, transition_layout
+from rljob.learner.assembly import ReadyBatch
 from rljob.learner.client import ReplayClient, ReplayClientConfig
-from rljob.learner.staging import ReadyBatch
 from rljob.replay.config import ReplayConfig
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.table import Capacity
@@ -31,20 +31,20 @@ from rljob.wire import Client
 from tests.support.experience import make_chunk
 from tests.support.replay_peers import Shard
 
-LAYOUT = ChunkLayout(length=5, frame_shape=(2,), frame_dtype=np.dtype(np.float32), stack=1, n_step=1)
+LAYOUT = transition_layout(length=5, frame_shape=(2,), frame_dtype=np.dtype(np.float32), stack=1, n_step=1)
 BATCH = 32
 EXPONENT, IMPORTANCE = 0.6, 0.4
 SAMPLES_PER_INSERT = 4.0
 
 
-def chunk(actor: str, number: int, first: int, priority: NDArray[np.float32]) -> Chunk:
+def chunk(actor: str, number: int, first: int, priority: NDArray[np.float32]) -> Segment:
     """Transitions ``first``, ``first + 1``, ...: the number of each is its action."""
     steps = len(priority)
     action = np.arange(first, first + steps, dtype=np.int32)
     return make_chunk(actor, number, LAYOUT, steps, incarnation="one", action=action, priority=priority)
 
 
-def make_shard(directory: Path, index: int, limiter: LimiterConfig, mode: str) -> Shard:
+def make_shard(directory: Path, index: int, limiter: LimiterConfig) -> Shard:
     config = ReplayConfig(
         run="test",
         layout=LAYOUT,
@@ -54,7 +54,6 @@ def make_shard(directory: Path, index: int, limiter: LimiterConfig, mode: str) -
         sample=f"ipc://{directory}/s{index}",
         shard=index,
         exponent=EXPONENT,
-        keep_frames=mode == "frames",
         slots=4,
         seed=index,
     )
@@ -105,16 +104,15 @@ class Sharded:
         pause_seconds: float = 0.0,
         samples_per_insert: float = SAMPLES_PER_INSERT,
         absent: tuple[int, ...] = (),
-        mode: str = "index",
     ) -> None:
         limiter = LimiterConfig(samples_per_insert, 50, 200.0, insert_step=LAYOUT.length, sample_step=BATCH)
-        self.shards = [make_shard(directory, index, limiter, mode) for index in range(count)]
+        self.shards = [make_shard(directory, index, limiter) for index in range(count)]
         for index, shard in enumerate(self.shards):
             if index not in absent:
                 shard.start()
         self.client = ReplayClient(
             ReplayClientConfig(
-                tuple(shard.config.sample for shard in self.shards), LAYOUT, BATCH, importance=IMPORTANCE, mode=mode
+                tuple(shard.config.sample for shard in self.shards), LAYOUT, BATCH, importance=IMPORTANCE
             ),
             importance_weights,
             torch.device("cpu"),
@@ -169,9 +167,9 @@ class Sharded:
 
 
 @contextmanager
-def filled(directory: Path, count: int, mode: str) -> Iterator[tuple[Sharded, NDArray[np.float64]]]:
+def filled(directory: Path, count: int) -> Iterator[tuple[Sharded, NDArray[np.float64]]]:
     """Shards that were given experience once, very unevenly, and no ratio; with p^alpha of each transition by its number."""
-    with Sharded(directory, count, samples_per_insert=0.0, mode=mode) as sharded:
+    with Sharded(directory, count, samples_per_insert=0.0) as sharded:
         random, weights, number = np.random.default_rng(count), [], 0
         for shard in sharded.shards:
             identity = ActorIdentity("actor-0", "one", 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from rljob.algorithms.base import TransitionAlgorithm, UnrollAlgorithm
 from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch
 from rljob.algorithms.conformance import check
-from rljob.algorithms.decision import Decision, Game, Inference, RandomNumbers
+from rljob.algorithms.decision import Game, Inference, RandomNumbers
 from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm, epsilon_ladder
 from rljob.algorithms.impala import IMPALA
 from rljob.algorithms.minibatches import minibatches_of_steps, minibatches_of_unrolls
@@ -21,6 +21,7 @@ from rljob.api.own_parameters import ActionValueParameterSet, TransitionParamete
 from rljob.api.parameters import ParameterSet
 from rljob.api.types import Flag, Integer, Real, Text
 from rljob.envs import EnvironmentProblem, EnvironmentSpec, describe_environment, try_environment
+from rljob.experience import Decision
 from rljob.loading import PluginProblem
 
 __all__ = [

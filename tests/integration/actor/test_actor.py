@@ -23,7 +23,7 @@ from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
 from rljob.api import RLJob, dump_manifest
 from rljob.envs import EnvironmentSpec, describe_environment
-from rljob.experience import ChunkLayout
+from rljob.experience import transition_layout
 from rljob.replay.config import config_of
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.service import ReplayService
@@ -275,7 +275,7 @@ def test_sigterm_ends_a_real_process(tmp_path: Path) -> None:
 def test_layout_of_actor_and_service_agree() -> None:
     job = a_job("CartPole-v1")
     algorithm_parameters = job.spec.algorithm.parameters
-    layout = ChunkLayout(algorithm_parameters.chunk_length, (4,), np.dtype("f4"), 1, algorithm_parameters.n_step)
+    layout = transition_layout(algorithm_parameters.chunk_length, (4,), np.dtype("f4"), 1, algorithm_parameters.n_step)
     spec = describe_environment("CartPole-v1", job.spec.environment.parameters)
     arguments = {"frame_shape": spec.frame_shape, "frame_dtype": spec.frame_dtype, "stack": spec.stack}
     config = config_of(job, shard=0, ingest="inproc://a", sample="inproc://b", redis=None, **arguments)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 from rljob.algorithms.prioritized_replay import importance_weights
-from rljob.experience import Chunk
+from rljob.experience import Segment
+from rljob.learner.assembly import ReadyBatch
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.device_mirror import DeviceMirror
-from rljob.learner.staging import ReadyBatch
 from rljob.replay.table import Capacity
 
 from tests.support.devices import DEVICES
@@ -44,14 +44,14 @@ class Sent:
                 self._numbers[actor.name, actor.inc] = end
         return self._known[version, returned]
 
-    def _add(self, chunk: Chunk) -> None:
+    def _add(self, chunk: Segment) -> None:
         for step in range(chunk.steps):
             stacks = [
-                chunk.frames[at[step] - CHUNKS.stack + 1 : at[step] + 1]
-                for at in (chunk.observation_at.astype(int), chunk.bootstrap_at.astype(int))
+                chunk["frames"][at[step] - CHUNKS.stack + 1 : at[step] + 1]
+                for at in (chunk["observation"].astype(int), chunk["next_observation"].astype(int))
             ]
-            name = chunk.policy_version, float(chunk.n_step_return[step])
-            self._known[name] = (stacks[0], stacks[1], int(chunk.action[step]))
+            name = chunk.policy_version, float(chunk["n_step_return"][step])
+            self._known[name] = (stacks[0], stacks[1], int(chunk["action"][step]))
 
 
 def check(batch: ReadyBatch, sent: Sent, actors: list[Actor]) -> None:

@@ -32,11 +32,10 @@ def sockets() -> Iterator[Path]:
         yield Path(directory)
 
 
-@pytest.mark.parametrize("mode", ["index", "frames"])
 @pytest.mark.parametrize("count", COUNTS)
-def test_shards_are_drawn_from_as_one_table(sockets: Path, count: int, mode: str) -> None:
+def test_shards_are_drawn_from_as_one_table(sockets: Path, count: int) -> None:
     """The oracle is the definition for one table of everything: P(i) = p_i^alpha / sum, and its importance weights."""
-    with filled(sockets, count, mode) as (sharded, weights):
+    with filled(sockets, count) as (sharded, weights):
         expected = weights / weights.sum()
         drawn = np.zeros(len(weights), np.int64)
         eventually(lambda: sharded.client.subscribed, "subscriptions")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import redis
-from rljob.experience import Chunk
-from rljob.experience.ring import ChunkRing
+from rljob.experience import Segment
+from rljob.experience.ring import SegmentRing, empty_batch
 from rljob.replay.chunk_log import ChunkLog
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.service import ReplayService
@@ -133,8 +133,6 @@ def test_strangers_are_told() -> None:
         learner = Learner(service.sample_endpoint)
         reply = learner.sample()
         assert (reply.kind, "subscribe" in reply.fields["reason"]) == ("refused", True)
-        learner.mode = "frames"
-        assert "keeps no frames" in learner.subscribe().fields["reason"]
         assert learner.stats()["rejected_total"]["unknown"] == 2
 
 
@@ -169,12 +167,11 @@ def test_limiter_withholds_credits_and_defers_samples() -> None:
             assert -60 <= error <= 60
 
 
-@pytest.mark.parametrize("mode", ["index", "frames"])
-def test_a_request_may_cost_more_or_less_than_it_draws(mode: str) -> None:
+def test_a_request_may_cost_more_or_less_than_it_draws() -> None:
     """One batch over several shards: its draws are divided by one rule, what it costs the limiters by another."""
     limiter = LimiterConfig(4.0, 20, 100.0, insert_step=10, sample_step=16)
-    with serving(config(limiter=limiter, keep_frames=mode == "frames")) as service:
-        actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint, mode)
+    with serving(config(limiter=limiter)) as service:
+        actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)
         actor.send_all(3)
         learner.subscribe()
         for request, (count, charge) in enumerate([(0, 16), (16, 0), (5, 11)]):
@@ -188,42 +185,29 @@ def test_a_request_may_cost_more_or_less_than_it_draws(mode: str) -> None:
         assert learner.stats()["rejected_total"] == {"size": 1}
 
 
-@pytest.fixture
-def frames_service() -> Iterator[Any]:
-    with serving(config(keep_frames=True, capacity=Capacity(300))) as service:
-        yield service
-
-
-def test_mirror_equals_frames(frames_service: Any) -> None:
-    """The ring that a learner fills from mirror messages gives bit for bit what the service gathers."""
-    service = frames_service
-    actor = Actor(service.ingest_endpoint)
-    index, frames = Learner(service.sample_endpoint), Learner(service.sample_endpoint, "frames")
-    subscribed = index.subscribe("one")
-    frames.subscribe("two")
-    mirror = ChunkRing(CHUNKS, subscribed.fields["chunks"])
-    compared = 0
-    for turn in range(30):
-        actor.send_all(3)
-        batch = frames.sample(32)
-        index.client.send(Message("sample", {"req": turn, "n": 32}, {}))
-        while (message := index.client.receive(2.0)) is not None and message.kind != "batch":
-            assert message.kind == "mirror"
-            chunk = Chunk.from_message(message, CHUNKS)
-            mirror.insert_at(message.fields["slot"], message.fields["gen"], chunk)
-        assert message is not None
-        assert mirror.matches(message.columns["slot"], message.columns["gen"]).all()
-        here = mirror.matches(batch.columns["slot"], batch.columns["gen"])
-        assert here.all()
-        mine = mirror.gather(batch.columns["slot"])
-        for attribute, column in (
-            ("observation", "obs"), ("next_observation", "next_obs"), ("action", "action"),
-            ("n_step_return", "ret"), ("discount", "disc"), ("policy_version", "pv"),
-        ):  # fmt: skip
-            np.testing.assert_array_equal(getattr(mine, attribute), batch.columns[column])
-        compared += len(here)
-    assert compared == 30 * 32
-    assert service.table.oldest > 0, "the ring must have wrapped"
+def test_a_mirror_has_what_every_batch_names() -> None:
+    """The ring that a learner fills from mirror messages holds the very transitions that the service has drawn."""
+    with serving(config(capacity=Capacity(300))) as service:
+        actor, learner = Actor(service.ingest_endpoint), Learner(service.sample_endpoint)
+        mirror = SegmentRing(CHUNKS, learner.subscribe("one").fields["chunks"])
+        batch = empty_batch(CHUNKS, 32)
+        for turn in range(30):
+            actor.send_all(3)
+            learner.client.send(Message("sample", {"req": turn, "n": 32}, {}))
+            while (message := learner.client.receive(2.0)) is not None and message.kind != "batch":
+                assert message.kind == "mirror"
+                chunk = Segment.from_message(message, CHUNKS)
+                mirror.insert(message.fields["slot"], message.fields["gen"], chunk)
+            assert message is not None
+            slots = message.columns["slot"]
+            assert mirror.matches(slots, message.columns["gen"]).all()
+            mirror.gather(slots, batch)
+            for row, (number, offset) in enumerate(zip(batch["policy_version"], slots % CHUNKS.length, strict=True)):
+                sent = random_chunk(int(number), inc=actor.inc)
+                newest = int(sent["next_observation"][offset])
+                np.testing.assert_array_equal(batch["next_observation"][row, -1], sent["frames"][newest])
+                assert batch["n_step_return"][row] == sent["n_step_return"][offset]
+        assert service.table.oldest > 0, "the ring must have wrapped"
 
 
 def test_stale_priorities_are_dropped_and_counted() -> None:
@@ -298,12 +282,9 @@ def test_episodes_and_roster(server: Any) -> None:
         assert stats["episodes"][1]["return"] == -3.0
 
 
-@pytest.mark.parametrize("keep_frames", [False, True])
-def test_a_slice_that_cannot_be_read_is_tried_again(
-    server: Any, monkeypatch: pytest.MonkeyPatch, keep_frames: bool
-) -> None:
+def test_a_slice_that_cannot_be_read_is_tried_again(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The third slice of a warm restart fails once (the one failure that a real server will not make on command)."""
-    settings = {"redis": str(server.socket), "capacity": Capacity(3000), "keep_frames": keep_frames}
+    settings = {"redis": str(server.socket), "capacity": Capacity(3000)}
     with serving(config(**settings)) as service:
         Actor(service.ingest_endpoint).send_all(150)
     calls, real = [], ChunkLog.chunks

@@ -23,7 +23,7 @@ import zmq
 from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import ReplaySession
-from rljob.experience import Chunk, Unroll
+from rljob.experience import Segment
 from rljob.inference.client import InferenceClient
 from rljob.inference.server import InferenceServer
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
@@ -138,7 +138,7 @@ def test_the_peak_is_that_of_now() -> None:
     assert peak_bytes() - before > GROWTH_BYTES
 
 
-def honest_actor(endpoint: str, make: Callable[[int], Chunk | Unroll]) -> tuple[ReplaySession, Callable[[], None]]:
+def honest_actor(endpoint: str, make: Callable[[int], Segment]) -> tuple[ReplaySession, Callable[[], None]]:
     """An actor, and its work: three more of what it makes, all acknowledged."""
     identity = ActorIdentity("honest", "life", 1)
     session = ReplaySession(Client(endpoint), identity, ActorFigures(identity).heartbeat)
@@ -176,7 +176,7 @@ def test_replay_goes_on_serving_actors_and_learner(tmp_path: Path, damaged: list
         actor, insert = honest_actor(service.ingest_endpoint, chunk)
         insert()
         learner, requests = Client(service.sample_endpoint), itertools.count(1)
-        ask(learner, Message("subscribe", {"mode": "index", "inc": "learner"}, {}), "subscribed")
+        ask(learner, Message("subscribe", {"inc": "learner"}, {}), "subscribed")
 
         def both() -> None:
             insert()

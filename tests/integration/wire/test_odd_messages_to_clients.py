@@ -32,8 +32,7 @@ pytestmark = pytest.mark.timeout(300)
 SECONDS = 60.0
 
 
-@pytest.mark.parametrize("mode", ["index", "frames"])
-def test_a_learner_takes_whatever_a_shard_says(tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_learner_takes_whatever_a_shard_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard, "SUBSCRIBE_AGAIN_SECONDS", 0.01)  # it begins anew after each that it can't bear
     subscribed = Message(
         "subscribed",
@@ -42,11 +41,7 @@ def test_a_learner_takes_whatever_a_shard_says(tmp_path: Path, mode: str, monkey
     )
     mirror = Message("mirror", {**chunk(0).to_message().fields, "slot": 0, "gen": 1}, chunk(0).to_message().columns)
     four = np.zeros(4, np.uint32)
-    frames = np.zeros((4, 4, 6, 6), np.uint8)
-    moves = {"ret": np.ones(4, np.float32), "disc": np.ones(4, np.float32), "pv": np.ones(4, np.int64)}
     columns: dict[str, Any] = {"slot": four, "gen": four + 1, "prob": np.full(4, 0.1)}
-    if mode == "frames":
-        columns |= {"obs": frames, "next_obs": frames, "action": np.zeros(4, np.int32), **moves}
     batch = Message("batch", {"req": 1, "mass": 1.0, "error": 0.0, "shard": 0}, columns)
     serving = {"service": "s", "state": "serving", "priority_total": 1.0, "limiter": {"error": 0.0}}
     stats = Message("stats", {}, {"json": np.frombuffer(json.dumps(serving).encode(), np.uint8)})
@@ -71,7 +66,7 @@ def test_a_learner_takes_whatever_a_shard_says(tmp_path: Path, mode: str, monkey
 
     server = Server(f"ipc://{tmp_path}/sample")
     with saying(server, answers):
-        config = ReplayClientConfig((server.endpoint,), CHUNKS, 4, mode=mode)
+        config = ReplayClientConfig((server.endpoint,), CHUNKS, 4)
         client = ReplayClient(config, ApeXDQN().importance_weights, torch.device("cpu"))
         batches = 0
         while spoken < len(told):

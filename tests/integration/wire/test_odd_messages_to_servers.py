@@ -14,7 +14,7 @@ import torch
 from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import ReplaySession
-from rljob.experience import Chunk, Unroll
+from rljob.experience import Segment
 from rljob.inference.client import InferenceClient
 from rljob.inference.server import InferenceServer
 from rljob.ingest.roster import Roster
@@ -26,6 +26,7 @@ from rljob.wire import Client, Message
 from rljob.wire.schema import KINDS
 
 from tests.support import replay_peers
+from tests.support.experience import changed
 from tests.support.inference import answer_of, apex
 from tests.support.odd_peers import CHUNKS, HELLO, HONEST, UNROLLS, WHO, chunk, every_kind, tell, unroll
 from tests.support.threads import running
@@ -42,7 +43,7 @@ def replay(tmp_path: Path) -> Iterator[ReplayService]:
         yield service
 
 
-def deliver(endpoint: str, make: Callable[[int], Chunk | Unroll]) -> None:
+def deliver(endpoint: str, make: Callable[[int], Segment]) -> None:
     """An honest actor is taken on and three of what it makes are accepted."""
     session = ReplaySession(
         Client(endpoint), ActorIdentity("honest", uuid.uuid4().hex, 1), ActorFigures(HONEST).heartbeat
@@ -72,7 +73,7 @@ def test_replay_takes_whatever_an_actor_says(replay: ReplayService) -> None:
 def test_an_action_that_the_environment_does_not_have_is_refused(replay: ReplayService) -> None:
     """A learner would look its value up beyond the network's outputs, and end."""
     for action in (-1, 6, 1 << 30):
-        message = replace(chunk(0), action=np.full(10, action, np.int32)).to_message()
+        message = changed(chunk(0), action=np.full(10, action, np.int32)).to_message()
         tell(replay.ingest_server, iter([message]), HELLO)
     assert replay.ingest.rejected["invalid"] == 3
     assert replay.table.items == 0
@@ -80,7 +81,7 @@ def test_an_action_that_the_environment_does_not_have_is_refused(replay: ReplayS
 
 def test_replay_takes_whatever_a_learner_says(replay: ReplayService) -> None:
     deliver(replay.ingest_endpoint, chunk)
-    subscribe = Message("subscribe", {"mode": "index", "inc": "odd"}, {})
+    subscribe = Message("subscribe", {"inc": "odd"}, {})
     tell(replay.sample_server, every_kind(), subscribe)
     assert replay.sampling.rejected["kind"] > 10
     assert replay.table.invalid_priorities + replay.table.stale_priorities > 10

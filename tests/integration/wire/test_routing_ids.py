@@ -18,7 +18,7 @@ import torch
 from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import ReplaySession
-from rljob.experience import Chunk, Unroll
+from rljob.experience import Segment
 from rljob.inference.server import InferenceServer
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.replay.config import ReplayConfig
@@ -199,7 +199,7 @@ def written(routing_id: bytes) -> list[bytes]:
     return [routing_id, routing_id[::-1], packed, number.hex().encode(), number.hex().upper().encode(), digits.encode()]
 
 
-def talk(server: Server, experience: Callable[[str, int], Chunk | Unroll] | None) -> None:
+def talk(server: Server, experience: Callable[[str, int], Segment] | None) -> None:
     """Three peers say everything that can be said, and a good deal of nonsense; two actors have their chunks acknowledged."""
     everything: list[Sequence[bytes]] = list(seeds(well_formed))
     nonsense = [[*parts[:-1], b"nonsense"] for parts in everything]

@@ -10,8 +10,8 @@ import torch
 from rljob.acting.device_rule import EpsilonGreedy, OnHost, SampledPolicy, rule_of
 from rljob.algorithms import algorithm
 from rljob.algorithms.apex_dqn import ApeXDQN
-from rljob.algorithms.decision import Decision
 from rljob.algorithms.impala import IMPALA
+from rljob.experience import Decision
 
 from tests.support.devices import DEVICES
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from rljob.actor.policy import Policy
-from rljob.actor.recorder import make_recorder
 from rljob.algorithms import algorithm
 from rljob.api import EnvironmentParameters, ImpalaParameters
 from rljob.envs import describe_environment, make_vector_environment
-from rljob.learner.unroll_staging import UnrollStagingRing
+from rljob.experience import make_builder
+from rljob.learner.staging import unroll_buffers
 from rljob.weights.flat import snapshot
 from torch import nn
 
@@ -44,10 +44,10 @@ def test_ratios_are_of_the_policy_that_learns_to_the_one_that_acted(corrected: b
     acted = [moved(first, 1), moved(first, 2)]  # newer weights arrive in the middle of the unroll
     current = moved(first, 3)
     policy = Policy(method, spec, params, env_params, NUM_ENVS, np.random.default_rng(0))
-    recorder = make_recorder(method.layout(spec, params), NUM_ENVS, params.gamma, False, "a", "i", 1)
+    builder = make_builder(method.layout(spec, params), NUM_ENVS, params.gamma, False, "a", "i", 1)
     environment = make_vector_environment("CartPole-v1", env_params, NUM_ENVS, 0)
     observation = environment.reset()
-    recorder.begin(observation)
+    builder.begin(observation)
     seen, unrolls = [], []
     for step in range(LENGTH + 1):
         if step in (0, 5):
@@ -55,12 +55,12 @@ def test_ratios_are_of_the_policy_that_learns_to_the_one_that_acted(corrected: b
         decision = policy.act(observation)
         result = environment.step(decision.action)
         seen.append((observation, decision.action, result.reward, result.terminated))
-        unrolls += recorder.record(decision, result, None)
+        unrolls += builder.record(decision, result, None)
         observation = result.observation
-    buffers = UnrollStagingRing(method.layout(spec, params), NUM_ENVS, 1, CPU)
+    buffers = unroll_buffers(method.layout(spec, params), NUM_ENVS, 1, CPU)
     staging = buffers.take()
     assert staging is not None
-    staging.fill(unrolls, method.layout(spec, params))
+    staging.fill(unrolls)
     batch, _ = buffers.upload(staging)
     assert staging.policy_version[:, 0].tolist() == [1] * 5 + [6] * (LENGTH - 5)
 

@@ -142,7 +142,6 @@ BROKEN: list[tuple[list[str], str, list[str]]] = [
     (["spec.replay.capacityBytes=4GB"], "spec.replay.capacityBytes", ["'4GB'", "4Gi"]),
     (["spec.replay.capacityBytes=-1"], "spec.replay.capacityBytes", ["quantity from 0"]),
     (["spec.replay.shards=0"], "spec.replay.shards", ["integer from 1"]),
-    (["spec.replay.sampling=index"], "spec.replay.sampling", ["Index, Frames", "did you mean 'Index'"]),
     (["spec.replay.prioritization.exponent=1.1"], "spec.replay.prioritization.exponent", ["1.1", "from 0 to 1"]),
     (["spec.replay.prioritization.importance=x"], "spec.replay.prioritization.importance", ["from 0 to 1"]),
     (["spec.replay.rateLimiter.samplesPerInsert=-1"], "spec.replay.rateLimiter.samplesPerInsert", ["from 0"]),

@@ -23,12 +23,6 @@ def test_the_sum_by_hand() -> None:
     assert estimate.problem(estimate.total_bytes) == ""
 
 
-def test_frames_sampling_keeps_one_copy_less() -> None:
-    index = memory_estimate(load_manifest(BASE), frame_bytes=7056).total_bytes
-    frames = memory_estimate(load_manifest(BASE, ["spec.replay.sampling=Frames"]), frame_bytes=7056).total_bytes
-    assert index - frames == pytest.approx(200_000 * (56 / 50 * 7056 / 4 + 64), abs=10)
-
-
 def test_bytes_limit_the_capacity() -> None:
     job = load_manifest(BASE, ["spec.replay.capacityBytes=100Mi"])
     assert memory_estimate(job, frame_bytes=7056).lines[0].size_bytes == pytest.approx(100 * MIB, rel=1e-3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rljob.api import EnvironmentParameters
 from rljob.envs import make_vector_environment
-from rljob.experience import Chunk, ChunkBuilder, ChunkLayout
+from rljob.experience import Decision, Segment, SegmentLayout, make_builder, transition_layout
 from rljob.wire import encode
 
 from tests.support.reference_experience import Recorder, Step
@@ -14,14 +14,14 @@ from tests.support.reference_experience import Recorder, Step
 
 def play(
     game: str, steps: int, num_envs: int, *, n_step: int = 3, record: bool = True, **parameters: object
-) -> tuple[list[Chunk], ChunkLayout, Recorder, int]:
+) -> tuple[list[Segment], SegmentLayout, Recorder, int]:
     """Random play into a builder; with ``record`` each chunk is compared with what the environment showed."""
     environment_parameters = EnvironmentParameters(**parameters)
     environment = make_vector_environment(game, environment_parameters, num_envs, seed=3)
     spec = environment.spec
     life_loss_ends = environment_parameters.life_loss == "EndsEpisode"
-    layout = ChunkLayout(50, spec.frame_shape, np.dtype(spec.frame_dtype), spec.stack, n_step)
-    builder = ChunkBuilder(layout, num_envs, 0.99, life_loss_ends, "actor-0", "a1", 0)
+    layout = transition_layout(50, spec.frame_shape, np.dtype(spec.frame_dtype), spec.stack, n_step)
+    builder = make_builder(layout, num_envs, 0.99, life_loss_ends, "actor-0", "a1", 0)
     recorder = Recorder(num_envs, spec.stack)
     random = np.random.default_rng(0)
     chunks, lives_lost = [], 0
@@ -39,19 +39,7 @@ def play(
                 numbers = (float(q_taken[e]), float(value[e]), float(final_value[e]))
                 step = Step(observation[e], int(action[e]), float(result.reward[e]), *flags, successor, *numbers, 1)
                 recorder.record(e, step)
-        emitted = builder.step(
-            action,
-            result.reward,
-            result.terminated,
-            result.truncated,
-            result.life_lost,
-            result.observation,
-            result.final_observation,
-            q_taken,
-            value,
-            final_value,
-            1,
-        )
+        emitted = builder.record(Decision(action, q_taken, value, 1), result, final_value)
         if record:
             recorder.check(emitted, n_step, 0.99, life_loss_ends)
         chunks += emitted

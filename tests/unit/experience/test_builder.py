@@ -6,15 +6,25 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob.experience import LIFE_LOST, TERMINATED, TRUNCATED, Chunk, ChunkBuilder, ChunkLayout
+from rljob.experience import (
+    LIFE_LOST,
+    TERMINATED,
+    TRUNCATED,
+    Segment,
+    SegmentBuilder,
+    SegmentLayout,
+    make_builder,
+    transition_layout,
+)
 
+from tests.support.experience import recorded
 from tests.support.reference_experience import Recorder, Step, reference_transitions
 
 
 class RandomStreams:
     """N streams of random frames; a reset shows S unrelated frames, so that no padding can be right by luck."""
 
-    def __init__(self, layout: ChunkLayout, num_envs: int, seed: int) -> None:
+    def __init__(self, layout: SegmentLayout, num_envs: int, seed: int) -> None:
         self.layout, self.num_envs = layout, num_envs
         self.random = np.random.default_rng(seed)
         self.observation = self._frames(num_envs, layout.stack)
@@ -36,7 +46,7 @@ class RandomStreams:
 
 
 def drive(
-    builder: ChunkBuilder,
+    builder: SegmentBuilder,
     streams: RandomStreams,
     recorder: Recorder,
     events: np.ndarray,
@@ -45,7 +55,7 @@ def drive(
     gamma: float,
     life_loss_ends: bool,
     unknown_before: int = 0,
-) -> list[Chunk]:
+) -> list[Segment]:
     """Feed ``events`` [steps, N] (bits as in ``Chunk.flags``) to builder and reference; check every chunk emitted."""
     random = streams.random
     chunks = []
@@ -75,9 +85,10 @@ def drive(
                 ),
             )
         final = successor if (terminated | truncated).any() else None
-        emitted = builder.step(
-            action, reward, terminated, truncated, life, after, final, q_taken, value, final_value, policy_version=t
-        )
+        emitted = recorded(
+            builder, action, reward, terminated, truncated, life, after, final,
+            taken=q_taken, value=value, final_value=final_value, version=t,
+        )  # fmt: skip
         recorder.check(emitted, n_step, gamma, life_loss_ends)
         chunks += emitted
     return chunks
@@ -96,12 +107,12 @@ def test_random_streams_equal_the_reference(data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from(["u1", "f4"]), "dtype")
     rate = data.draw(st.sampled_from([0.0, 0.05, 0.3, 0.9]), "boundary rate")
     unknown = data.draw(st.integers(0, 20), "steps without weights")
-    layout = ChunkLayout(length, (2, 3), np.dtype(dtype), stack, n_step)
+    layout = transition_layout(length, (2, 3), np.dtype(dtype), stack, n_step)
     streams = RandomStreams(layout, num_envs, data.draw(st.integers(0, 2**32), "seed"))
     kinds = streams.random.choice([TERMINATED, TRUNCATED, LIFE_LOST, 3, 5, 6, 7], (steps, num_envs))
     events = np.where(streams.random.random((steps, num_envs)) < rate, kinds, 0)
 
-    builder = ChunkBuilder(layout, num_envs, gamma, life_loss_ends, "actor-0", "a1", epoch=3)
+    builder = make_builder(layout, num_envs, gamma, life_loss_ends, "actor-0", "a1", epoch=3)
     builder.begin(streams.observation)
     recorder = Recorder(num_envs, stack)
     rules = {"n_step": n_step, "gamma": gamma, "life_loss_ends": life_loss_ends}
@@ -117,15 +128,15 @@ def test_random_streams_equal_the_reference(data: st.DataObject) -> None:
     assert builder.produced == sum(chunk.steps for chunk in chunks)
     assert builder.produced + builder.pending == steps * num_envs, "conservation: every step is produced or pending"
     for chunk in chunks:
-        chunk.check(layout)
+        chunk.check()
         assert chunk.epoch == 3
         assert (chunk.actor, chunk.incarnation) == ("actor-0", "a1")
 
 
 def make(length: int, stack: int, n_step: int, num_envs: int = 1, life_loss_ends: bool = False, gamma: float = 0.9):
-    layout = ChunkLayout(length, (2,), np.dtype("u1"), stack, n_step)
+    layout = transition_layout(length, (2,), np.dtype("u1"), stack, n_step)
     streams = RandomStreams(layout, num_envs, seed=5)
-    builder = ChunkBuilder(layout, num_envs, gamma, life_loss_ends, "actor-0", "a1", epoch=0)
+    builder = make_builder(layout, num_envs, gamma, life_loss_ends, "actor-0", "a1", epoch=0)
     builder.begin(streams.observation)
     rules = {"n_step": n_step, "gamma": gamma, "life_loss_ends": life_loss_ends}
     return builder, streams, Recorder(num_envs, stack), rules
@@ -141,7 +152,7 @@ def test_window_longer_than_the_episode_emits_every_short_window() -> None:
     (chunk,) = builder.flush()
     recorder.check([chunk], **rules)
     assert chunk.steps == 5
-    np.testing.assert_allclose(chunk.discount, [0, 0, 0, 0.9**2, 0.9], rtol=1e-6)
+    np.testing.assert_allclose(chunk["discount"], [0, 0, 0, 0.9**2, 0.9], rtol=1e-6)
 
 
 def test_truncation_bootstraps_and_termination_does_not() -> None:
@@ -149,7 +160,7 @@ def test_truncation_bootstraps_and_termination_does_not() -> None:
     drive(builder, streams, recorder, column(0, 0, 0, TRUNCATED, 0, 0, TERMINATED), **rules)
     (chunk,) = builder.flush()
     recorder.check([chunk], **rules)
-    np.testing.assert_allclose(chunk.discount, [0.9**3, 0.9**3, 0.9**2, 0.9, 0, 0, 0], rtol=1e-6)
+    np.testing.assert_allclose(chunk["discount"], [0.9**3, 0.9**3, 0.9**2, 0.9, 0, 0, 0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("ends", [True, False])
@@ -158,9 +169,9 @@ def test_life_loss_ends_the_return_but_not_the_stream(ends: bool) -> None:
     drive(builder, streams, recorder, column(0, LIFE_LOST, 0, 0, 0), **rules)
     (chunk,) = builder.flush()
     recorder.check([chunk], **rules)
-    assert chunk.discount[:2].tolist() == ([0, 0] if ends else pytest.approx([0.9**2] * 2))
+    assert chunk["discount"][:2].tolist() == ([0, 0] if ends else pytest.approx([0.9**2] * 2))
     # No reset frames: the positions simply go on.
-    assert np.diff(chunk.observation_at).tolist() == [1] * (chunk.steps - 1)
+    assert np.diff(chunk["observation"]).tolist() == [1] * (chunk.steps - 1)
 
 
 def test_two_episodes_inside_one_window() -> None:
@@ -183,7 +194,7 @@ def test_many_boundaries_close_a_chunk_early() -> None:
     builder, streams, recorder, rules = make(length=50, stack=4, n_step=3)
     chunks = drive(builder, streams, recorder, column(*[TERMINATED] * 300), **rules)
     assert len(chunks) > 300 // 50
-    assert max(len(chunk.frames) for chunk in chunks) <= builder.layout.max_frames
+    assert max(len(chunk["frames"]) for chunk in chunks) <= builder.layout.max_frames
     assert sum(chunk.steps for chunk in chunks) + builder.pending == 300
 
 
@@ -200,18 +211,18 @@ def test_stepping_goes_on_after_a_flush_and_begin_cuts() -> None:
 
 
 def test_misuse_is_named() -> None:
-    layout = ChunkLayout(4, (2,), np.dtype("u1"), 2, 1)
-    builder = ChunkBuilder(layout, 1, 0.9, False, "actor-0", "a1", 0)
+    layout = transition_layout(4, (2,), np.dtype("u1"), 2, 1)
+    builder = make_builder(layout, 1, 0.9, False, "actor-0", "a1", 0)
     one, no = np.zeros(1), np.zeros(1, bool)
     observation = np.zeros((1, 2, 2), np.uint8)
     with pytest.raises(RuntimeError, match="before begin"):
-        builder.step(one, one, no, no, no, observation, None, one, one, None, 0)
+        recorded(builder, one, one, no, no, no, observation, taken=one, value=one)
     with pytest.raises(ValueError, match="the layout needs"):
         builder.begin(observation.astype(np.float32))
     builder.begin(observation)
     with pytest.raises(ValueError, match="without final_observation"):
-        builder.step(one, one, no, ~no, no, observation, None, one, one, None, 0)
+        recorded(builder, one, one, no, ~no, no, observation, taken=one, value=one)
     with pytest.raises(ValueError, match="gamma"):
-        ChunkBuilder(layout, 1, 1.5, False, "actor-0", "a1", 0)
+        make_builder(layout, 1, 1.5, False, "actor-0", "a1", 0)
     with pytest.raises(ValueError, match="num_envs"):
-        ChunkBuilder(layout, 0, 0.9, False, "actor-0", "a1", 0)
+        make_builder(layout, 0, 0.9, False, "actor-0", "a1", 0)

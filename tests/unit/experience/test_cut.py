@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob.experience import Chunk, ChunkBuilder, ChunkLayout, Unroll, UnrollBuilder, UnrollLayout
+from rljob.experience import Segment, SegmentBuilder, make_builder, transition_layout, unroll_layout
+
+from tests.support.experience import recorded
 
 FRAMES = ((2,), np.dtype(np.float32))
 
@@ -26,7 +28,7 @@ class FailingStreams:
             observation[env] = [env, self.time]
         return observation
 
-    def step(self, builder: ChunkBuilder | UnrollBuilder) -> list[Chunk | Unroll]:
+    def step(self, builder: SegmentBuilder | SegmentBuilder) -> list[Segment]:
         count, time = self.num_envs, self.time
         cut = self.random.random(count) < self.failures
         for env, failed in enumerate(cut):
@@ -38,9 +40,7 @@ class FailingStreams:
         nowhere, zeros = np.zeros(count, np.bool_), np.zeros(count, np.float32)
         common = (np.full(count, time), zeros + time, nowhere, nowhere, nowhere, self.observation)
         failed = cut if cut.any() else None
-        if isinstance(builder, UnrollBuilder):
-            return list(builder.step(*common, zeros, zeros, None, 1, None, failed))
-        return list(builder.step(*common, None, zeros, zeros, None, 1, failed))
+        return recorded(builder, *common, taken=zeros, value=zeros, cut=failed)
 
     @property
     def steps(self) -> int:
@@ -54,8 +54,8 @@ def test_an_unroll_with_a_failure_in_it_is_lost_and_all_others_are_whole(
     stack: int, length: int, failures: float, seed: int
 ) -> None:
     streams = FailingStreams(3, stack, failures, seed)
-    layout = UnrollLayout(length, *FRAMES, stack)
-    builder = UnrollBuilder(layout, 3, 0.9, False, "a", "i", 1)
+    layout = unroll_layout(length, *FRAMES, stack)
+    builder = make_builder(layout, 3, 0.9, False, "a", "i", 1)
     builder.begin(streams.observation)
     found = []
     for _ in range(6 * length + 1):
@@ -67,13 +67,13 @@ def test_an_unroll_with_a_failure_in_it_is_lost_and_all_others_are_whole(
         for env, rows in enumerate(streams.rows)
         if None not in rows[first : first + length]
     ]
-    assert [(unroll.environment, unroll.action.tolist()) for unroll in found] == expected
+    assert [(unroll.environment, unroll["action"].tolist()) for unroll in found] == expected
     assert [unroll.sequence for unroll in found] == list(range(len(found)))
     for unroll in found:
-        unroll.check(layout)
-        newest = unroll.frames[unroll.observation_at]
-        assert newest[:, 1].tolist() == list(range(unroll.action[0], unroll.action[0] + length + 1))
-        assert (unroll.frames[:, 0] == unroll.environment).all()
+        unroll.check()
+        newest = unroll["frames"][unroll["observation"]]
+        assert newest[:, 1].tolist() == list(range(unroll["action"][0], unroll["action"][0] + length + 1))
+        assert (unroll["frames"][:, 0] == unroll.environment).all()
 
 
 @pytest.mark.parametrize("stack", [1, 3])
@@ -88,22 +88,22 @@ def test_no_transition_bootstraps_over_a_failure(
     stack: int, length: int, n_step: int, failures: float, seed: int
 ) -> None:
     streams = FailingStreams(3, stack, failures, seed)
-    layout = ChunkLayout(length, *FRAMES, stack, n_step)
-    builder = ChunkBuilder(layout, 3, 0.9, False, "a", "i", 1)
+    layout = transition_layout(length, *FRAMES, stack, n_step)
+    builder = make_builder(layout, 3, 0.9, False, "a", "i", 1)
     builder.begin(streams.observation)
     found: list[list[int]] = [[], [], []]
     for _ in range(60):
         for chunk in streams.step(builder):
-            chunk.check(layout)
-            found[chunk.environment] += chunk.action.tolist()
+            chunk.check()
+            found[chunk.environment] += chunk["action"].tolist()
             # The frames tell the time: n steps on, and in the same life.
-            ahead = chunk.frames[chunk.bootstrap_at][:, 1] - chunk.frames[chunk.observation_at][:, 1]
+            ahead = chunk["frames"][chunk["next_observation"]][:, 1] - chunk["frames"][chunk["observation"]][:, 1]
             assert (ahead == n_step).all()
-            returns = [sum(0.9**k * (a + k) for k in range(n_step)) for a in chunk.action.tolist()]
-            np.testing.assert_allclose(chunk.n_step_return, returns, rtol=1e-5)
+            returns = [sum(0.9**k * (a + k) for k in range(n_step)) for a in chunk["action"].tolist()]
+            np.testing.assert_allclose(chunk["n_step_return"], returns, rtol=1e-5)
         assert builder.produced + builder.cut_steps + builder.pending == streams.steps
     for chunk in builder.flush():
-        found[chunk.environment] += chunk.action.tolist()
+        found[chunk.environment] += chunk["action"].tolist()
     for env, rows in enumerate(streams.rows):
         complete = [t for t in range(60 - n_step) if None not in rows[t : t + n_step + 1]]
         # The step before a failure has seen its n rewards but not the value behind them, unless the next one went well.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from rljob.experience.nstep import n_step_windows
+from rljob.experience.transitions import n_step_windows
 
 
 @given(

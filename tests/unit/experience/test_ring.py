@@ -8,35 +8,34 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob.experience import Chunk, ChunkLayout
-from rljob.experience.ring import ChunkRing, TransitionArrays, TransitionRows
+from rljob.experience import Segment, SegmentLayout, transition_layout
+from rljob.experience.ring import SegmentRing, empty_batch
+
+from tests.support.experience import make_chunk
 
 LAYOUTS = (
-    ChunkLayout(5, (3, 2), np.dtype(np.uint8), 4, 2),
-    ChunkLayout(7, (4,), np.dtype(np.float32), 1, 3),
+    transition_layout(5, (3, 2), np.dtype(np.uint8), 4, 2),
+    transition_layout(7, (4,), np.dtype(np.float32), 1, 3),
 )
 
 
-def random_chunk(layout: ChunkLayout, rng: np.random.Generator, sequence: int) -> Chunk:
+def random_chunk(layout: SegmentLayout, rng: np.random.Generator, sequence: int) -> Segment:
     steps = int(rng.integers(1, layout.length + 1))
     count = int(rng.integers(layout.stack, layout.max_frames + 1))
-    chunk = Chunk(
-        actor="a",
-        incarnation="i",
-        sequence=sequence,
-        environment=0,
+    chunk = make_chunk(
+        "a",
+        sequence,
+        layout,
+        steps,
         policy_version=sequence * 3,
-        epoch=0,
         frames=rng.integers(0, 255, (count, *layout.frame_shape)).astype(layout.frame_dtype),
-        observation_at=rng.integers(layout.stack - 1, count, steps).astype(np.uint16),
-        bootstrap_at=rng.integers(layout.stack - 1, count, steps).astype(np.uint16),
+        observation=rng.integers(layout.stack - 1, count, steps).astype(np.uint16),
+        next_observation=rng.integers(layout.stack - 1, count, steps).astype(np.uint16),
         action=rng.integers(0, 9, steps).astype(np.int32),
         n_step_return=rng.normal(size=steps).astype(np.float32),
         discount=rng.random(steps).astype(np.float32),
-        priority=np.ones(steps, np.float32),
-        flags=np.zeros(steps, np.uint8),
     )
-    chunk.check(layout)
+    chunk.check()
     return chunk
 
 
@@ -46,7 +45,7 @@ FIRST_ROW = 11
 class Store:
     """Frames outside of a ring."""
 
-    def __init__(self, layout: ChunkLayout, rows: int) -> None:
+    def __init__(self, layout: SegmentLayout, rows: int) -> None:
         self.frames = np.zeros((rows, *layout.frame_shape), layout.frame_dtype)
 
     def write(self, row: int, frames: np.ndarray) -> None:
@@ -55,26 +54,23 @@ class Store:
 
 @given(st.sampled_from(LAYOUTS), st.integers(1, 6), st.integers(1, 25), st.integers(0, 10_000))
 @settings(max_examples=150)
-def test_gather_equals_naive_stacks(layout: ChunkLayout, capacity: int, inserts: int, seed: int) -> None:
+def test_gather_equals_naive_stacks(layout: SegmentLayout, capacity: int, inserts: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    ring = ChunkRing(layout, capacity)
+    ring = SegmentRing(layout, capacity)
     store = Store(layout, FIRST_ROW + capacity * layout.max_frames)
-    elsewhere = ChunkRing(layout, capacity, store=store, first_row=FIRST_ROW)
+    elsewhere = SegmentRing(layout, capacity, store=store, first_row=FIRST_ROW)
     oracle: dict[int, tuple[Any, ...]] = {}
-    seen: dict[int, int] = {}
     for sequence in range(inserts):
         chunk = random_chunk(layout, rng, sequence)
-        slot, generation = ring.insert(chunk)
-        elsewhere.insert_at(slot, generation, chunk)
-        assert slot == sequence % capacity
-        assert generation > seen.get(slot, 0)
-        seen[slot] = generation
+        slot, generation = sequence % capacity, 1 + sequence // capacity
+        ring.insert(slot, generation, chunk)
+        elsewhere.insert(slot, generation, chunk)
         oracle = {key: value for key, value in oracle.items() if key // layout.length != slot}
         for i in range(chunk.steps):
-            o, b = int(chunk.observation_at[i]) + 1, int(chunk.bootstrap_at[i]) + 1
+            o, b = int(chunk["observation"][i]) + 1, int(chunk["next_observation"][i]) + 1
             oracle[slot * layout.length + i] = (
-                generation, chunk.frames[o - layout.stack : o].copy(), chunk.frames[b - layout.stack : b].copy(),
-                chunk.action[i], chunk.n_step_return[i], chunk.discount[i], chunk.policy_version,
+                generation, chunk["frames"][o - layout.stack : o].copy(), chunk["frames"][b - layout.stack : b].copy(),
+                chunk["action"][i], chunk["n_step_return"][i], chunk["discount"][i], chunk.policy_version,
             )  # fmt: skip
     slots = rng.choice(np.array(list(oracle), np.uint32), 12)
     generations = np.array([oracle[int(slot)][0] for slot in slots], np.uint32)
@@ -84,41 +80,35 @@ def test_gather_equals_naive_stacks(layout: ChunkLayout, capacity: int, inserts:
     chunk_of = np.minimum(everything // layout.length, capacity - 1)
     stored = ring.matches(everything, ring.generation[chunk_of])
     assert set(everything[stored].tolist()) == set(oracle)
-    batch = ring.gather(slots, TransitionArrays.empty(layout, 12))
-    rows = TransitionRows.empty(12)
-    elsewhere.gather_rows(slots, rows)
+    batch, rows = empty_batch(layout, 12), empty_batch(layout, 12, rows=True)
+    ring.gather(slots, batch)
+    elsewhere.gather(slots, rows)
     before = np.arange(1 - layout.stack, 1)
-    assert rows.observation_row.min() >= FIRST_ROW
-    np.testing.assert_array_equal(store.frames[rows.observation_row[:, None] + before], batch.observation)
-    np.testing.assert_array_equal(store.frames[rows.bootstrap_row[:, None] + before], batch.next_observation)
+    assert rows["observation"].min() >= FIRST_ROW
+    for name in ("observation", "next_observation"):
+        np.testing.assert_array_equal(store.frames[rows[name][:, None] + before], batch[name])
     for name in ("action", "n_step_return", "discount", "policy_version"):
-        np.testing.assert_array_equal(getattr(rows, name), getattr(batch, name))
+        np.testing.assert_array_equal(rows[name], batch[name])
     for row, slot in enumerate(slots):
         _, observation, following, action, n_step_return, discount, version = oracle[int(slot)]
-        np.testing.assert_array_equal(batch.observation[row], observation)
-        np.testing.assert_array_equal(batch.next_observation[row], following)
-        assert batch.action[row] == action
-        assert batch.n_step_return[row] == n_step_return
-        assert batch.discount[row] == discount
-        assert batch.policy_version[row] == version
+        np.testing.assert_array_equal(batch["observation"][row], observation)
+        np.testing.assert_array_equal(batch["next_observation"][row], following)
+        assert batch["action"][row] == action
+        assert batch["n_step_return"][row] == n_step_return
+        assert batch["discount"][row] == discount
+        assert batch["policy_version"][row] == version
 
 
 def test_wrong_uses_are_refused() -> None:
     layout = LAYOUTS[0]
     chunk = random_chunk(layout, np.random.default_rng(0), 0)
     with pytest.raises(ValueError, match="use more shards"):
-        ChunkRing(layout, 2**31)
-    ring = ChunkRing(layout, 2)
+        SegmentRing(layout, 2**31)
+    ring = SegmentRing(layout, 2)
     with pytest.raises(IndexError):
-        ring.insert_at(2, 1, chunk)
+        ring.insert(2, 1, chunk)
     with pytest.raises(ValueError, match="generation"):
-        ring.insert_at(0, 2**32, chunk)
-    ring.insert(chunk)
+        ring.insert(0, 2**32, chunk)
+    ring.insert(0, 1, chunk)
     with pytest.raises(ValueError, match="buffers for 3"):
-        ring.gather(np.array([0]), TransitionArrays.empty(layout, 3))
-    with pytest.raises(ValueError, match="keeps no frames"):
-        ChunkRing(layout, 2, keep_frames=False).gather(np.array([0]))
-    with pytest.raises(ValueError, match="gather_rows says where"):
-        ChunkRing(layout, 2, store=Store(layout, 2 * layout.max_frames)).gather(np.array([0]))
-    with pytest.raises(ValueError, match="no store"):
-        ring.gather_rows(np.array([0]), TransitionRows.empty(1))
+        ring.gather(np.array([0]), empty_batch(layout, 3))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob.experience import InvalidChunk, Unroll, UnrollBuilder, UnrollLayout
+from rljob.experience import InvalidSegment, Segment, SegmentBuilder, SegmentLayout, make_builder, unroll_layout
 from rljob.wire import decode, encode
+
+from tests.support.experience import changed, recorded
 
 GAMMA = 0.9
 
@@ -33,8 +36,8 @@ class Seen:
 class Streams:
     """N streams of random frames that end at random, and a record of every step."""
 
-    def __init__(self, layout: UnrollLayout, num_envs: int, seed: int, ends: float) -> None:
-        self.layout, self.num_envs, self.ends = layout, num_envs, ends
+    def __init__(self, layout: SegmentLayout, num_envs: int, seed: int, ends: float, memory: int = 0) -> None:
+        self.layout, self.num_envs, self.ends, self.memory = layout, num_envs, ends, memory
         self.random = np.random.default_rng(seed)
         self.observation = self._frames((num_envs, layout.stack))
         self.seen: list[list[Seen]] = [[] for _ in range(num_envs)]
@@ -42,13 +45,13 @@ class Streams:
     def _frames(self, shape: tuple[int, ...]) -> np.ndarray:
         return self.random.integers(0, 256, (*shape, *self.layout.frame_shape), dtype=np.uint8)
 
-    def step(self, builder: UnrollBuilder, version: int) -> list[Unroll]:
+    def step(self, builder: SegmentBuilder, version: int) -> list[Segment]:
         count, random = self.num_envs, self.random
         action = random.integers(0, 4, count)
         reward, taken, value = (random.normal(size=count).astype(np.float32) for _ in range(3))
         taken = -np.abs(taken)
         final_value = random.normal(size=count).astype(np.float32)
-        state = random.normal(size=(count, 2, self.layout.memory)).astype(np.float32)
+        state = random.normal(size=(count, 2, self.memory)).astype(np.float32)
         kind = random.choice(["goes on", "terminated", "truncated", "life lost"], count, p=self._odds())
         terminated, truncated, life_lost = (kind == name for name in ("terminated", "truncated", "life lost"))
         following = np.concatenate([self.observation[:, 1:], self._frames((count, 1))], axis=1)
@@ -61,9 +64,9 @@ class Streams:
                     float(value[env]), float(final_value[env]), version, state[env].copy(),
                 )
             )  # fmt: skip
-        unrolls = builder.step(
-            action, reward, terminated, truncated, life_lost, following, taken, value,
-            final_value if truncated.any() else None, version, state,
+        unrolls = recorded(
+            builder, action, reward, terminated, truncated, life_lost, following, taken=taken, value=value,
+            final_value=final_value if truncated.any() else None, version=version, state=state,
         )  # fmt: skip
         self.observation = following
         return unrolls
@@ -72,9 +75,9 @@ class Streams:
         return [1.0 - 3 * self.ends, self.ends, self.ends, self.ends]
 
 
-def stack_at(unroll: Unroll, t: int, stack: int) -> np.ndarray:
-    at = int(unroll.observation_at[t])
-    return unroll.frames[at - stack + 1 : at + 1]
+def stack_at(unroll: Segment, t: int, stack: int) -> np.ndarray:
+    at = int(unroll["observation"][t])
+    return unroll["frames"][at - stack + 1 : at + 1]
 
 
 @settings(max_examples=40)
@@ -90,11 +93,11 @@ def stack_at(unroll: Unroll, t: int, stack: int) -> np.ndarray:
 def test_unrolls_are_what_was_seen(
     length: int, stack: int, num_envs: int, memory: int, ends: float, life_loss_ends: bool, seed: int
 ) -> None:
-    layout = UnrollLayout(length, (2, 3), np.dtype(np.uint8), stack, memory)
-    streams = Streams(layout, num_envs, seed, ends)
-    builder = UnrollBuilder(layout, num_envs, GAMMA, life_loss_ends, "actor-0", "i1", epoch=3)
+    layout = unroll_layout(length, (2, 3), np.dtype(np.uint8), stack, memory)
+    streams = Streams(layout, num_envs, seed, ends, memory)
+    builder = make_builder(layout, num_envs, GAMMA, life_loss_ends, "actor-0", "i1", epoch=3)
     builder.begin(streams.observation)
-    found: list[Unroll] = []
+    found: list[Segment] = []
     for step in range(3 * length + 1):
         found += streams.step(builder, version=step // 2)
     assert len(found) == 3 * num_envs
@@ -102,45 +105,43 @@ def test_unrolls_are_what_was_seen(
     assert builder.pending == num_envs
     assert [unroll.sequence for unroll in found] == list(range(len(found)))
     for index, unroll in enumerate(found):
-        unroll.check(layout)
+        unroll.check()
         part, env = divmod(index, num_envs)
         seen = streams.seen[env][part * length : (part + 1) * length]
         after = streams.seen[env][(part + 1) * length]
         assert (unroll.environment, unroll.epoch, unroll.policy_version) == (env, 3, seen[0].version)
-        np.testing.assert_array_equal(unroll.state, seen[0].state)
+        np.testing.assert_array_equal(unroll["state"], seen[0].state)
         for t, step in enumerate(seen):
             np.testing.assert_array_equal(stack_at(unroll, t, stack), step.observation)
             ends_here = step.ends in ("terminated", "truncated") or (life_loss_ends and step.ends == "life lost")
-            assert unroll.discount[t] == (0.0 if ends_here else np.float32(GAMMA))
-            assert unroll.final_value[t] == np.float32(step.final_value if step.ends == "truncated" else 0.0)
-            row = (unroll.action[t], unroll.reward[t], unroll.log_prob[t], unroll.value[t], unroll.policy_versions[t])
-            assert row == (step.action, step.reward, step.taken, step.value, step.version)
+            assert unroll["discount"][t] == (0.0 if ends_here else np.float32(GAMMA))
+            assert unroll["final_value"][t] == np.float32(step.final_value if step.ends == "truncated" else 0.0)
+            row = [unroll[name][t] for name in ("action", "reward", "log_prob", "value", "policy_version")]
+            assert row == [step.action, step.reward, step.taken, step.value, step.version]
         np.testing.assert_array_equal(stack_at(unroll, length, stack), after.observation)
-        assert unroll.value[length] == np.float32(after.value)
+        assert unroll["value"][length] == np.float32(after.value)
 
 
-def one_unroll(layout: UnrollLayout) -> Unroll:
+def one_unroll(layout: SegmentLayout) -> Segment:
     streams = Streams(layout, 1, 0, 0.0)
-    builder = UnrollBuilder(layout, 1, GAMMA, False, "actor-0", "i1", 0)
+    builder = make_builder(layout, 1, GAMMA, False, "actor-0", "i1", 0)
     builder.begin(streams.observation)
-    found: list[Unroll] = []
+    found: list[Segment] = []
     while not found:
         found = streams.step(builder, 1)
     return found[0]
 
 
-LAYOUT = UnrollLayout(4, (2, 3), np.dtype(np.uint8), 2, 0)
+LAYOUT = unroll_layout(4, (2, 3), np.dtype(np.uint8), 2, 0)
 
 
 def test_an_unroll_survives_the_wire() -> None:
     unroll = one_unroll(LAYOUT)
     parts = encode(unroll.to_message(), compress=LAYOUT.compressed_columns)
     assert len(parts[0]) <= 512
-    message = decode(parts)
-    back = Unroll.from_parts(message.fields, message.columns)
-    back.check(LAYOUT)
-    for name in ("frames", "observation_at", "action", "reward", "value", "policy_versions", "state"):
-        np.testing.assert_array_equal(getattr(back, name), getattr(unroll, name))
+    back = Segment.from_message(decode(parts), LAYOUT)
+    for name, column in unroll.columns.items():
+        np.testing.assert_array_equal(back[name], column)
 
 
 @pytest.mark.parametrize(
@@ -148,29 +149,29 @@ def test_an_unroll_survives_the_wire() -> None:
     [
         ({"reward": np.full(4, np.nan, np.float32)}, "reward is not finite"),
         ({"value": np.zeros(4, np.float32)}, r"column value is float32\[4\]"),
-        ({"log_prob": np.full(4, 0.5, np.float32)}, "log-probability is positive"),
-        ({"discount": np.full(4, 1.5, np.float32)}, "outside"),
-        ({"observation_at": np.full(5, 60_000, np.uint16)}, "obs_at leaves"),
-        ({"state": np.zeros((2, 3), np.float32)}, r"expected f4\[2, 0\]"),
-        ({"action": np.full(4, -1, np.int32)}, "actions are -1 to -1; allowed: 0 or more"),
+        ({"log_prob": np.full(4, 0.5, np.float32)}, "log_prob holds 0.5 to 0.5; allowed: any to 0.0001"),
+        ({"discount": np.full(4, 1.5, np.float32)}, "discount holds 1.5 to 1.5; allowed: 0 to 1"),
+        ({"observation": np.full(5, 60_000, np.uint16)}, "obs_at leaves"),
+        ({"state": np.zeros((2, 3), np.float32)}, r"expected float32\[2, 0\]"),
+        ({"action": np.full(4, -1, np.int32)}, "action holds -1 to -1; allowed: 0 to any"),
     ],
 )
 def test_a_contradictory_unroll_is_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidChunk, match=message):
-        replace(one_unroll(LAYOUT), **change).check(LAYOUT)
+    with pytest.raises(InvalidSegment, match=message):
+        changed(one_unroll(LAYOUT), **change).check()
 
 
 def test_unknown_values_are_recorded_as_zero_and_steps_need_a_beginning() -> None:
-    builder = UnrollBuilder(LAYOUT, 1, GAMMA, False, "actor-0", "i1", 0)
-    arguments: tuple[Any, ...] = (
-        np.zeros(1, np.int64), np.zeros(1, np.float32), *(np.zeros(1, bool) for _ in range(3)),
-        np.zeros((1, 2, 2, 3), np.uint8), np.full(1, -1.0, np.float32), np.full(1, np.nan, np.float32), None, 0,
+    builder = make_builder(LAYOUT, 1, GAMMA, False, "actor-0", "i1", 0)
+    step = partial(
+        recorded, builder, np.zeros(1, np.int64), np.zeros(1, np.float32), *(np.zeros(1, bool) for _ in range(3)),
+        np.zeros((1, 2, 2, 3), np.uint8), taken=np.full(1, -1.0, np.float32), value=np.full(1, np.nan, np.float32), version=0,
     )  # fmt: skip
     with pytest.raises(RuntimeError, match="before begin"):
-        builder.step(*arguments)
+        step()
     builder.begin(np.zeros((1, 2, 2, 3), np.uint8))
-    found: list[Unroll] = []
+    found: list[Segment] = []
     for _ in range(5):
-        found += builder.step(*arguments)
-    found[0].check(LAYOUT)
-    assert not found[0].value.any()
+        found += step()
+    found[0].check()
+    assert not found[0]["value"].any()

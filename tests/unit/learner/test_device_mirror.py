@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -11,29 +10,28 @@ import numpy as np
 import pytest
 import torch
 from rljob.algorithms.batches import TransitionBatch
-from rljob.experience import Chunk, ChunkLayout
-from rljob.experience.ring import ChunkRing, TransitionArrays, TransitionRows
+from rljob.experience import Segment, SegmentLayout, transition_layout
+from rljob.experience.ring import SegmentRing
 from rljob.learner import device_mirror
-from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.device_mirror import CHUNKS_UNDER_WAY, DeviceMirror, MirrorStagingRing
-from rljob.learner.staging import AtOnce, StagingRing, TransitionBuffers, on_current_stream
+from rljob.learner.staging import AtOnce, TransitionBuffers, on_current_stream, transition_buffers
 
 from tests.support.devices import DEVICES, LateEvent, needs_cuda
 from tests.support.experience import make_chunk
 from tests.unit.learner.optim.test_no_waiting import Waits, waiting_is_an_error
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
-IMAGES = ChunkLayout(5, (6, 8), np.dtype(np.uint8), 4, 2)
+IMAGES = transition_layout(5, (6, 8), np.dtype(np.uint8), 4, 2)
 LAYOUTS = [
     pytest.param(IMAGES, id="words-of-8"),
-    pytest.param(ChunkLayout(5, (3, 2), np.dtype(np.uint8), 4, 2), id="words-of-2"),
-    pytest.param(ChunkLayout(5, (5,), np.dtype(np.uint8), 1, 1), id="bytes"),
-    pytest.param(ChunkLayout(7, (3,), np.dtype(np.float32), 2, 3), id="floats"),
+    pytest.param(transition_layout(5, (3, 2), np.dtype(np.uint8), 4, 2), id="words-of-2"),
+    pytest.param(transition_layout(5, (5,), np.dtype(np.uint8), 1, 1), id="bytes"),
+    pytest.param(transition_layout(7, (3,), np.dtype(np.float32), 2, 3), id="floats"),
 ]
 BATCH = 24
 
 
-def random_chunk(layout: ChunkLayout, random: np.random.Generator, number: int) -> Chunk:
+def random_chunk(layout: SegmentLayout, random: np.random.Generator, number: int) -> Segment:
     steps = int(random.integers(1, layout.length + 1))
     count = int(random.integers(layout.stack, layout.max_frames + 1))
     chunk = make_chunk(
@@ -42,13 +40,13 @@ def random_chunk(layout: ChunkLayout, random: np.random.Generator, number: int) 
         layout,
         steps,
         frames=random.integers(0, 255, (count, *layout.frame_shape)).astype(layout.frame_dtype),
-        observation_at=random.integers(layout.stack - 1, count, steps).astype(np.uint16),
-        bootstrap_at=random.integers(layout.stack - 1, count, steps).astype(np.uint16),
+        observation=random.integers(layout.stack - 1, count, steps).astype(np.uint16),
+        next_observation=random.integers(layout.stack - 1, count, steps).astype(np.uint16),
         action=random.integers(0, 9, steps).astype(np.int32),
         n_step_return=random.normal(size=steps).astype(np.float32),
         policy_version=number,
     )
-    chunk.check(layout)
+    chunk.check()
     return chunk
 
 
@@ -58,14 +56,16 @@ class Shards:
     def __init__(self, mirror: DeviceMirror, count: int, slots: int) -> None:
         self.random = np.random.default_rng(0)
         self.layout, self.number = mirror.layout, 0
-        self.in_ram = [ChunkRing(self.layout, slots) for _ in range(count)]
+        self.in_ram = [SegmentRing(self.layout, slots) for _ in range(count)]
         self.on_device = [mirror.ring(shard, slots) for shard in range(count)]
 
     def insert(self, chunks: int) -> None:
         for _ in range(chunks):
             chunk = random_chunk(self.layout, self.random, self.number)
             shard = self.number % len(self.in_ram)
-            assert self.in_ram[shard].insert(chunk) == self.on_device[shard].insert(chunk)
+            turn = self.number // len(self.in_ram)
+            for ring in (self.in_ram[shard], self.on_device[shard]):
+                ring.insert(turn % ring.capacity, 1 + turn // ring.capacity, chunk)
             self.number += 1
 
     def draw(self, shard: int, count: int) -> np.ndarray:
@@ -80,9 +80,9 @@ def filled_both(shards: Shards, expected: TransitionBuffers, made: TransitionBuf
     edges = np.linspace(0, BATCH, len(shards.in_ram) + 1).astype(int).tolist()
     for shard in shards.random.permutation(len(shards.in_ram)).tolist():
         rows = slice(edges[shard], edges[shard + 1])
-        columns = {"slot": shards.draw(shard, rows.stop - rows.start)}
-        expected.fill(rows, columns, shards.in_ram[shard])
-        made.fill(rows, columns, shards.on_device[shard])
+        slots = shards.draw(shard, rows.stop - rows.start)
+        expected.fill(rows, slots, shards.in_ram[shard])
+        made.fill(rows, slots, shards.on_device[shard])
         shards.insert(chunks_between)
     weight = shards.random.random(BATCH).astype(np.float32)
     expected.weight[:] = weight
@@ -101,11 +101,11 @@ def same(made: TransitionBatch, expected: TransitionBatch) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_batches_are_those_of_a_mirror_in_ram(layout: ChunkLayout, device: torch.device) -> None:
+def test_batches_are_those_of_a_mirror_in_ram(layout: SegmentLayout, device: torch.device) -> None:
     mirror = DeviceMirror(layout, 4, 3, device)
     shards = Shards(mirror, 3, slots=4)
     shards.insert(3)
-    plain, buffers = StagingRing(layout, BATCH, 1, device), MirrorStagingRing(mirror, BATCH, 2)
+    plain, buffers = transition_buffers(layout, BATCH, 1, device), MirrorStagingRing(mirror, BATCH, 2)
     for _ in range(30):
         expected, made = plain.take(), buffers.take()
         while expected is None or made is None:  # copies that are still under way
@@ -158,7 +158,7 @@ def test_a_device_that_is_late_gathers_what_was_meant(chunks_between: int, monke
     monkeypatch.setattr(device_mirror, "stream_beside", lambda device: stream)
     mirror = DeviceMirror(IMAGES, 4, 2, CPU)
     shards = Shards(mirror, 2, slots=4)
-    plain, buffers = StagingRing(IMAGES, BATCH, 1, CPU), MirrorStagingRing(mirror, BATCH, 1)
+    plain, buffers = transition_buffers(IMAGES, BATCH, 1, CPU), MirrorStagingRing(mirror, BATCH, 1)
     monkeypatch.setattr(stream, "run", stream.later)
     shards.insert(2)
     for _ in range(5):
@@ -181,7 +181,7 @@ def test_a_batch_is_the_loop_s_when_the_next_one_is_gathered() -> None:
     for _ in range(2):
         made = buffers.take()
         assert made is not None
-        made.fill(slice(0, BATCH), {"slot": shards.draw(0, BATCH)}, shards.on_device[0])
+        made.fill(slice(0, BATCH), shards.draw(0, BATCH), shards.on_device[0])
         batch, _ = buffers.upload(made)
         observations.append((batch.observation, batch.observation.clone()))
         buffers.give_back(made)
@@ -194,9 +194,9 @@ def test_a_shard_that_begins_anew_has_the_same_room() -> None:
     assert before == 2 * 3 * IMAGES.max_frames * IMAGES.frame_bytes
     shards = Shards(mirror, 2, slots=3)
     shards.insert(6)
-    shards.on_device[1], shards.in_ram[1] = mirror.ring(1, 3), ChunkRing(IMAGES, 3)
+    shards.on_device[1], shards.in_ram[1] = mirror.ring(1, 3), SegmentRing(IMAGES, 3)
     shards.insert(4)
-    plain, made = StagingRing(IMAGES, BATCH, 1, CPU), MirrorStagingRing(mirror, BATCH, 1)
+    plain, made = transition_buffers(IMAGES, BATCH, 1, CPU), MirrorStagingRing(mirror, BATCH, 1)
     expected, staging = plain.take(), made.take()
     assert expected is not None
     assert staging is not None
@@ -209,16 +209,13 @@ def test_what_there_is_no_room_for_is_refused() -> None:
     mirror = DeviceMirror(IMAGES, 3, 2, CPU)
     with pytest.raises(ValueError, match="it has 4 chunks, and the learner's device has room for 3 of each shard"):
         mirror.ring(0, 4)
-    config = ReplayClientConfig(("inproc://nobody",), IMAGES, BATCH, mode="frames")
-    with pytest.raises(ValueError, match="need no mirror"):
-        ReplayClient(config, lambda probability, beta: probability, CPU, mirror=mirror)
 
 
 def test_nothing_is_asked_of_the_device() -> None:
     """What would make the host wait for a GPU, looked for on a CPU."""
     mirror = DeviceMirror(IMAGES, 4, 2, CPU)
     shards, buffers = Shards(mirror, 2, slots=4), MirrorStagingRing(mirror, BATCH, 1)
-    plain = StagingRing(IMAGES, BATCH, 1, CPU)
+    plain = transition_buffers(IMAGES, BATCH, 1, CPU)
     shards.insert(8)
     expected, made = plain.take(), buffers.take()
     assert expected is not None
@@ -238,7 +235,7 @@ def test_torch_itself_finds_no_wait_on_a_gpu() -> None:
         for _ in range(2):
             made = buffers.take()
             assert made is not None
-            made.fill(slice(0, BATCH), {"slot": shards.draw(0, BATCH)}, shards.on_device[0])
+            made.fill(slice(0, BATCH), shards.draw(0, BATCH), shards.on_device[0])
             shards.insert(1)
             batch = on_current_stream(*buffers.upload(made))
     assert {tensor.device.type for tensor in batch if tensor is not None} == {"cuda"}
@@ -249,12 +246,6 @@ def test_only_numbers_cross_the_bus() -> None:
     """Of a batch nothing is left in the host's memory but row numbers and columns, and those are pinned."""
     staging = MirrorStagingRing(DeviceMirror(IMAGES, 4, 1, CUDA), BATCH, 1).take()
     assert staging is not None
-    tensors = [*staging.tensors.values(), *staging._newest]
+    tensors = [*staging.tensors.values(), *staging._newest.values()]
     assert all(tensor.is_pinned() for tensor in tensors)
     assert sum(tensor.nbytes for tensor in tensors) == BATCH * (8 + 8 + 4 + 4 + 4 + 4)
-
-
-def test_a_new_column_of_transitions_has_to_find_its_way_to_both_kinds_of_batches() -> None:
-    arrays, rows = ({field.name for field in dataclasses.fields(kind)} for kind in (TransitionArrays, TransitionRows))
-    assert arrays - rows == {"observation", "next_observation"}
-    assert rows - arrays == {"observation_row", "bootstrap_row"}

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob.experience import Unroll, UnrollLayout
+from rljob.experience import Segment, unroll_layout
 from rljob.learner.fifo import FifoTable
 
 from tests.support.experience import make_unroll
 
-LAYOUT = UnrollLayout(3, (2,), np.dtype(np.float32), 1)
+LAYOUT = unroll_layout(3, (2,), np.dtype(np.float32), 1)
 RAW: Any = SimpleNamespace()
 
 
-def unroll(number: int) -> Unroll:
+def unroll(number: int) -> Segment:
     return make_unroll("actor-0", number, LAYOUT)
 
 

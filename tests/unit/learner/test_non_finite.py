@@ -15,7 +15,8 @@ import torch
 from rljob.algorithms import algorithm
 from rljob.algorithms.compute import Compute
 from rljob.checkpoints import store as checkpoint
-from rljob.experience import ChunkLayout
+from rljob.experience import transition_layout
+from rljob.learner.assembly import ReadyBatch
 from rljob.learner.client import ReplayClient, ReplayClientConfig
 from rljob.learner.figures import Figures
 from rljob.learner.loop import Learner
@@ -23,14 +24,14 @@ from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
 from rljob.learner.optim.loss_scale import LossScale
 from rljob.learner.optim.readback import Readback
 from rljob.learner.saver import Saver
-from rljob.learner.staging import ReadyBatch, StagingRing
+from rljob.learner.staging import transition_buffers
 from rljob.weights.exchange import WeightServer
 
 from tests.support.devices import LateEvents
 from tests.unit.learner.learner_builders import batches, identity, parameters, updater
 
 _names = itertools.count()
-LAYOUT = ChunkLayout(10, (4,), np.dtype(np.float32), 1, 3)
+LAYOUT = transition_layout(10, (4,), np.dtype(np.float32), 1, 3)
 
 
 @contextmanager
@@ -51,7 +52,7 @@ def learner(directory: Path, policy: str) -> Iterator[Learner]:
 
 
 def ready(value: float) -> ReadyBatch:
-    staging = StagingRing(LAYOUT, 16, 1, torch.device("cpu")).take()
+    staging = transition_buffers(LAYOUT, 16, 1, torch.device("cpu")).take()
     assert staging is not None
     (batch,) = batches(1)
     poisoned = batch._replace(n_step_return=torch.full((16,), value))

@@ -18,7 +18,7 @@ from rljob.actor.policy import Policy
 from rljob.algorithms.base import TransitionAlgorithm, UnrollAlgorithm
 from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch
 from rljob.algorithms.compute import Compute
-from rljob.algorithms.decision import Decision, Game, Inference, RandomNumbers
+from rljob.algorithms.decision import Game, Inference, RandomNumbers
 from rljob.algorithms.minibatches import minibatches_of_steps
 from rljob.algorithms.parameters import TransitionParameters
 from rljob.algorithms.trunk import FrameNetwork, dense_layers
@@ -28,6 +28,7 @@ from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity
 from rljob.envs import EnvironmentSpec
 from rljob.evaluation.player import judged_policy
+from rljob.experience import Decision
 from rljob.inference.batching import Request
 from rljob.inference.model import ServedModel
 from rljob.learner.loop import Learner

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from rljob.experience import ChunkLayout
+from rljob.experience import transition_layout
 from rljob.learner.shard import SUBSCRIBE_AGAIN_SECONDS, ShardSession
 from rljob.wire import Client, Server
 
 from tests.support.waiting import eventually
 
-LAYOUT = ChunkLayout(length=5, frame_shape=(2,), frame_dtype=np.dtype(np.float32), stack=1, n_step=1)
+LAYOUT = transition_layout(length=5, frame_shape=(2,), frame_dtype=np.dtype(np.float32), stack=1, n_step=1)
 
 
 def until(server: Server, kind: str, between: Callable[[], object] = lambda: time.sleep(0.01)) -> list[str]:
@@ -33,7 +33,7 @@ def test_a_subscription_that_could_not_leave_is_sent_once_there_is_a_connection(
     """Two seconds later was too late: meanwhile the other shards alone were filled and drawn from."""
     endpoint = f"ipc://{tmp_path}/s"
     with Client(endpoint) as connection:
-        session = ShardSession(0, connection, LAYOUT, "index", "learner")
+        session = ShardSession(0, connection, LAYOUT, "learner")
         session.tick(0.0)
         with Server(endpoint) as server:
             until(server, "subscribe", between=lambda: session.tick(0.1))
@@ -42,7 +42,7 @@ def test_a_subscription_that_could_not_leave_is_sent_once_there_is_a_connection(
 def test_a_subscription_that_was_sent_is_repeated_when_its_answer_is_overdue_and_not_before(tmp_path: Path) -> None:
     endpoint = f"ipc://{tmp_path}/s"
     with Server(endpoint) as server, Client(endpoint) as connection:
-        session = ShardSession(0, connection, LAYOUT, "index", "learner")
+        session = ShardSession(0, connection, LAYOUT, "learner")
         # Where the connection came up between the two, the first question for statistics has left before the subscription.
         asked = "stats" in until(server, "subscribe", between=lambda: session.tick(0.0))
         session.tick(SUBSCRIBE_AGAIN_SECONDS - 0.1)

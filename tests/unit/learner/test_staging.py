@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rljob.experience import ChunkLayout
-from rljob.learner.staging import BufferRing, Staging, StagingRing, on_current_stream
+from rljob.experience import transition_layout
+from rljob.learner.staging import BufferRing, TransitionStaging, on_current_stream, transition_buffers
 
 from tests.support.devices import DEVICES, LateEvents
 
 CPU = torch.device("cpu")
-LAYOUT = ChunkLayout(10, (6,), np.dtype(np.uint8), 2, 3)
+LAYOUT = transition_layout(10, (6,), np.dtype(np.uint8), 2, 3)
 
 
 class Copies:
@@ -28,9 +28,9 @@ class Copies:
         return batch_of(dict(tensors)), event
 
 
-def ring(count: int) -> tuple[BufferRing[Staging], Copies]:
+def ring(count: int) -> tuple[BufferRing[TransitionStaging], Copies]:
     copies = Copies()
-    buffers = StagingRing(LAYOUT, 4, count, CPU)
+    buffers = transition_buffers(LAYOUT, 4, count, CPU)
     return BufferRing([taken for _ in range(count) if (taken := buffers.take())], dict, copies), copies  # type: ignore[arg-type]
 
 
@@ -84,7 +84,7 @@ def test_an_owner_that_needs_one_now_waits_for_the_oldest_copy_alone() -> None:
 
 
 def test_without_a_device_a_buffer_is_the_loops_until_it_gives_it_back() -> None:
-    buffers = StagingRing(LAYOUT, 4, 1, CPU)
+    buffers = transition_buffers(LAYOUT, 4, 1, CPU)
     staging = buffers.take()
     assert staging is not None
     batch, ready = buffers.upload(staging)
@@ -98,12 +98,12 @@ def test_without_a_device_a_buffer_is_the_loops_until_it_gives_it_back() -> None
 @pytest.mark.parametrize("device", DEVICES)
 def test_every_batch_arrives_as_it_was_written(device: torch.device) -> None:
     """Buffers are written to again as soon as they may be; a copy that had begun too late would show the next batch."""
-    buffers = StagingRing(LAYOUT, 256, 2, device)
+    buffers = transition_buffers(LAYOUT, 256, 2, device)
     arrived = []
     for number in range(60):
         while (staging := buffers.take()) is None:
             pass
-        staging.transitions.n_step_return[:] = number
+        staging.arrays["n_step_return"][:] = number
         batch, ready = buffers.upload(staging)
         batch = on_current_stream(batch, ready)
         arrived.append(batch.n_step_return.clone())

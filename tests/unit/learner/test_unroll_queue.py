@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,18 +13,18 @@ import torch
 from rljob.acting.identity import ActorIdentity
 from rljob.actor.figures import ActorFigures
 from rljob.actor.session import ReplaySession
-from rljob.experience import Unroll
+from rljob.experience import Segment
 from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
 from rljob.weights.versions import VersionLog
 from rljob.wire import Client
 
-from tests.support.experience import UNROLLS, make_unroll
+from tests.support.experience import UNROLLS, changed, make_unroll
 from tests.support.waiting import eventually
 
 _NAMES = itertools.count()
 
 
-def unroll(number: int, version: int = 1, epoch: int = 1) -> Unroll:
+def unroll(number: int, version: int = 1, epoch: int = 1) -> Segment:
     random = np.random.default_rng(number)
     step = random.normal(size=3).astype(np.float32)
     return make_unroll(
@@ -39,7 +38,6 @@ def unroll(number: int, version: int = 1, epoch: int = 1) -> Unroll:
         reward=step,
         discount=np.full(3, 0.9, np.float32),
         log_prob=-np.abs(step),
-        policy_versions=np.full(3, version, np.int64),
     )
 
 
@@ -98,9 +96,9 @@ def test_batches_are_the_unrolls_in_order_with_their_frames_stacked() -> None:
             assert batch.action.tolist() == [[first, first + 1]] * 3
             for b in range(2):
                 for t in range(4):
-                    expected = sent[first + b].frames[t : t + 2]
+                    expected = sent[first + b]["frames"][t : t + 2]
                     np.testing.assert_array_equal(batch.observation[b, t].numpy(), expected)
-                np.testing.assert_array_equal(batch.reward[:, b].numpy(), sent[first + b].reward)
+                np.testing.assert_array_equal(batch.reward[:, b].numpy(), sent[first + b]["reward"])
             one.queue.give_back(ready)
         one.until(lambda: one.counts()["learned"] == 4)
         assert one.counts() | {"head_age_updates": 0} == one.counts() | {
@@ -208,7 +206,7 @@ def test_an_actor_that_comes_back_brings_nothing_twice() -> None:
 
 def test_a_contradictory_unroll_is_refused_and_the_rest_goes_on() -> None:
     with rig() as one:
-        one.session.encode(replace(unroll(0), reward=np.full(3, np.nan, np.float32)))
+        one.session.encode(changed(unroll(0), reward=np.full(3, np.nan, np.float32)))
         one.session.encode(unroll(1))
         one.session.encode(unroll(2))
         one.until(lambda: one.queue.ready_batches)

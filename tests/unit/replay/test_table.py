@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rljob.experience import Chunk, ChunkLayout
-from rljob.experience.ring import ChunkRing
+from rljob.experience import Segment, transition_layout
+from rljob.experience.ring import Slots
 from rljob.ingest.table import StoredChunk
 from rljob.replay.limiter import LimiterConfig, SamplesPerInsertLimiter
 from rljob.replay.selectors import Prioritized
@@ -16,20 +16,20 @@ from rljob.wire import RawMessage, decode_header, encode
 
 from tests.support.experience import make_chunk
 
-LAYOUT = ChunkLayout(length=8, frame_shape=(3,), frame_dtype=np.dtype(np.float32), stack=1, n_step=2)
+LAYOUT = transition_layout(length=8, frame_shape=(3,), frame_dtype=np.dtype(np.float32), stack=1, n_step=2)
 
 
-def arrival(sequence: int, steps: int = 8, priority: float = 1.0) -> tuple[Chunk, RawMessage]:
+def arrival(sequence: int, steps: int = 8, priority: float = 1.0) -> tuple[Segment, RawMessage]:
     """A chunk, and the message it came in; shorter chunks have fewer bytes."""
     chunk = make_chunk("actor-0", sequence, LAYOUT, steps, priority=np.full(steps, priority, np.float32))
-    chunk.check(LAYOUT)
+    chunk.check()
     return chunk, decode_header(encode(chunk.to_message()))
 
 
-def make_table(capacity: Capacity, *, keep_frames: bool = False, first_generation: int = 1) -> ReplayTable:
-    ring = ChunkRing(LAYOUT, capacity.chunks(LAYOUT), keep_frames=keep_frames)
+def make_table(capacity: Capacity, *, first_generation: int = 1) -> ReplayTable:
+    slots = Slots(LAYOUT, capacity.chunks(LAYOUT))
     limiter = SamplesPerInsertLimiter(LimiterConfig(0.0, 1, 0.0))
-    return ReplayTable(ring, Prioritized(ring.capacity_steps, 1.0), limiter, capacity, first_generation)
+    return ReplayTable(slots, Prioritized(slots.capacity_steps, 1.0), limiter, capacity, first_generation)
 
 
 def stored(table: ReplayTable) -> list[StoredChunk]:
@@ -43,15 +43,12 @@ BYTES_OF_A_FULL_CHUNK = arrival(0)[1].nbytes
     steps_limit=st.integers(8, 100),
     bytes_limit=st.none() | st.integers(1, 14 * BYTES_OF_A_FULL_CHUNK),
     batches=st.lists(st.lists(st.integers(1, 8), max_size=12), max_size=12),
-    keep_frames=st.booleans(),
 )
 @settings(max_examples=150)
-def test_both_capacities_against_a_list(
-    steps_limit: int, bytes_limit: int | None, batches: list[list[int]], keep_frames: bool
-) -> None:
-    table = make_table(Capacity(steps_limit, bytes_limit or 0), keep_frames=keep_frames)
+def test_both_capacities_against_a_list(steps_limit: int, bytes_limit: int | None, batches: list[list[int]]) -> None:
+    table = make_table(Capacity(steps_limit, bytes_limit or 0))
     kept: list[tuple[int, int, int, float]] = []  # generation, steps, bytes, priority
-    slots_in_use = table.ring.capacity_chunks
+    slots_in_use = table.slots.capacity
     generation = 0
     for batch in batches:
         arrivals, expected_evictions = [], []
@@ -76,7 +73,7 @@ def test_both_capacities_against_a_list(
         assert bytes_limit is None or table.nbytes <= bytes_limit or len(table) == 1
         slots = [chunk.slot for chunk in stored(table)]
         assert len(set(slots)) == len(slots)
-        weights = np.zeros(table.ring.capacity_steps)
+        weights = np.zeros(table.slots.capacity_steps)
         for chunk, (_, steps, _, priority) in zip(stored(table), kept, strict=True):
             weights[chunk.slot * LAYOUT.length :][:steps] = priority
         np.testing.assert_array_equal(table.selector.weights(0, len(weights)), weights)
@@ -128,12 +125,12 @@ def test_priorities_of_overwritten_slots_are_dropped_and_counted() -> None:
     assert table.stale_priorities == 0
     assert table.selector.priority_total == 39.0
     table.insert([arrival(2)])
-    before = table.selector.weights(0, table.ring.capacity_steps).copy()
+    before = table.selector.weights(0, table.slots.capacity_steps).copy()
     first = slots < 8
     assert 0 < first.sum() < 64
     table.update_priorities(slots, generations, np.full(64, 7.0, np.float32))
     assert table.stale_priorities == first.sum()
-    after = table.selector.weights(0, table.ring.capacity_steps)
+    after = table.selector.weights(0, table.slots.capacity_steps)
     new = stored(table)[-1].slot * 8
     assert new == 0, "the new chunk lies where the old one did"
     np.testing.assert_array_equal(after[new : new + 8], before[new : new + 8])

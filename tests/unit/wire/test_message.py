@@ -153,9 +153,10 @@ def test_rows_must_agree_with_the_field_and_with_each_other() -> None:
     batch = well_formed("batch", 5)
     with pytest.raises(MalformedMessage, match="shape"):
         encode(Message("batch", batch.fields, {**batch.columns, "gen": np.zeros(4, "u4")}))
-    without = {name: array for name, array in batch.columns.items() if name != "obs"}
+    inferred = well_formed("inferred", 5)
+    without = {name: array for name, array in inferred.columns.items() if name != "state"}
     with pytest.raises(MalformedMessage, match="together"):
-        encode(Message("batch", batch.fields, without))
+        encode(Message("inferred", inferred.fields, without))
 
 
 DATA = np.arange(64, dtype="<f4")

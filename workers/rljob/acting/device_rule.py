@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from rljob.algorithms.base import AnyAlgorithm
-from rljob.algorithms.decision import Decision
 from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm
 from rljob.algorithms.impala import IMPALA
+from rljob.experience import Decision
 
 log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from torch import Tensor
 from rljob.acting.device_rule import DeviceDecision
 from rljob.actor.device_environment import DeviceStep
 from rljob.actor.device_policy import DevicePolicy
-from rljob.algorithms.decision import Decision
 from rljob.envs.base import EnvironmentProblem, StepResult
 from rljob.envs.meter import EpisodeMeter
 from rljob.envs.received import expect_finite
 from rljob.envs.spec import EnvironmentSpec
+from rljob.experience import Decision
 from rljob.loading import short
 
 Array = NDArray[Any]

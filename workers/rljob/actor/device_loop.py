@@ -9,11 +9,11 @@ from rljob.actor.device_environment import DeviceEnvironment
 from rljob.actor.device_policy import DevicePolicy
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import LocalLoop
-from rljob.actor.recorder import Recorder
 from rljob.actor.shards import MultiShard
 from rljob.envs.base import EnvironmentProblem, Observation
 from rljob.envs.meter import EpisodeMeter
 from rljob.envs.restarting import KeepsFailing
+from rljob.experience import SegmentBuilder
 from rljob.weights.flat import WeightSource
 
 
@@ -30,14 +30,14 @@ class DeviceLoop(LocalLoop):
         self,
         environment: DeviceEnvironment,
         policy: DevicePolicy,
-        recorder: Recorder,
+        builder: SegmentBuilder,
         sink: MultiShard,
         weights: WeightSource,
         figures: ActorFigures,
         length: int,
     ) -> None:
         """``length``: steps of a chunk or of an unroll, as the job's layout has it."""
-        super().__init__(policy, recorder, sink, weights, figures)
+        super().__init__(policy, builder, sink, weights, figures)
         self._environment = environment
         self._acting = policy
         self._block = Block(length, environment.num_envs, environment.spec, policy, environment.device)

@@ -11,11 +11,10 @@ from typing import TypeVar
 
 from rljob.actor.figures import ActorFigures
 from rljob.actor.loop import Loop
-from rljob.actor.recorder import Recorder
 from rljob.actor.shards import MultiShard
-from rljob.algorithms.decision import Decision
 from rljob.envs.base import Observation, StepResult
 from rljob.envs.grouped import GroupedEnvironment, merged
+from rljob.experience import Decision, SegmentBuilder
 from rljob.inference.client import InferenceLost
 from rljob.inference.policy import RemotePolicy
 
@@ -43,12 +42,12 @@ class GroupedLoop(Loop):
         self,
         environment: GroupedEnvironment,
         policy: RemotePolicy,
-        recorder: Recorder,
+        builder: SegmentBuilder,
         sink: MultiShard,
         figures: ActorFigures,
         timeout_seconds: float,
     ) -> None:
-        super().__init__(policy, recorder, sink, figures)
+        super().__init__(policy, builder, sink, figures)
         self._groups = environment
         self._remote = policy
         self._timeout_seconds = timeout_seconds
@@ -77,7 +76,7 @@ class GroupedLoop(Loop):
             clock.enter("env")
             result = self._groups.step_group(group, decision.action)
             clock.enter("infer")
-            remote.ended(group, self._recorder.episode_ends(result))
+            remote.ended(group, self._builder.episode_ends(result))
             remote.submit(group, result.observation)
             decisions.append(decision)
             results.append(result)
@@ -96,9 +95,9 @@ class GroupedLoop(Loop):
     def _take_weights(self, now: float) -> None:
         """Weights are the server's affair; note which it answers with."""
         # The epoch too: a learner that came back may answer with a version that its former life has used.
-        if (self._remote.version, self._remote.epoch) != (self._figures.policy_version, self._recorder.epoch):
+        if (self._remote.version, self._remote.epoch) != (self._figures.policy_version, self._builder.epoch):
             if self._remote.version:
-                self._recorder.epoch = self._remote.epoch
+                self._builder.epoch = self._remote.epoch
             self._figures.policy_version = self._remote.version
             self._figures.weights_loaded_at = now
 

@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rljob.actor.figures import ActorFigures
-from rljob.actor.recorder import Recorder
 from rljob.actor.shards import MultiShard
-from rljob.algorithms.decision import Decision
 from rljob.envs.base import EpisodeRecord, Observation, StepResult, VectorEnvironment
+from rljob.experience import Decision, SegmentBuilder
 from rljob.weights.flat import Weights, WeightSource
 from rljob.wire import Message
 
@@ -61,9 +60,11 @@ class ActingPolicy(LoadedPolicy, Protocol):
 class Loop(ABC):
     """Steps environments with ``policy`` and hands every chunk to ``sink``, until told to stop."""
 
-    def __init__(self, policy: ExploringPolicy, recorder: Recorder, sink: MultiShard, figures: ActorFigures) -> None:
+    def __init__(
+        self, policy: ExploringPolicy, builder: SegmentBuilder, sink: MultiShard, figures: ActorFigures
+    ) -> None:
         self._policy = policy
-        self._recorder = recorder
+        self._builder = builder
         self._sink = sink
         self._figures = figures
         self._slot: tuple[int, int] | None = None
@@ -90,7 +91,7 @@ class Loop(ABC):
     def start(self) -> None:
         """Begin new episodes everywhere."""
         self._figures.clock.enter("env")
-        self._recorder.begin(self._reset())
+        self._builder.begin(self._reset())
         self._figures.state = "Running"
 
     def _may_begin(self) -> bool:
@@ -111,14 +112,14 @@ class Loop(ABC):
 
     def leave(self, timeout_seconds: float) -> None:
         """Send every complete transition, wait for acknowledgements up to ``timeout_seconds``, say what became of all."""
-        figures, recorder, sink = self._figures, self._recorder, self._sink
+        figures, builder, sink = self._figures, self._builder, self._sink
         figures.state = "Draining"
         with figures.clock.stage("encode"):
-            for chunk in recorder.flush():
+            for chunk in builder.flush():
                 sink.encode(chunk)
-        figures.produced = recorder.produced
-        figures.cut_steps = recorder.cut_steps + recorder.pending
-        figures.episodes_by_end["cut"] += recorder.num_envs
+        figures.produced = builder.produced
+        figures.cut_steps = builder.cut_steps + builder.pending
+        figures.episodes_by_end["cut"] += builder.num_envs
         with figures.clock.stage("send"):
             drained = sink.drain(timeout_seconds)
         unacknowledged = sink.held_transitions
@@ -133,17 +134,17 @@ class Loop(ABC):
         )
 
     def _record(self, decision: Decision, result: StepResult, final_values: Array | None) -> None:
-        figures, recorder = self._figures, self._recorder
-        chunks = recorder.record(decision, result, final_values)
+        figures, builder = self._figures, self._builder
+        chunks = builder.record(decision, result, final_values)
         figures.steps += result.steps
         figures.raw_frames += result.raw_frames
         for chunk in chunks:
             self._sink.encode(chunk)
         if chunks:
-            figures.produced = recorder.produced
+            figures.produced = builder.produced
             self._next_exchange = 0.0
         if result.cut is not None:
-            figures.cut_steps = recorder.cut_steps
+            figures.cut_steps = builder.cut_steps
             figures.episodes_by_end["cut"] += int(result.cut.sum())
         if result.episodes:
             self._report(result.episodes)
@@ -202,12 +203,12 @@ class LocalLoop(Loop):
     def __init__(
         self,
         policy: LoadedPolicy,
-        recorder: Recorder,
+        builder: SegmentBuilder,
         sink: MultiShard,
         weights: WeightSource,
         figures: ActorFigures,
     ) -> None:
-        super().__init__(policy, recorder, sink, figures)
+        super().__init__(policy, builder, sink, figures)
         self._loaded = policy
         self._weights = weights
         self._arrived: Weights | None = None
@@ -221,7 +222,7 @@ class LocalLoop(Loop):
         if self._arrived is not None and self._may_refresh():
             weights, self._arrived = self._arrived, None
             self._loaded.load(weights)
-            self._recorder.epoch = weights.epoch
+            self._builder.epoch = weights.epoch
             self._figures.policy_version = weights.version
             self._figures.weights_loaded_at = now
 
@@ -237,14 +238,14 @@ class ActorLoop(LocalLoop):
         self,
         environment: VectorEnvironment,
         policy: ActingPolicy,
-        recorder: Recorder,
+        builder: SegmentBuilder,
         sink: MultiShard,
         weights: WeightSource,
         figures: ActorFigures,
         refresh_steps: int = 1,
     ) -> None:
         """``refresh_steps``: steps between two looks for newer weights inside an unroll, 0 for only between unrolls."""
-        super().__init__(policy, recorder, sink, weights, figures)
+        super().__init__(policy, builder, sink, weights, figures)
         self._environment = environment
         self._acting = policy
         self._refresh_steps = refresh_steps
@@ -265,7 +266,7 @@ class ActorLoop(LocalLoop):
         final_values = self._acting.final_values(result.final_observation, result.truncated)
         clock.enter("encode")
         self._record(decision, result, final_values)
-        self._acting.ended(self._recorder.episode_ends(result))
+        self._acting.ended(self._builder.episode_ends(result))
         self._observation = result.observation
 
     def _reset(self) -> Observation:
@@ -274,7 +275,7 @@ class ActorLoop(LocalLoop):
 
     def _may_refresh(self) -> bool:
         """Any moment, unless an unroll is under way and the job asks for patience."""
-        into = self._recorder.steps_into_unroll
+        into = self._builder.steps_into_unroll
         if not into:
             return True
         return self._refresh_steps > 0 and into % self._refresh_steps == 0

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from rljob.acting.compute import acting_copy, choose_compute, copy_weights
 from rljob.algorithms.base import AnyAlgorithm
-from rljob.algorithms.decision import Decision
 from rljob.algorithms.shapes import shapes_of
 from rljob.api import EnvironmentParameters
 from rljob.envs.spec import EnvironmentSpec
+from rljob.experience import Decision
 from rljob.weights.flat import Weights
 
 log = logging.getLogger(__name__)

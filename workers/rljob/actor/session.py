@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rljob.acting.identity import ActorIdentity
-from rljob.experience import Chunk, Unroll
+from rljob.experience import Segment
 from rljob.wire import Client, CreditWindow, MalformedMessage, Message, encode
 from rljob.wire.transport import Socket
 
@@ -129,7 +129,7 @@ class ReplaySession:
         """Sends the socket turned away: no connection, or its queue was full."""
         return self._client.eagain_total
 
-    def encode(self, chunk: Chunk | Unroll) -> None:
+    def encode(self, chunk: Segment) -> None:
         """Encode ``chunk`` and line it up; ``poll`` sends it as soon as the shard's credit allows."""
         message = chunk.to_message()
         numbered = Message(message.kind, {**message.fields, "seq": self._sequence}, message.columns)

@@ -8,7 +8,7 @@ from collections import Counter, deque
 import zmq
 
 from rljob.actor.session import ReplaySession, Welcome
-from rljob.experience import Chunk, Unroll
+from rljob.experience import Segment
 from rljob.wire import Message
 
 _KEPT_EPISODE_MESSAGES = 256
@@ -31,7 +31,7 @@ class MultiShard:
             raise ValueError("an actor needs at least one replay shard; give --replay-ingest")
         self.sessions = sessions
         self._turn = 0
-        self._unbound: deque[Chunk | Unroll] = deque()
+        self._unbound: deque[Segment] = deque()
         self._unbound_transitions = 0
         self._episodes: deque[Message] = deque(maxlen=_KEPT_EPISODE_MESSAGES)
         self.episodes_dropped = 0
@@ -72,7 +72,7 @@ class MultiShard:
         """Refusals by reason, over the shards."""
         return dict(sum((session.refused for session in self.sessions), Counter[str]()))
 
-    def encode(self, chunk: Chunk | Unroll) -> None:
+    def encode(self, chunk: Segment) -> None:
         """Encode ``chunk`` for the next shard that has a credit for it; it waits where none has. Its arrays stay as they are."""
         self._unbound.append(chunk)
         self._unbound_transitions += chunk.steps

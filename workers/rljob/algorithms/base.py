@@ -21,10 +21,10 @@ from torch import Tensor
 
 from rljob.algorithms import prioritized_replay
 from rljob.algorithms.batches import LossResult, TransitionBatch, UnrollBatch
-from rljob.algorithms.decision import Decision, Game, Inference, RandomNumbers
+from rljob.algorithms.decision import Game, Inference, RandomNumbers
 from rljob.algorithms.parameters import LearnerParameters, TransitionParameters, UnrollParameters
 from rljob.algorithms.trunk import FrameNetwork
-from rljob.experience import ChunkLayout, UnrollLayout
+from rljob.experience import Decision, SegmentLayout, transition_layout, unroll_layout
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -134,7 +134,7 @@ class Algorithm(ABC, Generic[P, Network]):
         return 0.0
 
     @abstractmethod
-    def layout(self, spec: EnvironmentSpec, params: P) -> ChunkLayout | UnrollLayout:
+    def layout(self, spec: EnvironmentSpec, params: P) -> SegmentLayout:
         """The columns that actors record, with their shapes."""
 
     @abstractmethod
@@ -165,8 +165,8 @@ class TransitionAlgorithm(Algorithm[TransitionP, Network]):
         """``TransitionBatch.weight`` float32 [B] in (0, 1] from the chances float64 [B] in the draw; ``exponent`` is beta."""
         return prioritized_replay.importance_weights(probability, exponent)
 
-    def layout(self, spec: EnvironmentSpec, params: TransitionP) -> ChunkLayout:
-        return ChunkLayout(
+    def layout(self, spec: EnvironmentSpec, params: TransitionP) -> SegmentLayout:
+        return transition_layout(
             length=params.chunk_length,
             frame_shape=spec.frame_shape,
             frame_dtype=np.dtype(spec.frame_dtype),
@@ -210,8 +210,8 @@ class UnrollAlgorithm(Algorithm[UnrollP, Network]):
         """Steps between two looks for newer weights inside an unroll; 0 looks only between unrolls."""
         return 1
 
-    def layout(self, spec: EnvironmentSpec, params: UnrollP) -> UnrollLayout:
-        return UnrollLayout(
+    def layout(self, spec: EnvironmentSpec, params: UnrollP) -> SegmentLayout:
+        return unroll_layout(
             length=params.unroll_length,
             frame_shape=spec.frame_shape,
             frame_dtype=np.dtype(spec.frame_dtype),

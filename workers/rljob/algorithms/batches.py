@@ -47,14 +47,7 @@ class TransitionBatch(NamedTuple):
         return [MicroBatch(self._rows(rows), share) for rows, share in even_slices(len(self.action), count)]
 
     def _rows(self, chosen: slice) -> TransitionBatch:
-        return self._replace(
-            observation=self.observation[chosen],
-            next_observation=self.next_observation[chosen],
-            action=self.action[chosen],
-            n_step_return=self.n_step_return[chosen],
-            discount=self.discount[chosen],
-            weight=self.weight[chosen],
-        )
+        return self._replace(**{name: getattr(self, name)[chosen] for name in self._fields if name != "steps"})
 
 
 class UnrollBatch(NamedTuple):
@@ -100,18 +93,13 @@ class UnrollBatch(NamedTuple):
     def unrolls(self, chosen: Tensor | slice) -> UnrollBatch:
         """Some of the unrolls, whole; by their numbers (int64 [n]) or as a slice."""
         observation = self.observation
-        return UnrollBatch(
-            observation[chosen] if isinstance(chosen, slice) else select(observation, chosen),
-            self.action[:, chosen],
-            self.reward[:, chosen],
-            self.discount[:, chosen],
-            self.log_prob[:, chosen],
-            self.final_value[:, chosen],
-            self.value[:, chosen],
-            self.state[chosen],
-            None if self.advantage is None else self.advantage[:, chosen],
-            None if self.value_target is None else self.value_target[:, chosen],
-            self.steps,
+        time_first = {
+            name: getattr(self, name) for name in self._fields if name not in ("observation", "state", "steps")
+        }
+        return self._replace(
+            observation=observation[chosen] if isinstance(chosen, slice) else select(observation, chosen),
+            state=self.state[chosen],
+            **{name: tensor[:, chosen] for name, tensor in time_first.items() if tensor is not None},
         )
 
     def _steps(self, chosen: slice) -> UnrollBatch:

@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from rljob.algorithms.base import UnrollAlgorithm
-from rljob.algorithms.decision import Decision, Inference
+from rljob.algorithms.decision import Inference
 from rljob.algorithms.epsilon_greedy import ActionValueAlgorithm
 from rljob.algorithms.trial import Trial
 from rljob.algorithms.trunk import FrameNetwork
+from rljob.experience import Decision
 from rljob.loading import PLUGIN_FAILURES
 
 

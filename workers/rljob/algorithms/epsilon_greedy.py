@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from rljob.algorithms.base import TransitionAlgorithm
-from rljob.algorithms.decision import Decision, Game, Inference, RandomNumbers
+from rljob.algorithms.decision import Game, Inference, RandomNumbers
 from rljob.algorithms.parameters import TransitionParameters
 from rljob.algorithms.trunk import FrameNetwork
+from rljob.experience import Decision
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

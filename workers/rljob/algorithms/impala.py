@@ -29,11 +29,12 @@ from torch.nn import functional
 
 from rljob.algorithms.base import UnrollAlgorithm
 from rljob.algorithms.batches import LossResult, UnrollBatch
-from rljob.algorithms.decision import Decision, Game, Inference, RandomNumbers
+from rljob.algorithms.decision import Game, Inference, RandomNumbers
 from rljob.algorithms.minibatches import minibatches_of_steps, minibatches_of_unrolls
 from rljob.algorithms.policy_network import PolicyConfig, PolicyNetwork
 from rljob.algorithms.vtrace import Targets, gae, vtrace
 from rljob.api import ImpalaParameters
+from rljob.experience import Decision
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -113,10 +113,10 @@ def log_gib(replay: ReplayParameters, frame_size: int) -> int:
 def _of_a_replay(
     replay: ReplayParameters, parameters: Any, stack: int, frame_bytes: int, processes: MemoryLine
 ) -> MemoryEstimate:
-    """Frames are held uncompressed once, by the learner's mirror (sampling Index) or the replay service (Frames), and
-    compressed in the Redis log and, for Index, in the replay service. Frames of less than 1,024 bytes are taken for
-    vectors, which LZ4 does not shrink; the left context of a chunk is then overestimated, by a few bytes a transition. Where
-    the mirror fits into the memory of the learner's GPU it takes none here; only the learner can tell, so it is counted.
+    """Frames are held uncompressed once, by the learner's mirror, and compressed twice, by the replay service and in the Redis
+    log. Frames of less than 1,024 bytes are taken for vectors, which LZ4 does not shrink; the left context of a chunk is then
+    overestimated, by a few bytes a transition. Where the mirror fits into the memory of the learner's GPU it takes none here;
+    only the learner can tell, so it is counted.
     """
     chunk = parameters.chunk_length
     frames = chunk + stack - 1 + parameters.n_step
@@ -126,23 +126,20 @@ def _of_a_replay(
     count = replay.capacity
     if replay.capacity_bytes:
         count = min(count, int(replay.capacity_bytes / transition))
-    copies = 2 if replay.sampling == "Index" else 1
-    owner = "learner's mirror" if copies == 2 else "replay ring"
-    holders = "replay service and Redis log" if copies == 2 else "Redis log"
     lines = (
         MemoryLine(
-            f"{owner}, frames",
+            "learner's mirror, frames",
             int(count * transition),
             f"{count:,} transitions * ({frames} frames / {chunk} steps * {frame_bytes:,} B + {_COLUMN_BYTES} B)",
         ),
         MemoryLine(
-            f"{holders}, compressed",
-            int(count * packed * copies),
-            f"{copies} * {count:,} transitions * ({frames} / {chunk} * {frame_bytes:,} B * {share:g} + {_COLUMN_BYTES} B)",
+            "replay service and Redis log, compressed",
+            int(2 * count * packed),
+            f"2 * {count:,} transitions * ({frames} / {chunk} * {frame_bytes:,} B * {share:g} + {_COLUMN_BYTES} B)",
         ),
         processes,
     )
-    each = transition + copies * packed
+    each = transition + 2 * packed
     stored = Stored(
         "spec.replay.capacity", replay.capacity, "transitions", replay.min_size, "rateLimiter.minSize", each
     )

@@ -91,8 +91,6 @@ class ReplayParameters(APIModel):
     """Samples."""
     shards: int
     """Replay services."""
-    sampling: Literal["Index", "Frames"]
-    """How samples reach the learner."""
     persistence: Literal["None", "Snapshot", "AppendOnly"]
     """How Redis keeps the log."""
 
@@ -106,8 +104,6 @@ class ReplaySpec(RoleSpec):
     """Transitions over all shards; the oldest give way."""
     capacity_bytes: Annotated[Quantity | None, WHILE_SUSPENDED] = None
     """A second limit, in bytes over all shards; whichever is reached first counts."""
-    sampling: Annotated[Literal["Index", "Frames"], WHILE_SUSPENDED] = "Index"
-    """Index: the learner mirrors the store, on its GPU if it fits. Frames: it is sent the frames of every sample."""
     prioritization: Annotated[Prioritization, WHILE_SUSPENDED] = Field(default_factory=Prioritization)
     """Which transitions are drawn."""
     rate_limiter: Annotated[RateLimiter, never(_COUNTED)] = Field(default_factory=RateLimiter)
@@ -127,6 +123,5 @@ class ReplaySpec(RoleSpec):
             min_size=limiter.min_size,
             error_buffer=limiter.error_buffer,
             shards=self.shards,
-            sampling=self.sampling,
             persistence=self.redis.persistence.mode,
         )

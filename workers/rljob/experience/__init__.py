@@ -1,20 +1,32 @@
 """Experience: what an actor records, as self-contained pieces of a stream: chunks of n-step transitions, or unrolls."""
 
-from rljob.experience.builder import ChunkBuilder
-from rljob.experience.chunk import LIFE_LOST, TERMINATED, TRUNCATED, Chunk, InvalidChunk
-from rljob.experience.layout import ChunkLayout
-from rljob.experience.unroll import Unroll, UnrollLayout
-from rljob.experience.unroll_builder import UnrollBuilder
+from typing import Any
+
+from rljob.experience.builder import SegmentBuilder
+from rljob.experience.columns import LIFE_LOST, TERMINATED, TRUNCATED, Role
+from rljob.experience.decision import Decision
+from rljob.experience.layout import SegmentLayout, transition_layout, unroll_layout
+from rljob.experience.segment import InvalidSegment, Segment
+from rljob.experience.transitions import TransitionBuilder
+from rljob.experience.unrolls import UnrollBuilder
+
+
+def make_builder(layout: SegmentLayout, *args: Any, **named: Any) -> SegmentBuilder:
+    """The builder for a layout; arguments as for ``SegmentBuilder``."""
+    return (UnrollBuilder if layout.exact else TransitionBuilder)(layout, *args, **named)
+
 
 __all__ = [
     "LIFE_LOST",
     "TERMINATED",
     "TRUNCATED",
-    "Chunk",
-    "ChunkBuilder",
-    "ChunkLayout",
-    "InvalidChunk",
-    "Unroll",
-    "UnrollBuilder",
-    "UnrollLayout",
+    "Decision",
+    "InvalidSegment",
+    "Role",
+    "Segment",
+    "SegmentBuilder",
+    "SegmentLayout",
+    "make_builder",
+    "transition_layout",
+    "unroll_layout",
 ]

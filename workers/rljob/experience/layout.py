@@ -1,4 +1,4 @@
-"""The shape of every chunk of a run: what an actor fills, a replay table reserves and a learner gathers from."""
+"""The shape of every segment of a run: what an actor fills, a table reserves and a learner gathers from."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-# Positions inside a chunk travel as unsigned 16-bit numbers.
-MAX_POSITION = np.iinfo(np.uint16).max
+from rljob.experience.columns import Column, Role, transition_columns, unroll_columns
 
-# observation_at, bootstrap_at, action, n_step_return, discount, priority, flags.
-_STEP_COLUMN_BYTES = 2 + 2 + 4 + 4 + 4 + 4 + 1
+# Positions inside a segment travel as unsigned 16-bit numbers.
+MAX_POSITION = np.iinfo(np.uint16).max
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkLayout:
-    """Bounds shared by the producer and every consumer of chunks.
+class SegmentLayout:
+    """Bounds shared by the producer and every consumer of segments.
 
-    ``length`` is the largest number of steps a chunk owns (T), ``frame_shape`` the shape of one frame (``F*``),
-    ``stack`` the number of frames in an observation (S) and ``n_step`` the longest bootstrap window (n). ``num_actions``: an
-    action must lie below it; None bounds it not at all, for a table that no network learns from.
+    ``length`` is the number of steps of a segment (T), the largest one unless it is ``exact``; ``frame_shape`` the shape of one
+    frame (``F*``), ``stack`` the number of frames in an observation (S), ``n_step`` how many steps at most lie between an
+    observation and the one that it bootstraps from (n), and ``columns`` all but the frames.
+    ``transition_layout`` and ``unroll_layout`` make them.
     Raises ``ValueError`` when a bound is not positive or when positions would not fit their 16-bit columns.
     """
 
@@ -28,7 +28,8 @@ class ChunkLayout:
     frame_dtype: np.dtype[np.generic]
     stack: int
     n_step: int
-    num_actions: int | None = None
+    exact: bool
+    columns: tuple[Column, ...]
     frame_bytes: int = field(init=False)
     max_frames: int = field(init=False)
 
@@ -37,20 +38,31 @@ class ChunkLayout:
         object.__setattr__(self, "frame_shape", tuple(int(size) for size in self.frame_shape))
         for name, value in (("length", self.length), ("stack", self.stack), ("n_step", self.n_step)):
             if value < 1:
-                raise ValueError(f"chunk layout: {name} is {value}, it must be at least 1")
+                raise ValueError(f"{self.kind} layout: {name} is {value}, it must be at least 1")
         if any(size < 1 for size in self.frame_shape):
-            raise ValueError(f"chunk layout: frame_shape is {self.frame_shape}, every side must be at least 1")
+            raise ValueError(f"{self.kind} layout: frame_shape is {self.frame_shape}, every side must be at least 1")
         if self.frame_dtype.hasobject:
-            raise ValueError(f"chunk layout: frames of dtype {self.frame_dtype} cannot be sent, use a numeric dtype")
+            raise ValueError(
+                f"{self.kind} layout: frames of dtype {self.frame_dtype} cannot be sent, use a numeric dtype"
+            )
         elements = int(np.prod(self.frame_shape, dtype=np.int64))
         object.__setattr__(self, "frame_bytes", elements * self.frame_dtype.itemsize)
-        frames = self.stack - 1 + self.length + self.n_step + self.boundary_slack
+        if self.exact:
+            # Every step may end an episode, and each episode brings the S frames of its first observation.
+            frames = self.stack * (self.length + 1)
+        else:
+            frames = self.stack - 1 + self.length + self.n_step + self.boundary_slack
         if frames > MAX_POSITION:
             raise ValueError(
-                f"chunk layout: up to {frames} frames a chunk, positions hold at most {MAX_POSITION}; "
-                "lower chunkLength, nStep or frameStack"
+                f"{self.kind} layout: up to {frames} frames, positions hold at most {MAX_POSITION}; lower "
+                + ("unrollLength or frameStack" if self.exact else "chunkLength, nStep or frameStack")
             )
         object.__setattr__(self, "max_frames", frames)
+
+    @property
+    def kind(self) -> str:
+        """The kind of message that brings such a segment."""
+        return "unroll" if self.exact else "chunk"
 
     @property
     def boundary_slack(self) -> int:
@@ -62,16 +74,39 @@ class ChunkLayout:
         return max(2 * self.stack, self.length // 8)
 
     @property
-    def chunk_bytes(self) -> int:
-        """Bytes of a full chunk, decoded: an upper bound for one slot of a ring."""
-        return self.max_frames * self.frame_bytes + self.length * _STEP_COLUMN_BYTES
-
-    @property
-    def transition_bytes(self) -> float:
-        """Decoded bytes per transition when every chunk slot is reserved at its largest size."""
-        return self.chunk_bytes / self.length
-
-    @property
     def compressed_columns(self) -> tuple[str, ...]:
-        """Columns worth an LZ4 pass: repetitive integer frames. Floating-point frames hardly shrink."""
-        return ("frames",) if self.frame_dtype.kind in "ub" else ()
+        """Columns worth an LZ4 pass, as the wire calls them: repetitive integer frames, and versions that hardly change.
+        Floating-point frames hardly shrink."""
+        versions = tuple(column.wire for column in self.columns if column.role is Role.VERSION)
+        return ("frames", *versions) if self.frame_dtype.kind in "ub" else versions
+
+    def in_batches(self, role: Role) -> tuple[Column, ...]:
+        """The columns of this role."""
+        return tuple(column for column in self.columns if column.role is role)
+
+
+def transition_layout(
+    length: int,
+    frame_shape: tuple[int, ...],
+    frame_dtype: np.dtype[np.generic],
+    stack: int,
+    n_step: int,
+    num_actions: int | None = None,
+) -> SegmentLayout:
+    """Of chunks of at most ``length`` n-step transitions. An action must lie below ``num_actions``; None bounds it not at all,
+    for a table that no network learns from."""
+    return SegmentLayout(length, frame_shape, frame_dtype, stack, n_step, False, transition_columns(num_actions))
+
+
+def unroll_layout(
+    length: int,
+    frame_shape: tuple[int, ...],
+    frame_dtype: np.dtype[np.generic],
+    stack: int,
+    memory: int = 0,
+    num_actions: int | None = None,
+) -> SegmentLayout:
+    """Of unrolls of exactly ``length`` steps; ``memory``: units of a recurrent state (H, 0 for none)."""
+    if memory < 0:
+        raise ValueError(f"unroll layout: memory is {memory}, it must be at least 0")
+    return SegmentLayout(length, frame_shape, frame_dtype, stack, 1, True, unroll_columns(num_actions, memory))

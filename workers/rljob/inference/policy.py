@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from rljob.acting.draws import GroupedDraws
 from rljob.algorithms.base import AnyAlgorithm
-from rljob.algorithms.decision import Decision
 from rljob.envs.spec import EnvironmentSpec
+from rljob.experience import Decision
 from rljob.inference.client import Answer, InferenceClient
 
 log = logging.getLogger(__name__)

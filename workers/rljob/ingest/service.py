@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rljob.experience import Chunk, InvalidChunk, Unroll
+from rljob.experience import InvalidSegment, Segment
 from rljob.ingest.accepted import Accepted, AcceptedOfActors
 from rljob.ingest.grants import share_credits
 from rljob.ingest.leases import LEASE_SECONDS, Lease, SlotLeases
@@ -27,8 +27,7 @@ _LEASE_RENEWAL_SECONDS = 3.0
 class Ingest:
     """Takes messages from actors and chunks into the table. Owned by the service's thread.
 
-    ``kind`` is the message that carries experience and ``read`` makes of it what the table takes; it raises ``InvalidChunk`` or
-    ``MalformedMessage``.
+    ``read`` makes a segment of the message that carries experience; it raises ``InvalidSegment`` or ``MalformedMessage``.
 
     A chunk is acknowledged when the log has it, or at once when there is no log. Credits are granted against the
     limiter, the ones already given out included, so that inserting never passes its bound by what is on the way.
@@ -45,8 +44,7 @@ class Ingest:
         credits: int,
         epoch: Callable[[], int],
         timeout_seconds: float,
-        read: Callable[[RawMessage], Chunk | Unroll],
-        kind: str = "chunk",
+        read: Callable[[RawMessage], Segment],
     ) -> None:
         self._server = server
         self._table = table
@@ -56,7 +54,7 @@ class Ingest:
         self._service = service
         self._epoch = epoch
         self._timeout = timeout_seconds
-        self._read, self._kind = read, kind
+        self._read = read
         self.ledger = CreditLedger(credits)
         self.rejected: Counter[str] = Counter()
         self.duplicates_total = 0
@@ -65,7 +63,7 @@ class Ingest:
         self.accepted = AcceptedOfActors()
         self._sessions: dict[bytes, Session] = {}
         self._unacknowledged: deque[tuple[int, bytes, int]] = deque()
-        self._arrivals: list[tuple[Chunk | Unroll, RawMessage]] = []
+        self._arrivals: list[tuple[Segment, RawMessage]] = []
         self._senders: list[tuple[bytes, int]] = []
         self._turn = 0
 
@@ -85,7 +83,7 @@ class Ingest:
                 break
             handled += 1
             peer, raw = received
-            if raw.kind == self._kind:
+            if raw.kind == self._table.layout.kind:
                 chunk = self._judge(peer, raw, now)
                 if chunk is not None:
                     self._arrivals.append((chunk, raw))
@@ -149,7 +147,7 @@ class Ingest:
             self._unacknowledged.append((first + offset, peer, sequence))
         self._arrivals, self._senders = [], []
 
-    def _judge(self, peer: bytes, raw: RawMessage, now: float) -> Chunk | Unroll | None:
+    def _judge(self, peer: bytes, raw: RawMessage, now: float) -> Segment | None:
         session = self._sessions.get(peer)
         fields: Any = raw.fields
         sequence: int = fields["seq"]
@@ -173,9 +171,9 @@ class Ingest:
             self.accepted.note(session.actor, session.incarnation, sequence, 0)
             try:
                 chunk = self._read(raw)
-                self.accepted.note(session.actor, session.incarnation, sequence, len(chunk.action))
+                self.accepted.note(session.actor, session.incarnation, sequence, chunk.steps)
                 return chunk
-            except (InvalidChunk, MalformedMessage) as error:
+            except (InvalidSegment, MalformedMessage) as error:
                 # It will be no better when it is sent again: refused, counted, and acknowledged so that it is not.
                 self.rejected["invalid"] += 1
                 log.warning("actor %s: chunk %d refused: %s", session.actor, sequence, error)

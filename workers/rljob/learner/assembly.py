@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
+from rljob.algorithms.batches import TransitionBatch
 from rljob.learner.shard import ShardSession
-from rljob.learner.staging import Part, TransitionBuffers
+from rljob.learner.staging import TransitionBuffers, on_current_stream
 from rljob.wire import Message
 
 
@@ -53,6 +56,41 @@ def charges_by_error(errors: Sequence[float], amount: int) -> NDArray[np.int64]:
     edges = np.zeros(len(error) + 1, np.int64)
     edges[1:] = np.rint(paid / paid[-1] * amount)
     return edges[1:] - edges[:-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The ``rows`` of a batch that came from replay shard ``shard``, in subscription number ``subscription`` to it."""
+
+    shard: int
+    subscription: int
+    rows: slice
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadyBatch:
+    """A batch to learn from, and what is needed to say afterwards what was learned.
+
+    ``batch`` is on the device. ``parts``, ``slots`` u4[B] and ``generations`` u4[B] name its transitions; ``policy_version``
+    int64[B] is the behaviour version of each, 0 for a random actor.
+    """
+
+    batch: TransitionBatch
+    parts: tuple[Part, ...]
+    slots: NDArray[np.uint32]
+    generations: NDArray[np.uint32]
+    policy_version: NDArray[np.int64]
+    staging: TransitionBuffers
+    ready: Any = None
+
+    def wait(self) -> TransitionBatch:
+        """The batch, once the device has it; the host does not wait."""
+        batch: TransitionBatch = on_current_stream(self.batch, self.ready)
+        return batch
+
+    def newest_frames(self) -> Tensor:
+        """The newest frame of every observation, [B, *F*]."""
+        return self.wait().observation[:, -1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +170,8 @@ class Assembly:
             return False
         rows, columns = slice(asked.start, asked.stop), message.columns
         if asked.stop > asked.start:
-            self.staging.fill(rows, columns, session.ring)
+            assert session.ring is not None, "a batch is accepted only where there is a mirror"
+            self.staging.fill(rows, columns["slot"], session.ring)
             self.slots[rows], self.generations[rows] = columns["slot"], columns["gen"]
             np.multiply(columns["prob"], asked.share, out=self.probability[rows])
             self.parts.append(Part(session.index, session.resubscriptions, rows))

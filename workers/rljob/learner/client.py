@@ -22,12 +22,12 @@ import torch
 import zmq
 from numpy.typing import NDArray
 
-from rljob.experience import ChunkLayout
+from rljob.experience import SegmentLayout
 from rljob.ingest.shard_status import ShardStatus
-from rljob.learner.assembly import Assembly
+from rljob.learner.assembly import Assembly, Part, ReadyBatch
 from rljob.learner.device_mirror import DeviceMirror, MirrorStagingRing
 from rljob.learner.shard import ShardSession
-from rljob.learner.staging import BufferRing, Part, ReadyBatch, StagingRing
+from rljob.learner.staging import BufferRing, transition_buffers
 from rljob.learner.standstill import ShardView, standstill
 from rljob.learner.status import actors, replay_summary
 from rljob.learner.waker import Waker
@@ -42,23 +42,20 @@ _COPYING_MILLISECONDS = 1
 
 @dataclass(frozen=True, slots=True)
 class ReplayClientConfig:
-    """``endpoints``: one "sample" endpoint a shard. ``mode``: "index" (mirror here) or "frames" (gathered by the service).
-    ``prefetch``: batches asked for ahead of use, over all shards. ``importance``: the exponent beta."""
+    """``endpoints``: one "sample" endpoint a shard. ``prefetch``: batches asked for ahead of use, over all shards.
+    ``importance``: the exponent beta."""
 
     endpoints: tuple[str, ...]
-    layout: ChunkLayout
+    layout: SegmentLayout
     batch_size: int
     prefetch: int = 2
     importance: float = 0.4
-    mode: str = "index"
     epoch: int = 0
     """Of the learner; a shard that has heard of a later one refuses it."""
 
     def __post_init__(self) -> None:
         if not self.endpoints:
             raise ValueError("a learner needs the sample endpoint of at least one replay shard; it would wait forever")
-        if self.mode not in ("index", "frames"):
-            raise ValueError(f"sampling is {self.mode!r}; it can be index or frames")
         if self.batch_size < 1 or self.prefetch < 1:
             raise ValueError(f"batch size {self.batch_size} and prefetch {self.prefetch} must be at least 1")
 
@@ -66,7 +63,7 @@ class ReplayClientConfig:
 class ReplayClient:
     """Ready batches, each drawn from all shards as from one table, in the order they became ready.
 
-    ``weights(probability, beta)`` is the algorithm's importance weighting. ``mirror``: where frames are mirrored, in index mode;
+    ``weights(probability, beta)`` is the algorithm's importance weighting. ``mirror``: where frames are mirrored;
     None: in this process's memory. Methods are for the training loop's thread.
     What ends the prefetch thread is raised by the next call of ``next``, as ``ThreadEnded``.
     """
@@ -81,8 +78,6 @@ class ReplayClient:
         security: ClientSecurity | None = None,
         mirror: DeviceMirror | None = None,
     ) -> None:
-        if mirror is not None and config.mode != "index":
-            raise ValueError("frames that are sent with every sample need no mirror on the device")
         self._config, self._weights = config, weights
         incarnation = uuid.uuid4().hex
         self._sessions = [
@@ -90,7 +85,6 @@ class ReplayClient:
                 index,
                 Client(endpoint, security),
                 config.layout,
-                config.mode,
                 incarnation,
                 partial(mirror.ring, index) if mirror is not None else None,
             )
@@ -99,7 +93,7 @@ class ReplayClient:
         self.published(config.epoch)
         # beside those asked for or ready: one that the loop computes from, one whose copy may not have finished
         self._staging: BufferRing[Any] = (
-            StagingRing(config.layout, config.batch_size, config.prefetch + 2, device)
+            transition_buffers(config.layout, config.batch_size, config.prefetch + 2, device)
             if mirror is None
             else MirrorStagingRing(mirror, config.batch_size, config.prefetch + 2)
         )

@@ -7,7 +7,6 @@ gathered before a later chunk overwrites its frames, and after the chunk that br
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rljob.algorithms.batches import TransitionBatch
-from rljob.experience import ChunkLayout
-from rljob.experience.ring import ChunkRing, TransitionRows, part_of
-from rljob.learner.staging import AtOnce, BufferRing, SideStream, stream_beside
+from rljob.experience import Role, SegmentLayout
+from rljob.experience.ring import SegmentRing, empty_batch, part_of
+from rljob.learner.staging import AtOnce, BufferRing, SideStream, as_batch, on_host, stream_beside
 
 CHUNKS_UNDER_WAY: Final = 16
 """Chunks that may be on their way to the device at once; for one more, the prefetch thread waits for the oldest."""
@@ -45,7 +44,7 @@ class DeviceMirror:
     Raises torch.OutOfMemoryError where the device has not so much to give.
     """
 
-    def __init__(self, layout: ChunkLayout, slots: int, shards: int, device: torch.device) -> None:
+    def __init__(self, layout: SegmentLayout, slots: int, shards: int, device: torch.device) -> None:
         self.layout, self.device = layout, device
         self.stream: SideStream | AtOnce = stream_beside(device)
         self._slots = slots
@@ -56,14 +55,14 @@ class DeviceMirror:
         self._window, _ = self.stream.run(lambda: torch.arange(1 - layout.stack, 1, device=device))
         self._chunks = BufferRing((self._chunk_staging() for _ in range(CHUNKS_UNDER_WAY)), dict, self.stream)
 
-    def ring(self, shard: int, slots: int) -> ChunkRing:
+    def ring(self, shard: int, slots: int) -> SegmentRing:
         """An empty mirror of ``shard``'s table, which has so many slots. Raises ValueError for more than there is room for."""
         if slots > self._slots:
             raise ValueError(
                 f"it has {slots} chunks, and the learner's device has room for {self._slots} of each shard; start both from "
                 "the same manifest"
             )
-        return ChunkRing(self.layout, slots, store=self, first_row=shard * self._slots * self.layout.max_frames)
+        return SegmentRing(self.layout, slots, store=self, first_row=shard * self._slots * self.layout.max_frames)
 
     @property
     def nbytes(self) -> int:
@@ -101,60 +100,44 @@ class DeviceMirror:
 
 class MirrorStaging:
     """One batch on its way from a mirror on the device: host memory for its columns, and its stacks on the device as they are
-    gathered. ``weight`` float32 [B] is a numpy view of ``tensors``."""
+    gathered."""
 
     def __init__(self, mirror: DeviceMirror, batch_size: int) -> None:
         self._mirror, self._batch_size = mirror, batch_size
-        host = TransitionRows.empty(batch_size)
-        columns = {
-            "observation_row": torch.from_numpy(host.observation_row),
-            "bootstrap_row": torch.from_numpy(host.bootstrap_row),
-            "action": torch.from_numpy(host.action),
-            "n_step_return": torch.from_numpy(host.n_step_return),
-            "discount": torch.from_numpy(host.discount),
-            "weight": torch.ones(batch_size),
-        }
-        if mirror.device.type == "cuda":
-            columns = {name: tensor.pin_memory() for name, tensor in columns.items()}
-        views = {name: tensor.numpy() for name, tensor in columns.items()}
-        self.weight: NDArray[np.float32] = views.pop("weight")
-        self._rows = TransitionRows(policy_version=host.policy_version, **views)
-        self._newest = columns.pop("observation_row"), columns.pop("bootstrap_row")
-        self._stacks: tuple[Tensor, Tensor] | None = None
-        self.tensors = columns
+        arrays = empty_batch(mirror.layout, batch_size, rows=True) | {"weight": np.ones(batch_size, np.float32)}
+        tensors, self._arrays = on_host(arrays, mirror.device)
+        self._newest = {column.name: tensors.pop(column.name) for column in mirror.layout.in_batches(Role.STACK)}
+        self._stacks: dict[str, Tensor] = {}
+        self.tensors = tensors
         self.copied: Any = None
+
+    @property
+    def weight(self) -> NDArray[np.float32]:
+        """Float32 [B]."""
+        return self._arrays["weight"]
 
     @property
     def policy_version(self) -> NDArray[np.int64]:
         """Int64 [B]: the behaviour version of each transition, which stays on the host."""
-        return self._rows.policy_version
+        return self._arrays["policy_version"]
 
-    def fill(self, rows: slice, columns: Mapping[str, NDArray[Any]], ring: ChunkRing | None) -> None:
+    def fill(self, rows: slice, slots: NDArray[Any], ring: SegmentRing) -> None:
         """Fill ``rows`` in with what a shard has drawn, and have the device gather the stacks. ``ring`` is the mirror's."""
-        assert ring is not None, "frames that a shard sends are not in the mirror"
-        ring.gather_rows(columns["slot"], part_of(self._rows, rows))
+        ring.gather(slots, part_of(self._arrays, rows))
         self._mirror.stream.run(lambda: self._gather(rows))
 
     def batch(self, tensors: dict[str, Tensor]) -> TransitionBatch:
         """The stacks gathered since the last one, with these columns of the same rows; all on the device."""
-        assert self._stacks is not None, "a batch has rows"
-        (observation, next_observation), self._stacks = self._stacks, None
-        return TransitionBatch(
-            observation=self._mirror.observation(observation),
-            next_observation=self._mirror.observation(next_observation),
-            action=tensors["action"].long(),
-            n_step_return=tensors["n_step_return"],
-            discount=tensors["discount"],
-            weight=tensors["weight"],
-        )
+        stacks, self._stacks = self._stacks, {}
+        observations = {name: self._mirror.observation(frames) for name, frames in stacks.items()}
+        return as_batch(TransitionBatch, observations | tensors)
 
     def _gather(self, rows: slice) -> None:
         stack = self._mirror.layout.stack
-        if self._stacks is None:
-            frames = self._batch_size * stack
-            self._stacks = self._mirror.room_for(frames), self._mirror.room_for(frames)
-        for newest, stacks in zip(self._newest, self._stacks, strict=True):
-            self._mirror.gather(newest[rows], stacks[rows.start * stack : rows.stop * stack])
+        for name, newest in self._newest.items():
+            if name not in self._stacks:
+                self._stacks[name] = self._mirror.room_for(self._batch_size * stack)
+            self._mirror.gather(newest[rows], self._stacks[name][rows.start * stack : rows.stop * stack])
 
 
 class MirrorStagingRing(BufferRing[MirrorStaging]):

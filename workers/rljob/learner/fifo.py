@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
-from rljob.experience import Unroll, UnrollLayout
+from rljob.experience import Segment, SegmentLayout
 from rljob.ingest.table import StoredChunk
 from rljob.wire import RawMessage
 
@@ -34,7 +34,7 @@ class FifoTable:
     ``accepted = taken + dropped.total() + len(self)`` at all times.
     """
 
-    def __init__(self, layout: UnrollLayout, capacity: int, *, drops_oldest: bool) -> None:
+    def __init__(self, layout: SegmentLayout, capacity: int, *, drops_oldest: bool) -> None:
         if capacity < 1:
             raise ValueError(f"queue capacity is {capacity} unrolls, it must be at least 1")
         self.layout = layout
@@ -45,7 +45,7 @@ class FifoTable:
         self.accepted = 0
         self.taken = 0
         self.dropped: Counter[str] = Counter()
-        self._unrolls: deque[Unroll] = deque()
+        self._unrolls: deque[Segment] = deque()
         self._head = 0
 
     @property
@@ -67,7 +67,7 @@ class FifoTable:
         return self._unrolls[0].policy_version if self._unrolls else None
 
     @property
-    def newest(self) -> Unroll | None:
+    def newest(self) -> Segment | None:
         """The unroll that came last, if it still waits."""
         return self._unrolls[-1] if self._unrolls else None
 
@@ -75,7 +75,7 @@ class FifoTable:
         """Nothing is stored as it arrived; an ingest without a log never asks."""
         raise KeyError(ordinal)
 
-    def insert(self, arrivals: Sequence[tuple[Unroll, RawMessage]]) -> list[StoredChunk]:
+    def insert(self, arrivals: Sequence[tuple[Segment, RawMessage]]) -> list[StoredChunk]:
         """Append checked unrolls, oldest first. Nothing is ever evicted from a log: the list is empty."""
         for unroll, _ in arrivals:
             self._unrolls.append(unroll)
@@ -86,9 +86,9 @@ class FifoTable:
         self._count()
         return []
 
-    def discard(self, reason: Callable[[Unroll], str | None]) -> int:
+    def discard(self, reason: Callable[[Segment], str | None]) -> int:
         """Give up every unroll that ``reason`` names a reason for; returns how many."""
-        kept: deque[Unroll] = deque()
+        kept: deque[Segment] = deque()
         for unroll in self._unrolls:
             why = reason(unroll)
             if why is None:
@@ -100,7 +100,7 @@ class FifoTable:
         self._count()
         return gone
 
-    def take(self, count: int) -> list[Unroll]:
+    def take(self, count: int) -> list[Segment]:
         """The ``count`` oldest unrolls, which leave the table. Raises ``ValueError`` when there are fewer."""
         if count > len(self._unrolls):
             raise ValueError(f"{count} unrolls wanted, {len(self._unrolls)} are there")

@@ -9,7 +9,7 @@ from typing import Final
 import torch
 
 from rljob.errors import first_line
-from rljob.experience import ChunkLayout
+from rljob.experience import SegmentLayout
 from rljob.learner.device_mirror import DeviceMirror
 from rljob.learner.optim import readback
 
@@ -26,7 +26,7 @@ class MirrorSize:
 
     ``slots``: chunks that a shard's table has room for. ``capacity``: transitions over all shards, for advice."""
 
-    layout: ChunkLayout
+    layout: SegmentLayout
     slots: int
     shards: int
     capacity: int
@@ -45,7 +45,7 @@ class MirrorPlace:
     told: str
 
 
-def margin_bytes(layout: ChunkLayout, batch_size: int, prefetch: int, total_bytes: int) -> int:
+def margin_bytes(layout: SegmentLayout, batch_size: int, prefetch: int, total_bytes: int) -> int:
     """What a mirror leaves free on a device of ``total_bytes``, once torch holds what the gradient of an update needs: a tenth,
     1 GiB at least, for the optimiser and for others on the device; and the batches that may lie there at once."""
     batches = prefetch + 2 + readback.DEPTH

@@ -1,6 +1,6 @@
 """The learner's conversation with one replay shard: subscription, mirror, outstanding requests, priorities.
 
-In index mode the service sends every chunk it stores, and batches are slot ids. Both come over one socket in one order, so
+The service sends every chunk it stores, and batches are slot ids. Both come over one socket in one order, so
 when a batch arrives, every chunk that it refers to is in the mirror, and no chunk that came later has replaced it yet.
 A restarted service, a silent one, or a batch that does not fit the mirror starts the conversation anew from nothing.
 """
@@ -8,16 +8,15 @@ A restarted service, a silent one, or a batch that does not fit the mirror start
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rljob.experience import Chunk, ChunkLayout
-from rljob.experience.chunk import InvalidChunk, check_actions
-from rljob.experience.ring import ChunkRing, TransitionArrays
+from rljob.experience import Segment, SegmentLayout
+from rljob.experience.ring import SegmentRing
 from rljob.ingest.shard_status import ShardStatus
 from rljob.learner.shard_report import ShardReport
 from rljob.wire import Client, MalformedMessage, Message
@@ -36,16 +35,6 @@ MAX_PENDING_PRIORITIES = 64
 MESSAGES_A_TURN = 64
 _LARGEST = 1e100
 
-FRAME_COLUMNS = {
-    "observation": "obs",
-    "next_observation": "next_obs",
-    "action": "action",
-    "n_step_return": "ret",
-    "discount": "disc",
-    "policy_version": "pv",
-}
-"""The columns of a batch in frames mode, by the names that a ``TransitionArrays`` has for them."""
-
 
 class LayoutMismatch(ValueError):
     """The service stores chunks of another shape than this learner's job describes."""
@@ -63,22 +52,21 @@ class ShardSession:
         self,
         index: int,
         connection: Client,
-        layout: ChunkLayout,
-        mode: str,
+        layout: SegmentLayout,
         inc: str,
-        new_ring: Callable[[int], ChunkRing] | None = None,
+        new_ring: Callable[[int], SegmentRing] | None = None,
     ) -> None:
         self.index = index
         self.connection = connection
         self.epoch = 0
         self.status: ShardStatus | None = None
         self.mass = 0.0
-        self.ring: ChunkRing | None = None
+        self.ring: SegmentRing | None = None
         self.subscribed = False
         self.outstanding: dict[int, tuple[int, int]] = {}  # transitions asked for and what they cost, by request
         self.resubscriptions = 0
-        self._layout, self._mode, self._inc = layout, mode, inc
-        self._new_ring = new_ring or partial(ChunkRing, layout)
+        self._layout, self._inc = layout, inc
+        self._new_ring = new_ring or partial(SegmentRing, layout)
         self._service = ""
         self._request = 0
         self._serving = False
@@ -95,7 +83,7 @@ class ShardSession:
         """Send what is due: a subscription, a question for statistics, priorities that could not be sent before."""
         if self.subscribed and self._silent_seconds(now) > SILENCE_SECONDS:
             self._start_over(f"it has been silent for {self._silent_seconds(now):.0f} s", now)
-        subscribe = Message("subscribe", {"mode": self._mode, "inc": self._inc, "epoch": self.epoch}, {})
+        subscribe = Message("subscribe", {"inc": self._inc, "epoch": self.epoch}, {})
         # One that had no connection to leave by was never sent: it is tried again in the next turn.
         if not self.subscribed and now >= self._next_subscribe and self.connection.send(subscribe):
             self._next_subscribe = now + SUBSCRIBE_AGAIN_SECONDS
@@ -184,7 +172,7 @@ class ShardSession:
                 f"job's are of {layout.length} in {layout.max_frames}; start both from the same manifest"
             )
         try:
-            ring = self._new_ring(int(fields["chunks"])) if self._mode == "index" else None
+            ring = self._new_ring(int(fields["chunks"]))
         except (ValueError, MemoryError) as error:
             self._start_over(f"its table can't be mirrored: {error}", now)
             self._next_subscribe = now + SUBSCRIBE_AGAIN_SECONDS
@@ -195,11 +183,11 @@ class ShardSession:
         self.subscribed, self._serving, self.mass = True, False, 0.0
         self.ring = ring
 
-    def _mirror(self, ring: ChunkRing, message: Message, now: float) -> None:
+    def _mirror(self, ring: SegmentRing, message: Message, now: float) -> None:
         try:
-            chunk = Chunk.from_message(message, self._layout)
-            ring.insert_at(int(message.fields["slot"]), int(message.fields["gen"]), chunk)
-        except (InvalidChunk, IndexError, ValueError) as error:
+            chunk = Segment.from_message(message, self._layout)
+            ring.insert(int(message.fields["slot"]), int(message.fields["gen"]), chunk)
+        except (IndexError, ValueError) as error:
             self._start_over(f"its chunk does not fit the mirror: {error}", now)
 
     def _accept(self, message: Message, now: float) -> bool:
@@ -211,29 +199,14 @@ class ShardSession:
         if len(columns["slot"]) != count:
             self._start_over(f"it sent {len(columns['slot'])} transitions where {count} were asked for", now)
             return False
-        if not _is_drawn(columns["prob"]) or (self._mode == "frames" and count and not self._are_transitions(columns)):
+        if not _is_drawn(columns["prob"]):
             self._start_over("a batch holds what no table could have drawn", now)
             return False
-        if self.ring is not None and not self.ring.matches(columns["slot"], columns["gen"]).all():
+        if self.ring is None or not self.ring.matches(columns["slot"], columns["gen"]).all():
             self._start_over("a batch named transitions that the mirror does not hold", now)
             return False
         self._weigh(message.fields["mass"], message.fields["error"])
         return True
-
-    def _are_transitions(self, columns: Mapping[str, NDArray[Any]]) -> bool:
-        """Whether a batch brings transitions of this job's shape that a network can learn from."""
-        blank = TransitionArrays.empty(self._layout, 0)
-        for name, column in FRAME_COLUMNS.items():
-            like: NDArray[Any] = getattr(blank, name)
-            found = columns.get(column)
-            if found is None or found.dtype != like.dtype or found.shape[1:] != like.shape[1:]:
-                return False
-        try:
-            check_actions(columns["action"], self._layout.num_actions)
-        except InvalidChunk:
-            return False
-        discount = columns["disc"]
-        return bool(np.isfinite(columns["ret"]).all() and ((discount >= 0) & (discount <= 1)).all())
 
     def _learn_status(self, message: Message, now: float) -> None:
         if "json" not in message.columns:

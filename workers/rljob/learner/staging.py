@@ -8,8 +8,9 @@ A buffer is never handed out while a copy from it, or a computation on it, may b
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -17,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rljob.algorithms.batches import TransitionBatch
-from rljob.experience import ChunkLayout
-from rljob.experience.ring import ChunkRing, TransitionArrays, part_of
-from rljob.learner.shard import FRAME_COLUMNS
+from rljob.algorithms.batches import TransitionBatch, UnrollBatch
+from rljob.experience import Role, Segment, SegmentLayout
+from rljob.experience.columns import Rows
+from rljob.experience.ring import SegmentRing, empty_batch, part_of
 
 
 class Buffers(Protocol):
@@ -36,36 +37,60 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Staging:
-    """One batch of host memory. ``transitions`` and ``weight`` (float32[B]) are numpy views of ``tensors``."""
+    """One batch of host memory. ``arrays`` are numpy views of ``tensors``, and ``policy_version`` int64, which stays on the host:
+    who chose each action."""
 
     tensors: dict[str, Tensor]
-    transitions: TransitionArrays
-    weight: NDArray[np.float32]
+    arrays: dict[str, NDArray[Any]]
     copied: Any = None
 
     @property
     def policy_version(self) -> NDArray[np.int64]:
-        """Int64 [B]: the behaviour version of each transition, which stays on the host."""
-        return self.transitions.policy_version
+        return self.arrays["policy_version"]
 
-    def fill(self, rows: slice, columns: Mapping[str, NDArray[Any]], ring: ChunkRing | None) -> None:
-        """Fill ``rows`` in with what a shard has drawn: slot ids in its mirror ``ring``, or without one the frames themselves."""
-        into = part_of(self.transitions, rows)
-        if ring is not None:
-            ring.gather(columns["slot"], into)
-        else:
-            for name, column in FRAME_COLUMNS.items():
-                np.copyto(getattr(into, name), columns[column])
+
+class TransitionStaging(Staging):
+    """One of transitions, in the shapes of ``TransitionBatch``."""
+
+    @property
+    def weight(self) -> NDArray[np.float32]:
+        """Float32 [B]."""
+        return self.arrays["weight"]
+
+    def fill(self, rows: slice, slots: NDArray[Any], ring: SegmentRing) -> None:
+        """Fill ``rows`` in with the transitions that a shard has drawn, from its mirror."""
+        ring.gather(slots, part_of(self.arrays, rows))
+
+
+class UnrollStaging(Staging):
+    """One of unrolls, in the shapes of ``UnrollBatch``."""
+
+    def fill(self, unrolls: Sequence[Segment]) -> None:
+        """Copy B checked unrolls in, unroll b into column b. Frames that came once become stacks here."""
+        layout = unrolls[0].layout
+        window = np.arange(1 - layout.stack, 1)
+        for column in layout.columns:
+            into = self.arrays[column.name]
+            for b, unroll in enumerate(unrolls):
+                values = unroll[column.name]
+                if column.role is Role.STACK:
+                    rows = (values.astype(np.intp)[:, None] + window).ravel()
+                    out = into[b].reshape(len(rows), *layout.frame_shape)
+                    np.take(unroll["frames"], rows, axis=0, out=out, mode="clip")
+                elif column.rows is Rows.SEGMENT:
+                    into[b] = values
+                else:
+                    into[:, b] = values
 
 
 class TransitionBuffers(Buffers, Protocol):
-    """What the prefetch thread fills for one batch of transitions: a ``Staging``, or one for a mirror on the device."""
-
-    weight: NDArray[np.float32]
+    """What the prefetch thread fills for one batch of transitions: a ``TransitionStaging``, or one for a mirror on the device."""
 
     @property
+    def weight(self) -> NDArray[np.float32]: ...
+    @property
     def policy_version(self) -> NDArray[np.int64]: ...
-    def fill(self, rows: slice, columns: Mapping[str, NDArray[Any]], ring: ChunkRing | None) -> None: ...
+    def fill(self, rows: slice, slots: NDArray[Any], ring: SegmentRing) -> None: ...
 
 
 def on_current_stream(batch: Any, ready: Any) -> Any:
@@ -77,41 +102,6 @@ def on_current_stream(batch: Any, ready: Any) -> Any:
             if tensor is not None:
                 tensor.record_stream(stream)
     return batch
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The ``rows`` of a batch that came from replay shard ``shard``, in subscription number ``subscription`` to it."""
-
-    shard: int
-    subscription: int
-    rows: slice
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ReadyBatch:
-    """A batch to learn from, and what is needed to say afterwards what was learned.
-
-    ``batch`` is on the device. ``parts``, ``slots`` u4[B] and ``generations`` u4[B] name its transitions; ``policy_version``
-    int64[B] is the behaviour version of each, 0 for a random actor.
-    """
-
-    batch: TransitionBatch
-    parts: tuple[Part, ...]
-    slots: NDArray[np.uint32]
-    generations: NDArray[np.uint32]
-    policy_version: NDArray[np.int64]
-    staging: TransitionBuffers
-    ready: Any = None
-
-    def wait(self) -> TransitionBatch:
-        """The batch, once the device has it; the host does not wait."""
-        batch: TransitionBatch = on_current_stream(self.batch, self.ready)
-        return batch
-
-    def newest_frames(self) -> Tensor:
-        """The newest frame of every observation, [B, *F*]."""
-        return self.wait().observation[:, -1]
 
 
 BatchOf = Callable[[dict[str, Tensor]], Any]
@@ -201,31 +191,49 @@ class BufferRing(Generic[B]):
         self._free.append(staging)
 
 
-class StagingRing(BufferRing[Staging]):
+def transition_buffers(
+    layout: SegmentLayout, batch_size: int, count: int, device: torch.device
+) -> BufferRing[TransitionStaging]:
     """``count`` buffers for batches of ``batch_size`` transitions."""
 
-    def __init__(self, layout: ChunkLayout, batch_size: int, count: int, device: torch.device) -> None:
-        buffers = [_allocate(layout, batch_size, pinned=device.type == "cuda") for _ in range(count)]
-        super().__init__(buffers, _batch, stream_beside(device))
+    def allocate() -> TransitionStaging:
+        arrays = empty_batch(layout, batch_size) | {"weight": np.ones(batch_size, np.float32)}
+        return TransitionStaging(*on_host(arrays, device))
+
+    return BufferRing((allocate() for _ in range(count)), partial(as_batch, TransitionBatch), stream_beside(device))
 
 
-def _batch(tensors: dict[str, Tensor]) -> TransitionBatch:
-    return TransitionBatch(
-        observation=tensors["observation"],
-        next_observation=tensors["next_observation"],
-        action=tensors["action"].long(),
-        n_step_return=tensors["n_step_return"],
-        discount=tensors["discount"],
-        weight=tensors["weight"],
-    )
+def unroll_buffers(
+    layout: SegmentLayout, batch_size: int, count: int, device: torch.device
+) -> BufferRing[UnrollStaging]:
+    """``count`` buffers for batches of ``batch_size`` unrolls."""
+
+    def allocate() -> UnrollStaging:
+        arrays: dict[str, NDArray[Any]] = {}
+        for column in layout.columns:
+            rows, *row = column.extent(layout.length)
+            if column.role is Role.STACK:
+                arrays[column.name] = np.empty(
+                    (batch_size, rows, layout.stack, *layout.frame_shape), layout.frame_dtype
+                )
+            elif column.rows is Rows.SEGMENT:
+                arrays[column.name] = np.empty((batch_size, *column.shape), column.dtype)
+            else:
+                arrays[column.name] = np.empty((rows, batch_size, *row), column.dtype)
+        return UnrollStaging(*on_host(arrays, device))
+
+    return BufferRing((allocate() for _ in range(count)), partial(as_batch, UnrollBatch), stream_beside(device))
 
 
-def _allocate(layout: ChunkLayout, size: int, *, pinned: bool) -> Staging:
-    host = TransitionArrays.empty(layout, size)
-    names = ("observation", "next_observation", "action", "n_step_return", "discount")
-    tensors = {name: torch.from_numpy(getattr(host, name)) for name in names}
-    tensors["weight"] = torch.ones(size)
-    if pinned:
-        tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
-    views = {name: tensors[name].numpy() for name in names}
-    return Staging(tensors, TransitionArrays(policy_version=host.policy_version, **views), tensors["weight"].numpy())
+def as_batch(batch: Callable[..., T], tensors: Mapping[str, Tensor]) -> T:
+    """A batch of tensors by name; actions become what torch takes for an index."""
+    return batch(**{name: tensor.long() if tensor.dtype == torch.int32 else tensor for name, tensor in tensors.items()})
+
+
+def on_host(arrays: dict[str, NDArray[Any]], device: torch.device) -> tuple[dict[str, Tensor], dict[str, NDArray[Any]]]:
+    """Tensors of ``arrays``, in memory that a copy to ``device`` is fast from, and their views; versions have none."""
+    versions = {"policy_version": arrays.pop("policy_version")}
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    if device.type == "cuda":
+        tensors = {name: tensor.pin_memory() if tensor.numel() else tensor for name, tensor in tensors.items()}
+    return tensors, {name: tensor.numpy() for name, tensor in tensors.items()} | versions

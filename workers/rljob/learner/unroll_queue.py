@@ -14,18 +14,22 @@ from collections import deque
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 import zmq
+from numpy.typing import NDArray
+from torch import Tensor
 
-from rljob.experience import Unroll, UnrollLayout
+from rljob.algorithms.batches import UnrollBatch
+from rljob.experience import Segment, SegmentLayout
 from rljob.ingest.leases import SlotLeases
 from rljob.ingest.roster import Counted, Roster
 from rljob.ingest.service import Ingest
 from rljob.ingest.shard_status import ShardStatus
-from rljob.ingest.table import NoLog, read_unroll
+from rljob.ingest.table import NoLog, read_segment
 from rljob.learner.fifo import FifoTable
 from rljob.learner.lag_limit import LagLimit
-from rljob.learner.unroll_staging import ReadyUnrolls, UnrollStagingRing
+from rljob.learner.staging import UnrollStaging, on_current_stream, unroll_buffers
 from rljob.learner.waker import Waker
 from rljob.threads import SupervisedThread
 from rljob.weights.versions import VersionLog
@@ -44,7 +48,7 @@ class UnrollQueueConfig:
     use; ``slots`` actors are expected; ``credits`` unrolls may be on the way from each."""
 
     endpoint: str
-    layout: UnrollLayout
+    layout: SegmentLayout
     batch_size: int
     capacity: int
     drops_oldest: bool = False
@@ -92,6 +96,26 @@ class QueueStatus:
     """Made by the actors that are there, as they say."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadyUnrolls:
+    """A batch of unrolls to learn from. ``policy_version`` int64 [T, B]: who acted; ``epoch``: of which life of the learner."""
+
+    batch: UnrollBatch
+    policy_version: NDArray[np.int64]
+    epoch: int
+    staging: UnrollStaging
+    ready: Any = None
+
+    def wait(self) -> UnrollBatch:
+        """The batch, once the device has it; the host does not wait."""
+        batch: UnrollBatch = on_current_stream(self.batch, self.ready)
+        return batch
+
+    def newest_frames(self) -> Tensor:
+        """The newest frame of every observation but the last of each unroll, which the next unroll shows again: [B * T, *F*]."""
+        return self.wait().observation[:, :-1, -1].flatten(0, 1)
+
+
 class UnrollQueue:
     """Ready batches of unrolls, oldest first. Methods are for the training loop's thread, but for ``statuses``.
 
@@ -130,12 +154,11 @@ class UnrollQueue:
             lambda: self._epoch,
             config.actor_timeout_seconds,
             self._read,
-            "unroll",
         )
         if config.resumed_from is not None:  # actors that outlived the learner report again what was counted then
             self._roster.resume(config.resumed_from)
         # beside those ready: one that the loop computes from, one whose copy may not have finished
-        self._staging = UnrollStagingRing(config.layout, config.batch_size, config.prefetch + 2, device)
+        self._staging = unroll_buffers(config.layout, config.batch_size, config.prefetch + 2, device)
         self._ready: deque[ReadyUnrolls] = deque()
         self._changed = threading.Condition()
         self._learned = 0
@@ -271,19 +294,19 @@ class UnrollQueue:
         if len(self._table) < size or (staging := self._staging.take()) is None:
             return False
         epoch = self._epoch if self._published else 0
-        staging.fill(self._table.take(size), self._config.layout)
+        staging.fill(self._table.take(size))
         batch, ready = self._staging.upload(staging)
         with self._changed:
             self._ready.append(ReadyUnrolls(batch, staging.policy_version, epoch, staging, ready))
             self._changed.notify()
         return True
 
-    def _read(self, raw: RawMessage) -> Unroll:
-        unroll = read_unroll(raw, layout=self._config.layout)
+    def _read(self, raw: RawMessage) -> Segment:
+        unroll = read_segment(raw, self._config.layout)
         self.heard_epoch = max(self.heard_epoch, unroll.epoch)
         return unroll
 
-    def _refusal(self, unroll: Unroll, most_updates: int) -> str | None:
+    def _refusal(self, unroll: Segment, most_updates: int) -> str | None:
         """Why this unroll may not be learned from any more, if so."""
         if unroll.epoch != self._epoch and self._published:
             return "epoch"

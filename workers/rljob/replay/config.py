@@ -9,7 +9,7 @@ import numpy as np
 from rljob.algorithms.parameters import TransitionParameters
 from rljob.api import RLJob, credits_per_actor
 from rljob.api.replay import ReplayParameters
-from rljob.experience import ChunkLayout
+from rljob.experience import SegmentLayout, transition_layout
 from rljob.replay.limiter import LimiterConfig
 from rljob.replay.redis_client import Login
 from rljob.replay.table import Capacity
@@ -21,7 +21,7 @@ class ReplayConfig:
     """One shard. Sizes are this shard's own, not the job's; raises ``ValueError`` when they contradict each other."""
 
     run: str
-    layout: ChunkLayout
+    layout: SegmentLayout
     capacity: Capacity
     limiter: LimiterConfig
     ingest: str
@@ -30,7 +30,6 @@ class ReplayConfig:
     """Endpoint to bind for the learner."""
     shard: int = 0
     exponent: float = 0.6
-    keep_frames: bool = False
     """Whether batches carry frames; otherwise the learner mirrors the chunks and is sent slot ids."""
     slots: int = 1
     """Epsilon slots."""
@@ -86,7 +85,7 @@ def config_of(
         raise ValueError(
             f"the algorithm {job.spec.algorithm.name} learns from no transitions: it needs no replay service"
         )
-    layout = ChunkLayout(
+    layout = transition_layout(
         length=algorithm.chunk_length,
         frame_shape=frame_shape,
         frame_dtype=np.dtype(frame_dtype),
@@ -110,7 +109,6 @@ def config_of(
         sample=sample,
         shard=shard,
         exponent=replay.exponent,
-        keep_frames=replay.sampling == "Frames",
         slots=max(1, job.spec.requested_actors),
         credits=credits_per_actor(job.spec.actors.envs_per_actor),
         greedy_epsilon=algorithm.greedy_epsilon,

@@ -16,12 +16,12 @@ import lz4.block
 import numpy as np
 import redis
 
-from rljob.experience import Chunk
-from rljob.ingest.table import InvalidChunk, MalformedMessage, read_chunk
+from rljob.experience import InvalidSegment, Segment
+from rljob.ingest.table import read_segment
 from rljob.replay.chunk_log import ChunkLog, LogEntry
 from rljob.replay.redis_client import in_words
 from rljob.replay.table import ReplayTable
-from rljob.wire import RawMessage
+from rljob.wire import MalformedMessage, RawMessage
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def patiently(read: Callable[[], T], patience_seconds: float) -> Generator[list[
         time.sleep(_RETRY_SECONDS)
 
 
-_Decoded = tuple[Chunk, RawMessage] | InvalidChunk | MalformedMessage
+_Decoded = tuple[Segment, RawMessage] | InvalidSegment | MalformedMessage
 
 
 def restore_chunks(table: ReplayTable, chunk_log: ChunkLog, patience_seconds: float) -> Iterator[list[int]]:
@@ -75,9 +75,9 @@ def restore_chunks(table: ReplayTable, chunk_log: ChunkLog, patience_seconds: fl
     def decode(raw: RawMessage | None) -> _Decoded:
         try:
             if raw is None:
-                raise InvalidChunk("missing or damaged")
-            return read_chunk(raw, table.layout, with_frames=table.ring.keep_frames), raw
-        except (InvalidChunk, MalformedMessage) as problem:
+                raise InvalidSegment("missing or damaged")
+            return read_segment(raw, table.layout, with_frames=False), raw
+        except (InvalidSegment, MalformedMessage) as problem:
             return problem
 
     def read(some: Sequence[LogEntry]) -> list[_Decoded]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from rljob.experience.ring import TransitionArrays
 from rljob.replay.table import ReplayTable
 from rljob.wire import Message, Server, encode
 from rljob.wire.schema import Scalar
@@ -30,7 +29,6 @@ class _Subscriber:
 
     ``requests``: (number, transitions to draw, transitions to count)."""
 
-    mode: str
     incarnation: str
     cursor: int
     requests: deque[tuple[int, int, int]] = field(default_factory=deque)
@@ -41,8 +39,8 @@ class _Subscriber:
 class Sampling:
     """Serves subscribers from the table. Owned by the service's thread; nothing here blocks.
 
-    In index mode a subscriber is sent every stored chunk, oldest first, before any batch that may refer to it: the
-    order of one socket is the whole consistency argument. A batch therefore waits until the mirror has caught up.
+    A subscriber mirrors the table: it is sent every stored chunk, oldest first, before any batch that may refer to it. The order
+    of one socket is the whole consistency argument. A batch therefore waits until the mirror has caught up.
 
     ``epoch`` is that of the latest learner that has subscribed. One of an earlier epoch was superseded: it is refused, and what
     it was subscribed to ends when the later one begins.
@@ -55,7 +53,6 @@ class Sampling:
         self._shard = shard
         self._generator = np.random.default_rng(seed)
         self._subscribers: dict[bytes, _Subscriber] = {}
-        self._buffers: TransitionArrays | None = None
         self.rejected: Counter[str] = Counter()
         self.epoch = 0
         self.batches_total = 0
@@ -75,7 +72,7 @@ class Sampling:
     def mirror_lags(self) -> bool:
         """Whether there are chunks or batches to send as soon as a subscriber's socket takes them."""
         head = self._table.head
-        return any(s.unsent is not None or (s.mode == "index" and s.cursor < head) for s in self._subscribers.values())
+        return any(s.unsent is not None or s.cursor < head for s in self._subscribers.values())
 
     def receive(self, now: float, state: str, stats: Callable[[], bytes]) -> int:
         """Handle what has arrived. Returns the messages handled."""
@@ -94,9 +91,7 @@ class Sampling:
             progress = self._catch_up(peer, subscriber)
             if sampling:
                 progress |= self._answer(peer, subscriber)
-            waits = subscriber.unsent is not None or (
-                subscriber.mode == "index" and subscriber.cursor < self._table.head
-            )
+            waits = subscriber.unsent is not None or subscriber.cursor < self._table.head
             if progress or not waits:
                 subscriber.stuck_since = None
             elif subscriber.stuck_since is None:
@@ -111,7 +106,7 @@ class Sampling:
             document = np.frombuffer(stats(), np.uint8)
             self._server.send(peer, Message("stats", {}, {"json": document}))
         elif message.kind == "subscribe":
-            self._subscribe(peer, fields["mode"], fields["inc"], fields.get("epoch", 0), state)
+            self._subscribe(peer, fields["inc"], fields.get("epoch", 0), state)
         elif message.kind not in ("sample", "priorities"):
             self._refuse(peer, "kind", f"{message.kind} is no message for sampling")
         elif peer not in self._subscribers:
@@ -123,12 +118,7 @@ class Sampling:
             count = fields["n"]
             self._request(peer, self._subscribers[peer], fields["req"], count, fields.get("charge", count))
 
-    def _subscribe(self, peer: bytes, mode: str, incarnation: str, epoch: int, state: str) -> None:
-        if mode == "frames" and not self._table.ring.keep_frames:
-            self._refuse(
-                peer, "mode", "this service keeps no frames; set spec.replay.sampling to Frames or mirror them"
-            )
-            return
+    def _subscribe(self, peer: bytes, incarnation: str, epoch: int, state: str) -> None:
         if epoch < self.epoch:
             if not self.rejected["superseded"]:
                 log.warning("learner: one of epoch %d is refused, it was superseded by one of %d", epoch, self.epoch)
@@ -142,20 +132,20 @@ class Sampling:
         if incarnation != self._learner:
             # A new process: what the one before it was waiting for must not be drawn for nobody.
             self._learner = incarnation
-            for other in [p for p, s in self._subscribers.items() if s.incarnation != incarnation and s.mode == mode]:
+            for other in [p for p, s in self._subscribers.items() if s.incarnation != incarnation]:
                 del self._subscribers[other]
         layout = self._table.layout
         reply: dict[str, Scalar] = {
             "service": self._service,
             "epoch": self.epoch,
-            "chunks": self._table.ring.capacity_chunks,
+            "chunks": self._table.slots.capacity,
             "length": layout.length,
             "frames": layout.max_frames,
             "state": state,
         }
         if self._server.send(peer, Message("subscribed", reply, {})):
-            self._subscribers[peer] = _Subscriber(mode, incarnation, self._table.oldest)
-            log.info("learner: subscribed (%s), epoch %d", mode, self.epoch)
+            self._subscribers[peer] = _Subscriber(incarnation, self._table.oldest)
+            log.info("learner: subscribed, epoch %d", self.epoch)
 
     def _request(self, peer: bytes, subscriber: _Subscriber, request: int, count: int, charge: int) -> None:
         config = self._table.limiter.config
@@ -183,8 +173,6 @@ class Sampling:
                 return False
             subscriber.unsent = None
             sent = True
-        if subscriber.mode != "index":
-            return sent
         before = subscriber.cursor
         subscriber.cursor = max(subscriber.cursor, self._table.oldest)
         while subscriber.cursor < self._table.head:
@@ -199,35 +187,22 @@ class Sampling:
     def _answer(self, peer: bytes, subscriber: _Subscriber) -> bool:
         progress = False
         while subscriber.unsent is None and subscriber.requests:
-            if subscriber.mode == "index" and subscriber.cursor < self._table.head:
+            if subscriber.cursor < self._table.head:
                 break
             request, count, charge = subscriber.requests[0]
             if self._table.items == 0 or not self._table.limiter.can_sample(charge):
                 break
             subscriber.requests.popleft()
-            parts = self._batch(request, count, charge, with_frames=subscriber.mode == "frames")
+            parts = self._batch(request, count, charge)
             self.batches_total += 1
             progress = self._server.send(peer, parts)
             if not progress:
-                subscriber.unsent = [bytes(part) for part in parts]  # the buffers are used again
+                subscriber.unsent = parts
         return progress
 
-    def _batch(self, request: int, count: int, charge: int, *, with_frames: bool) -> Parts:
+    def _batch(self, request: int, count: int, charge: int) -> Parts:
         slots, generations, probability = self._table.sample(count, self._generator, charge)
-        columns: dict[str, Any] = {"slot": slots, "gen": generations, "prob": probability}
-        if with_frames and count:
-            # Sending copies (see Server.send), so that one set of buffers is enough.
-            if self._buffers is None or len(self._buffers) != count:
-                self._buffers = TransitionArrays.empty(self._table.layout, count)
-            batch = self._table.ring.gather(slots, self._buffers)
-            columns |= {
-                "obs": batch.observation,
-                "next_obs": batch.next_observation,
-                "action": batch.action,
-                "ret": batch.n_step_return,
-                "disc": batch.discount,
-                "pv": batch.policy_version,
-            }
+        columns = {"slot": slots, "gen": generations, "prob": probability}
         table = self._table
         fields = {
             "req": request,

@@ -13,12 +13,12 @@ from functools import partial
 import redis
 import zmq
 
-from rljob.experience.ring import ChunkRing
+from rljob.experience.ring import Slots
 from rljob.ingest.leases import SlotLeases
 from rljob.ingest.roster import EPISODES_SHOWN, Counted, Roster
 from rljob.ingest.service import Ingest
 from rljob.ingest.shard_status import ShardStatus
-from rljob.ingest.table import read_chunk
+from rljob.ingest.table import read_segment
 from rljob.replay.chunk_log import ChunkLog, DamagedLog, LogState
 from rljob.replay.config import ReplayConfig
 from rljob.replay.durability import Durability
@@ -54,10 +54,10 @@ class ReplayService:
         self.config = config
         self.service = uuid.uuid4().hex
         layout = config.layout
-        ring = ChunkRing(layout, config.capacity.chunks(layout), keep_frames=config.keep_frames)
+        slots = Slots(layout, config.capacity.chunks(layout))
         self.table = ReplayTable(
-            ring,
-            Prioritized(ring.capacity_steps, config.exponent),
+            slots,
+            Prioritized(slots.capacity_steps, config.exponent),
             SamplesPerInsertLimiter(config.limiter),
             config.capacity,
         )
@@ -91,7 +91,7 @@ class ReplayService:
             config.credits,
             lambda: self.sampling.epoch,
             config.actor_timeout_seconds,
-            partial(read_chunk, layout=layout, with_frames=config.keep_frames),
+            partial(read_segment, layout=layout, with_frames=False),
         )
         self.on_turn: Callable[[], None] = lambda: None
         self._parts = ShardParts(

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rljob.experience import Chunk, ChunkLayout
-from rljob.experience.ring import ChunkRing
+from rljob.experience import Segment, SegmentLayout
+from rljob.experience.ring import Slots
 from rljob.ingest.table import StoredChunk
 from rljob.replay.limiter import SamplesPerInsertLimiter
 from rljob.replay.selectors import Prioritized
@@ -27,14 +27,14 @@ class Capacity:
     steps: int
     nbytes: int = 0
 
-    def chunks(self, layout: ChunkLayout) -> int:
+    def chunks(self, layout: SegmentLayout) -> int:
         """Chunk slots to reserve: an eighth more than full chunks need, because some chunks close early."""
         full = -(-self.steps // layout.length)
         return full + full // 8 + 8
 
 
 class ReplayTable:
-    """Ring, selector and limiter as one table, with first-in-first-out eviction of whole chunks.
+    """Slots, selector and limiter as one table, with first-in-first-out eviction of whole chunks.
 
     Not thread-safe: one thread owns the table. The oldest chunks are evicted before an insert would pass a limit of
     ``capacity``, in steps or in bytes; freed slots are reused before fresh ones, so that memory follows what is stored.
@@ -42,16 +42,16 @@ class ReplayTable:
 
     def __init__(
         self,
-        ring: ChunkRing,
+        slots: Slots,
         selector: Prioritized,
         limiter: SamplesPerInsertLimiter,
         capacity: Capacity,
         first_generation: int = 1,
     ) -> None:
-        if capacity.steps < ring.layout.length:
+        if capacity.steps < slots.layout.length:
             raise ValueError(f"replay capacity of {capacity.steps} transitions is less than one chunk")
-        self.ring = ring
-        self.layout = ring.layout
+        self.slots = slots
+        self.layout = slots.layout
         self.selector = selector
         self.limiter = limiter
         self.capacity = capacity
@@ -84,12 +84,12 @@ class ReplayTable:
         return self._chunks[ordinal]
 
     def insert(
-        self, arrivals: Sequence[tuple[Chunk, RawMessage]], *, restored: Sequence[int] | None = None
+        self, arrivals: Sequence[tuple[Segment, RawMessage]], *, restored: Sequence[int] | None = None
     ) -> list[StoredChunk]:
         """Store chunks that satisfy the layout. Returns the evicted chunks, oldest first.
 
-        A ring that keeps frames needs decoded chunks; any other reads only their small columns. ``restored`` gives the
-        chunks the generations they had (a warm restart); they were counted by the limiter when they first came.
+        Only their small columns are read: frames stay as they arrived. ``restored`` gives the chunks the generations they had (a
+        warm restart); they were counted by the limiter when they first came.
         """
         evicted: list[StoredChunk] = []
         # What each touched slot ends up with; a slot that is freed and filled again costs one write of the tree.
@@ -102,12 +102,9 @@ class ReplayTable:
             slot = self._free.popleft() if self._free else self._fresh
             self._fresh = max(self._fresh, slot + 1)
             touched.pop(slot, None)
-            touched[slot] = chunk.priority
+            touched[slot] = chunk["priority"]
             generation = self.next_generation if restored is None else restored[position]
-            if self.ring.keep_frames:
-                self.ring.insert_at(slot, generation, chunk)
-            else:
-                self.ring.remember(slot, generation, chunk.steps)
+            self.slots.fill(slot, generation, chunk.steps)
             self._chunks[self._head] = StoredChunk(self._head, generation, slot, chunk.steps, nbytes, raw)
             self._head += 1
             self.items += chunk.steps
@@ -127,11 +124,11 @@ class ReplayTable:
         """
         ids, probability = self.selector.sample(count, generator)
         self.limiter.sample(count if charge is None else charge)
-        return ids.astype(np.uint32), self.ring.generation[ids // self.layout.length], probability
+        return ids.astype(np.uint32), self.slots.generation[ids // self.layout.length], probability
 
     def update_priorities(self, slots: Array, generations: Array, priorities: Array) -> None:
         """Apply new priorities (f4[n]); entries of overwritten slots are counted as stale, non-finite ones as invalid."""
-        current = self.ring.matches(slots, generations)
+        current = self.slots.matches(slots, generations)
         finite = np.isfinite(priorities) & (priorities >= 0.0)
         self.stale_priorities += int(np.count_nonzero(~current))
         self.invalid_priorities += int(np.count_nonzero(current & ~finite))
@@ -146,13 +143,13 @@ class ReplayTable:
         while self._chunks and (
             self.items + steps > self.capacity.steps
             or (limit and self.nbytes + nbytes > limit)
-            or (not self._free and self._fresh == self.ring.capacity_chunks)
+            or (not self._free and self._fresh == self.slots.capacity)
         ):
             chunk = self._chunks.pop(self._oldest)
             self._oldest += 1
             self.items -= chunk.steps
             self.nbytes -= chunk.nbytes
-            self.ring.forget(chunk.slot)
+            self.slots.empty(chunk.slot)
             self._free.append(chunk.slot)
             yield chunk
 

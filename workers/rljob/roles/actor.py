@@ -17,7 +17,6 @@ from rljob.actor.figures import ActorFigures
 from rljob.actor.grouped import GROUPS, GroupedLoop
 from rljob.actor.loop import ActorLoop, Loop
 from rljob.actor.policy import Policy
-from rljob.actor.recorder import make_recorder
 from rljob.actor.session import ReplaySession, Welcome
 from rljob.actor.shards import MultiShard
 from rljob.algorithms import algorithm
@@ -35,7 +34,7 @@ from rljob.envs import (
 from rljob.envs.base import VectorEnvironment
 from rljob.envs.grouped import GroupedEnvironment
 from rljob.envs.seeds import seed_generators, seed_of
-from rljob.experience import ChunkLayout, UnrollLayout
+from rljob.experience import SegmentLayout, make_builder
 from rljob.inference.client import InferenceClient, InferenceLost
 from rljob.inference.policy import RemotePolicy
 from rljob.roles.announce import announce, write_final
@@ -101,7 +100,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
             seed = seed_of(parameters.seed, "actor", welcome.slot, max(1, welcome.epoch), welcome.life)
             seed_generators(seed)
             generator = np.random.default_rng(seed)
-            recorder = make_recorder(
+            builder = make_builder(
                 layout,
                 num_envs,
                 parameters.gamma,
@@ -119,14 +118,14 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                 remote = RemotePolicy(chosen, spec, parameters, num_envs, len(grouped.groups), generator, actions)
                 figures.inference = actions
                 timeout_seconds = float(spec_of_job.inference.timeout_seconds)
-                loop = GroupedLoop(grouped, remote, recorder, sink, figures, timeout_seconds)
+                loop = GroupedLoop(grouped, remote, builder, sink, figures, timeout_seconds)
             elif (vector := make_device_vector(spec, environment_parameters, num_envs)) is not None:
                 environment = simulator = DeviceEnvironment(vector, seed)
                 on_device = DevicePolicy(
                     chosen, spec, parameters, environment_parameters, num_envs, simulator.device, seed
                 )
                 actions.shapes = on_device.shapes
-                loop = DeviceLoop(simulator, on_device, recorder, sink, actions, figures, layout.length)
+                loop = DeviceLoop(simulator, on_device, builder, sink, actions, figures, layout.length)
             else:
                 policy = Policy(chosen, spec, parameters, environment_parameters, num_envs, generator)
                 actions.shapes = policy.shapes
@@ -139,7 +138,7 @@ def run_actor(options: RoleOptions, stop: threading.Event) -> None:
                     spec_of_job.actors.resources.cores(),
                 )
                 refresh_steps = chosen.refresh_steps(parameters) if isinstance(chosen, UnrollAlgorithm) else 1
-                loop = ActorLoop(environment, policy, recorder, sink, actions, figures, refresh_steps)
+                loop = ActorLoop(environment, policy, builder, sink, actions, figures, refresh_steps)
             try:
                 profile = Profile(options.run_dir, options.name, lambda: figures.policy_version > 0)
                 _play(loop, stop, telemetry, profile if options.profile else None)
@@ -172,13 +171,13 @@ def _connect(
     options: RoleOptions,
     identity: ActorIdentity,
     figures: ActorFigures,
-    layout: ChunkLayout | UnrollLayout,
+    layout: SegmentLayout,
     num_actions: int,
 ) -> tuple[MultiShard, WeightClient | InferenceClient]:
     """The sink for chunks, and where actions come from: weights for a network of its own, or an inference server."""
     keys = load_keys(options.keys, "actor") if options.keys else None
     spec = options.job.spec
-    taker = "learner" if isinstance(layout, UnrollLayout) else "replay"
+    taker = "learner" if layout.exact else "replay"
     sessions = [
         ReplaySession(
             Client(endpoint, keys.client(taker) if keys else None),

@@ -253,7 +253,6 @@ def _source(
             batch_size=params.batch_size,
             prefetch=params.prefetch_batches,
             importance=replay.importance,
-            mode=replay.sampling.lower(),
             epoch=epoch,
         ),
         method.importance_weights,
@@ -266,8 +265,8 @@ def _source(
 def _mirror(
     job: RLJob, method: AnyAlgorithm, environment: EnvironmentSpec, device: torch.device
 ) -> tuple[DeviceMirror | None, MirrorPlace | None]:
-    """The mirror of the replay on the learner's device, or None, and where it is; None, too, for a job that keeps none."""
-    if not isinstance(method, TransitionAlgorithm) or job.spec.required_replay.sampling != "Index":
+    """The mirror of the replay on the learner's device, or None, and where it is; None, too, for a job without a replay."""
+    if not isinstance(method, TransitionAlgorithm):
         return None, None
     params, replay = job.spec.algorithm.parameters, job.spec.required_replay.resolved()
     layout = method.layout(environment, params)

@@ -141,8 +141,8 @@ def _both_wait(known: Mapping[str, float], wait: float, held: float) -> Verdict:
         )
     else:
         advice = (
-            "both wait for the replay service, which is the bottleneck; add shards (replay.shards), give it a faster "
-            "core, or choose index sampling."
+            "both wait for the replay service, which is the bottleneck; add shards (replay.shards), or give it a faster "
+            "core."
         )
     return Verdict(Kind.ReplayTooSlow, lead + advice, min(wait, held))
 
@@ -154,15 +154,15 @@ def _delivery_is_slow(known: Mapping[str, float], wait: float, cores: int | None
         at_work = f", at work {_percent(busy)} of the time," if busy else ""
         return Verdict(
             Kind.ReplayTooSlow,
-            f"{lead}the replay service{at_work} is the bottleneck; add shards (replay.shards), give it a core of its "
-            "own, or choose index sampling. More actors will not help.",
+            f"{lead}the replay service{at_work} is the bottleneck; add shards (replay.shards), or give it a core of its "
+            "own. More actors will not help.",
             wait,
         )
     nearer = _a_shorter_way("put learner and replay on one machine", cores)
     return Verdict(
         Kind.TransportTooSlow,
         f"{lead}batches are under way too long while the replay service idles {_percent(1 - busy)}, so the transport is the "
-        f"bottleneck; prefetch more (prefetchBatches), {nearer}, or choose index sampling. More actors will not help.",
+        f"bottleneck; prefetch more (prefetchBatches), or {nearer}. More actors will not help.",
         wait,
     )
 

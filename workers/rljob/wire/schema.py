@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
@@ -198,7 +198,6 @@ _OBSERVATIONS: Final = _column("u1 f4", ndim=(2, 7), max_bytes=256 * MiB, rows="
 _MEMORY: Final = _column("f4", ndim=(3, 3), max_bytes=64 * MiB, rows="n")
 _BLOB: Final = _column("u1", max_bytes=512 * MiB)
 _TEXT: Final = _column("u1", max_bytes=4 * MiB)
-_MODE: Final[tuple[Literal["index"], Literal["frames"]]] = ("index", "frames")
 
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
     {
@@ -261,13 +260,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             _optional({"out": _column("f4", ndim=(2, 2), max_bytes=16 * MiB, rows="n"), "state": _MEMORY}),
         ),
         # learner <-> replay
-        "subscribe": _kind(
-            {
-                "mode": Field(str, max_bytes=8, choices=frozenset(_MODE)),
-                "inc": _NAME,
-                "epoch": replace(_COUNT, optional=True),
-            }
-        ),
+        "subscribe": _kind({"inc": _NAME, "epoch": replace(_COUNT, optional=True)}),
         "subscribed": _kind(
             {
                 "service": _NAME,
@@ -284,16 +277,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         "sample": _kind({"req": _COUNT, "n": _DRAWS, "charge": replace(_DRAWS, optional=True)}),
         "batch": _kind(
             {"req": _COUNT, "mass": _REAL, "error": _REAL, "shard": _NUMBER},
-            {
-                **_rows("n", [("slot", "u4"), ("gen", "u4"), ("prob", "f8")]),
-                **_optional(
-                    {
-                        "obs": _OBSERVATIONS,
-                        "next_obs": _OBSERVATIONS,
-                        **_rows("n", [("action", "i4"), ("ret", "f4"), ("disc", "f4"), ("pv", "i8")]),
-                    }
-                ),
-            },
+            _rows("n", [("slot", "u4"), ("gen", "u4"), ("prob", "f8")]),
         ),
         "priorities": _kind({}, _rows("n", [("slot", "u4"), ("gen", "u4"), ("prio", "f4")])),
         "stats": _kind({}, _optional({"json": _TEXT})),

@@ -18,7 +18,7 @@ from rljob.algorithms.impala import IMPALA
 from rljob.api import ImpalaParameters
 from rljob.checkpoints import store as checkpoint
 from rljob.checkpoints.policy import PolicyIdentity, load_policy
-from rljob.experience import UnrollLayout
+from rljob.experience import unroll_layout
 from rljob.learner import state
 from rljob.learner.loop import Learner
 from rljob.learner.loop_config import LoopConfig, NonFiniteLoss
@@ -27,8 +27,8 @@ from rljob.learner.optim.optimizer import RMSProp
 from rljob.learner.optim.readback import LateNumber
 from rljob.learner.optim.updater import AnyUpdater, make_updater
 from rljob.learner.saver import Saver
-from rljob.learner.unroll_queue import UnrollQueue, UnrollQueueConfig
-from rljob.learner.unroll_staging import ReadyUnrolls, UnrollStagingRing
+from rljob.learner.staging import unroll_buffers
+from rljob.learner.unroll_queue import ReadyUnrolls, UnrollQueue, UnrollQueueConfig
 from rljob.weights.exchange import WeightServer
 from rljob.weights.versions import VersionLog
 
@@ -195,7 +195,7 @@ def learner(directory: Path, policy: str, params: ImpalaParameters) -> Iterator[
     name = f"inproc://unroll-learner-{next(_names)}"
     server = WeightServer(f"{name}-weights", f"{name}-notice")
     versions = VersionLog(params.publish_interval)
-    layout = UnrollLayout(params.unroll_length, (4,), np.dtype(np.float32), 1)
+    layout = unroll_layout(params.unroll_length, (4,), np.dtype(np.float32), 1)
     queue = UnrollQueue(UnrollQueueConfig(f"{name}-ingest", layout, params.batch_size, 8), versions, CPU)
     saver = Saver(directory, keep=3)
     config = LoopConfig(20, params.publish_interval, 60.0, directory, on_non_finite=policy)
@@ -207,8 +207,8 @@ def learner(directory: Path, policy: str, params: ImpalaParameters) -> Iterator[
 
 
 def ready(params: ImpalaParameters, reward: float) -> ReadyUnrolls:
-    layout = UnrollLayout(params.unroll_length, (4,), np.dtype(np.float32), 1)
-    staging = UnrollStagingRing(layout, params.batch_size, 1, CPU).take()
+    layout = unroll_layout(params.unroll_length, (4,), np.dtype(np.float32), 1)
+    staging = unroll_buffers(layout, params.batch_size, 1, CPU).take()
     assert staging is not None
     (batch,) = unroll_batches(params, 1)
     return ReadyUnrolls(batch._replace(reward=batch.reward + reward), np.ones((5, 4), np.int64), 1, staging)

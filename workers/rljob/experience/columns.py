@@ -1,0 +1,145 @@
+"""What a segment of experience consists of, as data: the columns of transitions and of unrolls.
+
+A column is named once, here. Builders record it, the wire carries it, a ring keeps it, a batch shows it; all of them go through
+the list of a layout and know no column by name but those that they compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rljob.experience.decision import Decision
+
+if TYPE_CHECKING:
+    from rljob.envs.base import StepResult
+
+Array = NDArray[Any]
+
+TERMINATED: Final = 1
+TRUNCATED: Final = 2
+LIFE_LOST: Final = 4
+
+_SMALLEST: Final = float(np.finfo(np.float32).smallest_subnormal)
+
+
+class Rows(StrEnum):
+    """How many rows a column has in a segment of T steps."""
+
+    STEPS = "T"
+    OBSERVATIONS = "T + 1"
+    """One for the observation behind the last step, too."""
+    SEGMENT = "1"
+    """The column is of the whole segment and has no rows."""
+
+
+class Role(StrEnum):
+    """What becomes of a column behind the wire."""
+
+    STACK = "stack"
+    """Positions of newest frames: a batch has the stacks that end there."""
+    LEARNED = "learned"
+    """Goes into batches as it is."""
+    VERSION = "version"
+    """Goes with a batch and stays in the host's memory."""
+    PRIORITY = "priority"
+    """Says how often a replay draws the step."""
+    NOTED = "noted"
+    """Is in no batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a segment.
+
+    Attributes:
+        name: in code and in batches (``TransitionBatch``, ``UnrollBatch``); of a ``STACK`` that of the stacks.
+        wire: in messages and in the log of a replay shard.
+        dtype: of an element.
+        shape: of a row.
+        low, high: the smallest and the largest value that is allowed; of floats every finite number unless they are given.
+        source: what a builder records, [N, *shape] or one number for all streams. None for what it computes.
+    """
+
+    name: str
+    wire: str
+    dtype: np.dtype[Any]
+    rows: Rows = Rows.STEPS
+    role: Role = Role.LEARNED
+    shape: tuple[int, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    source: Callable[[Decision, StepResult], Any] | None = field(default=None, compare=False)
+
+    def extent(self, steps: int) -> tuple[int, ...]:
+        """The shape of this column in a segment of ``steps``."""
+        if self.rows is Rows.SEGMENT:
+            return self.shape
+        return (steps + (self.rows is Rows.OBSERVATIONS), *self.shape)
+
+    @property
+    def limits(self) -> tuple[float, float] | None:
+        """The smallest and the largest value; None where every value of the type is allowed. NaN lies in no limits."""
+        if self.dtype.kind == "f":
+            largest = float(np.finfo(self.dtype).max)
+            return -largest if self.low is None else self.low, largest if self.high is None else self.high
+        if self.low is None and self.high is None:
+            return None
+        return -np.inf if self.low is None else self.low, np.inf if self.high is None else self.high
+
+
+def _column(name: str, wire: str, dtype: str, *args: Any, **options: Any) -> Column:
+    return Column(name, wire, np.dtype(dtype), *args, **options)
+
+
+def _action(num_actions: int | None) -> Column:
+    # A learner would look the value of an action beyond these up beyond the network's outputs.
+    high = None if num_actions is None else num_actions - 1
+    return _column("action", "action", "i4", low=0, high=high, source=lambda decision, result: decision.action)
+
+
+def transition_columns(num_actions: int | None) -> tuple[Column, ...]:
+    """Of n-step transitions, one row a transition.
+
+    ``n_step_return``: the discounted rewards up to the state that it bootstraps from, which ``next_observation`` shows.
+    ``discount``: gamma^m for a bootstrap m steps ahead, 0 where the window met a terminal. ``priority``: the initial one.
+    ``flags``: ``TERMINATED``, ``TRUNCATED``, ``LIFE_LOST`` of the transition's own step.
+    """
+    return (
+        _column("observation", "obs_at", "u2", role=Role.STACK),
+        _column("next_observation", "boot_at", "u2", role=Role.STACK),
+        _action(num_actions),
+        _column("n_step_return", "ret", "f4"),
+        _column("discount", "disc", "f4", low=0.0, high=1.0),
+        # A transition of priority 0 could never be drawn.
+        _column("priority", "prio", "f4", role=Role.PRIORITY, low=_SMALLEST),
+        _column("flags", "flags", "u1", role=Role.NOTED),
+    )
+
+
+def unroll_columns(num_actions: int | None, memory: int) -> tuple[Column, ...]:
+    """Of unrolls, one row a step; ``memory``: units H of a recurrent state, 0 for none.
+
+    ``state``: the recurrent state before the first observation. ``discount``: gamma, or 0 where the step ended an episode.
+    ``log_prob``: log mu(a|s). ``value``: what the acting policy expected of each observation. ``final_value``: what it expected
+    of the final observation where the step truncated an episode, else 0. ``policy_version``: the version that chose the action,
+    0 for a random one.
+    """
+    return (
+        _column("state", "state", "f4", Rows.SEGMENT, shape=(2, memory)),
+        _column("observation", "obs_at", "u2", Rows.OBSERVATIONS, Role.STACK),
+        _action(num_actions),
+        _column("reward", "reward", "f4", source=lambda decision, result: result.reward),
+        _column("discount", "disc", "f4", low=0.0, high=1.0),
+        _column("log_prob", "logp", "f4", high=1e-4, source=lambda decision, result: decision.taken),
+        _column("value", "value", "f4", Rows.OBSERVATIONS),
+        _column("final_value", "final", "f4"),
+        _column(
+            "policy_version", "pvs", "i8", role=Role.VERSION, low=0, source=lambda decision, result: decision.version
+        ),
+    )

@@ -1,0 +1,157 @@
+"""Chunks of n-step transitions: what a prioritized replay stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rljob.experience.builder import SegmentBuilder
+from rljob.experience.columns import TRUNCATED
+from rljob.experience.decision import Decision
+from rljob.experience.layout import SegmentLayout
+from rljob.experience.segment import Segment
+
+Array = NDArray[Any]
+
+# Added to |TD error| so that a perfectly predicted transition can still be sampled.
+PRIORITY_FLOOR = 1e-3
+# Given to transitions whose values are unknown: the actor had no weights yet.
+UNKNOWN_PRIORITY = 1.0
+
+
+class TransitionBuilder(SegmentBuilder):
+    """Emits a chunk whenever a stream has enough complete transitions.
+
+    A transition is complete when its window met the end of an episode (or of a life, when that ends the return) or
+    when the value of its bootstrap state is known, which is one step after the n-th reward. The last n steps of a
+    chunk's stream therefore stay behind and open the next chunk, together with the S - 1 frames before them.
+
+    The first chunk of each stream gets another length, so that N streams do not all close on the same step.
+    """
+
+    keeps_final_frames = True
+
+    def __init__(self, layout: SegmentLayout, num_envs: int, gamma: float, *args: Any, **named: Any) -> None:
+        super().__init__(layout, num_envs, gamma, *args, **named)
+        self._powers = gamma ** np.arange(layout.n_step + 1, dtype=np.float64)
+        self._length = layout.length - np.arange(num_envs) * layout.length // num_envs
+        self._close_at_frames = self._frames.shape[1] - self._most_frames_a_step
+
+    def flush(self) -> list[Segment]:
+        """As of ``SegmentBuilder``. What stays pending is up to n steps a stream, which never bootstraps from a state that was
+        not reached."""
+        return [chunk for environment in range(self.num_envs) for chunk in self._complete(environment)]
+
+    def _close(self, decision: Decision) -> list[Segment]:
+        ready = (self._count >= self._length + self.layout.n_step) | (self._used > self._close_at_frames)
+        chunks: list[Segment] = []
+        if not ready.any():
+            return chunks
+        for environment in np.flatnonzero(ready).tolist():
+            while self._is_ready(environment):
+                chunk = self._chunk(environment)
+                if chunk is None:
+                    break
+                chunks.append(chunk)
+        return chunks
+
+    def _cut(self, which: Array, rows: Array, observation: Array) -> list[Segment]:
+        """Take the row back, emit what is complete, and start over."""
+        self._count[which] -= 1
+        chunks = [chunk for environment in which.tolist() for chunk in self._complete(environment)]
+        self.cut_steps += int(self._count[which].sum())
+        self._count[which] = 0
+        self._frames[which, : self.layout.stack] = observation[which]
+        self._used[which] = self.layout.stack
+        return chunks
+
+    def _is_ready(self, environment: int) -> bool:
+        full = self._count[environment] >= self._length[environment] + self.layout.n_step
+        return bool(full or self._used[environment] > self._close_at_frames)
+
+    def _complete(self, environment: int) -> list[Segment]:
+        """Every complete transition of one stream."""
+        return list(iter(lambda: self._chunk(environment), None))
+
+    def _chunk(self, environment: int) -> Segment | None:
+        """Turn the oldest complete transitions of one stream into a chunk; None when there are none."""
+        layout = self.layout
+        count = int(self._count[environment])
+        if count == 0:
+            return None
+        column = {name: values[environment, :count] for name, values in self._columns.items()}
+        flags, position = column["flags"], column["position"]
+        closes = (flags & self._closing_bits) != 0
+        returns, window = n_step_windows(column["reward"], closes, layout.n_step, self._gamma)
+        last = np.arange(count) + window - 1
+        # Complete transitions form a prefix: a later window never ends before an earlier one.
+        complete = int(np.count_nonzero(closes[last] | (last + 1 < count)))
+        # The frame after step i is always the next one in the stream: an ordinary next frame or a final one.
+        bootstrap_at = position[last] + 1
+        first = int(position[0]) - (layout.stack - 1)
+        fitting = int(np.searchsorted(bootstrap_at[:complete] - first, layout.max_frames, side="left"))
+        steps = min(complete, fitting, int(self._length[environment]))
+        if steps == 0:
+            return None
+
+        take = slice(0, steps)
+        discount = np.where((flags[last] & self._terminal_bits) != 0, 0.0, self._powers[window])[take]
+        following = column["value"][np.minimum(last + 1, count - 1)]
+        bootstrap_value = np.where((flags[last] & TRUNCATED) != 0, column["final_value"][last], following)[take]
+        future = np.where(discount > 0.0, discount * bootstrap_value, 0.0)
+        priority = np.abs(returns[take] + future - column["taken"][take]) + PRIORITY_FLOOR
+        end = int(bootstrap_at[steps - 1]) + 1
+        computed = {
+            "frames": self._frames[environment, first:end].copy(),
+            "observation": (position[take] - first).astype(np.uint16),
+            "next_observation": (bootstrap_at[take] - first).astype(np.uint16),
+            "n_step_return": returns[take].astype(np.float32),
+            "discount": discount.astype(np.float32),
+            "priority": np.where(np.isfinite(priority), priority, UNKNOWN_PRIORITY).astype(np.float32),
+        }
+        recorded = {each.name: column[each.name][take].copy() for each in layout.columns if each.name not in computed}
+        version = int(column["version"][0])
+        chunk = self._segment(environment, version, self.epoch, steps, computed | recorded)
+        self._length[environment] = layout.length
+        self._carry_over(environment, steps)
+        return chunk
+
+    def _carry_over(self, environment: int, steps: int) -> None:
+        """Move what follows the emitted ``steps``, with its S - 1 frames of context, to the front of the buffers."""
+        count, used = int(self._count[environment]), int(self._used[environment])
+        positions = self._columns["position"][environment]
+        oldest = int(positions[steps]) if steps < count else used - 1
+        shift = oldest - (self.layout.stack - 1)
+        for column in self._columns.values():
+            column[environment, : count - steps] = column[environment, steps:count]
+        positions[: count - steps] -= shift
+        self._frames[environment, : used - shift] = self._frames[environment, shift:used]
+        self._count[environment] = count - steps
+        self._used[environment] = used - shift
+
+
+def n_step_windows(reward: Array, closes: Array, n_step: int, gamma: float) -> tuple[Array, Array]:
+    """Sum the discounted rewards of the window that starts at every step.
+
+    The window of step i ends at the first step that ``closes`` it (an end of an episode or of a life), after
+    ``n_step`` steps, or at the last step given, whichever comes first:
+    ``R[i] = sum over k < m of gamma^k * reward[i + k]`` (Mnih et al. 2016, "forward view", Sutton and Barto ch. 7).
+
+    ``reward`` f4[K] and ``closes`` b1[K] in stream order. Returns ``(R f8[K], m i8[K])`` with m >= 1 the steps from
+    step i to its bootstrap state. Whether a window cut by the end of the input is complete is the caller's question.
+    """
+    steps = len(reward)
+    reward = reward.astype(np.float64)  # so that no partial sum is rounded to float32
+    total = np.zeros(steps, np.float64)
+    length = np.zeros(steps, np.int64)
+    open_ = np.ones(steps, bool)
+    weight = 1.0
+    for offset in range(min(n_step, steps)):
+        here = open_[: steps - offset]
+        total[: steps - offset] += np.where(here, weight * reward[offset:], 0.0)
+        length[: steps - offset] += here
+        here &= ~closes[offset:]
+        weight *= gamma
+    return total, length

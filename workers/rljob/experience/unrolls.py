@@ -1,0 +1,112 @@
+"""Unrolls: exactly T consecutive steps of a stream, which a learner learns from once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rljob.experience.builder import SegmentBuilder
+from rljob.experience.columns import TRUNCATED, Rows
+from rljob.experience.decision import Decision
+from rljob.experience.layout import SegmentLayout
+from rljob.experience.segment import Segment
+
+Array = NDArray[Any]
+
+_NO_STEP = 128
+"""A flag of rows in which no step happened."""
+
+
+class UnrollBuilder(SegmentBuilder):
+    """Emits N unrolls every T steps, one step late: the value of the observation behind an unroll is known only when that
+    observation is acted on, which is the first step of the next unroll.
+
+    All streams are in step with each other. An unroll with a step in it that did not happen is not emitted.
+    """
+
+    keeps_final_frames = False
+
+    def __init__(self, layout: SegmentLayout, num_envs: int, gamma: float, *args: Any, **named: Any) -> None:
+        super().__init__(layout, num_envs, gamma, *args, **named)
+        (state,) = (column for column in layout.columns if column.rows is Rows.SEGMENT)
+        self._state: Array = np.zeros((num_envs, *state.shape), state.dtype)
+        self._began_in_epoch = self.epoch
+        self._no_steps = 0  # rows pending that hold no step
+
+    @property
+    def pending(self) -> int:
+        return super().pending - self._no_steps
+
+    @property
+    def steps_into_unroll(self) -> int:
+        return int(self._count[0]) % self.layout.length
+
+    def begin(self, observation: Array) -> int:
+        cut = super().begin(observation)
+        self._no_steps = 0
+        return cut
+
+    def flush(self) -> list[Segment]:
+        """Nothing: an unroll is whole or lost. An actor that leaves loses at most T steps a stream."""
+        return []
+
+    def _cut(self, which: Array, rows: Array, observation: Array) -> list[Segment]:
+        self._flat["flags"][rows[which]] |= _NO_STEP
+        self._no_steps += len(which)
+        self._begin_episodes(which, observation)
+        return []
+
+    def _close(self, decision: Decision) -> list[Segment]:
+        unrolls = self._unrolls() if self._count[0] > self.layout.length else []
+        if self._count[0] == 1:
+            self._began_in_epoch = self.epoch
+            if decision.state is not None:
+                self._state[:] = decision.state
+        return unrolls
+
+    def _unrolls(self) -> list[Segment]:
+        """Emit the first T steps of all streams; the row of the next one stays."""
+        steps, columns = self.layout.length, self._columns
+        position, flags, final_value = (
+            columns["position"],
+            columns["flags"][:, :steps],
+            columns["final_value"][:, :steps],
+        )
+        truncated = (flags & TRUNCATED) != 0
+        stops = (flags & self._closing_bits) != 0
+        computed = {
+            "observation": position[:, : steps + 1].astype(np.uint16),
+            "discount": np.where(stops, np.float32(0.0), np.float32(self._gamma)),
+            "value": np.nan_to_num(columns["value"][:, : steps + 1], nan=0.0),
+            "final_value": np.where(truncated, np.nan_to_num(final_value, nan=0.0), np.float32(0.0)),
+            "state": self._state.copy(),
+        }
+        names = [column.name for column in self.layout.columns if column.name not in computed]
+        computed |= {name: columns[name][:, :steps].copy() for name in names}
+        missing = ((flags & _NO_STEP) != 0).sum(axis=1)
+        unrolls = []
+        for environment, end in enumerate((position[:, steps] + 1).tolist()):
+            if missing[environment]:
+                self.cut_steps += steps - int(missing[environment])
+                continue
+            of_stream = {name: values[environment] for name, values in computed.items()}
+            of_stream["frames"] = self._frames[environment, :end].copy()
+            version = int(columns["version"][environment, 0])
+            unrolls.append(self._segment(environment, version, self._began_in_epoch, steps, of_stream))
+        self._no_steps -= int(missing.sum())
+        self._carry_over()
+        return unrolls
+
+    def _carry_over(self) -> None:
+        """Move the row behind the unrolls, with the frames of its observation and those after it, to the front."""
+        steps, context = self.layout.length, self.layout.stack - 1
+        shift = self._columns["position"][:, steps] - context
+        for column in self._columns.values():
+            column[:, 0] = column[:, steps]
+        self._columns["position"][:, 0] = context
+        for environment, (start, used) in enumerate(zip(shift.tolist(), self._used.tolist(), strict=True)):
+            self._frames[environment, : used - start] = self._frames[environment, start:used]
+        self._used -= shift
+        self._count[:] = 1
