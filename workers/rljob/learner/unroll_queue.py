@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import zmq
 
+from rljob.api.learner_status import QueueSummary
 from rljob.experience import Unroll, UnrollLayout
 from rljob.ingest.leases import SlotLeases
 from rljob.ingest.roster import Counted, Roster
@@ -193,9 +194,9 @@ class UnrollQueue:
         return [self._status]
 
     def section(self) -> dict[str, Any]:
-        """The ``queue`` part of the learner's status. All counts are unrolls."""
+        """What the queue adds to the learner's status. All counts are unrolls."""
         return {
-            "queue": asdict(self._queue_status),
+            "queue": QueueSummary(**asdict(self._queue_status)),
             "lag_limit_updates": self._limit.updates,
             "given_up": self._given_up,
             "rejected_total": dict(self._status.rejected_total),
