@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from rljob_operator.core.learner_sample import parse_sample
+from rljob.api.learner_status import LearnerStatus
 from rljob_operator.core.observed import CheckpointFacts
 from rljob_operator.kube.apiserver.access import load_access
 from rljob_operator.kube.apiserver.client import Client
@@ -36,8 +36,8 @@ class Clock:
         return self.seconds
 
     def answer(self) -> Answer:
-        sample = parse_sample({"updates": self.updates, "raw_frames_total": self.updates * 4}, self.now())
-        return Answer(sample, "", None, CheckpointFacts())
+        said = LearnerStatus(taken_seconds=self.now(), updates=self.updates, raw_frames_total=self.updates * 4)
+        return Answer(said, "", None, CheckpointFacts())
 
 
 TWO_ACTORS = {"actors": {"replicas": 2}}

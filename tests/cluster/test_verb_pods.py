@@ -145,9 +145,9 @@ def test_an_operator_asks_and_requests_through_the_api_server(running: tuple[Use
             poll: LearnerPoll[str] = LearnerPoll(told.append, PodsProxy(client), rhythm=Rhythm(0.1))
             url = poll.url(pods[0], door.server.port)
             poll.follow("pong", Learner("a", url, "wrong"), 7.5)
-            while poll.answer("pong").sample is None:
+            while poll.answer("pong").status is None:
                 await asyncio.sleep(0.05)
-            assert poll.answer("pong").sample.updates == FIGURES["updates"]  # type: ignore[union-attr]
+            assert poll.answer("pong").status.updates == FIGURES["updates"]  # type: ignore[union-attr]
             assert door.notes == []
             poll.follow("pong", Learner("a", url, "s3cret"), 7.5)
             while not door.notes:

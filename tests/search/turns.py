@@ -13,10 +13,11 @@ from importlib.util import find_spec
 from typing import Any
 
 from rljob.api.conditions import Reason
+from rljob.api.learner_status import CheckpointStatement, LearnerStatus, Verdict
 from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Member, Phase, Role
-from rljob_operator.core.observed import Evaluation, LearnerSample, Observation
+from rljob_operator.core.observed import Observation
 from rljob_operator.core.turn import StatusWrite, turn
 from rljob_operator.kube.job import observe
 from rljob_operator.kube.job.members import current, former, members
@@ -108,7 +109,7 @@ class Operator:
             newest = checkpoint_in_its_pod(newest, next((m for m in seen if m.role is Role.LEARNER), None), documents)
         observed = Observation(
             members=seen,
-            learner=polled.sample,
+            learner=polled.status,
             missing=polled.missing,
             checkpoint=newest,
             **(
@@ -159,11 +160,17 @@ def view(world: World) -> Pods:
 def _polled(answer: Answer | None) -> Polled:
     if answer is None:
         return Polled()
-    verdicts = (Evaluation(TARGET, 0.0, 20, True, 1, 0),) if answer.won == 2 else ()
-    sample = LearnerSample(NOW - answer.age, 10 * answer.work, 100 * answer.work, evaluations=verdicts)
+    verdicts = (Verdict(mean=TARGET, episodes=20, version=1, seed=0),) if answer.won == 2 else ()
     found = answer.checkpoint
-    words = {} if found is None else {"checkpoint": checkpoint_words(*found)}
-    return Polled(sample, "", None, checkpoint_facts(words))
+    said = None if found is None else CheckpointStatement.lenient(checkpoint_words(*found))
+    status = LearnerStatus(
+        taken_seconds=NOW - answer.age,
+        updates=10 * answer.work,
+        raw_frames_total=100 * answer.work,
+        evaluations=verdicts,
+        checkpoint=said,
+    )
+    return Polled(status, "", None, checkpoint_facts(said))
 
 
 def _with_refused(seen: tuple[Member, ...], refused: Iterable[Refused]) -> tuple[Member, ...]:

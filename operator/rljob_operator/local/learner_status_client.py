@@ -14,11 +14,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from rljob.api.learner_status import LearnerStatus
 from rljob.threads import SupervisedThread
-
-from rljob_operator.core.learner_sample import BadSample, status_document
 
 _PERIOD_SECONDS = 0.5
 _TIMEOUT_SECONDS = 2.0
@@ -27,15 +25,14 @@ _LARGEST_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A status document and when it was asked for (Unix seconds), or why there is none."""
+    """What the learner said last, and why the newest attempt brought nothing; empty where it did."""
 
-    document: dict[str, Any] | None
-    taken_seconds: float
-    problem: str = ""
+    status: LearnerStatus | None = None
+    problem: str = "the learner has not announced itself yet"
 
 
 class NoAnswer(Exception):
-    """Why a learner's answer can't be used."""
+    """Why a member gives no answer."""
 
 
 class LearnerStatusClient:
@@ -54,7 +51,7 @@ class LearnerStatusClient:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._period_seconds = period_seconds
         self._now = now
-        self._answer = Answer(None, self._now(), "the learner has not announced itself yet")
+        self._answer = Answer()
         self._wanted: float | None = None
         self._asked: tuple[str, float] | None = None
         self._stop = threading.Event()
@@ -80,14 +77,14 @@ class LearnerStatusClient:
         while not self._stop.wait(self._period_seconds):
             url = self._url()
             if url is None:
-                self._answer = Answer(None, self._now(), "the learner has not announced itself yet")
+                self._answer = Answer(self._answer.status)
                 continue
             self._ask_for_checkpoint(url)
             taken = self._now()
             try:
-                self._answer = Answer(fetch_status(url), taken)
-            except NoAnswer as problem:
-                self._answer = Answer(None, taken, str(problem))
+                self._answer = Answer(LearnerStatus.answered(fetch(url), taken), "")
+            except (NoAnswer, ValueError) as problem:
+                self._answer = Answer(self._answer.status, f"learner: {problem}")
 
     def _ask_for_checkpoint(self, url: str) -> None:
         wanted = self._wanted
@@ -102,8 +99,8 @@ class LearnerStatusClient:
             pass  # asked again in the next round
 
 
-def fetch_status(url: str, timeout_seconds: float = _TIMEOUT_SECONDS, name: str = "learner") -> dict[str, Any]:
-    """The `/status` document of the member ``name`` at ``url``. Raises NoAnswer with the reason where none can be used."""
+def fetch(url: str, timeout_seconds: float = _TIMEOUT_SECONDS) -> bytes:
+    """What the `/status` of the member at ``url`` says. Raises NoAnswer with the reason where it says nothing."""
     deadline = time.monotonic() + timeout_seconds
     body = b""
     try:
@@ -111,19 +108,16 @@ def fetch_status(url: str, timeout_seconds: float = _TIMEOUT_SECONDS, name: str 
             while piece := answer.read1(65536):
                 body += piece
                 if len(body) > _LARGEST_BYTES:
-                    raise NoAnswer(f"{name}: its status has more than {_LARGEST_BYTES:,} bytes")
+                    raise NoAnswer(f"its status has more than {_LARGEST_BYTES:,} bytes")
                 if time.monotonic() > deadline:
-                    raise NoAnswer(f"{name}: its status took longer than {timeout_seconds:g} s")
+                    raise NoAnswer(f"its status took longer than {timeout_seconds:g} s")
     except urllib.error.HTTPError as error:
-        raise NoAnswer(f"{name}: its status answers with HTTP {error.code}") from None
+        raise NoAnswer(f"its status answers with HTTP {error.code}") from None
     except TimeoutError:
-        raise NoAnswer(f"{name}: it has not answered within {timeout_seconds:g} s") from None
+        raise NoAnswer(f"it has not answered within {timeout_seconds:g} s") from None
     except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: the address is none
         reason = getattr(error, "reason", error)
         if isinstance(reason, TimeoutError):
-            raise NoAnswer(f"{name}: it has not answered within {timeout_seconds:g} s") from None
-        raise NoAnswer(f"{name}: its status can't be read: {reason}") from None
-    try:
-        return status_document(body)
-    except BadSample as problem:
-        raise NoAnswer(f"{name}: {problem}") from None
+            raise NoAnswer(f"it has not answered within {timeout_seconds:g} s") from None
+        raise NoAnswer(f"its status can't be read: {reason}") from None
+    return body

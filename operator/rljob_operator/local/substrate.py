@@ -11,13 +11,12 @@ from pathlib import Path
 from rljob.api import RLJob
 
 from rljob_operator.core.decision import Decision
-from rljob_operator.core.learner_sample import BadSample, parse_sample
 from rljob_operator.core.member import Member, Phase, Role, number
-from rljob_operator.core.observed import LearnerSample, Observation
+from rljob_operator.core.observed import Observation
 from rljob_operator.local.addresses import Addresses, job_token_file, read_token
 from rljob_operator.local.checkpoints import checkpoints, last_words_path
 from rljob_operator.local.launch import PROGRAM, Launcher
-from rljob_operator.local.learner_status_client import Answer, LearnerStatusClient
+from rljob_operator.local.learner_status_client import LearnerStatusClient
 from rljob_operator.local.probes import Probes, ProbeTarget
 from rljob_operator.local.process import RoleProcess, announce_path
 from rljob_operator.surroundings import drain_seconds, own_variables
@@ -48,9 +47,7 @@ class LocalSubstrate:
         self._max_actors, self._cores = max_actors, cores if max_actors is None else None
         self._arrange(job)
         self._checkpoints = checkpoints(job, run_dir)
-        self._latest: LearnerSample | None = None
         self._learner_epoch = 0
-        self._answer: Answer | None = None
         self._token_file = job_token_file(run_dir)
         self._processes: dict[str, RoleProcess] = {}
         self._learner_status = LearnerStatusClient(self._learner_url, now=clock, token=read_token(self._token_file))
@@ -59,19 +56,11 @@ class LocalSubstrate:
     def observe(self, job: RLJob) -> Observation:
         """Every member as it is now, the learner's newest figures, and the newest checkpoint."""
         answer = self._learner_status.answer
-        missing = answer.problem
-        if answer.document is not None and answer is not self._answer:
-            self._answer = answer
-            try:
-                self._latest = parse_sample(answer.document, answer.taken_seconds)
-            except BadSample as problem:
-                missing = f"learner: {problem}"
-        attempt = self._latest.document.get("checkpoint") if self._latest is not None else None
         return Observation(
             members=self._members(),
-            learner=self._latest,
-            missing=missing,
-            checkpoint=self._checkpoints.look(attempt if isinstance(attempt, dict) else None),
+            learner=answer.status,
+            missing=answer.problem,
+            checkpoint=self._checkpoints.look(answer.status.checkpoint if answer.status is not None else None),
             max_actors=self._max_actors,
             cores=self._cores,
         )

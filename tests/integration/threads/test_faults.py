@@ -286,7 +286,7 @@ def test_an_operator_hears_that_nobody_watches_its_jobs(monkeypatch: pytest.Monk
 def test_a_controller_hears_that_nobody_asks_the_learner() -> None:
     client = LearnerStatusClient(lambda: None, period_seconds=0.01)
     try:
-        assert client.answer.document is None
+        assert client.answer.status is None
         inject(eventually(lambda: at_work("learner-status"), "no thread"))
         eventually(lambda: alive("learner-status") is None, "it does not end")
         with pytest.raises(ThreadEnded, match=r"^thread learner-status has ended: Fault$"):

@@ -11,8 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from rljob.api.status_document import json_document
 from rljob_operator.local import learner_status_client
-from rljob_operator.local.learner_status_client import LearnerStatusClient, NoAnswer, fetch_status
+from rljob_operator.local.learner_status_client import LearnerStatusClient, NoAnswer, fetch
 
 from tests.support.waiting import eventually
 
@@ -72,25 +73,25 @@ def learner() -> Iterator[Learner]:
 )
 def test_garbage_is_no_answer(learner: Learner, body: bytes, words: str) -> None:
     learner.body = body
-    with pytest.raises(NoAnswer, match=words):
-        fetch_status(learner.url, timeout_seconds=30.0)
+    with pytest.raises((NoAnswer, ValueError), match=words):
+        json_document(fetch(learner.url, timeout_seconds=30.0))
 
 
 def test_errors_and_silence_are_no_answer(learner: Learner) -> None:
     learner.code = 500
     with pytest.raises(NoAnswer, match="HTTP 500"):
-        fetch_status(learner.url, timeout_seconds=30.0)
+        fetch(learner.url, timeout_seconds=30.0)
     learner.code, learner.delay_seconds = 200, 1.0
     with pytest.raises(NoAnswer, match="not answered"):
-        fetch_status(learner.url, timeout_seconds=0.2)
+        fetch(learner.url, timeout_seconds=0.2)
     with pytest.raises(NoAnswer, match="can't be read"):
-        fetch_status("http://127.0.0.1:1")
+        fetch("http://127.0.0.1:1")
 
 
 def test_the_controller_never_waits_and_knows_why_there_is_nothing(
     learner: Learner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learner_status_client, "fetch_status", partial(fetch_status, timeout_seconds=600.0))
+    monkeypatch.setattr(learner_status_client, "fetch", partial(fetch, timeout_seconds=600.0))
     url: list[str | None] = [None]
     client = LearnerStatusClient(lambda: url[0], period_seconds=0.02)
     try:
@@ -98,12 +99,13 @@ def test_the_controller_never_waits_and_knows_why_there_is_nothing(
         learner.body = b'{"updates": 7}'
         before = time.time()
         url[0] = learner.url
-        answer = eventually(lambda: client.answer.document and client.answer)
-        assert answer.document == {"updates": 7}
-        assert before <= answer.taken_seconds <= time.time()
+        status = eventually(lambda: client.answer.status)
+        assert status.updates == 7
+        assert before <= status.taken_seconds <= time.time()
         learner.body = b"nonsense"
         eventually(lambda: "no JSON" in client.answer.problem)
-        assert client.answer.document is None
+        assert client.answer.status is not None, "what it said last stays"
+        assert client.answer.status.updates == 7
         learner.may_answer.clear()
         learner.asked.clear()
         assert learner.asked.wait(60)

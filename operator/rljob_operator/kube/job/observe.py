@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rljob.api.conditions import ConditionType, Reason
+from rljob.api.learner_status import LearnerStatus
 from rljob.api.status import RLJobStatus
 from rljob.api.timestamps import parse_rfc3339
 
@@ -65,7 +66,7 @@ def newest_checkpoint(status: RLJobStatus, answer: Answer, pods: Sequence[Pod]) 
     """
     ended = current(pods).get("learner")
     if ended is not None:
-        last = checkpoint_facts(parsed(ended))
+        last = checkpoint_facts(LearnerStatus.lenient(parsed(ended)).checkpoint)
         if last.usable or last.state is CheckpointState.STORAGE_ERROR:
             return last
     known, answered = status.checkpoint, answer.checkpoint

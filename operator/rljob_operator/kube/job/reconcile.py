@@ -233,7 +233,7 @@ class Reconciler:
             newest = checkpoint_in_its_pod(newest, learner, pods)
         return Observation(
             members=known.refusals.told(found, stored.desired.generation, self._monotonic()),
-            learner=answer.sample,
+            learner=answer.status,
             missing=answer.missing,
             checkpoint=newest,
             checkpoints_are=where,

@@ -12,9 +12,10 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+from rljob.api.learner_status import LearnerStatus
+
 from rljob_operator.core.checkpoint_words import checkpoint_facts
-from rljob_operator.core.learner_sample import BadSample, parse_sample, status_document
-from rljob_operator.core.observed import CheckpointFacts, LearnerSample
+from rljob_operator.core.observed import CheckpointFacts
 from rljob_operator.kube.polls.reach import NoAnswer, Reach
 from rljob_operator.kube.polls.shard_poll import Rhythm
 
@@ -41,13 +42,13 @@ class Answer:
     """What is known of a job's learner.
 
     Attributes:
-        sample: the newest that was ever taken; None where none was.
+        status: what it said last, for decisions; None where it never did.
         missing: why the newest attempt brought none; empty where it did.
         silent_since: since when this learner has not answered, Unix seconds; None where it answers.
         checkpoint: what it says of its checkpoints.
     """
 
-    sample: LearnerSample | None = None
+    status: LearnerStatus | None = None
     missing: str = "the learner is not up yet"
     silent_since: float | None = None
     checkpoint: CheckpointFacts = field(default_factory=CheckpointFacts)
@@ -134,14 +135,14 @@ class LearnerPoll(Generic[Key]):
             await self._pass_on(asked)
             began = self._now()
             try:
-                document = status_document(await self._reach.read(asked.learner.url, "status"))
+                content = await self._reach.read(asked.learner.url, "status")
                 if self._asked.get(key) is not asked:
                     return  # another learner is asked by now, whose word counts
-                sample = parse_sample(document, began)
-            except (BadSample, NoAnswer) as problem:
+                status = LearnerStatus.answered(content, began)
+            except (ValueError, NoAnswer) as problem:
                 pause = self._note_silence(key, f"learner: {problem}", began)
             else:
-                self._answers[key] = Answer(replace(sample, document={}), "", None, checkpoint_facts(document))
+                self._answers[key] = Answer(status.for_decisions(), "", None, checkpoint_facts(status.checkpoint))
                 self._on_answer(key)
                 pause = self._rhythm.after_an_answer()
             try:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from rljob.api.learner_status import ReplaySummary
 from rljob_operator.core.observed import CheckpointState
 from rljob_operator.kube.polls import reach
 from rljob_operator.kube.polls.learner_poll import Learner, LearnerPoll
@@ -20,6 +21,8 @@ from rljob_operator.kube.polls.shard_poll import NEWS_SECONDS, Rhythm
 
 GOOD = {
     "updates": 7,
+    "replay": {"items": 5, "state": "filling"},
+    "stages": {"learner": {"update": 1.0}},
     "checkpoint": {"state": "Valid", "path": "/run/7", "step": 7, "written_unix": 5.0, "digest": "ab"},
 }
 SOON_SECONDS = 25.0
@@ -84,15 +87,17 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
-def test_an_answer_is_kept_without_its_document() -> None:
+def test_an_answer_is_kept_as_far_as_decisions_are_made_from_it() -> None:
     async def story() -> None:
         async with serving() as learner, polling() as (poll, told):
-            assert poll.answer("pong").sample is None
+            assert poll.answer("pong").status is None
             poll.follow("pong", Learner("a", learner.url))
             await until(lambda: bool(told))
             answer = poll.answer("pong")
-            assert answer.sample is not None
-            assert (answer.sample.updates, dict(answer.sample.document)) == (7, {})
+            assert answer.status is not None
+            assert answer.status.updates == 7
+            assert answer.status.replay == ReplaySummary(items=5, state="filling"), "a deadline depends on it"
+            assert answer.status.stages == {}
             assert (answer.missing, answer.silent_since) == ("", None)
             found = answer.checkpoint
             assert (found.state, found.uri, found.digest) == (CheckpointState.VERIFIED, "file:///run/7", "sha256:ab")
@@ -122,7 +127,7 @@ def test_what_is_no_answer_counts_as_silence(monkeypatch: Any, changes: dict[str
     async def story() -> None:
         async with serving() as learner, polling(now=lambda: 100.0) as (poll, told):
             poll.follow("pong", Learner("a", learner.url))
-            await until(lambda: poll.answer("pong").sample is not None)
+            await until(lambda: poll.answer("pong").status is not None)
             told.clear()
             for name, value in changes.items():
                 setattr(learner, name, value)
@@ -130,8 +135,8 @@ def test_what_is_no_answer_counts_as_silence(monkeypatch: Any, changes: dict[str
             answer = poll.answer("pong")
             assert words in answer.missing
             assert answer.silent_since == 100.0
-            assert answer.sample is not None, "what was known stays"
-            assert answer.sample.updates == 7
+            assert answer.status is not None, "what was known stays"
+            assert answer.status.updates == 7
             learner.body, learner.code, learner.delay_seconds = json.dumps(GOOD).encode(), 200, 0.0
             await until(lambda: poll.answer("pong").silent_since is None)
 
@@ -224,7 +229,7 @@ def test_the_late_word_of_a_learner_that_was_superseded_is_not_taken() -> None:
         await asyncio.sleep(0.05)
         assert told == []
         await until(lambda: bool(told))
-        sample = poll.answer("pong").sample
+        sample = poll.answer("pong").status
         assert sample is not None
         assert sample.updates == 2
         await poll.close()
@@ -242,7 +247,7 @@ def test_another_life_of_the_learner_is_asked_in_the_place_of_the_one_before() -
             new.delay_seconds = 0.3
             poll.follow("pong", Learner("b", new.url), 3.0)
             assert poll.answer("pong").silent_since is None, "this one has not been asked yet"
-            assert poll.answer("pong").sample is not None
+            assert poll.answer("pong").status is not None
             asked = old.asked
             await until(lambda: new.asked >= 2)
             assert old.asked <= asked + 1
@@ -251,9 +256,9 @@ def test_another_life_of_the_learner_is_asked_in_the_place_of_the_one_before() -
             told.clear()
             await asyncio.sleep(0.2)
             assert told == []
-            assert poll.answer("pong").sample is not None
+            assert poll.answer("pong").status is not None
             poll.forget("pong")
-            assert poll.answer("pong").sample is None
+            assert poll.answer("pong").status is None
 
     asyncio.run(story())
 

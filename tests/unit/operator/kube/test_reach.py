@@ -34,7 +34,7 @@ def test_the_poll_goes_through_the_api_server_and_carries_the_token_past_it() ->
             told: list[str] = []
             poll: LearnerPoll[str] = LearnerPoll(told.append, PodsProxy(client), rhythm=Rhythm(0.05))
             poll.follow("pong", Learner("a", poll.url(POD, 9090), "s3cret"), 12.5)
-            while poll.answer("pong").sample is None:
+            while poll.answer("pong").status is None:
                 await asyncio.sleep(0.01)
             await poll.close()
 
