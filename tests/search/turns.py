@@ -14,7 +14,6 @@ from typing import Any
 
 from rljob.api.conditions import Reason
 from rljob.api.learner_status import CheckpointStatement, LearnerStatus, Verdict
-from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.decision import Decision
 from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import Observation
@@ -22,7 +21,7 @@ from rljob_operator.core.turn import StatusWrite, turn
 from rljob_operator.kube.job import observe
 from rljob_operator.kube.job.members import current, former, members
 from rljob_operator.kube.job.observe import newest_checkpoint
-from rljob_operator.kube.polls.learner_poll import Answer as Polled
+from rljob_operator.kube.polls.poll import Answer as Polled
 
 from tests.search.jobs import TARGET, SmallJob
 from tests.search.pods import GRACE_SECONDS, REMAINS, Cause, Pod, Pods, Stage, checkpoint_words, document, new_pod
@@ -104,7 +103,7 @@ class Operator:
         if REFUSALS is not None:
             seen = _with_refused(seen, refused)
         polled = _polled(answer)
-        newest = newest_checkpoint(status, polled, documents)
+        newest = newest_checkpoint(status, polled.status, documents)
         if checkpoint_in_its_pod is not None and not self.job.claim:
             newest = checkpoint_in_its_pod(newest, next((m for m in seen if m.role is Role.LEARNER), None), documents)
         observed = Observation(
@@ -170,7 +169,7 @@ def _polled(answer: Answer | None) -> Polled:
         evaluations=verdicts,
         checkpoint=said,
     )
-    return Polled(status, "", None, checkpoint_facts(said))
+    return Polled(status, "")
 
 
 def _with_refused(seen: tuple[Member, ...], refused: Iterable[Refused]) -> tuple[Member, ...]:

@@ -15,12 +15,11 @@ from urllib.parse import urlsplit
 
 from rljob.threads import SupervisedThread
 
+from rljob_operator.core.liveness import NO_ANSWER, problem_of
+
 PERIOD_SECONDS = 2.0
 TIMEOUT_SECONDS = 2.0
 _LONGEST_ANSWER_BYTES = 4096
-
-_NO_ANSWER = "does not answer"
-_STANDS_STILL = "answers, but its loop stands still"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +106,10 @@ async def _ask(url: str) -> str:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             answer = await _healthz(url)
     except (OSError, TimeoutError, ValueError):
-        return _NO_ANSWER
+        return NO_ANSWER
     head, _, body = answer.partition(b"\r\n\r\n")
     code = head.split(b" ", 2)[1] if head.startswith(b"HTTP/") and head.count(b" ") else b""
-    if not code:
-        return _NO_ANSWER
-    # One with more callers than places answers 503, too, and is alive.
-    return _STANDS_STILL if code == b"503" and body.strip() != b"busy" else ""
+    return problem_of(int(code), body.decode(errors="replace")) if code.isdigit() else NO_ANSWER
 
 
 async def _healthz(url: str) -> bytes:
