@@ -16,7 +16,7 @@ from rljob_operator.kube.apiserver.errors import Conflict, NotFound, Unavailable
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, Object
 from rljob_operator.kube.apiserver.transport import Call
 from rljob_operator.kube.job.reconcile import Reconciler
-from rljob_operator.kube.polls.poll import Answer, Learner, Shard, Silence
+from rljob_operator.kube.reach import pod_url
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.reporting.events import EventRecorder
@@ -24,6 +24,7 @@ from rljob_operator.kube.watch.expectations import Expectations
 from rljob_operator.kube.watch.nodes import NodeCache
 from rljob_operator.kube.watch.pods import JobKey, PodCache, owner_of
 from rljob_operator.kube.watch.trim import trim
+from rljob_operator.polls.poll import Alive, Answer, Learner, Silence
 
 from tests.unit.api.bad_manifests import BASE
 from tests.unit.api.written import document
@@ -84,10 +85,7 @@ class SilentPoll:
     def __init__(self) -> None:
         self.answers: dict[JobKey, Answer] = {}
         self.silences: dict[str, Silence] = {}
-        self.followed: dict[JobKey, list[Shard | Learner]] = {}
-
-    def url(self, pod: Object, port: int) -> str:
-        return f"http://{pod['status']['podIP']}:{port}"
+        self.followed: dict[JobKey, list[Alive | Learner]] = {}
 
     def answer(self, key: JobKey) -> Answer:
         return self.answers.get(key, Answer())
@@ -95,7 +93,7 @@ class SilentPoll:
     def silence(self, key: JobKey, incarnation: str) -> Silence | None:
         return self.silences.get(incarnation)
 
-    def follow(self, key: JobKey, members: Iterable[Shard | Learner], checkpoint_seconds: float | None = None) -> None:
+    def follow(self, key: JobKey, members: Iterable[Alive | Learner], checkpoint_seconds: float | None = None) -> None:
         self.followed[key] = list(members)
 
     def learner(self, *key: str) -> Learner | None:
@@ -123,6 +121,7 @@ class Run:
             lambda _, name: self.jobs.get(name),
             self.pods,
             self.poll,  # type: ignore[arg-type]
+            pod_url,
             self.events,
             self.expectations,
             settings,

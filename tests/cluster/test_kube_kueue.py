@@ -11,11 +11,11 @@ import pytest
 from rljob.api.learner_status import CheckpointStatement
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.resources import PRIORITY_CLASSES, RLJOBS, Object, Resource
-from rljob_operator.kube.polls.poll import Answer
 from rljob_operator.kube.process import rbac
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.render.workload import PRIORITY_LABEL, QUEUE_LABEL, WORKLOAD_ANNOTATION
 from rljob_operator.kube.watch.workloads import Workloads
+from rljob_operator.polls.poll import Answer
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import connected

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS, VOLUME_CLAIMS, Object
-from rljob_operator.kube.polls.poll import Shard, Silence
+from rljob_operator.polls.poll import Alive, Silence
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.reconciling import Run, bring_up, written
@@ -31,7 +31,7 @@ def test_a_silent_shard_and_a_lost_node_are_named(cluster: ControlPlane, namespa
             await bring_up(run, viewer, kubelet, "pong")
             (shard,) = (await kubelet.pods("pong"))["replay-0"]
             uid = shard["metadata"]["uid"]
-            assert run.poll.followed[namespace, "pong"] == [Shard(uid, "http://10.1.0.7:9090")]
+            assert Alive(uid, "http://10.1.0.7:9090") in run.poll.followed[namespace, "pong"]
 
             tell(run, ready="Unknown")
             await run.turn(viewer, "pong")

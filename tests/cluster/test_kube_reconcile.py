@@ -14,8 +14,8 @@ from rljob_operator.kube.apiserver.access import load_access
 from rljob_operator.kube.apiserver.client import Client
 from rljob_operator.kube.apiserver.errors import Conflict, Unavailable
 from rljob_operator.kube.apiserver.resources import ALL, EVENTS, LEASES, PODS, RLJOBS, SECRETS, Object
-from rljob_operator.kube.polls.poll import Answer
 from rljob_operator.kube.render import names
+from rljob_operator.polls.poll import Answer
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_client import connected

@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 from rljob.telemetry.server import TelemetryServer
-from rljob_operator.core.liveness import NO_ANSWER, STANDS_STILL
 from rljob_operator.kube.apiserver.access import load_access
 from rljob_operator.kube.apiserver.resources import PODS, RLJOBS
-from rljob_operator.kube.polls.poll import Learner, Poll, Rhythm, Shard
-from rljob_operator.kube.polls.reach import PodsProxy
+from rljob_operator.kube.reach import PodsProxy
+from rljob_operator.polls.poll import NO_ANSWER, STANDS_STILL, Alive, Learner, Poll, Rhythm
 
 from tests.cluster.kube_client import connected
 from tests.cluster.kubelet_server import KubeletServer, kubelet_server, own_address
@@ -143,7 +142,7 @@ def test_an_operator_asks_and_requests_through_the_api_server(running: tuple[Use
             pods = (await client.list(PODS, user.namespace, label_selector="rljob.dev/role=learner")).items
             told: list[str] = []
             poll: Poll[str] = Poll(told.append, PodsProxy(client), rhythm=Rhythm(0.1))
-            url = poll.url(pods[0], door.server.port)
+            url = PodsProxy(client).url(pods[0], door.server.port)
             poll.follow("pong", [Learner("a", url, "wrong")], 7.5)
             while poll.answer("pong").status is None:
                 await asyncio.sleep(0.05)
@@ -169,13 +168,13 @@ def test_an_operator_tells_through_the_api_server_how_a_shard_fails_to_answer(
             pods = (await client.list(PODS, user.namespace, label_selector="rljob.dev/role=learner")).items
             told: list[str] = []
             poll: Poll[str] = Poll(told.append, PodsProxy(client), rhythm=Rhythm(0.05, 0.05))
-            url = poll.url(pods[0], door.server.port)
+            url = PodsProxy(client).url(pods[0], door.server.port)
 
             async def until(because: str) -> None:
                 while (silence := poll.silence("pong", "a")) is None or silence.because != because:
                     await asyncio.sleep(0.02)
 
-            poll.follow("pong", [Shard("a", url)])
+            poll.follow("pong", [Alive("a", url)])
             await asyncio.sleep(0.5)
             assert (poll.silence("pong", "a"), told) == (None, [])
             door.server.beat(within_seconds=0.0)

@@ -21,7 +21,7 @@ from rljob_operator.core.turn import StatusWrite, turn
 from rljob_operator.kube.job import observe
 from rljob_operator.kube.job.members import current, former, members
 from rljob_operator.kube.job.observe import newest_checkpoint
-from rljob_operator.kube.polls.poll import Answer as Polled
+from rljob_operator.polls.poll import Answer as Polled
 
 from tests.search.jobs import TARGET, SmallJob
 from tests.search.pods import GRACE_SECONDS, REMAINS, Cause, Pod, Pods, Stage, checkpoint_words, document, new_pod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -15,10 +16,11 @@ from rljob.api.status import RLJobStatus
 from rljob.api.status_document import json_document
 
 from rljob_operator.local import lock
-from rljob_operator.local.learner_status_client import NoAnswer, fetch
 from rljob_operator.local.process import ProcessIdentity
+from rljob_operator.local.reach import Loopback
 from rljob_operator.local.run_folder import JOB_FILE, read_json, resume_command
 from rljob_operator.local.status_file import StatusFile
+from rljob_operator.polls.reach import NoAnswer
 from rljob_operator.view.job_view import JobView, stale_seconds
 
 _LEAST_BYTES = 1 << 16
@@ -75,7 +77,7 @@ def _unwritten(run_dir: Path, status: RLJobStatus, controller: int | None) -> st
 def _figures(run_dir: Path, name: str) -> dict[str, Any]:
     """The status document of one member; empty while it has announced no address. Raises NoAnswer, or ValueError for none."""
     url = read_json(run_dir / "roles" / f"{name}.json").get("metrics_url")
-    return json_document(fetch(str(url), timeout_seconds=1.0)) if url else {}
+    return json_document(asyncio.run(Loopback(timeout_seconds=1.0).read(str(url), "status"))) if url else {}
 
 
 def running_members(run_dir: Path) -> dict[str, int]:

@@ -23,10 +23,11 @@ from rljob_operator.kube.apiserver.errors import ApiError, NotFound, Unavailable
 from rljob_operator.kube.apiserver.resources import EVENTS, PODS, RLJOBS, Object, Resource
 from rljob_operator.kube.job.members import Pod
 from rljob_operator.kube.job.stored import read
-from rljob_operator.kube.polls.reach import NoAnswer, PodsProxy
+from rljob_operator.kube.reach import PodsProxy
 from rljob_operator.kube.render import names
 from rljob_operator.kube.view import job_view, pod_logs, policy
 from rljob_operator.kube.view.job_view import events_of
+from rljob_operator.polls.reach import NoAnswer
 from rljob_operator.verbs.jobs import Listing, Place, ShowLines
 from rljob_operator.verbs.refusals import in_words, listed, no_log, not_there
 from rljob_operator.verbs.waiting import wait_for

@@ -15,7 +15,7 @@ from rljob_operator.core.member import Member, Phase, Role
 from rljob_operator.core.observed import CheckpointFacts, CheckpointState
 from rljob_operator.kube.job.last_words import parsed
 from rljob_operator.kube.job.members import Pod, current
-from rljob_operator.kube.polls.poll import Silence
+from rljob_operator.polls.poll import Silence
 
 
 def seen(member: Member, now_seconds: float, node_lost: bool, silence: Silence | None) -> Member:

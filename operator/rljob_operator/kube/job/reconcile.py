@@ -31,8 +31,7 @@ from rljob_operator.kube.job.refusals import in_words
 from rljob_operator.kube.job.status_writer import NEVER, SEEN_SECONDS, RememberedJob, StatusWriter, WriteTimes
 from rljob_operator.kube.job.stored import ReadBefore, StoredJob, is_ours, read, status_of
 from rljob_operator.kube.job.waiting_claims import is_held_up, settings_of_start, with_claims
-from rljob_operator.kube.polls.poll import Learner, Poll, Shard
-from rljob_operator.kube.polls.reach import has_address
+from rljob_operator.kube.reach import has_address
 from rljob_operator.kube.render import names
 from rljob_operator.kube.render.rendering import offered, settings_for, unknown_rendering
 from rljob_operator.kube.render.settings import Settings
@@ -41,6 +40,7 @@ from rljob_operator.kube.reporting.events import EventRecorder, reference
 from rljob_operator.kube.watch.expectations import Expectations, Seen
 from rljob_operator.kube.watch.nodes import NodeCache
 from rljob_operator.kube.watch.pods import JobKey, PodCache, is_gone, owner_of
+from rljob_operator.polls.poll import Alive, Learner, Poll
 
 
 class Reconciler:
@@ -49,6 +49,7 @@ class Reconciler:
     Args:
         job_of: the stored object of a key as it is known; None where it is gone.
         pods: the cache of pods.
+        url_of: where a pod that has an address is asked, at a port, as the poll's `Reach` names it.
         shards: asks replay shards whether they are alive.
         nodes: the cache of nodes.
         queue: asks Kueue for quota, where the operator is to.
@@ -63,6 +64,7 @@ class Reconciler:
         job_of: Callable[[str, str], Object | None],
         pods: PodCache,
         poll: Poll[JobKey],
+        url_of: Callable[[Pod, int], str],
         events: EventRecorder,
         expectations: Expectations,
         settings: Settings,
@@ -75,6 +77,7 @@ class Reconciler:
         seen_seconds: float = SEEN_SECONDS,
     ) -> None:
         self._client, self._job_of, self._pods, self._poll = client, job_of, pods, poll
+        self._url_of = url_of
         self._events, self._expectations, self._settings = events, expectations, settings
         self._writer = PodWriter(client, pods, expectations, settings, placed=queue.placed, now=now)
         self._nodes, self._queue, self._recommended = nodes, queue, recommended
@@ -274,14 +277,14 @@ class Reconciler:
         A learner that has ended is asked no more: its pod still shows an address, which may be another pod's by now.
         """
         by_member, port = current(pods), stored.desired.job.spec.monitoring.metrics_port
-        asked: list[Shard | Learner] = []
+        asked: list[Alive | Learner] = []
         for member in observed.members:
             pod = by_member.get(member.name)
             if pod is None or not has_address(pod):
                 continue
-            incarnation, url = pod["metadata"]["uid"], self._poll.url(pod, port)
+            incarnation, url = pod["metadata"]["uid"], self._url_of(pod, port)
             if member.role is Role.REPLAY and member.phase is Phase.READY:
-                asked.append(Shard(incarnation, url))
+                asked.append(Alive(incarnation, url))
             ends = member.phase is Phase.DRAINING and incarnation in known.were_up
             if member.role is Role.LEARNER and (member.phase is Phase.READY or ends):
                 if not known.children.token:

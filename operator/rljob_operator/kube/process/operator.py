@@ -20,8 +20,7 @@ from rljob_operator.kube.apiserver.resources import NODES, PODS, RLJOBS, Object
 from rljob_operator.kube.job.kueue import JobQueue, NoQueue
 from rljob_operator.kube.job.reconcile import Reconciler
 from rljob_operator.kube.job.refusals import is_defect
-from rljob_operator.kube.polls.poll import Poll
-from rljob_operator.kube.polls.reach import PodNetwork, PodsProxy, Way
+from rljob_operator.kube.reach import PodNetwork, PodsProxy, Way
 from rljob_operator.kube.render.settings import Settings
 from rljob_operator.kube.reporting.events import EventRecorder
 from rljob_operator.kube.reporting.job_figures import JobFigures
@@ -33,6 +32,7 @@ from rljob_operator.kube.watch.nodes import NodeCache
 from rljob_operator.kube.watch.pods import JobKey, Pods, owner_of
 from rljob_operator.kube.watch.queue import LONGEST_DELAY_SECONDS, QueueClosed, WorkQueue
 from rljob_operator.kube.watch.workloads import Workloads
+from rljob_operator.polls.poll import Poll
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +99,7 @@ class Operator:
             self._intake.get,
             self._pods,
             self._poll,
+            reach.url,
             self._events,
             self._expectations,
             config.settings,

@@ -15,9 +15,9 @@ from aiohttp import web
 from rljob.api.learner_status import ReplaySummary
 from rljob_operator.core.checkpoint_words import checkpoint_facts
 from rljob_operator.core.observed import CheckpointState
-from rljob_operator.kube.polls import reach
-from rljob_operator.kube.polls.poll import NEWS_SECONDS, Learner, Poll, Rhythm, Silence
-from rljob_operator.kube.polls.reach import PodNetwork
+from rljob_operator.kube.reach import PodNetwork
+from rljob_operator.polls import reach
+from rljob_operator.polls.poll import NEWS_SECONDS, Learner, Poll, Rhythm
 
 GOOD = {
     "updates": 7,
@@ -134,7 +134,9 @@ def test_what_is_no_answer_counts_as_silence(monkeypatch: Any, changes: dict[str
             await until(lambda: poll.silence("pong", "a") is not None)
             answer = poll.answer("pong")
             assert words in answer.missing
-            assert poll.silence("pong", "a") == Silence(100.0, answer.missing)
+            silence = poll.silence("pong", "a")
+            assert silence is not None
+            assert (silence.since, silence.because) == (100.0, answer.missing)
             assert answer.status is not None, "what was known stays"
             assert answer.status.updates == 7
             learner.body, learner.code, learner.delay_seconds = json.dumps(GOOD).encode(), 200, 0.0

@@ -8,10 +8,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from aiohttp import web
-from rljob_operator.core.liveness import NO_ANSWER, STANDS_STILL
 from rljob_operator.core.rules.hangs import NAMED_SECONDS
-from rljob_operator.kube.polls.poll import AGAIN_SECONDS, NEWS_SECONDS, PERIOD_SECONDS, Poll, Rhythm, Shard
-from rljob_operator.kube.polls.reach import TIMEOUT_SECONDS, PodNetwork
+from rljob_operator.kube.reach import PodNetwork
+from rljob_operator.polls.poll import (
+    AGAIN_SECONDS,
+    NEWS_SECONDS,
+    NO_ANSWER,
+    PERIOD_SECONDS,
+    STANDS_STILL,
+    Alive,
+    Poll,
+    Rhythm,
+)
+from rljob_operator.polls.reach import TIMEOUT_SECONDS
 
 SOON_SECONDS = 5.0
 
@@ -61,7 +70,7 @@ def because(poll: Poll[str], incarnation: str = "a") -> str:
 def test_a_silence_begins_with_the_first_question_that_has_no_answer_and_ends_with_the_next_that_has() -> None:
     async def story() -> None:
         async with asking() as (shard, poll, told):
-            poll.follow("pong", [Shard("a", shard.url)])
+            poll.follow("pong", [Alive("a", shard.url)])
             await until(lambda: shard.asked >= 3)
             assert (poll.silence("pong", "a"), told) == (None, []), "of an answer like the one before nobody is told"
             before = time.time()
@@ -81,7 +90,7 @@ def test_of_a_silence_that_is_no_news_any_more_only_other_words_and_its_end_are_
     async def story() -> None:
         async with asking(2.0, news_seconds=0.2) as (shard, poll, told):
             shard.code, shard.body = 503, "no turn for 61 s"
-            poll.follow("pong", [Shard("a", shard.url)])
+            poll.follow("pong", [Alive("a", shard.url)])
             await until(lambda: len(told) > 2)
             await asyncio.sleep(0.3)
             count, asked = len(told), shard.asked
@@ -109,7 +118,7 @@ def test_a_loop_that_stands_still_is_a_silence_and_a_server_with_many_callers_is
     async def story() -> None:
         async with asking() as (shard, poll, _):
             shard.code, shard.body = 503, "no turn for 61 s"
-            poll.follow("pong", [Shard("a", shard.url)])
+            poll.follow("pong", [Alive("a", shard.url)])
             await until(lambda: because(poll) == STANDS_STILL)
             shard.body = "busy\n"
             await until(lambda: not because(poll))
@@ -120,9 +129,9 @@ def test_a_loop_that_stands_still_is_a_silence_and_a_server_with_many_callers_is
 def test_another_life_is_asked_anew_and_nobody_asks_for_one_that_is_gone() -> None:
     async def story() -> None:
         async with asking() as (shard, poll, told):
-            poll.follow("pong", [Shard("a", "http://127.0.0.1:1")])
+            poll.follow("pong", [Alive("a", "http://127.0.0.1:1")])
             await until(lambda: because(poll) == NO_ANSWER)
-            poll.follow("pong", [Shard("b", shard.url)])
+            poll.follow("pong", [Alive("b", shard.url)])
             assert poll.silence("pong", "a") is None
             await until(lambda: shard.asked >= 2)
             assert because(poll, "b") == ""

@@ -1,23 +1,25 @@
-"""Asks the members of all jobs that the operator hears of by asking: one task a member that is up, in one event loop.
-
-A learner is asked for its status, which decisions are made from, and for checkpoints. A replay shard has no status that decisions
-are made from, so its `/healthz` is asked, as its kubelet does, but perhaps through the API server. A member that does not answer
-holds up nobody but itself, and is named; ending it is its kubelet's.
+"""Asks members, one task for each that is up, in one event loop: a learner how it is, and for checkpoints, others whether they
+are alive, as a kubelet does. A member that does not answer holds up nobody but itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from rljob.api.learner_status import LearnerStatus
 
-from rljob_operator.core.liveness import NO_ANSWER, problem_of
-from rljob_operator.kube.polls.reach import NoAnswer, Reach
+from rljob_operator.polls.reach import TIMEOUT_SECONDS, NoAnswer, Reach
+
+log = logging.getLogger(__name__)
+
+NO_ANSWER: Final = "does not answer"
+STANDS_STILL: Final = "answers, but its loop stands still"
 
 PERIOD_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 1.0
@@ -54,8 +56,8 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
-    """A replay shard that serves. ``incarnation``: of its pod; another one's answers are not this one's. ``url``: of its metrics
+class Alive:
+    """A member that should be alive. ``incarnation``: its life; another one's answers are not this one's. ``url``: of its metrics
     port, as the `Reach` names it."""
 
     incarnation: str
@@ -64,7 +66,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """A learner that serves: as `Shard`, and what a request for a checkpoint carries."""
+    """A learner that should say how it is: as `Alive`, and what a request for a checkpoint carries."""
 
     incarnation: str
     url: str
@@ -73,10 +75,15 @@ class Learner:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Since when a member does not answer as it should, Unix seconds, and how it fails to."""
+    """Since when a member does not answer as it should, Unix seconds, and how it fails to.
+
+    ``heard_seconds``: for how long, as far as this process was there to hear: after the machine slept, or this process stood
+    still, a member has its chance to answer before it counts.
+    """
 
     since: float
     because: str
+    heard_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +101,10 @@ class Answer:
 
 @dataclass(slots=True)
 class _Asked:
-    member: Shard | Learner
+    member: Alive | Learner
     task: asyncio.Future[None] = field(init=False)
     silence: Silence | None = None
+    ended: float = 0.0
     checkpoint_seconds: float | None = None
     passed_on: float | None = None
     wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -106,11 +114,12 @@ class Poll(Generic[Key]):
     """For one event loop.
 
     Args:
-        on_news: the key of whose members one has something new to tell: each answer of a learner, of a shard the first after a
+        on_news: the key of whose members one has something new to tell: each answer of a learner, of others the first after a
             silence, and silence as long as it is news.
         reach: the way to members, closed with this.
         rhythm: how often a member is asked.
-        now: Unix seconds.
+        now: Unix seconds; ``steady``: seconds in which the machine is awake.
+        on_defect: told where a member is asked no more because of a mistake in here.
     """
 
     def __init__(
@@ -120,15 +129,15 @@ class Poll(Generic[Key]):
         *,
         rhythm: Rhythm = Rhythm(),
         now: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+        on_defect: Callable[[BaseException], None] = lambda error: log.error(
+            "a member is asked no more", exc_info=error
+        ),
     ) -> None:
-        self._on_news, self._reach = on_news, reach
-        self._rhythm, self._now = rhythm, now
+        self._on_news, self._reach, self._on_defect = on_news, reach, on_defect
+        self._rhythm, self._now, self._steady = rhythm, now, steady
         self._asked: dict[Key, dict[str, _Asked]] = {}  # by incarnation
         self._answers: dict[Key, Answer] = {}
-
-    def url(self, pod: Mapping[str, Any], port: int) -> str:
-        """Where a member's pod is asked."""
-        return self._reach.url(pod, port)
 
     def answer(self, key: Key) -> Answer:
         """What is known of the job's learner, whichever life of it."""
@@ -139,7 +148,7 @@ class Poll(Generic[Key]):
         asked = self._asked.get(key, {}).get(incarnation)
         return asked.silence if asked is not None else None
 
-    def follow(self, key: Key, members: Iterable[Shard | Learner], checkpoint_seconds: float | None = None) -> None:
+    def follow(self, key: Key, members: Iterable[Alive | Learner], checkpoint_seconds: float | None = None) -> None:
         """Ask these from now on, and no others of the job; what its learner said stays.
 
         ``checkpoint_seconds``: the request for a checkpoint that the learner has to answer, or None; see `Decision`.
@@ -151,6 +160,7 @@ class Poll(Generic[Key]):
             if incarnation not in known:
                 asked = known[incarnation] = _Asked(member)
                 asked.task = asyncio.ensure_future(self._ask(key, asked))
+                asked.task.add_done_callback(self._ended)
             asked = known[incarnation]
             request = checkpoint_seconds if isinstance(member, Learner) else None
             if request is not None and request != asked.checkpoint_seconds:
@@ -176,13 +186,13 @@ class Poll(Generic[Key]):
         while self._is_asked(key, asked):  # a cancellation may be lost where an answer comes at the same moment
             asked.wake.clear()
             await self._pass_on(asked)
-            began, before, problem = self._now(), asked.silence, ""
+            began, steady, before, problem = self._now(), self._steady(), asked.silence, ""
             status: LearnerStatus | None = None
             try:
                 if isinstance(asked.member, Learner):
                     status = LearnerStatus.answered(await self._reach.read(asked.member.url, "status"), began)
                 else:
-                    problem = problem_of(*await self._reach.health(asked.member.url))
+                    problem = _problem_of(*await self._reach.health(asked.member.url))
             except (NoAnswer, ValueError) as error:
                 problem = f"learner: {error}" if isinstance(asked.member, Learner) else NO_ANSWER
             if not self._is_asked(key, asked):
@@ -191,11 +201,12 @@ class Poll(Generic[Key]):
                 said = status.for_decisions() if status is not None else self.answer(key).status
                 self._answers[key] = Answer(said, problem)
             asked.silence, news, pause = None, before is not None or status is not None, self._rhythm.after_an_answer()
+            since, asked.ended = asked.ended, self._steady()
             if problem:
-                asked.silence = Silence(before.since if before is not None else began, problem)
+                asked.silence = _longer(before, began, problem, asked.ended - steady, asked.ended - since)
                 silent_seconds = began - asked.silence.since
                 news = before is None or problem != before.because or self._rhythm.is_news(silent_seconds)
-                pause = self._rhythm.after_silence(silent_seconds, self._now() - began)
+                pause = self._rhythm.after_silence(silent_seconds, asked.ended - steady)
             if news:
                 self._on_news(key)
             try:
@@ -206,6 +217,11 @@ class Poll(Generic[Key]):
     def _is_asked(self, key: Key, asked: _Asked) -> bool:
         return self._asked.get(key, {}).get(asked.member.incarnation) is asked
 
+    def _ended(self, task: asyncio.Future[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._on_defect(error)
+
     async def _pass_on(self, asked: _Asked) -> None:
         """Ask for the checkpoint that is wanted, until the learner has taken the request."""
         wanted, member = asked.checkpoint_seconds, asked.member
@@ -213,3 +229,16 @@ class Poll(Generic[Key]):
             return
         if await self._reach.send(member.url, "checkpoint", {"sinceUnix": wanted}, member.token):
             asked.passed_on = wanted
+
+
+def _longer(before: Silence | None, began: float, because: str, asked_seconds: float, since_before: float) -> Silence:
+    """The silence with one more question that had no answer."""
+    if before is None:
+        return Silence(began, because, min(asked_seconds, TIMEOUT_SECONDS))
+    return Silence(before.since, because, before.heard_seconds + min(since_before, TIMEOUT_SECONDS + 1.0))
+
+
+def _problem_of(code: int, words: str) -> str:
+    """What is wrong with a member whose /healthz answers with this HTTP status and these words; empty where it is alive."""
+    # One with more callers than places answers 503, too, and is alive.
+    return STANDS_STILL if code == 503 and words.strip() != "busy" else ""
